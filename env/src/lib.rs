@@ -1,0 +1,1 @@
+//! Text games for language agents.

@@ -1,0 +1,1 @@
+//! Decoder language models with LoRA adapters, on lapwing-tensor.

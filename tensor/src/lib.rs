@@ -1,0 +1,1 @@
+//! Tensors on any GPU, with gradients, for language models.

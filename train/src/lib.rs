@@ -1,0 +1,1 @@
+//! Post-trains small language models to act: MS-GRPO on any GPU.

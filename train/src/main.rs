@@ -1,0 +1,2 @@
+//! lapwing
+fn main() {}
