@@ -1,0 +1,197 @@
+//! The lake against Gymnasium's tables (`fixtures/golden/frozen_lake.json`).
+
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Golden {
+    maps: Vec<GoldenMap>,
+}
+
+/// By state and action the outcomes: probability, next state, reward, over.
+type Table = Vec<[Vec<(f64, usize, f64, bool)>; 4]>;
+
+#[derive(Deserialize)]
+struct GoldenMap {
+    map: Vec<String>,
+    firm: Table,
+    slippery: Table,
+    within_20_steps_firm: Chances,
+    within_20_steps_slippery: Chances,
+}
+
+#[derive(Deserialize)]
+struct Chances {
+    best: f64,
+    random: f64,
+}
+
+/// Every golden map, firm and slippery, with its table and chances.
+fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../fixtures/golden/frozen_lake.json"
+    );
+    let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let lake = |rows: &[String], slippery| {
+        Arc::new(Lake::new(
+            Map::parse(rows, LONGEST_SIDE).unwrap(),
+            slippery,
+            20,
+        ))
+    };
+    let both = golden.maps.into_iter().flat_map(|golden| {
+        [
+            (
+                lake(&golden.map, false),
+                golden.firm,
+                golden.within_20_steps_firm,
+            ),
+            (
+                lake(&golden.map, true),
+                golden.slippery,
+                golden.within_20_steps_slippery,
+            ),
+        ]
+    });
+    both.collect()
+}
+
+fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
+    Walk {
+        lake: lake.clone(),
+        player,
+        steps: 0,
+        view: View::Board,
+        luck: Stream::new(luck, "frozen-lake slips"),
+    }
+}
+
+/// Plays every action in every state, on slippery ice many times over, and compares how often it ended where.
+#[test]
+fn playing_follows_the_golden_transition_tables() {
+    for (lake, table, _) in golden() {
+        let tries = if lake.slippery { 1000 } else { 1 };
+        let on_ice = |state: &usize| lake.map.cell(*state) == Cell::Ice;
+        for state in (0..lake.map.size()).filter(on_ice) {
+            for (action, outcomes) in table[state].iter().enumerate() {
+                let mut expected = vec![0.0; lake.map.size()];
+                let mut seen = vec![0.0; lake.map.size()];
+                for &(probability, next, ..) in outcomes {
+                    expected[next] += probability;
+                }
+                for luck in 0..tries {
+                    let mut walk = walk(&lake, state, luck);
+                    let turn = walk.play(Some(action));
+                    seen[walk.player] += 1.0 / tries as f64;
+                    let same = |&&(_, next, reward, over): &&_| {
+                        (walk.player, turn) == (next, Turn { reward, over })
+                    };
+                    assert!(
+                        outcomes.iter().any(|outcome| same(&outcome)),
+                        "{state} {action}: {turn:?}"
+                    );
+                }
+                for (seen, expected) in seen.iter().zip(&expected) {
+                    // The deviation of a frequency near 1/3 or 2/3 over 1000 tries is 0.015; firm ice is exact.
+                    let tolerance = if lake.slippery { 0.075 } else { 0.0 };
+                    assert!(
+                        (seen - expected).abs() <= tolerance,
+                        "{state} {action}: {seen} against {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The chance of a player to be at the goal within 20 steps; `choices` are what it chooses among, evenly.
+fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usize>) -> f64 {
+    let map = &lake.map;
+    let mut chances: Vec<f64> = (0..map.size())
+        .map(|cell| f64::from(u8::from(map.cell(cell) == Cell::Goal)))
+        .collect();
+    for left in 1..=20 {
+        let chance = |cell| {
+            if map.cell(cell) != Cell::Ice {
+                return chances[cell];
+            }
+            let ways = |action| {
+                if lake.slippery {
+                    map::slips(action).to_vec()
+                } else {
+                    vec![action]
+                }
+            };
+            let through = |action| {
+                mean(
+                    ways(action)
+                        .into_iter()
+                        .map(|way| chances[map.neighbour(cell, way)]),
+                )
+            };
+            mean(choices(cell, left).into_iter().map(through))
+        };
+        chances = (0..map.size()).map(chance).collect();
+    }
+    chances[map.start()]
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
+}
+
+/// Tolerance: sums of f64 in another order.
+#[test]
+fn the_random_and_the_scripted_player_have_the_golden_chances() {
+    for (lake, _, chances) in golden() {
+        let random = chance_within_20(&lake, |_, _| vec![0, 1, 2, 3]);
+        let scripted = chance_within_20(&lake, |cell, left| {
+            let mut walk = walk(&lake, cell, 0);
+            walk.steps = 20 - left;
+            walk.best_actions()
+        });
+        assert!(
+            (random - chances.random).abs() < 1e-12,
+            "random: {random} against {}",
+            chances.random
+        );
+        assert!(
+            (scripted - chances.best).abs() < 1e-9,
+            "scripted: {scripted} against {}",
+            chances.best
+        );
+    }
+}
+
+#[test]
+fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
+    let mut ice = 0;
+    for seed in 0..2000 {
+        let map = Map::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
+        assert!(map.distances()[map.start()].is_some(), "{:?}", map.rows());
+        assert_eq!((map.start(), map.cell(47)), (0, Cell::Goal));
+        ice += (1..47).filter(|&cell| map.cell(cell) == Cell::Ice).count();
+    }
+    // 0.9 but for the few maps drawn again, which had more holes.
+    let frozen = ice as f64 / (2000.0 * 46.0);
+    assert!((0.897..0.912).contains(&frozen), "{frozen}");
+}
+
+/// With so few cells frozen no draw succeeds, and a path is cleared.
+#[test]
+fn a_hopeless_map_gets_a_path() {
+    let map = Map::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
+    assert_eq!(map.distances()[map.start()], Some(28));
+}
+
+#[test]
+fn rows_read_back_as_the_same_map() {
+    let map = Map::draw(5, 7, 0.8, &mut Stream::new(5, "test"));
+    assert_eq!(
+        Map::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
+        map.rows()
+    );
+}

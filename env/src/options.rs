@@ -1,0 +1,183 @@
+//! Reading a game's options, and saying what is wrong with them.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Options that a game cannot be configured with.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The options are not a JSON object.
+    #[error("{game}: the options must be a table of names and values, found {found}")]
+    NotATable {
+        /// The game.
+        game: &'static str,
+        /// What was given instead.
+        found: String,
+    },
+    /// No option has this name.
+    #[error("{game}: unknown option `{option}`{}; the options are {}", suggestion(.option, .known), .known.join(", "))]
+    Unknown {
+        /// The game.
+        game: &'static str,
+        /// The name that was given.
+        option: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// An option has a value that it cannot take.
+    #[error("{game}: option `{option}` {problem}")]
+    Value {
+        /// The game.
+        game: &'static str,
+        /// The option.
+        option: String,
+        /// What was found, and what was wanted.
+        problem: String,
+    },
+}
+
+/// There is no game of this name.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("unknown game `{name}`{}; the games are {}", suggestion(.name, .known), .known.join(", "))]
+pub struct UnknownGame {
+    name: String,
+    known: Vec<String>,
+}
+
+impl UnknownGame {
+    pub(crate) fn new(name: &str) -> UnknownGame {
+        let known = crate::GAMES
+            .iter()
+            .map(|kind| kind.name.to_owned())
+            .collect();
+        UnknownGame {
+            name: name.to_owned(),
+            known,
+        }
+    }
+}
+
+/// Reads the options of `game`, each left out taking its default.
+pub(crate) fn read<T: Default + Serialize + DeserializeOwned>(
+    game: &'static str,
+    given: &Value,
+) -> Result<T, OptionsError> {
+    let Value::Object(table) = given else {
+        return Err(OptionsError::NotATable {
+            game,
+            found: shortened(given),
+        });
+    };
+    // serde does not say which key its complaint is about, so each is first read alone.
+    for (name, value) in table {
+        read_one::<T>(game, name, value)?;
+    }
+    serde_json::from_value(given.clone()).map_err(|error| OptionsError::NotATable {
+        game,
+        found: error.to_string(),
+    })
+}
+
+fn read_one<T: Default + Serialize + DeserializeOwned>(
+    game: &'static str,
+    name: &str,
+    value: &Value,
+) -> Result<(), OptionsError> {
+    let known = names::<T>();
+    if !known.iter().any(|known| known == name) {
+        return Err(OptionsError::Unknown {
+            game,
+            option: name.to_owned(),
+            known,
+        });
+    }
+    let alone = Map::from_iter([(name.to_owned(), value.clone())]);
+    match serde_json::from_value::<T>(Value::Object(alone)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(game, name, value, &in_words(&error.to_string()))),
+    }
+}
+
+/// The error for an option that is `found` and should be `wanted`.
+pub(crate) fn refused(
+    game: &'static str,
+    option: &str,
+    found: impl Serialize,
+    wanted: &str,
+) -> OptionsError {
+    let found = shortened(&serde_json::to_value(found).unwrap_or_default());
+    OptionsError::Value {
+        game,
+        option: option.to_owned(),
+        problem: format!("is {found}, but must be {wanted}"),
+    }
+}
+
+/// The options in force, without those that are not set.
+pub(crate) fn in_force(options: &impl Serialize) -> Value {
+    let mut value = table(options);
+    value.retain(|_, value| !value.is_null());
+    Value::Object(value)
+}
+
+fn names<T: Default + Serialize>() -> Vec<String> {
+    table(&T::default()).keys().cloned().collect()
+}
+
+fn table(options: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(options) {
+        Ok(Value::Object(table)) => table,
+        other => unreachable!("options are a struct of plain values, not {other:?}"),
+    }
+}
+
+/// What serde expected, in words for people who do not know Rust's types.
+fn in_words(error: &str) -> String {
+    let wanted = error
+        .split_once("expected ")
+        .map_or(error, |(_, wanted)| wanted);
+    match wanted {
+        "usize" => "a whole number, 0 or more".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= 60 {
+        return text;
+    }
+    text.chars().take(57).chain("...".chars()).collect()
+}
+
+/// " (did you mean ...?)", if a known name is near enough.
+fn suggestion(name: &str, known: &[String]) -> String {
+    let nearest = known.iter().map(|known| (edits(name, known), known)).min();
+    match nearest {
+        Some((edits, known)) if edits <= 1 + name.chars().count() / 4 => {
+            format!(" (did you mean `{known}`?)")
+        }
+        _ => String::new(),
+    }
+}
+
+/// How many letters must be inserted, removed or changed to turn one word into the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &other) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}

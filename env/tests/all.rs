@@ -1,0 +1,4 @@
+//! What must hold of every game.
+
+mod frozen_lake;
+mod games;

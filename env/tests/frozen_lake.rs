@@ -1,0 +1,94 @@
+//! What must hold of the lake, seen from outside.
+
+use serde_json::json;
+
+use crate::games::{configured, play, refusal};
+use lapwing_env::{find, rng::Stream};
+
+#[test]
+fn a_bad_map_is_refused() {
+    let refused = |rows: &[&str]| refusal("frozen-lake", json!({ "map": rows }));
+    insta::assert_snapshot!(refused(&[]), @"frozen-lake: option `map` is empty, but must have at least a start `S` and a goal `G`");
+    insta::assert_snapshot!(refused(&[""]), @"frozen-lake: option `map` is empty, but must have at least a start `S` and a goal `G`");
+    insta::assert_snapshot!(refused(&["SFF", "FG"]), @"frozen-lake: option `map` has 2 cells in row 2, but must have 3 as in row 1");
+    insta::assert_snapshot!(refused(&["FFF", "FFG"]), @"frozen-lake: option `map` has 0 cells `S`, but must have one start");
+    insta::assert_snapshot!(refused(&["SFF", "FFF"]), @"frozen-lake: option `map` has 0 cells `G`, but must have one goal");
+    insta::assert_snapshot!(refused(&["SFS", "FFG"]), @"frozen-lake: option `map` has 2 cells `S`, but must have one start");
+    insta::assert_snapshot!(refused(&["SFG", "FFG"]), @"frozen-lake: option `map` has 2 cells `G`, but must have one goal");
+    insta::assert_snapshot!(refused(&["SFx", "FFG"]), @"frozen-lake: option `map` has 'x' in row 1, but must be of the letters S, F, H and G");
+    insta::assert_snapshot!(refused(&["SHF", "HFG"]), @"frozen-lake: option `map` has no way from `S` to `G`, but must have one");
+    insta::assert_snapshot!(refused(&["S".repeat(65).as_str()]), @"frozen-lake: option `map` is 65 wide and 1 high, but must be at most 64 each way");
+}
+
+#[test]
+fn a_bad_option_is_refused() {
+    let refused = |options| refusal("frozen-lake", options);
+    insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, frozen, slippery, map, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, frozen, slippery, map, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number, 0 or more");
+    insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number, 0 or more"#);
+    insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0.0, but must be more than 0 and at most 1");
+    insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be more than 0 and at most 1");
+    insta::assert_snapshot!(refused(json!({ "slippery": 1 })), @"frozen-lake: option `slippery` is 1, but must be true or false");
+    insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list"#);
+    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be from 1 to 1000");
+    insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be `board` or `full`"#);
+    insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
+}
+
+#[test]
+fn an_unread_action_leaves_the_player_where_it_is() {
+    for slippery in [false, true] {
+        let scenario = configured(
+            find("frozen-lake").unwrap(),
+            &json!({ "slippery": slippery }),
+        );
+        for seed in 0..50 {
+            let mut game = scenario.start(seed, seed);
+            let before = game.observe();
+            assert!(!game.play(None).over);
+            assert_eq!(game.observe(), before);
+        }
+    }
+}
+
+/// The chance is exact: see `fixtures/golden/frozen_lake.json`, first map. Slips do not matter to a random player.
+#[test]
+fn the_random_player_succeeds_as_often_as_it_should() {
+    const EPISODES: u64 = 20_000;
+    for slippery in [false, true] {
+        let map = ["SFFF", "FFHF", "FFFF", "FFFG"];
+        let scenario = configured(
+            find("frozen-lake").unwrap(),
+            &json!({ "map": map, "slippery": slippery }),
+        );
+        let mut stream = Stream::new(1, "player");
+        let mut successes = 0;
+        for luck in 0..EPISODES {
+            let mut game = scenario.start(0, luck);
+            play(&*scenario, &mut *game, |_| Some(stream.below(4)));
+            successes += u64::from(game.succeeded());
+        }
+        // The standard deviation of the frequency is 0.0021; four of them.
+        let frequency = successes as f64 / EPISODES as f64;
+        assert!((frequency - 0.09367).abs() < 0.0083, "{frequency}");
+    }
+}
+
+/// A group shares its scene, so scenes must differ from one another, and a seed must always mean the same map.
+#[test]
+fn every_scene_draws_its_own_map() {
+    let scenario = configured(find("frozen-lake").unwrap(), &json!({}));
+    let boards: std::collections::HashSet<String> = (0..100)
+        .map(|scene| scenario.start(scene, 0).observe())
+        .collect();
+    assert!(boards.len() > 80, "{}", boards.len());
+    insta::assert_snapshot!(scenario.start(0, 0).observe(), @r"
+    P _ _ _
+    _ _ _ _
+    _ _ _ O
+    _ _ _ G
+    ");
+}
