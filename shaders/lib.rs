@@ -1,1 +1,77 @@
-//! Shaders.
+//! The WGSL kernels of lapwing as text. An op is one file here and the file of the same stem in `tensor/src/ops/`.
+//!
+//! Each file is valid WGSL by itself once [`COMMON`] is put behind it (behind, so that line numbers in a compiler's
+//! message are those of the file). What varies, such as a tile size, is a `const` that the tensor crate replaces.
+
+/// What every shader may use: put behind its text before compiling.
+pub const COMMON: &str = include_str!("common.wgsl");
+
+macro_rules! shaders {
+    ($($name:ident)*) => {
+        /// Every shader: its name and its text.
+        pub const SHADERS: &[(&str, &str)] = &[$((stringify!($name), include_str!(concat!(stringify!($name), ".wgsl")))),*];
+    };
+}
+
+shaders! {
+    binary
+    fill
+    reduce
+    unary
+}
+
+/// The text of the shader `name`, without [`COMMON`].
+///
+/// # Panics
+/// If there is no such shader: a name is written in code, never read from outside.
+pub fn source(name: &str) -> &'static str {
+    match SHADERS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => text,
+        None => panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wgsl_file_is_listed() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "wgsl") {
+                let stem = path.file_stem().unwrap().to_str().unwrap();
+                assert!(
+                    stem == "common" || SHADERS.iter().any(|(name, _)| *name == stem),
+                    "{stem}.wgsl is not listed"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_shader_is_valid() {
+        for (name, text) in SHADERS {
+            let text = format!("{text}\n{COMMON}");
+            let module = naga::front::wgsl::parse_str(&text)
+                .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
+            naga::valid::Validator::new(
+                naga::valid::ValidationFlags::all(),
+                naga::valid::Capabilities::IMMEDIATES,
+            )
+            .validate(&module)
+            .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
+        }
+    }
+
+    /// Every adapter offers eight storage buffers to a kernel and Metal keeps one for itself.
+    #[test]
+    fn no_shader_binds_more_than_seven_buffers() {
+        for (name, text) in SHADERS {
+            for slot in 7..16 {
+                assert!(!text.contains(&format!("@binding({slot})")), "{name} uses binding {slot}");
+            }
+        }
+    }
+}

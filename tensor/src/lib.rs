@@ -1,1 +1,35 @@
-//! Tensors on any GPU, with gradients, for language models.
+//! Tensors on any GPU, with gradients.
+//!
+//! ```
+//! use lapwing_tensor::{Gpu, GpuOptions, Tensor};
+//!
+//! let gpu = Gpu::open(GpuOptions::default())?;
+//! let x = Tensor::from_slice(&gpu, &[1.0, 2.0, 3.0], &[3]).tracked();
+//! let y = x.square().sum();
+//! assert_eq!(y.to_vec()?, [14.0]);
+//! let gradients = y.backward();
+//! assert_eq!(gradients.get(&x).unwrap().to_vec()?, [2.0, 4.0, 6.0]);
+//! # Ok::<(), lapwing_tensor::GpuError>(())
+//! ```
+//!
+//! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one kind of device ([`Gpu`]: whatever wgpu
+//! finds, a software driver included). An op records its gradient only if one of its inputs is tracked. Work is
+//! recorded and sent to the device in batches; [`Tensor::to_vec`] waits for it.
+//!
+//! # Panics
+//! Shapes that do not fit are mistakes in the program: ops panic, at the caller's line, with the op's name and the
+//! shapes. What the world can do wrong (no adapter, a lost device, no memory) is a [`GpuError`].
+//!
+//! # Determinism
+//! On one adapter the same calls give the same bits: no kernel adds floats in an order that depends on timing.
+
+mod gpu;
+mod ops;
+mod tape;
+mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
+pub use tape::{Gradients, checkpoint};
+pub use tensor::{Indices, Tensor};

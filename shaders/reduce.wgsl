@@ -1,0 +1,90 @@
+// tensor/src/ops/reduce.rs: sums and maxima.
+
+const GROUP: u32 = 64u;
+
+struct Params {
+    /// of the input, right-aligned
+    shape: vec4<u32>,
+    /// 1 for an axis that is summed away, 0 for one that stays
+    summed: vec4<u32>,
+    /// results
+    count: u32,
+    /// for `rows`: elements in a row, and in the whole input (the last row may be short)
+    length: u32,
+    total: u32,
+}
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+
+/// The sum of each row of `length` consecutive elements, in order.
+@compute @workgroup_size(GROUP)
+fn sum_rows(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let first = i * params.length;
+    var sum = 0.0;
+    for (var j = first; j < min(first + params.length, params.total); j += 1u) {
+        sum += x[j];
+    }
+    y[i] = sum;
+}
+
+/// The largest element of each row.
+@compute @workgroup_size(GROUP)
+fn max_rows(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let first = i * params.length;
+    var largest = x[first];
+    for (var j = first + 1u; j < min(first + params.length, params.total); j += 1u) {
+        largest = max(largest, x[j]);
+    }
+    y[i] = largest;
+}
+
+/// Sums the axes marked in `summed`; the result keeps them with length one.
+@compute @workgroup_size(GROUP)
+fn sum_axes(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let kept = select(params.shape, vec4<u32>(1u), params.summed == vec4<u32>(1u));
+    let runs = select(vec4<u32>(1u), params.shape, params.summed == vec4<u32>(1u));
+    var rest = i;
+    let w = rest % kept.w;
+    rest = rest / kept.w;
+    let z = rest % kept.z;
+    rest = rest / kept.z;
+    let at = vec4<u32>(rest / kept.y, rest % kept.y, z, w);
+    var sum = 0.0;
+    for (var a = 0u; a < runs.x; a += 1u) {
+        for (var b = 0u; b < runs.y; b += 1u) {
+            for (var c = 0u; c < runs.z; c += 1u) {
+                for (var d = 0u; d < runs.w; d += 1u) {
+                    let p = at + vec4<u32>(a, b, c, d);
+                    sum += x[((p.x * params.shape.y + p.y) * params.shape.z + p.z) * params.shape.w + p.w];
+                }
+            }
+        }
+    }
+    y[i] = sum;
+}

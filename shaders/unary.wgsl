@@ -1,0 +1,64 @@
+// tensor/src/ops/unary.rs: one function of one number, element by element, and its gradient.
+
+const GROUP: u32 = 64u;
+/// Which function: the numbering of `Unary` in unary.rs.
+const FUNCTION: u32 = 0u;
+
+struct Params { count: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+
+@group(0) @binding(1) var<storage, read> dy: array<f32>;
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>;
+
+fn sigmoid(v: f32) -> f32 {
+    return 1.0 / (1.0 + exp(-v));
+}
+
+fn value(v: f32) -> f32 {
+    switch FUNCTION {
+        case 0u: { return -v; }
+        case 1u: { return exp(v); }
+        case 2u: { return log(v); }
+        case 3u: { return v * sigmoid(v); }
+        case 4u: { return v * v; }
+        default: { return sqrt(v); }
+    }
+}
+
+fn slope(v: f32) -> f32 {
+    switch FUNCTION {
+        case 0u: { return -1.0; }
+        case 1u: { return exp(v); }
+        case 2u: { return 1.0 / v; }
+        case 3u: { let s = sigmoid(v); return s * (1.0 + v * (1.0 - s)); }
+        case 4u: { return 2.0 * v; }
+        default: { return 0.5 / sqrt(v); }
+    }
+}
+
+@compute @workgroup_size(GROUP)
+fn forward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        y[i] = value(x[i]);
+    }
+}
+
+@compute @workgroup_size(GROUP)
+fn backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        dx[i] = dy[i] * slope(x[i]);
+    }
+}

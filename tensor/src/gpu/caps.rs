@@ -1,0 +1,124 @@
+//! Which adapters there are and what each can do.
+
+use super::GpuError;
+
+/// What an adapter is and can do.
+#[derive(Debug, Clone)]
+pub struct Caps {
+    /// The name that the driver gives.
+    pub name: String,
+    /// vulkan, metal or dx12.
+    pub backend: String,
+    /// The driver and its version.
+    pub driver: String,
+    /// discrete, integrated, virtual, software or other.
+    pub kind: &'static str,
+    /// A processor does the work; there is no GPU behind it.
+    pub is_software: bool,
+    /// Bytes that a kernel can see of one buffer.
+    pub max_binding: u64,
+    /// Bytes of the largest buffer.
+    pub max_buffer: u64,
+    /// Bytes of memory that the threads of a group share.
+    pub max_workgroup_memory: u32,
+    /// Threads in a group.
+    pub max_workgroup_threads: u32,
+    /// Smallest and largest number of threads that run in step; 0 when not known.
+    pub subgroup: (u32, u32),
+    /// Arithmetic in 16 bits.
+    pub f16: bool,
+    /// Tile sizes (m, n, k) of its matrix units, as the driver lists them for f16 inputs.
+    pub matrix_tiles: Vec<(u32, u32, u32)>,
+    /// Something without which no kernel runs, if it is missing.
+    pub lacks: Option<String>,
+    pub(super) rank: u32,
+}
+
+/// What every kernel needs.
+const REQUIRED: wgpu::Features = wgpu::Features::IMMEDIATES;
+
+/// Bytes of parameters that a kernel may have.
+pub(super) const MAX_PARAMS: u32 = 128;
+
+pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
+    let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
+    description.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    // Validation of indirect dispatches, which we do not use, would cut buffers to 4 GiB.
+    description.flags = wgpu::InstanceFlags::empty();
+    let instance = wgpu::Instance::new(description);
+    let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+    found
+        .into_iter()
+        .map(|adapter| {
+            let caps = describe(&adapter);
+            (adapter, caps)
+        })
+        .collect()
+}
+
+fn describe(adapter: &wgpu::Adapter) -> Caps {
+    let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
+    let (kind, rank) = match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => ("discrete", 0),
+        wgpu::DeviceType::IntegratedGpu => ("integrated", 1),
+        wgpu::DeviceType::VirtualGpu => ("virtual", 2),
+        wgpu::DeviceType::Other => ("other", 3),
+        wgpu::DeviceType::Cpu => ("software", 4),
+    };
+    let mut lacks =
+        (!features.contains(REQUIRED)).then(|| "immediates (push constants)".to_owned());
+    if limits.max_immediate_size < MAX_PARAMS {
+        lacks = lacks.or(Some(format!(
+            "{MAX_PARAMS} bytes of immediates, it has {}",
+            limits.max_immediate_size
+        )));
+    }
+    let half = wgpu::CooperativeScalarType::F16;
+    Caps {
+        backend: info.backend.to_string(),
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_owned(),
+        is_software: info.device_type == wgpu::DeviceType::Cpu,
+        max_binding: limits.max_storage_buffer_binding_size,
+        max_buffer: limits.max_buffer_size,
+        max_workgroup_memory: limits.max_compute_workgroup_storage_size,
+        max_workgroup_threads: limits.max_compute_invocations_per_workgroup,
+        subgroup: (info.subgroup_min_size, info.subgroup_max_size),
+        f16: features.contains(wgpu::Features::SHADER_F16),
+        matrix_tiles: adapter
+            .cooperative_matrix_properties()
+            .iter()
+            .filter(|tile| tile.ab_type == half)
+            .map(|tile| (tile.m_size, tile.n_size, tile.k_size))
+            .collect(),
+        name: info.name,
+        kind,
+        lacks,
+        rank,
+    }
+}
+
+pub(super) fn open(
+    adapter: &wgpu::Adapter,
+    caps: &Caps,
+) -> Result<(wgpu::Device, wgpu::Queue), GpuError> {
+    if let Some(lacks) = &caps.lacks {
+        return Err(GpuError::Unfit {
+            name: caps.name.clone(),
+            lacks: lacks.clone(),
+        });
+    }
+    let description = wgpu::DeviceDescriptor {
+        label: Some("lapwing"),
+        required_features: REQUIRED,
+        required_limits: adapter.limits(),
+        // We pool buffers ourselves.
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        ..Default::default()
+    };
+    pollster::block_on(adapter.request_device(&description)).map_err(|e| GpuError::Refused {
+        name: caps.name.clone(),
+        reason: e.to_string(),
+    })
+}

@@ -1,0 +1,182 @@
+//! Kernels: compiled once for each set of constants, then launched.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::caps::MAX_PARAMS;
+use super::{Binding, Gpu};
+
+/// An entry point of a shader.
+pub(crate) struct Kernel {
+    shader: &'static str,
+    entry: &'static str,
+}
+
+/// How many workgroups to launch, folded into two dimensions where one is too short.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Groups(u32, u32);
+
+/// The most workgroups along one dimension that every adapter allows.
+const MAX_GROUPS: usize = 65_535;
+
+impl Groups {
+    /// Enough groups of `per_group` threads for `threads`.
+    pub(crate) fn of(threads: usize, per_group: usize) -> Groups {
+        Groups::count(threads.div_ceil(per_group))
+    }
+
+    /// That many groups.
+    pub(crate) fn count(groups: usize) -> Groups {
+        let rows = groups.div_ceil(MAX_GROUPS).max(1);
+        Groups(groups.div_ceil(rows) as u32, rows as u32)
+    }
+}
+
+type Key = (&'static str, &'static str, Vec<(&'static str, u32)>);
+
+struct Pipeline {
+    pipeline: wgpu::ComputePipeline,
+    layout: wgpu::BindGroupLayout,
+}
+
+#[derive(Default)]
+pub(super) struct Compiled(Mutex<HashMap<Key, Arc<Pipeline>>>);
+
+pub(super) struct Dispatch<'a> {
+    pub(super) pipeline: &'a wgpu::ComputePipeline,
+    pub(super) bind_group: &'a wgpu::BindGroup,
+    pub(super) params: &'a [u8],
+    pub(super) groups: (u32, u32),
+}
+
+impl Kernel {
+    pub(crate) const fn new(shader: &'static str, entry: &'static str) -> Kernel {
+        Kernel { shader, entry }
+    }
+
+    /// Records one run. `constants` replace the shader's `const` lines of these names; `bindings` are
+    /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>`.
+    pub(crate) fn launch<P: bytemuck::Pod>(
+        &self,
+        gpu: &Gpu,
+        constants: &[(&'static str, u32)],
+        bindings: &[&Binding],
+        params: &P,
+        groups: Groups,
+    ) {
+        if groups.0 == 0 {
+            return;
+        }
+        let params = bytemuck::bytes_of(params);
+        assert!(
+            params.len() <= MAX_PARAMS as usize,
+            "{}: {} bytes of parameters",
+            self.shader,
+            params.len()
+        );
+        let compiled = self.compiled(gpu, constants);
+        let entries: Vec<_> = bindings
+            .iter()
+            .zip(0..)
+            .map(|(bound, binding)| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: bound.storage.buffer(),
+                    offset: bound.offset,
+                    size: wgpu::BufferSize::new(bound.size.next_multiple_of(4)),
+                }),
+            })
+            .collect();
+        let inner = &gpu.0;
+        let bind_group = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(self.shader),
+            layout: &compiled.layout,
+            entries: &entries,
+        });
+        let dispatch = Dispatch {
+            pipeline: &compiled.pipeline,
+            bind_group: &bind_group,
+            params,
+            groups: (groups.0, groups.1),
+        };
+        let mut recorder = inner.recorder.lock().expect("recorder");
+        for bound in bindings {
+            bound.storage.mark_used(recorder.epoch());
+        }
+        recorder.record(&inner.device, &inner.queue, dispatch);
+    }
+
+    fn compiled(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Arc<Pipeline> {
+        let key = (self.shader, self.entry, constants.to_vec());
+        let mut known = gpu.0.kernels.0.lock().expect("kernels");
+        known
+            .entry(key)
+            .or_insert_with(|| Arc::new(self.compile(gpu, constants)))
+            .clone()
+    }
+
+    fn compile(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Pipeline {
+        let device = &gpu.0.device;
+        let text = self.text(constants);
+        let description = wgpu::ShaderModuleDescriptor {
+            label: Some(self.shader),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
+        };
+        let module = if gpu.0.options.checked {
+            device.create_shader_module(description)
+        } else {
+            // SAFETY: the kernels compare every index with the counts they are given; the same kernels run with
+            // checks in the tests.
+            unsafe {
+                device.create_shader_module_trusted(
+                    description,
+                    wgpu::ShaderRuntimeChecks::unchecked(),
+                )
+            }
+        };
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(self.shader),
+            layout: None,
+            module: &module,
+            entry_point: Some(self.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &[],
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        let layout = pipeline.get_bind_group_layout(0);
+        Pipeline { pipeline, layout }
+    }
+
+    /// The shader with its constants replaced, the common part behind it.
+    fn text(&self, constants: &[(&'static str, u32)]) -> String {
+        let mut text = String::new();
+        let mut replaced = 0;
+        for line in lapwing_shaders::source(self.shader).lines() {
+            let constant = constants.iter().find(|(name, _)| {
+                line.strip_prefix("const ")
+                    .and_then(|l| l.strip_prefix(name))
+                    .is_some_and(|l| l.starts_with(':'))
+            });
+            match constant {
+                Some((name, value)) => {
+                    text.push_str(&format!("const {name}: u32 = {value}u;\n"));
+                    replaced += 1;
+                }
+                None => {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+        }
+        assert_eq!(
+            replaced,
+            constants.len(),
+            "{}: not every constant of {constants:?} is in the shader",
+            self.shader
+        );
+        text.push_str(lapwing_shaders::COMMON);
+        text
+    }
+}

@@ -1,0 +1,304 @@
+//! The device: adapter, limits, memory, compiled kernels, recorded work. The only folder that knows wgpu.
+
+mod caps;
+mod kernel;
+mod pool;
+mod recorder;
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+pub use caps::Caps;
+pub(crate) use kernel::{Groups, Kernel};
+pub(crate) use pool::{Binding, Storage};
+
+/// What can go wrong with the device. The text names the cure.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum GpuError {
+    /// No adapter that can compute.
+    #[error(
+        "no GPU adapter found: install a Vulkan driver (on Debian or Ubuntu without a GPU: \
+         apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the system's driver"
+    )]
+    NoAdapter,
+    /// An adapter was asked for by a number that does not exist.
+    #[error(
+        "there is no adapter {index}: {found} found, numbered from 0 (`lapwing adapters` lists them)"
+    )]
+    NoSuchAdapter {
+        /// the number asked for
+        index: usize,
+        /// how many there are
+        found: usize,
+    },
+    /// The adapter lacks something that every kernel needs.
+    #[error(
+        "the adapter {name} cannot run lapwing: it lacks {lacks}; choose another with --adapter-index"
+    )]
+    Unfit {
+        /// the adapter
+        name: String,
+        /// the missing feature
+        lacks: String,
+    },
+    /// The driver refused to give a device.
+    #[error("the adapter {name} gave no device: {reason}")]
+    Refused {
+        /// the adapter
+        name: String,
+        /// the driver's words
+        reason: String,
+    },
+    /// The device stopped answering.
+    #[error(
+        "the device was lost: {0}; another program or a driver time limit may have reset it, run again"
+    )]
+    Lost(String),
+    /// The device has no memory left.
+    #[error(
+        "the device is out of memory: {0}; use fewer tokens a batch, a smaller group or a smaller model"
+    )]
+    OutOfMemory(String),
+    /// wgpu or the driver refused a piece of work: a mistake in lapwing or in the driver.
+    #[error("the device refused some work: {0}")]
+    Failed(String),
+}
+
+/// How to open a [`Gpu`].
+#[derive(Debug, Clone, Default)]
+pub struct GpuOptions {
+    /// Which adapter of [`Gpu::list`]; by default the first real GPU, else whatever there is.
+    pub index: Option<usize>,
+    /// Compile kernels with bounds checks. Tests do; it is slower.
+    pub checked: bool,
+    /// Fill every new buffer with NaN, so that a read of what nobody wrote shows. Tests do.
+    pub poison: bool,
+    /// Pretend that a binding holds at most this many bytes, to try the splitting of weights.
+    pub max_binding: Option<u64>,
+}
+
+/// One device with its memory pool, its compiled kernels and the work recorded for it. Cheap to clone.
+///
+/// Work is recorded and submitted in batches; reading a tensor back submits what is outstanding and waits.
+#[derive(Clone)]
+pub struct Gpu(Arc<Inner>);
+
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    caps: Caps,
+    options: GpuOptions,
+    kernels: kernel::Compiled,
+    recorder: Mutex<recorder::Recorder>,
+    pool: Mutex<pool::Pool>,
+    failure: Arc<OnceLock<GpuError>>,
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// When there is no adapter, no such adapter, or the adapter cannot do what the kernels need.
+    pub fn open(options: GpuOptions) -> Result<Gpu, GpuError> {
+        let adapters = caps::adapters();
+        let (adapter, mut caps) = match options.index {
+            Some(index) => {
+                let found = adapters.len();
+                adapters
+                    .into_iter()
+                    .nth(index)
+                    .ok_or(GpuError::NoSuchAdapter { index, found })?
+            }
+            None => {
+                let chosen = Gpu::choice(adapters.iter().map(|(_, caps)| caps));
+                adapters
+                    .into_iter()
+                    .nth(chosen.ok_or(GpuError::NoAdapter)?)
+                    .ok_or(GpuError::NoAdapter)?
+            }
+        };
+        if let Some(lower) = options.max_binding {
+            caps.max_binding = caps.max_binding.min(lower);
+        }
+        let (device, queue) = caps::open(&adapter, &caps)?;
+
+        let failure = Arc::new(OnceLock::new());
+        let (lost, failed) = (failure.clone(), failure.clone());
+        device.set_device_lost_callback(move |reason, message| {
+            // Dropping the device reports itself as lost too.
+            if reason != wgpu::DeviceLostReason::Destroyed {
+                let _ = lost.set(GpuError::Lost(message));
+            }
+        });
+        let checked = options.checked;
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            assert!(!checked, "{error}");
+            let _ = failed.set(match error {
+                wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory(source.to_string()),
+                other => GpuError::Failed(other.to_string()),
+            });
+        }));
+        Ok(Gpu(Arc::new(Inner {
+            kernels: kernel::Compiled::default(),
+            recorder: Mutex::default(),
+            pool: Mutex::default(),
+            device,
+            queue,
+            caps,
+            options,
+            failure,
+        })))
+    }
+
+    /// Every adapter found, in the order of their numbers.
+    pub fn list() -> Vec<Caps> {
+        caps::adapters().into_iter().map(|(_, caps)| caps).collect()
+    }
+
+    /// Which of these adapters [`Gpu::open`] takes when none is asked for: a discrete GPU before an integrated one
+    /// before anything else, the first of equals.
+    pub fn choice<'a>(list: impl Iterator<Item = &'a Caps>) -> Option<usize> {
+        list.enumerate()
+            .filter(|(_, caps)| caps.lacks.is_none())
+            .min_by_key(|(_, caps)| caps.rank)
+            .map(|(i, _)| i)
+    }
+
+    /// What this device is and can do.
+    pub fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    /// Whether a processor, not a GPU, does the work.
+    pub fn is_software(&self) -> bool {
+        self.0.caps.is_software
+    }
+
+    /// Bytes that tensors hold on the device now, unused buffers of the pool not counted.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.0.pool.lock().expect("pool").in_use()
+    }
+
+    /// Submits what is recorded and waits until the device has done it.
+    ///
+    /// # Errors
+    /// What the device reported since it was opened.
+    pub fn finish(&self) -> Result<(), GpuError> {
+        self.submit();
+        self.wait()
+    }
+
+    fn wait(&self) -> Result<(), GpuError> {
+        let polled = self.0.device.poll(wgpu::PollType::wait_indefinitely());
+        if let Some(failure) = self.0.failure.get() {
+            return Err(failure.clone());
+        }
+        polled
+            .map(|_| ())
+            .map_err(|e| GpuError::Failed(e.to_string()))
+    }
+
+    pub(crate) fn submit(&self) {
+        self.0
+            .recorder
+            .lock()
+            .expect("recorder")
+            .submit(&self.0.queue);
+    }
+
+    /// A buffer of `bytes` with whatever was in it before (NaN when poisoned).
+    pub(crate) fn alloc(&self, bytes: u64) -> Arc<Storage> {
+        let storage = pool::take(self, bytes);
+        if self.0.options.poison {
+            self.fill(&storage, f32::NAN.to_bits());
+        }
+        storage
+    }
+
+    /// A buffer that holds `words`, four bytes each.
+    pub(crate) fn upload<T: bytemuck::Pod>(&self, words: &[T]) -> Arc<Storage> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let storage = pool::take(self, bytes.len() as u64);
+        self.write(&storage, 0, bytes);
+        storage
+    }
+
+    /// Overwrites part of a buffer, after all work recorded so far.
+    pub(crate) fn write(&self, storage: &Storage, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        // A write through the queue happens before the next submission, hence before work that is recorded but not
+        // submitted: submit that first if it can know this buffer.
+        let mut recorder = self.0.recorder.lock().expect("recorder");
+        if storage.used_since(recorder.epoch()) {
+            recorder.submit(&self.0.queue);
+        }
+        storage.mark_used(recorder.epoch());
+        drop(recorder);
+        self.0.queue.write_buffer(storage.buffer(), offset, bytes);
+    }
+
+    /// Waits for `bytes` of a buffer.
+    pub(crate) fn read(
+        &self,
+        storage: &Storage,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<u8>, GpuError> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let staging = self.0.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("read back"),
+            size: bytes,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        {
+            let mut recorder = self.0.recorder.lock().expect("recorder");
+            recorder.copy_out(&self.0.device, storage.buffer(), offset, &staging, bytes);
+            recorder.submit(&self.0.queue);
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
+            let _ = sender.send(mapped);
+        });
+        self.wait()?;
+        let failed = |e: String| self.0.failure.get().cloned().unwrap_or(GpuError::Failed(e));
+        receiver
+            .recv()
+            .map_err(|e| failed(e.to_string()))?
+            .map_err(|e| failed(e.to_string()))?;
+        let view = staging
+            .get_mapped_range(..)
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(view.to_vec())
+    }
+
+    /// Sets every word of a buffer.
+    pub(crate) fn fill(&self, storage: &Arc<Storage>, bits: u32) {
+        #[repr(C)]
+        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        struct Params {
+            count: u32,
+            bits: u32,
+        }
+        const FILL: Kernel = Kernel::new("fill", "fill");
+        // Windows of what one binding holds.
+        let window = self.caps().max_binding / 1024 * 1024;
+        let mut offset = 0;
+        while offset < storage.size() {
+            let size = window.min(storage.size() - offset);
+            let count = (size / 4) as u32;
+            let binding = Binding::new(storage.clone(), offset, size);
+            FILL.launch(
+                self,
+                &[],
+                &[&binding],
+                &Params { count, bits },
+                Groups::of(count.div_ceil(4) as usize, 64),
+            );
+            offset += size;
+        }
+    }
+}

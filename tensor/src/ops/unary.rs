@@ -1,0 +1,109 @@
+//! One function of one number, element by element.
+//!
+//! y = f(x), dx = dy f'(x)
+
+use crate::Tensor;
+use crate::gpu::{Groups, Kernel};
+
+const FORWARD: Kernel = Kernel::new("unary", "forward");
+const BACKWARD: Kernel = Kernel::new("unary", "backward");
+
+/// The numbering is that of `FUNCTION` in the shader.
+#[derive(Clone, Copy)]
+enum Unary {
+    Neg,
+    Exp,
+    Log,
+    Silu,
+    Square,
+    Sqrt,
+}
+
+impl Tensor {
+    /// -x
+    pub fn neg(&self) -> Tensor {
+        self.unary("neg", Unary::Neg)
+    }
+
+    /// e^x
+    pub fn exp(&self) -> Tensor {
+        self.unary("exp", Unary::Exp)
+    }
+
+    /// The natural logarithm.
+    pub fn log(&self) -> Tensor {
+        self.unary("log", Unary::Log)
+    }
+
+    /// x / (1 + e^-x)
+    pub fn silu(&self) -> Tensor {
+        self.unary("silu", Unary::Silu)
+    }
+
+    /// x²
+    pub fn square(&self) -> Tensor {
+        self.unary("square", Unary::Square)
+    }
+
+    /// √x
+    pub fn sqrt(&self) -> Tensor {
+        self.unary("sqrt", Unary::Sqrt)
+    }
+
+    fn unary(&self, name: &'static str, function: Unary) -> Tensor {
+        let run = move |kernel: &Kernel, inputs: &[&Tensor]| {
+            let y = Tensor::empty(inputs[0].gpu(), inputs[0].shape());
+            let mut bindings: Vec<_> = inputs.iter().map(|x| x.binding()).collect();
+            bindings.push(y.binding());
+            let bindings: Vec<_> = bindings.iter().collect();
+            let count = y.len() as u32;
+            kernel.launch(
+                y.gpu(),
+                &[("FUNCTION", function as u32)],
+                &bindings,
+                &count,
+                Groups::of(y.len(), 64),
+            );
+            y
+        };
+        let x = self.detach();
+        run(&FORWARD, &[self]).recorded(name, &[self], move |dy| {
+            vec![Some(run(&BACKWARD, &[&x, dy]))]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Tensor;
+    use crate::testing::{Array, Tolerance, check};
+    use proptest::prelude::*;
+
+    /// One rounding a step, a handful of steps; `log` near 1 cancels, so the inputs keep away from it by the seed only
+    /// and the bound is relative to the largest result. lavapipe's exp and log are good to about 1e-6.
+    const TOLERANCE: Tolerance = Tolerance {
+        value: 3e-6,
+        gradient: 1e-5,
+    };
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_function_agrees_with_its_reference(rows in 1usize..4, cols in 1usize..140, seed: u64) {
+            type Case = (fn(&Tensor) -> Tensor, fn(f64) -> f64, f64);
+            let cases: [Case; 6] = [
+                (|x| x.neg(), |v| -v, -4.0),
+                (|x| x.exp(), f64::exp, -4.0),
+                (|x| x.log(), f64::ln, 0.1),
+                (|x| x.silu(), |v| v / (1.0 + (-v).exp()), -4.0),
+                (|x| x.square(), |v| v * v, -4.0),
+                (|x| x.sqrt(), f64::sqrt, 0.1),
+            ];
+            for (op, reference, low) in cases {
+                let x = Array::random(&[rows, cols], seed, low..4.0);
+                check(&|t| op(&t[0]), &|a| a[0].map(reference), &[x], TOLERANCE);
+            }
+        }
+    }
+}

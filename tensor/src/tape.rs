@@ -1,0 +1,225 @@
+//! Autodiff. An op that has a tracked input records how to get from the gradient of its output to those of its
+//! inputs; `backward` walks the records from the newest to the oldest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::Tensor;
+
+type Backward = Box<dyn FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send>;
+
+/// What a tracked tensor knows of its origin. A leaf has no inputs and no `backward`.
+pub(crate) struct Node {
+    /// grows with time, so inputs have smaller numbers than outputs
+    id: u64,
+    op: &'static str,
+    shape: Vec<usize>,
+    inputs: Vec<Option<Arc<Node>>>,
+    backward: Mutex<Option<Backward>>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn node(
+    op: &'static str,
+    shape: &[usize],
+    inputs: Vec<Option<Arc<Node>>>,
+    backward: Option<Backward>,
+) -> Arc<Node> {
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    Arc::new(Node {
+        id,
+        op,
+        shape: shape.to_vec(),
+        inputs,
+        backward: Mutex::new(backward),
+    })
+}
+
+/// The gradients that reached the leaves.
+#[derive(Default)]
+pub struct Gradients(HashMap<u64, Tensor>);
+
+impl Gradients {
+    /// The gradient of a tensor made by [`Tensor::tracked`]; `None` if the result did not depend on it.
+    pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
+        self.0.get(&leaf.node.as_ref()?.id)
+    }
+
+    fn add(&mut self, id: u64, gradient: Tensor) {
+        let sum = match self.0.remove(&id) {
+            Some(before) => before.add(&gradient),
+            None => gradient,
+        };
+        self.0.insert(id, sum);
+    }
+}
+
+impl Tensor {
+    /// The same values as a leaf that wants a gradient.
+    pub fn tracked(&self) -> Tensor {
+        self.clone()
+            .with_node(node("leaf", self.shape(), Vec::new(), None))
+    }
+
+    /// Whether a gradient will be asked of it.
+    pub fn is_tracked(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Makes `self`, the untracked output of an op, remember its gradient. `backward` gets the gradient of the output
+    /// and returns one for each input, `None` for those that are not tracked. Does nothing if no input is tracked.
+    pub(crate) fn recorded(
+        self,
+        op: &'static str,
+        inputs: &[&Tensor],
+        backward: impl FnOnce(&Tensor) -> Vec<Option<Tensor>> + Send + 'static,
+    ) -> Tensor {
+        if inputs.iter().any(|input| input.is_tracked()) {
+            self.remember(op, inputs, Box::new(move |dy, _| backward(dy)))
+        } else {
+            self
+        }
+    }
+
+    fn remember(self, op: &'static str, inputs: &[&Tensor], backward: Backward) -> Tensor {
+        let inputs = inputs.iter().map(|input| input.node.clone()).collect();
+        let node = node(op, self.shape(), inputs, Some(backward));
+        self.with_node(node)
+    }
+
+    /// The gradient of this single number with respect to every leaf it was computed from.
+    ///
+    /// # Panics
+    /// If it is not a single number, depends on no tracked tensor, or `backward` was called before.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients {
+        assert!(
+            self.len() == 1,
+            "backward: wanted a single number, got the shape {:?}",
+            self.shape()
+        );
+        let one = Tensor::full(self.gpu(), self.shape(), 1.0);
+        let mut gradients = Gradients::default();
+        self.backward_from(one, &mut gradients);
+        gradients
+    }
+
+    #[track_caller]
+    fn backward_from(&self, upstream: Tensor, gradients: &mut Gradients) {
+        let Some(root) = self.node.clone() else {
+            panic!("backward: the tensor depends on nothing that is tracked")
+        };
+        let mut waiting = BTreeMap::from([(root.id, (root, upstream))]);
+        while let Some((id, (node, dy))) = waiting.pop_last() {
+            if node.inputs.is_empty() {
+                gradients.add(id, dy);
+                continue;
+            }
+            let Some(backward) = node.backward.lock().expect("tape").take() else {
+                panic!(
+                    "backward: {} was walked before; a result can be differentiated once",
+                    node.op
+                )
+            };
+            let returned = backward(&dy, gradients);
+            assert_eq!(
+                returned.len(),
+                node.inputs.len(),
+                "{}: gradients returned and inputs",
+                node.op
+            );
+            for (input, gradient) in node.inputs.iter().zip(returned) {
+                let (Some(input), Some(gradient)) = (input, gradient) else {
+                    continue;
+                };
+                assert_eq!(
+                    gradient.shape(),
+                    input.shape,
+                    "{}: the gradient's shape and the input's",
+                    node.op
+                );
+                let sum = match waiting.remove(&input.id) {
+                    Some((_, before)) => before.add(&gradient),
+                    None => gradient,
+                };
+                waiting.insert(input.id, (input.clone(), sum));
+            }
+        }
+    }
+}
+
+/// Computes `block(input)` without keeping what its gradient needs: the backward pass computes the block again.
+/// Tracked tensors that the block captures get their gradients too. Trades time for memory (Chen et al. 2016).
+pub fn checkpoint(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
+    let output = block(&input.detach());
+    if !output.is_tracked() && !input.is_tracked() {
+        return output;
+    }
+    let (kept, wanted) = (input.detach(), input.is_tracked());
+    output.detach().remember(
+        "checkpoint",
+        &[input],
+        Box::new(move |dy, gradients| {
+            let leaf = kept.tracked();
+            block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
+            vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::gpu;
+
+    #[test]
+    fn a_tensor_used_twice_gets_both_gradients() {
+        let x = Tensor::from_slice(&gpu(), &[3.0, -2.0], &[2]).tracked();
+        // y = sum(x² + x), dy/dx = 2x + 1
+        let gradients = x.mul(&x).add(&x).sum().backward();
+        assert_eq!(gradients.get(&x).unwrap().to_vec().unwrap(), [7.0, -3.0]);
+    }
+
+    #[test]
+    fn what_is_not_tracked_gets_no_gradient_and_records_nothing() {
+        let x = Tensor::from_slice(&gpu(), &[3.0], &[1]);
+        assert!(!x.mul(&x).is_tracked());
+        let y = x.tracked();
+        assert!(y.sum().backward().get(&x).is_none());
+    }
+
+    #[test]
+    fn a_checkpointed_block_gives_the_same_gradients() {
+        let gpu = gpu();
+        let x = Tensor::from_slice(&gpu, &[0.5, -1.5, 2.0], &[3]);
+        let w = Tensor::from_slice(&gpu, &[1.0, 2.0, -0.5], &[3]).tracked();
+        let block = move |w: &Tensor, x: &Tensor| x.mul(w).silu().mul(x);
+        for tracked in [false, true] {
+            let x = if tracked { x.tracked() } else { x.clone() };
+            let plain = block(&w, &block(&w, &x)).sum().backward();
+            let (w1, w2) = (w.clone(), w.clone());
+            let once = checkpoint(&x, move |x| block(&w1, x));
+            let again = checkpoint(&once, move |x| block(&w2, x)).sum().backward();
+            for leaf in [&w, &x] {
+                let values = |g: &Gradients| g.get(leaf).map(|t| t.to_vec().unwrap());
+                assert_eq!(values(&plain), values(&again));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "backward: wanted a single number, got the shape [2]")]
+    fn backward_of_many_numbers_is_refused() {
+        Tensor::zeros(&gpu(), &[2]).tracked().backward();
+    }
+
+    #[test]
+    #[should_panic(expected = "was walked before")]
+    fn backward_twice_is_refused() {
+        let y = Tensor::zeros(&gpu(), &[2]).tracked().sum();
+        y.backward();
+        y.backward();
+    }
+}
