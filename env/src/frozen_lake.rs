@@ -37,7 +37,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::options::{self, OptionsError, refused};
+use crate::options::{self, OptionsError, View, refused};
 use crate::rng::Stream;
 use crate::{Game, Kind, Scenario, Turn};
 use map::{Cell, Map};
@@ -71,13 +71,6 @@ struct Options {
     map: Option<Vec<String>>,
     step_limit: usize,
     view: View,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum View {
-    Board,
-    Full,
 }
 
 impl Default for Options {

@@ -24,6 +24,7 @@
 mod frozen_lake;
 mod options;
 pub mod rng;
+mod snake;
 
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ pub struct Kind {
 }
 
 /// Every game there is.
-pub static GAMES: &[Kind] = &[frozen_lake::KIND];
+pub static GAMES: &[Kind] = &[frozen_lake::KIND, snake::KIND];
 
 /// Finds a game by its name.
 ///

@@ -1,6 +1,6 @@
 //! Reading a game's options, and saying what is wrong with them.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -57,6 +57,16 @@ impl UnknownGame {
             known,
         }
     }
+}
+
+/// How a state is told: option `view`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum View {
+    /// The picture of the board alone.
+    Board,
+    /// Coordinates and a key, then the picture.
+    Full,
 }
 
 /// Reads the options of `game`, each left out taking its default.
@@ -142,6 +152,7 @@ fn in_words(error: &str) -> String {
         "usize" => "a whole number, 0 or more".to_owned(),
         "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
+        "string or map" => "a name in quotes".to_owned(),
         "a sequence" => "a list".to_owned(),
         other => other.to_owned(),
     }

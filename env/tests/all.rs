@@ -2,3 +2,4 @@
 
 mod frozen_lake;
 mod games;
+mod snake;

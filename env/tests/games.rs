@@ -12,6 +12,14 @@ const VARIANTS: &[(&str, &str)] = &[
         "frozen-lake",
         r#"{"map": ["FFS", "FHH", "FFG"], "slippery": true, "step_limit": 12}"#,
     ),
+    (
+        "snake",
+        r#"{"width": 5, "height": 4, "enemies": 3, "apples": 2, "bananas": 1, "fires": 1, "view": "full"}"#,
+    ),
+    (
+        "snake",
+        r#"{"size": 6, "enemies": 0, "apple_reward": -1, "step_reward": 0, "step_limit": 12}"#,
+    ),
 ];
 
 /// Every scenario to test.
@@ -155,6 +163,17 @@ fn names_and_action_words_are_distinct_plain_words() {
     }
 }
 
+#[test]
+fn an_action_out_of_the_list_is_a_mistake_that_names_the_game() {
+    for (kind, scenario) in scenarios() {
+        let count = scenario.actions().len();
+        let play = || scenario.start(0, 0).play(Some(count));
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).unwrap_err();
+        let wanted = format!("{}: there is no action {count}, only {count}", kind.name);
+        assert_eq!(panic.downcast_ref::<String>(), Some(&wanted));
+    }
+}
+
 /// The rules are read anew at every step, so their length is paid for.
 #[test]
 fn rules_are_short() {
@@ -201,8 +220,8 @@ fn options_that_are_no_options_are_refused() {
 
 #[test]
 fn an_unknown_game_is_answered_with_those_there_are() {
-    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake");
-    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake");
+    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
+    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake");
 }
 
 /// The rules and an episode of the scripted player (with one unread action), for each game and variant.

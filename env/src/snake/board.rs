@@ -1,0 +1,157 @@
+//! The board of a Snake game and what one round does to it. Nothing here is left to chance but where things appear.
+
+use std::collections::VecDeque;
+
+use crate::rng::Stream;
+
+/// Column and row, from (0, 0) at the bottom left.
+pub(super) type Cell = (usize, usize);
+
+/// What lies about to be eaten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Thing {
+    Apple,
+    Banana,
+    Fire,
+}
+
+impl Thing {
+    pub const ALL: [Thing; 3] = [Thing::Apple, Thing::Banana, Thing::Fire];
+}
+
+/// A snake, head first. A dead one has left the board and has no cells.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Snake(pub VecDeque<Cell>);
+
+impl Snake {
+    pub fn head(&self) -> Option<Cell> {
+        self.0.front().copied()
+    }
+
+    pub fn alive(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// What a round brought to one snake.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Event {
+    Nothing,
+    Died,
+    Ate(Thing),
+}
+
+/// Where a snake is about to put its head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Stay,
+    OffTheBoard,
+    To(Cell),
+}
+
+/// The state of the game. The agent is snake 0.
+#[derive(Debug, Clone)]
+pub(super) struct Board {
+    pub width: usize,
+    pub height: usize,
+    pub snakes: Vec<Snake>,
+    pub things: Vec<(Cell, Thing)>,
+}
+
+impl Board {
+    /// Plays one round: every snake moves at once, by its place in `moves` (up 0, down 1, left 2, right 3; `None` stays
+    /// where it is). A snake dies if it leaves the board, if another moves to the same cell, or if any snake, itself
+    /// included, was on that cell before the round, even with a tail that moves away. Otherwise it eats what is there
+    /// and grows, or else follows its head. What was eaten is gone; nothing is put in its place here.
+    pub fn advance(&mut self, moves: &[Option<usize>]) -> Vec<Event> {
+        let step = |snake: &Snake, way: &Option<usize>| match (snake.head(), way) {
+            (Some(head), Some(way)) => self
+                .neighbour(head, *way)
+                .map_or(Step::OffTheBoard, Step::To),
+            _ => Step::Stay,
+        };
+        let steps: Vec<Step> = self
+            .snakes
+            .iter()
+            .zip(moves)
+            .map(|(snake, way)| step(snake, way))
+            .collect();
+        // All fates are settled before anything moves: that is what moving at once means.
+        let dies = |step: &Step| match step {
+            Step::Stay => false,
+            Step::OffTheBoard => true,
+            Step::To(cell) => {
+                self.taken(*cell) || steps.iter().filter(|other| *other == step).count() > 1
+            }
+        };
+        let fates: Vec<bool> = steps.iter().map(dies).collect();
+        let mut events = vec![Event::Nothing; self.snakes.len()];
+        for (who, event) in events.iter_mut().enumerate() {
+            if fates[who] {
+                self.snakes[who].0.clear();
+                *event = Event::Died;
+            } else if let Step::To(cell) = steps[who] {
+                *event = self.enter(who, cell);
+            }
+        }
+        events
+    }
+
+    fn enter(&mut self, who: usize, cell: Cell) -> Event {
+        let body = &mut self.snakes[who].0;
+        body.push_front(cell);
+        match self.things.iter().position(|&(at, _)| at == cell) {
+            Some(place) => Event::Ate(self.things.remove(place).1),
+            None => {
+                body.pop_back();
+                Event::Nothing
+            }
+        }
+    }
+
+    /// The cell one step that way, unless that is off the board.
+    pub fn neighbour(&self, (x, y): Cell, way: usize) -> Option<Cell> {
+        match way {
+            0 => (y + 1 < self.height).then_some((x, y + 1)),
+            1 => y.checked_sub(1).map(|y| (x, y)),
+            2 => x.checked_sub(1).map(|x| (x, y)),
+            _ => (x + 1 < self.width).then_some((x + 1, y)),
+        }
+    }
+
+    /// Whether a snake is there.
+    pub fn taken(&self, cell: Cell) -> bool {
+        self.snakes.iter().any(|snake| snake.0.contains(&cell))
+    }
+
+    pub fn living(&self) -> usize {
+        self.snakes.iter().filter(|snake| snake.alive()).count()
+    }
+
+    /// What lies on a cell.
+    pub fn thing(&self, cell: Cell) -> Option<Thing> {
+        self.things
+            .iter()
+            .find(|&&(at, _)| at == cell)
+            .map(|&(_, thing)| thing)
+    }
+
+    /// A cell with nothing on it, each as likely as the others, unless the board is full.
+    pub fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
+        let mut free = vec![true; self.width * self.height];
+        let bodies = self.snakes.iter().flat_map(|snake| &snake.0);
+        for &(x, y) in bodies.chain(self.things.iter().map(|(cell, _)| cell)) {
+            free[y * self.width + x] = false;
+        }
+        let free: Vec<usize> = (0..free.len()).filter(|&cell| free[cell]).collect();
+        let cell = *free.get(stream.below(free.len().max(1)))?;
+        Some((cell % self.width, cell / self.width))
+    }
+
+    /// Puts a thing on a free cell. On a full board there is no room and it stays away.
+    pub fn put(&mut self, thing: Thing, stream: &mut Stream) {
+        if let Some(cell) = self.free_cell(stream) {
+            self.things.push((cell, thing));
+        }
+    }
+}

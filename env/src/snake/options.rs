@@ -1,0 +1,168 @@
+//! The options of Snake. Their defaults are those of the paper where it can be told, and otherwise the likeliest ones.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::NAME;
+use super::board::{Event, Thing};
+use crate::options::{OptionsError, View, read, refused};
+
+/// The longest side; a board is read cell by cell, so larger ones fit no prompt.
+const LONGEST_SIDE: usize = 64;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Options {
+    pub size: Option<usize>,
+    pub width: Option<usize>,
+    pub height: Option<usize>,
+    pub enemies: usize,
+    pub apples: usize,
+    pub bananas: usize,
+    pub fires: usize,
+    pub apple_reward: f64,
+    pub banana_reward: f64,
+    pub fire_reward: f64,
+    pub death_reward: f64,
+    pub step_reward: f64,
+    pub step_limit: usize,
+    pub view: View,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            size: None,
+            width: None,
+            height: None,
+            enemies: 1,
+            apples: 5,
+            bananas: 0,
+            fires: 0,
+            apple_reward: 1.0,
+            banana_reward: 1.0,
+            fire_reward: -1.0,
+            death_reward: -2.0,
+            step_reward: -0.01,
+            step_limit: 20,
+            view: View::Board,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the options and settles the size.
+    pub fn checked(given: &Value) -> Result<Options, OptionsError> {
+        let mut options: Options = read(NAME, given)?;
+        for (name, side) in [
+            ("size", options.size),
+            ("width", options.width),
+            ("height", options.height),
+        ] {
+            within(name, side.unwrap_or(2), 2, LONGEST_SIDE)?;
+        }
+        within("enemies", options.enemies, 0, 8)?;
+        within("step_limit", options.step_limit, 1, 100_000)?;
+        let rewards = [
+            ("apple_reward", options.apple_reward),
+            ("banana_reward", options.banana_reward),
+            ("fire_reward", options.fire_reward),
+            ("death_reward", options.death_reward),
+            ("step_reward", options.step_reward),
+        ];
+        for (name, reward) in rewards {
+            if reward.abs() > 1000.0 {
+                return Err(refused(NAME, name, reward, "from -1000 to 1000"));
+            }
+        }
+        let size = options.size.unwrap_or(10);
+        let (width, height) = (
+            options.width.unwrap_or(size),
+            options.height.unwrap_or(size),
+        );
+        options.fit(width * height)?;
+        (options.size, options.width, options.height) = if width == height {
+            (Some(width), None, None)
+        } else {
+            (None, Some(width), Some(height))
+        };
+        Ok(options)
+    }
+
+    /// Checks that all there is has a cell of its own.
+    fn fit(&self, cells: usize) -> Result<(), OptionsError> {
+        let mut room = cells - 1 - self.enemies.min(cells - 1);
+        if 1 + self.enemies > cells {
+            return Err(refused(
+                NAME,
+                "enemies",
+                self.enemies,
+                &format!("at most {} on {cells} cells", cells - 1),
+            ));
+        }
+        for (name, count) in [
+            ("apples", self.apples),
+            ("bananas", self.bananas),
+            ("fires", self.fires),
+        ] {
+            if count > room {
+                let wanted =
+                    format!("at most {room}, as many as there is room for on {cells} cells");
+                return Err(refused(NAME, name, count, &wanted));
+            }
+            room -= count;
+        }
+        Ok(())
+    }
+
+    pub fn sides(&self) -> (usize, usize) {
+        let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
+        (side(self.width), side(self.height))
+    }
+
+    pub fn count(&self, thing: Thing) -> usize {
+        match thing {
+            Thing::Apple => self.apples,
+            Thing::Banana => self.bananas,
+            Thing::Fire => self.fires,
+        }
+    }
+
+    pub fn worth(&self, thing: Thing) -> f64 {
+        match thing {
+            Thing::Apple => self.apple_reward,
+            Thing::Banana => self.banana_reward,
+            Thing::Fire => self.fire_reward,
+        }
+    }
+
+    /// The kinds of things there are.
+    pub fn kinds(&self) -> Vec<Thing> {
+        Thing::ALL
+            .into_iter()
+            .filter(|&thing| self.count(thing) > 0)
+            .collect()
+    }
+
+    /// The agent's reward for a round.
+    pub fn reward(&self, event: Event) -> f64 {
+        self.step_reward
+            + match event {
+                Event::Nothing => 0.0,
+                Event::Died => self.death_reward,
+                Event::Ate(thing) => self.worth(thing),
+            }
+    }
+}
+
+fn within(name: &str, value: usize, lowest: usize, highest: usize) -> Result<(), OptionsError> {
+    if (lowest..=highest).contains(&value) {
+        return Ok(());
+    }
+    Err(refused(
+        NAME,
+        name,
+        value,
+        &format!("from {lowest} to {highest}"),
+    ))
+}

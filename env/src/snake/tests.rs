@@ -1,0 +1,271 @@
+//! Snake against rounds and scores of the game it follows (`fixtures/golden/snake_rounds.json`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::board::Cell;
+use super::*;
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+/// One round. Snakes are named "1", "2", "3"; a dead one may have no body.
+#[derive(Deserialize)]
+struct Case {
+    width: usize,
+    height: usize,
+    round: usize,
+    max_rounds: usize,
+    apple_reward: f64,
+    banana_reward: f64,
+    snakes: BTreeMap<String, Body>,
+    apples: Vec<Cell>,
+    bananas: Vec<Cell>,
+    moves: BTreeMap<String, String>,
+    after: After,
+}
+
+#[derive(Deserialize)]
+struct After {
+    snakes: BTreeMap<String, Body>,
+    rewards: BTreeMap<String, f64>,
+    over: bool,
+    ate: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    alive: bool,
+    #[serde(default)]
+    body: Vec<Cell>,
+}
+
+impl Body {
+    fn snake(&self) -> Snake {
+        Snake(if self.alive {
+            self.body.iter().copied().collect()
+        } else {
+            Default::default()
+        })
+    }
+}
+
+#[test]
+fn rounds_go_as_in_the_golden_game() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../fixtures/golden/snake_rounds.json"
+    );
+    let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(golden.cases.len(), 240);
+    for (number, case) in golden.cases.iter().enumerate() {
+        let apples = case.apples.iter().map(|&cell| (cell, Thing::Apple));
+        let bananas = case.bananas.iter().map(|&cell| (cell, Thing::Banana));
+        let mut board = Board {
+            width: case.width,
+            height: case.height,
+            snakes: case.snakes.values().map(Body::snake).collect(),
+            things: apples.chain(bananas).collect(),
+        };
+        let way = |name| {
+            case.moves
+                .get(name)
+                .map(|word| ACTIONS.iter().position(|action| action == word).unwrap())
+        };
+        let moves: Vec<Option<usize>> = case.snakes.keys().map(way).collect();
+        let things = board.things.len();
+        let events = board.advance(&moves);
+
+        let expected: Vec<Snake> = case.after.snakes.values().map(Body::snake).collect();
+        assert_eq!(board.snakes, expected, "case {number}");
+        // The rewards of the golden game are its own: -1 for a death.
+        let reward = |event: &Event| match event {
+            Event::Nothing => 0.0,
+            Event::Died => -1.0,
+            Event::Ate(Thing::Apple) => case.apple_reward,
+            Event::Ate(_) => case.banana_reward,
+        };
+        let mut eaten = Vec::new();
+        for (event, name) in events.iter().zip(case.snakes.keys()) {
+            assert_eq!(
+                reward(event),
+                case.after.rewards.get(name).copied().unwrap_or(0.0),
+                "case {number}, snake {name}"
+            );
+            if matches!(event, Event::Ate(_)) {
+                eaten.push(name.clone());
+            }
+        }
+        assert_eq!(eaten, case.after.ate, "case {number}");
+        assert_eq!(board.things.len(), things - eaten.len(), "case {number}");
+        let over = board.living() <= 1 || case.round + 1 >= case.max_rounds;
+        assert_eq!(over, case.after.over, "case {number}");
+    }
+}
+
+fn board(width: usize, height: usize, snakes: &[&[Cell]]) -> Board {
+    let snakes = snakes
+        .iter()
+        .map(|cells| Snake(cells.iter().copied().collect()))
+        .collect();
+    Board {
+        width,
+        height,
+        snakes,
+        things: Vec::new(),
+    }
+}
+
+const LEFT: Option<usize> = Some(2);
+
+#[test]
+fn an_enemy_that_runs_into_a_standing_agent_dies_alone() {
+    for agent in [&[(1, 0)][..], &[(0, 0), (1, 0)][..]] {
+        let mut board = board(4, 1, &[agent, &[(2, 0)]]);
+        assert_eq!(board.advance(&[None, LEFT]), [Event::Nothing, Event::Died]);
+        assert_eq!(board.snakes[0].0, agent);
+        assert_eq!(board.living(), 1);
+    }
+}
+
+/// Moves that the golden rounds do not all contain.
+#[test]
+fn the_cell_that_a_tail_or_a_head_is_leaving_still_kills() {
+    let own_tail = [(1, 0), (1, 1), (0, 1), (0, 0)];
+    assert_eq!(board(3, 3, &[&own_tail]).advance(&[LEFT]), [Event::Died]);
+    let mut swap = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
+    assert_eq!(swap.advance(&[LEFT, Some(3)]), [Event::Died, Event::Died]);
+    let mut chase = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
+    assert_eq!(chase.advance(&[LEFT, LEFT]), [Event::Died, Event::Nothing]);
+}
+
+fn ways_of_the_enemy(body: &[Cell]) -> Vec<usize> {
+    let board = board(3, 3, &[&[(1, 0)], body]);
+    let mut stream = Stream::new(1, "test");
+    let mut ways: Vec<usize> = (0..200)
+        .map(|_| players::enemy(&board, 1, &mut stream).unwrap())
+        .collect();
+    ways.sort();
+    ways.dedup();
+    ways
+}
+
+#[test]
+fn the_enemy_avoids_walls_and_itself_but_no_one_else() {
+    // The agent is to its right.
+    assert_eq!(ways_of_the_enemy(&[(0, 0)]), [0, 3]);
+    // Of length 2 it does not turn back.
+    assert_eq!(ways_of_the_enemy(&[(0, 0), (0, 1)]), [3]);
+    // Of length 4 in a circle it would bite its tail, above it.
+    assert_eq!(ways_of_the_enemy(&[(0, 1), (1, 1), (1, 2), (0, 2)]), [0, 1]);
+    // Shut in on all sides it moves somewhere all the same.
+    assert_eq!(
+        ways_of_the_enemy(&[(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)]),
+        [0, 1, 2, 3]
+    );
+}
+
+#[test]
+fn the_greedy_player_weighs_death_then_clashes_then_poison_then_distance() {
+    let worth = |thing| if thing == Thing::Apple { 1.0 } else { -1.0 };
+    let mut board = board(7, 7, &[&[(3, 3), (3, 2)]]);
+    board.things.push(((5, 4), Thing::Apple));
+    assert_eq!(
+        players::greedy(&board, worth),
+        [0, 3],
+        "up and right are as near"
+    );
+    board.things.push(((3, 4), Thing::Fire));
+    assert_eq!(players::greedy(&board, worth), [3], "up costs a point");
+    board.snakes.push(Snake([(5, 3)].into()));
+    assert_eq!(
+        players::greedy(&board, worth),
+        [2],
+        "on the right both could meet; left is harmless"
+    );
+    board.snakes.push(Snake([(2, 3)].into()));
+    assert_eq!(
+        players::greedy(&board, worth),
+        [0],
+        "left kills now, and losing a point is better than a clash"
+    );
+}
+
+/// What 4,000 games bring on average: return, and share of games in which the agent was dead at the end.
+fn averages(options: &Value, player: impl Fn(&dyn Game, &mut Stream) -> usize) -> (f64, f64) {
+    const GAMES: u64 = 4000;
+    let scenario = (KIND.configure)(options).unwrap();
+    let (mut total, mut deaths) = (0.0, 0);
+    let mut stream = Stream::new(1, "player");
+    for seed in 0..GAMES {
+        let mut game = scenario.start(seed, seed);
+        for _ in 0..scenario.step_limit() {
+            let action = player(&*game, &mut stream);
+            let turn = game.play(Some(action));
+            total += turn.reward;
+            deaths += u64::from(turn.reward < -1.5);
+            if turn.over {
+                break;
+            }
+        }
+    }
+    (total / GAMES as f64, deaths as f64 / GAMES as f64)
+}
+
+fn random(_: &dyn Game, stream: &mut Stream) -> usize {
+    stream.below(4)
+}
+
+fn greedy(game: &dyn Game, stream: &mut Stream) -> usize {
+    let best = game.best_actions();
+    best[stream.below(best.len())]
+}
+
+/// FastSnake itself, with these options, gave -1.44 and 81 % deaths to a random player, 4.46 (deviation 1.79) and 1 % to
+/// a greedy one; with 8 rounds -0.96 and 55 %, and 1.90. The averages of its games are not exact either.
+#[test]
+fn random_and_greedy_players_score_as_in_the_golden_game() {
+    let near =
+        |(score, deaths): (f64, f64), (golden_score, golden_deaths): (f64, f64), tolerance: f64| {
+            assert!(
+                (score - golden_score).abs() < tolerance,
+                "{score} against {golden_score}"
+            );
+            assert!(
+                (deaths - golden_deaths).abs() < 0.02,
+                "{deaths} against {golden_deaths}"
+            );
+        };
+    near(averages(&json!({}), random), (-1.44, 0.81), 0.08);
+    near(averages(&json!({}), greedy), (4.46, 0.01), 0.25);
+    near(
+        averages(&json!({ "step_limit": 8 }), random),
+        (-0.96, 0.55),
+        0.08,
+    );
+    near(
+        averages(&json!({ "step_limit": 8 }), greedy),
+        (1.90, 0.01),
+        0.15,
+    );
+}
+
+#[test]
+fn poison_apples_are_avoided_by_the_scripted_player_and_cost_the_random_one() {
+    let poison = json!({ "apple_reward": -1 });
+    let (score, _) = averages(&poison, random);
+    assert!((score - -2.0).abs() < 0.1, "{score}");
+    let (score, _) = averages(&poison, greedy);
+    assert!(score > -0.4, "{score}");
+}
+
+#[test]
+fn a_full_board_has_no_free_cell() {
+    let mut board = board(2, 1, &[&[(0, 0), (1, 0)]]);
+    board.put(Thing::Apple, &mut Stream::new(1, "test"));
+    assert_eq!(board.things, []);
+}

@@ -1,0 +1,86 @@
+//! What must hold of Snake, seen from outside.
+
+use serde_json::json;
+
+use crate::games::{configured, play, random, refusal};
+use lapwing_env::find;
+
+#[test]
+fn a_bad_option_is_refused() {
+    let refused = |options| refusal("snake", options);
+    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
+    insta::assert_snapshot!(refused(json!({ "size": 2, "enemies": 4, "apples": 0 })), @"snake: option `enemies` is 4, but must be at most 3 on 4 cells");
+    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 8 })), @"snake: option `apples` is 8, but must be at most 7, as many as there is room for on 9 cells");
+    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 2, "bananas": 3, "fires": 3 })), @"snake: option `fires` is 3, but must be at most 2, as many as there is room for on 9 cells");
+    insta::assert_snapshot!(refused(json!({ "apples": 1.5 })), @"snake: option `apples` is 1.5, but must be a whole number, 0 or more");
+    insta::assert_snapshot!(refused(json!({ "apples": u64::MAX })), @"snake: option `apples` is 18446744073709551615, but must be at most 98, as many as there is room for on 100 cells");
+    insta::assert_snapshot!(refused(json!({ "death_reward": -1e9 })), @"snake: option `death_reward` is -1000000000.0, but must be from -1000 to 1000");
+    insta::assert_snapshot!(refused(json!({ "step_reward": "none" })), @r#"snake: option `step_reward` is "none", but must be a number"#);
+    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"snake: option `step_limit` is 0, but must be from 1 to 100000");
+    insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be a name in quotes");
+}
+
+#[test]
+fn the_rules_tell_the_variant() {
+    let rules = |options| configured(find("snake").unwrap(), &options).rules();
+    insta::assert_snapshot!(rules(json!({})), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 enemy head, T body, A apple, _ empty. Each apple gives 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+    insta::assert_snapshot!(rules(json!({ "apple_reward": -1 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 enemy head, T body, A apple, _ empty. Each apple is poisonous, costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+    insta::assert_snapshot!(rules(json!({ "enemies": 0, "bananas": 2, "banana_reward": 5, "view": "full" })), @"You are snake 1. Each apple gives 1 point and makes you longer. Each banana gives 5 points and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+    insta::assert_snapshot!(rules(json!({ "enemies": 3, "fires": 2, "apple_reward": 0 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 to 4 enemy heads, T body, A apple, F fire, _ empty. Each apple gives nothing and makes you longer. Each fire costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+}
+
+/// Where the agent's head is drawn.
+fn head(board: &str) -> Option<usize> {
+    board.find('1')
+}
+
+#[test]
+fn an_unread_action_neither_moves_nor_kills_the_agent() {
+    let scenario = configured(
+        find("snake").unwrap(),
+        &json!({ "size": 4, "enemies": 3, "apples": 2 }),
+    );
+    for seed in 0..200 {
+        let mut game = scenario.start(seed, seed);
+        let start = head(&game.observe());
+        for (seen, _, turn) in play(&*scenario, &mut *game, |_| None) {
+            assert_eq!(head(&seen), start);
+            assert_eq!(turn.reward, -0.01);
+        }
+        assert_eq!(head(&game.observe()), start);
+    }
+}
+
+#[test]
+fn without_enemies_the_game_goes_on_until_the_agent_dies() {
+    let scenario = configured(
+        find("snake").unwrap(),
+        &json!({ "enemies": 0, "step_limit": 10_000 }),
+    );
+    for seed in 0..50 {
+        let mut game = scenario.start(seed, seed);
+        let steps = play(&*scenario, &mut *game, random(&*scenario, seed));
+        assert!(
+            steps
+                .last()
+                .is_some_and(|(.., turn)| turn.over && turn.reward == -2.01),
+            "{steps:?}"
+        );
+        assert!(!game.succeeded());
+    }
+}
+
+#[test]
+fn the_number_of_apples_stays_the_same() {
+    let scenario = configured(find("snake").unwrap(), &json!({ "size": 5, "apples": 4 }));
+    for seed in 0..100 {
+        let mut game = scenario.start(seed, seed);
+        let greedy = |game: &dyn lapwing_env::Game| Some(game.best_actions()[0]);
+        for (seen, ..) in play(&*scenario, &mut *game, greedy) {
+            assert_eq!(seen.matches('A').count(), 4, "{seen}");
+        }
+    }
+}
