@@ -14,9 +14,13 @@ macro_rules! shaders {
 }
 
 shaders! {
+    adamw
     binary
     fill
+    log_prob
+    policy_loss
     reduce
+    sample
     unary
 }
 

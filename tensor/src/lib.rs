@@ -31,5 +31,6 @@ mod tensor;
 pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
+pub use ops::{AdamW, KlEstimator, LossToken, NamedValues, ParameterState, Parameters, PolicyLoss};
 pub use tape::{Gradients, checkpoint};
 pub use tensor::{Indices, Tensor};

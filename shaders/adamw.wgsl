@@ -1,0 +1,171 @@
+// tensor/src/ops/adamw.rs: gradients into the arena, their norm, and the update.
+
+const GROUP: u32 = 64u;
+/// elements of an arena whose squares one workgroup sums
+const SPAN: u32 = 4096u;
+
+struct Params {
+    /// elements of the arena, or partial sums
+    count: u32,
+    /// where this arena's partial sums begin
+    first: u32,
+    max_norm: f32,
+    /// 1 - rate * weight decay
+    decay: f32,
+    /// rate / (1 - beta1^step)
+    rate: f32,
+    /// 1 / sqrt(1 - beta2^step)
+    correction: f32,
+    eps: f32,
+    beta1: f32,
+    one_minus_beta1: f32,
+    beta2: f32,
+    one_minus_beta2: f32,
+    /// Of the tensors being added: where each begins in the arena and how long it is. No arrays: HLSL would space
+    /// their elements by 16 bytes.
+    offset_0: u32,
+    offset_1: u32,
+    offset_2: u32,
+    offset_3: u32,
+    offset_4: u32,
+    offset_5: u32,
+    length_0: u32,
+    length_1: u32,
+    length_2: u32,
+    length_3: u32,
+    length_4: u32,
+    length_5: u32,
+}
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read_write> gradients: array<f32>;
+
+@group(0) @binding(1) var<storage, read> added_0: array<f32>;
+@group(0) @binding(2) var<storage, read> added_1: array<f32>;
+@group(0) @binding(3) var<storage, read> added_2: array<f32>;
+@group(0) @binding(4) var<storage, read> added_3: array<f32>;
+@group(0) @binding(5) var<storage, read> added_4: array<f32>;
+@group(0) @binding(6) var<storage, read> added_5: array<f32>;
+
+/// gradients[offset_k + i] += added_k[i] for six tensors at once (unused ones have length 0): a training step has
+/// dozens of small tensors, and on them a dispatch costs more than the sum.
+@compute @workgroup_size(GROUP)
+fn add(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    var i = flat_thread(group, groups, local, GROUP);
+    if i < params.length_0 {
+        gradients[params.offset_0 + i] += added_0[i];
+        return;
+    }
+    i -= params.length_0;
+    if i < params.length_1 {
+        gradients[params.offset_1 + i] += added_1[i];
+        return;
+    }
+    i -= params.length_1;
+    if i < params.length_2 {
+        gradients[params.offset_2 + i] += added_2[i];
+        return;
+    }
+    i -= params.length_2;
+    if i < params.length_3 {
+        gradients[params.offset_3 + i] += added_3[i];
+        return;
+    }
+    i -= params.length_3;
+    if i < params.length_4 {
+        gradients[params.offset_4 + i] += added_4[i];
+        return;
+    }
+    i -= params.length_4;
+    if i < params.length_5 {
+        gradients[params.offset_5 + i] += added_5[i];
+    }
+}
+
+var<workgroup> sums: array<f32, GROUP>;
+
+/// The sum of one number per thread, the same tree every time; the answer is in sums[0].
+fn sum_of_group(local: u32, value: f32) {
+    sums[local] = value;
+    workgroupBarrier();
+    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+        if local < half {
+            sums[local] += sums[local + half];
+        }
+        workgroupBarrier();
+    }
+}
+
+@group(0) @binding(0) var<storage, read> read_gradients: array<f32>;
+@group(0) @binding(1) var<storage, read_write> partials: array<f32>;
+
+/// One workgroup sums the squares of SPAN gradients.
+@compute @workgroup_size(GROUP)
+fn square_sums(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let span = flat_group(group, groups);
+    let end = min((span + 1u) * SPAN, params.count);
+    var sum = 0.0;
+    for (var i = span * SPAN + local; i < end; i += GROUP) {
+        sum += read_gradients[i] * read_gradients[i];
+    }
+    sum_of_group(local, sum);
+    if local == 0u && span * SPAN < params.count {
+        partials[params.first + span] = sums[0];
+    }
+}
+
+@group(0) @binding(0) var<storage, read> read_partials: array<f32>;
+@group(0) @binding(1) var<storage, read_write> norm: array<f32>;
+
+/// The square root of the sum of the partial sums; one workgroup.
+@compute @workgroup_size(GROUP)
+fn finish_norm(@builtin(local_invocation_index) local: u32) {
+    var sum = 0.0;
+    for (var i = local; i < params.count; i += GROUP) {
+        sum += read_partials[i];
+    }
+    sum_of_group(local, sum);
+    if local == 0u {
+        norm[0] = sqrt(sums[0]);
+    }
+}
+
+@group(0) @binding(1) var<storage, read_write> values: array<f32>;
+@group(0) @binding(2) var<storage, read_write> first_moment: array<f32>;
+@group(0) @binding(3) var<storage, read_write> second_moment: array<f32>;
+@group(0) @binding(4) var<storage, read> read_norm: array<f32>;
+
+/// One AdamW step of a whole arena, which also clears its gradients. A norm that is infinite or not a number leaves
+/// everything else as it was.
+@compute @workgroup_size(GROUP)
+fn update(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let raw = gradients[i];
+    gradients[i] = 0.0;
+    let total = read_norm[0];
+    // Looks at the exponent: a compiler may assume that x == x.
+    if (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u {
+        return;
+    }
+    let g = raw * min(1.0, params.max_norm / (total + 1e-6));
+    let m = params.beta1 * first_moment[i] + params.one_minus_beta1 * g;
+    let v = params.beta2 * second_moment[i] + params.one_minus_beta2 * g * g;
+    first_moment[i] = m;
+    second_moment[i] = v;
+    values[i] = params.decay * values[i] - params.rate * m / (sqrt(v) * params.correction + params.eps);
+}

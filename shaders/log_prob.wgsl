@@ -1,0 +1,185 @@
+// tensor/src/ops/log_prob.rs: log-probs of chosen tokens from chunks of logits, and the way back.
+//
+// The vocabulary is cut into blocks of BLOCK tokens and one workgroup handles one block of one row. A chunk is a few
+// whole blocks, so that no sum depends on how many blocks a chunk has.
+
+const GROUP: u32 = 64u;
+const BLOCK: u32 = 2048u;
+
+struct Params {
+    rows: u32,
+    /// the chunk at hand: its first token and its length
+    first: u32,
+    length: u32,
+    /// blocks of the whole vocabulary
+    blocks: u32,
+    inverse_temperature: f32,
+    /// 1 where the targets are known: sampling finds them later
+    pick: u32,
+}
+var<immediate> params: Params;
+
+/// Which pairs ask for a row: pairs[starts[row]] up to pairs[starts[row + 1]], ascending.
+@group(0) @binding(1) var<storage, read> starts: array<u32>;
+@group(0) @binding(2) var<storage, read> pairs: array<u32>;
+@group(0) @binding(3) var<storage, read> targets: array<u32>;
+
+/// What a workgroup handles.
+struct Part {
+    row: u32,
+    /// counted over the whole vocabulary
+    block: u32,
+    /// columns of the chunk
+    begin: u32,
+    end: u32,
+}
+
+fn part_of(index: u32) -> Part {
+    let per_row = (params.length + BLOCK - 1u) / BLOCK;
+    let begin = (index % per_row) * BLOCK;
+    return Part(index / per_row, (params.first + begin) / BLOCK, begin, min(begin + BLOCK, params.length));
+}
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+/// per row and block: the largest scaled logit m, the sum of e^(z - m), the sum of e^(z - m) (z - m)
+@group(0) @binding(4) var<storage, read_write> statistics: array<vec4<f32>>;
+/// per pair the scaled logit of its target
+@group(0) @binding(5) var<storage, read_write> picked: array<f32>;
+
+var<workgroup> sums: array<vec2<f32>, GROUP>;
+
+@compute @workgroup_size(GROUP)
+fn summarise(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let part = part_of(flat_group(group, groups));
+    let there = part.row < params.rows;
+    // A surplus workgroup walks along with nothing to do: a barrier must be met by all.
+    let base = select(0u, part.row * params.length, there);
+    let end = select(0u, part.end, there);
+
+    var largest = LOWEST;
+    for (var i = part.begin + local; i < end; i += GROUP) {
+        largest = max(largest, logits[base + i] * params.inverse_temperature);
+    }
+    sums[local].x = largest;
+    workgroupBarrier();
+    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+        if local < half {
+            sums[local].x = max(sums[local].x, sums[local + half].x);
+        }
+        workgroupBarrier();
+    }
+    largest = sums[0].x;
+    workgroupBarrier();
+
+    var sum = vec2<f32>(0.0);
+    for (var i = part.begin + local; i < end; i += GROUP) {
+        let below = logits[base + i] * params.inverse_temperature - largest;
+        let e = exp(below);
+        sum += vec2<f32>(e, e * below);
+    }
+    sums[local] = sum;
+    workgroupBarrier();
+    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+        if local < half {
+            sums[local] += sums[local + half];
+        }
+        workgroupBarrier();
+    }
+    if !there {
+        return;
+    }
+    if local == 0u {
+        statistics[part.row * params.blocks + part.block] = vec4<f32>(largest, sums[0], 0.0);
+    }
+    if params.pick == 0u {
+        return;
+    }
+    for (var i = starts[part.row] + local; i < starts[part.row + 1u]; i += GROUP) {
+        let column = targets[pairs[i]] - params.first;
+        if column >= part.begin && column < part.end {
+            picked[pairs[i]] = logits[base + column] * params.inverse_temperature;
+        }
+    }
+}
+
+@group(0) @binding(0) var<storage, read> read_statistics: array<vec4<f32>>;
+/// in: the scaled logit of the target; out: its log-prob
+@group(0) @binding(3) var<storage, read_write> log_probs: array<f32>;
+@group(0) @binding(4) var<storage, read_write> entropy: array<f32>;
+/// per row: the largest scaled logit m and the sum of e^(z - m)
+@group(0) @binding(5) var<storage, read_write> normaliser: array<vec2<f32>>;
+
+/// One thread per row puts its blocks together, in order, and answers the pairs.
+@compute @workgroup_size(GROUP)
+fn finish(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = flat_thread(group, groups, local, GROUP);
+    if row >= params.rows {
+        return;
+    }
+    let base = row * params.blocks;
+    var largest = LOWEST;
+    for (var block = 0u; block < params.blocks; block += 1u) {
+        largest = max(largest, read_statistics[base + block].x);
+    }
+    var sum = 0.0;
+    var weighted = 0.0;
+    for (var block = 0u; block < params.blocks; block += 1u) {
+        let part = read_statistics[base + block];
+        let below = part.x - largest;
+        let scale = exp(below);
+        sum += scale * part.y;
+        weighted += scale * (part.z + below * part.y);
+    }
+    normaliser[row] = vec2<f32>(largest, sum);
+    let log_sum = log(sum);
+    for (var i = starts[row]; i < starts[row + 1u]; i += 1u) {
+        let pair = pairs[i];
+        log_probs[pair] = (log_probs[pair] - largest) - log_sum;
+        entropy[pair] = log_sum - weighted / sum;
+    }
+}
+
+/// in: logits; out: their gradient
+@group(0) @binding(0) var<storage, read_write> chunk: array<f32>;
+@group(0) @binding(4) var<storage, read> read_normaliser: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read> upstream: array<f32>;
+
+/// d logit[v] = (sum of g over the pairs that target v - p[v] * sum of g over the pairs of the row) / temperature
+@compute @workgroup_size(GROUP)
+fn backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let part = part_of(flat_group(group, groups));
+    if part.row >= params.rows {
+        return;
+    }
+    let base = part.row * params.length;
+    let from_pair = starts[part.row];
+    let to_pair = starts[part.row + 1u];
+    var total = 0.0;
+    for (var i = from_pair; i < to_pair; i += 1u) {
+        total += upstream[pairs[i]];
+    }
+    let largest = read_normaliser[part.row].x;
+    let scale = -total / read_normaliser[part.row].y * params.inverse_temperature;
+    for (var i = part.begin + local; i < part.end; i += GROUP) {
+        chunk[base + i] = scale * exp(chunk[base + i] * params.inverse_temperature - largest);
+    }
+    // Each thread adds to the columns that it has just written, pairs in order: no two threads meet.
+    for (var i = from_pair; i < to_pair; i += 1u) {
+        let column = targets[pairs[i]] - params.first;
+        if column >= part.begin && column < part.end && (column - part.begin) % GROUP == local {
+            chunk[base + column] += upstream[pairs[i]] * params.inverse_temperature;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+// tensor/src/ops/policy_loss.rs: the clipped objective with its KL penalty, per token, summed in a fixed order.
+
+const GROUP: u32 = 64u;
+/// The logarithm of a ratio is cut here: e^60 is far beyond any use and far from overflow, and 0 times it is still 0.
+const MOST: f32 = 60.0;
+
+struct Params {
+    /// pairs
+    count: u32,
+    /// loss tokens of all pairs
+    tokens: u32,
+    /// 1, 2 or 3
+    estimator: u32,
+    beta: f32,
+    /// the bounds of the ratio, 1 - eps_low and 1 + eps_high
+    low: f32,
+    high: f32,
+}
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> log_probs: array<f32>;
+/// Where the loss tokens of each pair begin; one more at the end.
+@group(0) @binding(1) var<storage, read> starts: array<u32>;
+/// advantage, weight, old log-prob, reference log-prob
+@group(0) @binding(2) var<storage, read> tokens: array<vec4<f32>>;
+/// per pair the sums of: weighted loss, KL, clipped tokens
+@group(0) @binding(3) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> gradient: array<f32>;
+
+/// e^x that is exactly 1 at 0, so that a policy that has not moved has a ratio of exactly 1 (WGSL allows exp an error).
+fn ratio_of(x: f32) -> f32 {
+    return select(exp(min(x, MOST)), 1.0, x == 0.0);
+}
+
+/// e^x - 1 - x. Near 0 by its series: the difference would be all rounding where KL is small, and that is everywhere
+/// at the start of training. The term left out is below 2e-8 of the sum.
+fn exp_beyond_line(x: f32) -> f32 {
+    let near = x * x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 + x * (1.0 / 720.0 + x / 5040.0)))));
+    return select(exp(min(x, MOST)) - 1.0 - x, near, abs(x) < 0.25);
+}
+
+/// The KL estimate of one token and its slope, of d = log-prob minus reference log-prob.
+fn kl_of(d: f32) -> vec2<f32> {
+    switch params.estimator {
+        case 1u: {
+            return vec2<f32>(d, 1.0);
+        }
+        case 2u: {
+            return vec2<f32>(0.5 * d * d, d);
+        }
+        default: {
+            let k = exp_beyond_line(-d);
+            // 1 - e^-d
+            return vec2<f32>(k, d - k);
+        }
+    }
+}
+
+/// One thread per pair: many loss tokens ask for the same log-prob where equal states were merged.
+@compute @workgroup_size(GROUP)
+fn losses(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let pair = flat_thread(group, groups, local, GROUP);
+    if pair >= params.count {
+        return;
+    }
+    let log_prob = log_probs[pair];
+    var sum = vec3<f32>(0.0);
+    var slope = 0.0;
+    for (var i = starts[pair]; i < starts[pair + 1u]; i += 1u) {
+        let advantage = tokens[i].x;
+        let weight = tokens[i].y;
+        let ratio = ratio_of(log_prob - tokens[i].z);
+        let free = ratio * advantage;
+        let bounded = clamp(ratio, params.low, params.high) * advantage;
+        let clipped = bounded < free;
+        let kl = kl_of(log_prob - tokens[i].w);
+        sum += vec3<f32>(weight * (params.beta * kl.x - min(free, bounded)), kl.x, select(0.0, 1.0, clipped));
+        slope += weight * (params.beta * kl.y - select(free, 0.0, clipped));
+    }
+    sums[pair] = vec4<f32>(sum, 0.0);
+    gradient[pair] = slope;
+}
+
+var<workgroup> partials: array<vec3<f32>, GROUP>;
+
+@group(0) @binding(0) var<storage, read> read_sums: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> loss: array<f32>;
+@group(0) @binding(2) var<storage, read_write> mean_kl: array<f32>;
+@group(0) @binding(3) var<storage, read_write> clip_fraction: array<f32>;
+
+/// One workgroup: the loss, and the means over tokens of KL and of being clipped.
+@compute @workgroup_size(GROUP)
+fn total(@builtin(local_invocation_index) local: u32) {
+    var sum = vec3<f32>(0.0);
+    for (var pair = local; pair < params.count; pair += GROUP) {
+        sum += read_sums[pair].xyz;
+    }
+    partials[local] = sum;
+    workgroupBarrier();
+    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+        if local < half {
+            partials[local] += partials[local + half];
+        }
+        workgroupBarrier();
+    }
+    if local == 0u {
+        loss[0] = partials[0].x;
+        mean_kl[0] = partials[0].y / f32(params.tokens);
+        clip_fraction[0] = partials[0].z / f32(params.tokens);
+    }
+}
+
+@group(0) @binding(0) var<storage, read> slopes: array<f32>;
+@group(0) @binding(1) var<storage, read> upstream: array<f32>;
+@group(0) @binding(2) var<storage, read_write> scaled: array<f32>;
+
+/// The gradient of the log-probs, given that of the loss.
+@compute @workgroup_size(GROUP)
+fn backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let pair = flat_thread(group, groups, local, GROUP);
+    if pair < params.count {
+        scaled[pair] = slopes[pair] * upstream[0];
+    }
+}

@@ -1,0 +1,256 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{Array, assert_close, gpu};
+
+const KNOBS: AdamW = AdamW {
+    lr: 0.03,
+    beta1: 0.9,
+    beta2: 0.99,
+    eps: 1e-8,
+    weight_decay: 0.05,
+    max_norm: 2.0,
+};
+
+/// The gradients that `parameters` would get from a loss with these slopes.
+fn gradients(parameters: &Parameters, slopes: &[Array]) -> Gradients {
+    let mut loss = Tensor::zeros(&parameters.gpu, &[]);
+    for (place, slope) in parameters.places.iter().zip(slopes) {
+        loss = loss.add(&place.leaf.mul(&slope.tensor(&parameters.gpu)).sum());
+    }
+    loss.backward()
+}
+
+/// AdamW as PyTorch writes it, in double precision.
+struct Reference {
+    values: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
+    steps: i32,
+}
+
+impl Reference {
+    fn new(values: Vec<f64>) -> Reference {
+        let zeros = vec![0.0; values.len()];
+        Reference {
+            values,
+            first: zeros.clone(),
+            second: zeros,
+            steps: 0,
+        }
+    }
+
+    /// Gives the norm before clipping.
+    fn step(&mut self, gradient: &[f64], knobs: AdamW) -> f64 {
+        self.steps += 1;
+        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        let factor = (knobs.max_norm / (norm + 1e-6)).min(1.0);
+        for (i, g) in gradient.iter().enumerate() {
+            let g = g * factor;
+            self.first[i] += (1.0 - knobs.beta1) * (g - self.first[i]);
+            self.second[i] = knobs.beta2 * self.second[i] + (1.0 - knobs.beta2) * g * g;
+            let mean = self.first[i] / (1.0 - knobs.beta1.powi(self.steps));
+            let square = self.second[i] / (1.0 - knobs.beta2.powi(self.steps));
+            self.values[i] *= 1.0 - knobs.lr * knobs.weight_decay;
+            self.values[i] -= knobs.lr * mean / (square.sqrt() + knobs.eps);
+        }
+        norm
+    }
+}
+
+fn named(arrays: &[Array]) -> Vec<NamedValues> {
+    let one = |(i, a): (usize, &Array)| {
+        (
+            format!("tensor {i}"),
+            a.shape.clone(),
+            a.values.iter().map(|v| *v as f32).collect(),
+        )
+    };
+    arrays.iter().enumerate().map(one).collect()
+}
+
+fn flat(arrays: &[Array]) -> Vec<f64> {
+    arrays.iter().flat_map(|a| a.values.clone()).collect()
+}
+
+fn all_values(parameters: &Parameters) -> Vec<f32> {
+    parameters
+        .values()
+        .unwrap()
+        .into_iter()
+        .flat_map(|(_, _, values)| values)
+        .collect()
+}
+
+#[test]
+fn six_steps_agree_with_pytorch() {
+    let golden: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../fixtures/golden/adamw.json")).unwrap();
+    let numbers = |v: &serde_json::Value| -> Array {
+        let values: Vec<f64> = v
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v.as_f64().unwrap())
+            .collect();
+        Array {
+            shape: vec![values.len()],
+            values,
+        }
+    };
+    let number = |name: &str| golden[name].as_f64().unwrap();
+    let knobs = AdamW {
+        lr: number("lr"),
+        beta1: number("beta1"),
+        beta2: number("beta2"),
+        eps: number("eps"),
+        weight_decay: number("weight_decay"),
+        max_norm: number("max_norm"),
+    };
+    let mut parameters = Parameters::new(&gpu(), &named(&[numbers(&golden["start"])]));
+    for (i, step) in golden["steps"].as_array().unwrap().iter().enumerate() {
+        parameters.accumulate(&gradients(&parameters, &[numbers(&step["grad"])]));
+        let norm = parameters.step(knobs).to_vec().unwrap();
+        // A dozen roundings of 6e-8 a step, six steps.
+        assert_close(
+            &format!("norm {i}"),
+            &norm,
+            &[step["norm"].as_f64().unwrap()],
+            1e-6,
+        );
+        assert_close(
+            &format!("step {i}"),
+            &all_values(&parameters),
+            &numbers(&step["after"]).values,
+            2e-6,
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Whatever the tensors, and however many arenas and dispatches they need.
+    #[test]
+    fn three_steps_agree_with_the_reference(
+        lengths in prop::collection::vec(prop::sample::select(vec![1usize, 7, 63, 64, 65, 129, 5000]), 1..9),
+        limit in prop::sample::select(vec![64usize, 300, 1 << 20]),
+        max_norm in prop::sample::select(vec![0.5, f64::INFINITY]),
+        seed: u64,
+    ) {
+        let random = |which: u64| -> Vec<Array> {
+            let one = |(i, n): (usize, &usize)| Array::random(&[*n], seed ^ (which << 40) ^ i as u64, -1.0..1.0);
+            lengths.iter().enumerate().map(one).collect()
+        };
+        let start = random(0);
+        let knobs = AdamW { max_norm, ..KNOBS };
+        let mut parameters = Parameters::packed(&gpu(), &named(&start), limit);
+        let mut wanted = Reference::new(flat(&start));
+        for step in 1..4 {
+            // Two losses whose gradients add up.
+            let (one, other) = (random(step), random(step + 10));
+            parameters.accumulate(&gradients(&parameters, &one));
+            parameters.accumulate(&gradients(&parameters, &other));
+            let sum: Vec<f64> = flat(&one).iter().zip(flat(&other)).map(|(a, b)| a + b).collect();
+            let wanted_norm = wanted.step(&sum, knobs);
+            let norm = parameters.step(knobs).to_vec().unwrap();
+            // Up to 40,000 squares: each thread adds 64 of them, then trees.
+            assert_close("norm", &norm, &[wanted_norm], 1e-5);
+            // A dozen roundings of 6e-8 of numbers about 1; sums of two f32 that nearly cancel are exact.
+            assert_close("values", &all_values(&parameters), &wanted.values, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
+    for bad in [f64::NAN, f64::INFINITY, 1e30] {
+        let start = [
+            Array::random(&[70], 1, -1.0..1.0),
+            Array::random(&[5], 2, -1.0..1.0),
+        ];
+        let mut parameters = Parameters::new(&gpu(), &named(&start));
+        let slopes = [
+            Array::random(&[70], 3, -1.0..1.0),
+            Array::random(&[5], 4, -1.0..1.0),
+        ];
+        parameters.accumulate(&gradients(&parameters, &slopes));
+        parameters.step(KNOBS);
+        let before = parameters.state().unwrap();
+        let mut spoilt = slopes.clone();
+        spoilt[1].values[3] = bad;
+        parameters.accumulate(&gradients(&parameters, &spoilt));
+        assert!(
+            !parameters.step(KNOBS).to_vec().unwrap()[0].is_finite(),
+            "{bad}: the norm"
+        );
+        assert_eq!(
+            parameters.state().unwrap(),
+            before,
+            "{bad}: values and moments"
+        );
+        // The next good batch finds clean gradients.
+        parameters.accumulate(&gradients(&parameters, &slopes));
+        let norm = parameters.step(KNOBS).to_vec().unwrap()[0];
+        assert_close(
+            "norm",
+            &[norm],
+            &[flat(&slopes).iter().map(|g| g * g).sum::<f64>().sqrt()],
+            1e-6,
+        );
+    }
+}
+
+#[test]
+fn a_restored_state_goes_on_bit_for_bit() {
+    let start = [
+        Array::random(&[3, 30], 1, -1.0..1.0),
+        Array::random(&[5], 2, -1.0..1.0),
+    ];
+    let slopes = |seed| {
+        [
+            Array::random(&[3, 30], seed, -1.0..1.0),
+            Array::random(&[5], seed + 1, -1.0..1.0),
+        ]
+    };
+    let mut whole = Parameters::packed(&gpu(), &named(&start), 64);
+    whole.accumulate(&gradients(&whole, &slopes(10)));
+    whole.step(KNOBS);
+    let (state, steps) = (whole.state().unwrap(), whole.steps());
+
+    let mut resumed = Parameters::new(&gpu(), &named(&slopes(30)));
+    let leaf = resumed.get("tensor 1");
+    resumed.accumulate(&gradients(&resumed, &slopes(40)));
+    resumed.restore(&state, steps);
+    for parameters in [&mut whole, &mut resumed] {
+        parameters.accumulate(&gradients(parameters, &slopes(20)));
+        parameters.step(KNOBS);
+    }
+    assert_eq!(whole.state().unwrap(), resumed.state().unwrap());
+    assert_eq!(
+        leaf.to_vec().unwrap(),
+        whole.get("tensor 1").to_vec().unwrap()
+    );
+}
+
+#[test]
+fn tensors_keep_their_names_shapes_and_values() {
+    let tensors = named(&[
+        Array::random(&[2, 3], 1, -1.0..1.0),
+        Array::random(&[100], 2, -1.0..1.0),
+    ]);
+    let parameters = Parameters::new(&gpu(), &tensors);
+    assert_eq!(
+        parameters.names().collect::<Vec<_>>(),
+        ["tensor 0", "tensor 1"]
+    );
+    assert_eq!(parameters.values().unwrap(), tensors);
+    assert!(parameters.get("tensor 0").is_tracked());
+    assert_eq!(parameters.get("tensor 0").to_vec().unwrap(), tensors[0].2);
+}
+
+#[test]
+#[should_panic(expected = "parameters: nothing is called lora among 1 tensors")]
+fn an_unknown_name_is_refused() {
+    Parameters::new(&gpu(), &named(&[Array::random(&[2], 1, -1.0..1.0)])).get("lora");
+}

@@ -1,0 +1,153 @@
+//! The loss of MS-GRPO, from log-probs. For a loss token with log-prob l, advantage A, weight c, and the log-probs that
+//! the policy before the update (old) and the reference gave it:
+//!
+//! ```text
+//! w    = e^(l - old)
+//! loss = sum of c (beta KL - min(w A, clip(w, 1 - eps_low, 1 + eps_high) A))
+//! KL   = d (k1),  d^2 / 2 (k2),  e^-d - 1 + d (k3)      with d = l - reference
+//! ```
+//!
+//! The estimators are those of John Schulman, "Approximating KL divergence" (2020). Their slopes in l, which autograd
+//! would give, are 1, d and 1 - e^-d. Where the clipped side is the smaller one its slope is 0.
+//!
+//! Several loss tokens may ask for the same log-prob, since a packed tree holds equal states once.
+
+use super::by_key::by_key;
+use crate::gpu::{Groups, Kernel};
+use crate::{Indices, Tensor};
+
+const GROUP: usize = 64;
+const LOSSES: Kernel = Kernel::new("policy_loss", "losses");
+const TOTAL: Kernel = Kernel::new("policy_loss", "total");
+const BACKWARD: Kernel = Kernel::new("policy_loss", "backward");
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    tokens: u32,
+    estimator: u32,
+    beta: f32,
+    low: f32,
+    high: f32,
+}
+
+/// How KL(policy, reference) is estimated from one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KlEstimator {
+    /// d, the difference of the log-probs: unbiased, and negative half of the time.
+    K1 = 1,
+    /// d^2 / 2.
+    K2 = 2,
+    /// e^-d - 1 + d: unbiased and never negative.
+    K3 = 3,
+}
+
+/// One token of an episode that is learned from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossToken {
+    /// Which of the log-probs is this token's.
+    pub pair: u32,
+    /// The advantage of its episode.
+    pub advantage: f32,
+    /// Its share of the loss. The shares of all tokens sum to 1; how they are chosen is the aggregation.
+    pub weight: f32,
+    /// Its log-prob under the policy before the update.
+    pub old: f32,
+    /// Its log-prob under the reference.
+    pub reference: f32,
+}
+
+/// What [`Tensor::policy_loss`] gives: single numbers.
+pub struct PolicyLoss {
+    /// To be minimised; tracked if the log-probs are.
+    pub loss: Tensor,
+    /// The mean of the KL estimate over loss tokens, each counting the same.
+    pub kl: Tensor,
+    /// The share of loss tokens whose clipped side was the smaller one, so that they teach nothing.
+    pub clip_fraction: Tensor,
+}
+
+impl Tensor {
+    /// The MS-GRPO loss of these log-probs (P).
+    ///
+    /// `clip` is (eps_low, eps_high); `beta` weighs the KL penalty.
+    ///
+    /// # Panics
+    /// If there are no loss tokens, or one names a pair that does not exist.
+    #[track_caller]
+    pub fn policy_loss(
+        &self,
+        tokens: &[LossToken],
+        clip: (f32, f32),
+        beta: f32,
+        kl: KlEstimator,
+    ) -> PolicyLoss {
+        assert!(!tokens.is_empty(), "policy_loss: there are no loss tokens");
+        let count = self.len();
+        if let Some(token) = tokens.iter().find(|t| t.pair as usize >= count) {
+            panic!(
+                "policy_loss: a loss token names pair {} of {count}",
+                token.pair
+            );
+        }
+        let gpu = self.gpu();
+        let (starts, order) = by_key(tokens.iter().map(|t| t.pair), count);
+        let sorted: Vec<f32> = order
+            .iter()
+            .map(|&i| tokens[i as usize])
+            .flat_map(|t| [t.advantage, t.weight, t.old, t.reference])
+            .collect();
+        let starts = Indices::new(gpu, &starts);
+        let sorted = Tensor::from_slice(gpu, &sorted, &[tokens.len(), 4]);
+        let params = Params {
+            count: count as u32,
+            tokens: tokens.len() as u32,
+            estimator: kl as u32,
+            beta,
+            low: 1.0 - clip.0,
+            high: 1.0 + clip.1,
+        };
+
+        let sums = Tensor::empty(gpu, &[count, 4]);
+        let slopes = Tensor::empty(gpu, self.shape());
+        let bindings = [
+            &self.binding(),
+            &starts.binding(),
+            &sorted.binding(),
+            &sums.binding(),
+            &slopes.binding(),
+        ];
+        LOSSES.launch(gpu, &[], &bindings, &params, Groups::of(count, GROUP));
+
+        let [loss, kl, clip_fraction] = [(); 3].map(|()| Tensor::empty(gpu, &[]));
+        let bindings = [
+            &sums.binding(),
+            &loss.binding(),
+            &kl.binding(),
+            &clip_fraction.binding(),
+        ];
+        TOTAL.launch(gpu, &[], &bindings, &params, Groups::count(1));
+
+        let loss = loss.recorded("policy_loss", &[self], move |upstream| {
+            let dx = Tensor::empty(slopes.gpu(), slopes.shape());
+            let bindings = [&slopes.binding(), &upstream.binding(), &dx.binding()];
+            BACKWARD.launch(
+                slopes.gpu(),
+                &[],
+                &bindings,
+                &params,
+                Groups::of(count, GROUP),
+            );
+            vec![Some(dx)]
+        });
+        PolicyLoss {
+            loss,
+            kl,
+            clip_fraction,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

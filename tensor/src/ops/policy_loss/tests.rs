@@ -1,0 +1,291 @@
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+
+/// A token costs a few f32 operations and one exp of error (3 + 2 |x|) x 6e-8, |x| below 2: about 1e-6. The sum of
+/// up to 200 of both signs is compared with its own size, which cancellation makes some ten times smaller.
+const TOLERANCE: Tolerance = Tolerance {
+    value: 2e-5,
+    gradient: 2e-5,
+};
+
+#[derive(Clone, Copy)]
+struct Knobs {
+    clip: (f32, f32),
+    beta: f32,
+    kl: KlEstimator,
+}
+
+/// Loss, mean KL and clip fraction in double precision.
+fn reference(log_probs: &Array, tokens: &[LossToken], knobs: Knobs) -> [f64; 3] {
+    let mut result = [0.0; 3];
+    for token in tokens {
+        let l = log_probs.values[token.pair as usize];
+        let ratio = (l - f64::from(token.old)).exp();
+        let (low, high) = (1.0 - f64::from(knobs.clip.0), 1.0 + f64::from(knobs.clip.1));
+        let (free, bounded) = (
+            ratio * f64::from(token.advantage),
+            ratio.clamp(low, high) * f64::from(token.advantage),
+        );
+        let d = l - f64::from(token.reference);
+        let kl = match knobs.kl {
+            KlEstimator::K1 => d,
+            KlEstimator::K2 => d * d / 2.0,
+            KlEstimator::K3 => (-d).exp() - 1.0 + d,
+        };
+        result[0] += f64::from(token.weight) * (f64::from(knobs.beta) * kl - free.min(bounded));
+        result[1] += kl / tokens.len() as f64;
+        result[2] += if bounded < free {
+            1.0 / tokens.len() as f64
+        } else {
+            0.0
+        };
+    }
+    result
+}
+
+/// Loss tokens near the log-probs, none so near to a bound of the ratio that a finite difference would step over.
+fn tokens(log_probs: &Array, count: usize, seed: u64, clip: (f32, f32)) -> Vec<LossToken> {
+    let draw = |which: u64| Array::random(&[count], seed ^ (which << 32), -1.0..1.0).values;
+    let (pair, advantage, weight, old, reference) = (draw(1), draw(2), draw(3), draw(4), draw(5));
+    (0..count)
+        .map(|i| {
+            let pairs = log_probs.values.len();
+            let pair = ((pair[i] + 1.0) / 2.0 * pairs as f64).min(pairs as f64 - 1.0) as u32;
+            let l = log_probs.values[pair as usize];
+            let mut old = l + 0.5 * old[i];
+            for bound in [1.0 - clip.0, 1.0 + clip.1] {
+                if ((l - old).exp() - f64::from(bound)).abs() < 1e-3 {
+                    old += 0.01;
+                }
+            }
+            LossToken {
+                pair,
+                advantage: 2.0 * advantage[i] as f32,
+                weight: (1.5 + weight[i]) as f32 / count as f32,
+                old: old as f32,
+                reference: (l + 0.7 * reference[i]) as f32,
+            }
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn loss_and_gradient_agree_with_the_reference(
+        pairs in prop::sample::select(vec![1usize, 7, 63, 64, 65, 130]),
+        count in 1usize..200,
+        kl in prop::sample::select(vec![KlEstimator::K1, KlEstimator::K2, KlEstimator::K3]),
+        beta in prop::sample::select(vec![0.0f32, 0.05]),
+        seed: u64,
+    ) {
+        let knobs = Knobs { clip: (0.2, 0.28), beta, kl };
+        let log_probs = Array::random(&[pairs], seed, -3.0..-0.01);
+        let tokens = tokens(&log_probs, count, seed, knobs.clip);
+        let part = |which: usize| {
+            let tokens = &tokens;
+            move |a: &[Array]| Array { shape: vec![], values: vec![reference(&a[0], tokens, knobs)[which]] }
+        };
+        let loss = |t: &[Tensor]| t[0].policy_loss(&tokens, knobs.clip, beta, kl);
+        let inputs = [log_probs.clone()];
+        check(&|t| loss(t).loss, &part(0), &inputs, TOLERANCE);
+        check_value(&|t| loss(t).kl, &part(1), &inputs, TOLERANCE);
+        check_value(&|t| loss(t).clip_fraction, &part(2), &inputs, TOLERANCE);
+    }
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_f64().unwrap())
+        .collect()
+}
+
+/// The tokens of a golden case, with the weight that its aggregation gives each.
+fn golden_tokens(case: &Value) -> Vec<LossToken> {
+    let (advantages, old, reference) = (
+        numbers(&case["advantages"]),
+        numbers(&case["logp_old"]),
+        numbers(&case["logp_ref"]),
+    );
+    let episodes: Vec<Vec<f64>> = case["tokens_per_step"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(numbers)
+        .collect();
+    let all_steps = episodes.iter().map(Vec::len).sum::<usize>() as f64;
+    let mut tokens = Vec::new();
+    for (episode, steps) in episodes.iter().enumerate() {
+        for length in steps {
+            let weight = match case["aggregation"].as_str().unwrap() {
+                "token" => 1.0 / old.len() as f64,
+                "step" => 1.0 / all_steps / length,
+                _ => 1.0 / episodes.len() as f64 / steps.len() as f64 / length,
+            };
+            for _ in 0..*length as usize {
+                let i = tokens.len();
+                tokens.push(LossToken {
+                    pair: i as u32,
+                    advantage: advantages[episode] as f32,
+                    weight: weight as f32,
+                    old: old[i] as f32,
+                    reference: reference[i] as f32,
+                });
+            }
+        }
+    }
+    tokens
+}
+
+#[test]
+fn every_aggregation_and_estimator_agrees_with_pytorch() {
+    let text = include_str!("../../../../fixtures/golden/ms_grpo_loss.json");
+    let golden: Value = serde_json::from_str(text).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 18);
+    for case in cases {
+        let what = format!(
+            "{} {} beta {}",
+            case["aggregation"], case["kl"], case["beta"]
+        );
+        let log_probs = numbers(&case["logp_new"]);
+        let log_probs = Array {
+            shape: vec![log_probs.len()],
+            values: log_probs,
+        }
+        .tensor(&gpu())
+        .tracked();
+        let kl = match case["kl"].as_str().unwrap() {
+            "k1" => KlEstimator::K1,
+            "k2" => KlEstimator::K2,
+            _ => KlEstimator::K3,
+        };
+        let number = |name: &str| case[name].as_f64().unwrap();
+        let clip = (number("eps_low") as f32, number("eps_high") as f32);
+        let result = log_probs.policy_loss(&golden_tokens(case), clip, number("beta") as f32, kl);
+        // The inputs themselves are rounded to f32 here: 6e-8 of log-probs up to 3, amplified by cancellation.
+        let tolerance = 1e-5;
+        assert_close(
+            &what,
+            &result.loss.to_vec().unwrap(),
+            &[number("loss")],
+            tolerance,
+        );
+        assert_close(
+            &what,
+            &result.kl.to_vec().unwrap(),
+            &[number("mean_kl")],
+            tolerance,
+        );
+        assert_close(
+            &what,
+            &result.clip_fraction.to_vec().unwrap(),
+            &[number("clip_fraction")],
+            tolerance,
+        );
+        let gradient = result
+            .loss
+            .backward()
+            .get(&log_probs)
+            .unwrap()
+            .to_vec()
+            .unwrap();
+        assert_close(
+            &what,
+            &gradient,
+            &numbers(&case["grad_logp_new"]),
+            tolerance,
+        );
+    }
+}
+
+#[test]
+fn a_policy_that_has_not_moved_has_a_ratio_of_exactly_one() {
+    let values = Array::random(&[200], 7, -12.0..-0.001);
+    let log_probs = values.tensor(&gpu()).tracked();
+    let tokens: Vec<LossToken> = (0..200u32)
+        .map(|pair| {
+            let l = values.values[pair as usize] as f32;
+            // Powers of two, so that the sums are exact too.
+            LossToken {
+                pair,
+                advantage: 0.5,
+                weight: 1.0 / 256.0,
+                old: l,
+                reference: l,
+            }
+        })
+        .collect();
+    let result = log_probs.policy_loss(&tokens, (0.2, 0.2), 1.0, KlEstimator::K3);
+    assert_eq!(result.loss.to_vec().unwrap(), [-0.5 * 200.0 / 256.0]);
+    assert_eq!(result.kl.to_vec().unwrap(), [0.0]);
+    assert_eq!(result.clip_fraction.to_vec().unwrap(), [0.0]);
+    let gradients = result.loss.backward();
+    assert_eq!(
+        gradients.get(&log_probs).unwrap().to_vec().unwrap(),
+        [-0.5 / 256.0; 200]
+    );
+}
+
+/// k3 of a small difference is its half square; computed as written it would be nothing but rounding.
+#[test]
+fn k3_keeps_its_digits_where_kl_is_small() {
+    let log_probs = Tensor::from_slice(&gpu(), &[-1.0], &[1]).tracked();
+    let token = LossToken {
+        pair: 0,
+        advantage: 0.0,
+        weight: 1.0,
+        old: -1.0,
+        reference: -1.0 + 1.0 / 8192.0,
+    };
+    let result = log_probs.policy_loss(&[token], (0.2, 0.2), 1.0, KlEstimator::K3);
+    let d: f64 = 1.0 / 8192.0;
+    assert_close(
+        "kl",
+        &[result.kl.to_vec().unwrap()[0] * 1e9],
+        &[(d.exp_m1() - d) * 1e9],
+        1e-6,
+    );
+    let gradient = result
+        .loss
+        .backward()
+        .get(&log_probs)
+        .unwrap()
+        .to_vec()
+        .unwrap();
+    assert_close("gradient", &gradient, &[-d.exp_m1()], 1e-6);
+}
+
+#[test]
+fn a_ratio_beyond_f32_stays_finite() {
+    let log_probs = Tensor::from_slice(&gpu(), &[-0.1], &[1]).tracked();
+    let token = LossToken {
+        pair: 0,
+        advantage: 0.0,
+        weight: 1.0,
+        old: -200.0,
+        reference: 100.0,
+    };
+    let result = log_probs.policy_loss(&[token], (0.2, 0.2), 0.1, KlEstimator::K3);
+    assert!(result.loss.to_vec().unwrap()[0].is_finite());
+}
+
+#[test]
+#[should_panic(expected = "policy_loss: a loss token names pair 3 of 2")]
+fn a_pair_that_does_not_exist_is_refused() {
+    let token = LossToken {
+        pair: 3,
+        advantage: 0.0,
+        weight: 1.0,
+        old: 0.0,
+        reference: 0.0,
+    };
+    Tensor::zeros(&gpu(), &[2]).policy_loss(&[token], (0.2, 0.2), 0.0, KlEstimator::K3);
+}
