@@ -28,7 +28,7 @@ mod snake;
 
 use serde_json::Value;
 
-pub use options::{OptionsError, UnknownGame};
+pub use options::{OptionsError, UnknownGame, suggestion};
 
 /// What one step of a game brought.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -166,8 +166,8 @@ fn shortened(value: &Value) -> String {
     text.chars().take(57).chain("...".chars()).collect()
 }
 
-/// " (did you mean ...?)", if a known name is near enough.
-fn suggestion(name: &str, known: &[String]) -> String {
+/// ` (did you mean ...?)` for a name that is not known, if a known one is near enough; otherwise nothing.
+pub fn suggestion(name: &str, known: &[String]) -> String {
     let nearest = known.iter().map(|known| (edits(name, known), known)).min();
     match nearest {
         Some((edits, known)) if edits <= 1 + name.chars().count() / 4 => {

@@ -1,0 +1,190 @@
+//! What must hold of configs, and how their errors read.
+
+use std::path::Path;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::{Config, PRESETS};
+
+fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
+    let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+    Config::load(request, &settings)
+}
+
+/// The error of loading the default preset with these settings.
+fn error(settings: &[&str]) -> String {
+    load("frozen-lake", settings).unwrap_err().to_string()
+}
+
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (dir, path)
+}
+
+#[test]
+fn every_preset_loads_and_goes_by_its_name() {
+    for preset in PRESETS {
+        let config = load(preset.name, &[]).unwrap();
+        assert_eq!(config.name, preset.name);
+        assert!(
+            preset.summary().ends_with('.') || preset.summary().ends_with(','),
+            "{}",
+            preset.summary()
+        );
+    }
+}
+
+#[test]
+fn every_preset_file_is_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("presets");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let mut listed: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    files.sort();
+    listed.sort();
+    assert_eq!(files, listed);
+}
+
+#[test]
+fn a_setting_wins_over_the_file_and_the_file_over_the_default() {
+    let (_dir, path) = file("[train]\nlr = 0.5\nsteps = 3\n");
+    let config = load(&path, &["train.steps=4"]).unwrap();
+    assert_eq!(
+        (config.train.lr, config.train.steps, config.train.group_size),
+        (0.5, 4, 100)
+    );
+    assert_eq!(config.name, "mine");
+}
+
+#[test]
+fn values_are_toml_and_bare_words_are_texts() {
+    let settings = [
+        "train.kl=k1",
+        "train.sampling=\"top\"",
+        "train.betas=[0.5, 0.75]",
+        "train.lr=1",
+        "lora.head=false",
+    ];
+    let config = load("frozen-lake", &settings).unwrap();
+    assert_eq!(config.train.kl, super::Kl::K1);
+    assert_eq!(config.train.sampling, super::Sampling::Top);
+    assert_eq!(config.train.betas, [0.5, 0.75]);
+    assert_eq!(config.train.lr, 1.0);
+    assert!(!config.lora.head);
+}
+
+#[test]
+fn the_games_options_are_resolved_by_the_game() {
+    let config = load("frozen-lake", &["game.options.size=8"]).unwrap();
+    assert_eq!(config.game.options["size"].as_integer(), Some(8));
+    assert_eq!(config.game.options["frozen"].as_float(), Some(0.8));
+    assert_eq!(config.game.options["slippery"].as_bool(), Some(false));
+}
+
+#[test]
+fn unknown_names_are_named_with_the_nearest() {
+    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
+    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
+    assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are eval, game, lora, model, name, policy, train");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are eval, game, lora, model, name, policy, train");
+    assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
+    assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
+    assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, frozen, slippery, map, step_limit, view");
+}
+
+#[test]
+fn wrong_values_are_named_with_what_is_wanted() {
+    assert_snapshot!(error(&["train.lr"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
+    assert_snapshot!(error(&["=3"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `=3`");
+    assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(error(&["game.options=3"]), @"key `game.options` in --set: found 3, wanted a table");
+    assert_snapshot!(error(&["train.lr=fast"]), @r#"key `train.lr` in --set: found "fast", wanted a number"#);
+    assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted a whole number, 0 or more");
+    assert_snapshot!(error(&["train.steps=1.5"]), @"key `train.steps` in --set: found 1.5, wanted a whole number, 0 or more");
+    assert_snapshot!(error(&["train.kl=k4"]), @r#"key `train.kl` in --set: found "k4", wanted one of `k1`, `k2`, `k3`"#);
+    assert_snapshot!(error(&["lora.head=1"]), @"key `lora.head` in --set: found 1, wanted true or false");
+    assert_snapshot!(error(&["train.betas=[0.9]"]), @"key `train.betas` in --set: found [0.9], wanted an array of length 2");
+    assert_snapshot!(error(&["lora.targets=q_proj"]), @r#"key `lora.targets` in --set: found "q_proj", wanted a list"#);
+    assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be from 2 to 64");
+}
+
+#[test]
+fn values_out_of_range_are_named_with_the_range() {
+    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0, wanted at least 1");
+    assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0, wanted a number above 0");
+    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1, wanted at least 2");
+    assert_snapshot!(error(&["train.sampling=aaw", "train.learn=26"]), @"key `train.learn`: found 26, wanted at most train.group_size, which is 25");
+    assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5, wanted a number from 0 to 1");
+    assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf, wanted a number, 0 or more");
+    assert_snapshot!(error(&["train.beta=nan"]), @"key `train.beta`: found NaN, wanted a number, 0 or more");
+    assert_snapshot!(error(&["train.betas=[0.9, 1.0]"]), @"key `train.betas`: found 1, wanted two numbers from 0 to just below 1");
+    assert_snapshot!(error(&["train.correction=true"]), @r#"key `train.correction`: found true, wanted false unless train.sampling is "aaw""#);
+    assert_snapshot!(error(&["lora.targets=[]", "lora.head=false"]), @"key `lora.targets`: found [], wanted a layer, or lora.head = true");
+    assert_snapshot!(error(&["train.tokens_per_batch=4"]), @"key `train.tokens_per_batch`: found 4, wanted at least 5");
+}
+
+#[test]
+fn files_at_fault_are_named() {
+    let (_dir, path) = file("[train]\nlr = 0.5\nlr = 0.6\n");
+    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"
+    mine.toml is not valid TOML: TOML parse error at line 3, column 1
+      |
+    3 | lr = 0.6
+      | ^^
+    duplicate key
+    ");
+    let missing = load("no/such/file.toml", &[]).unwrap_err();
+    assert_snapshot!(missing, @"cannot read the config no/such/file.toml");
+    assert!(!missing.is_usage());
+    let (_dir, path) = file("[train]\nlearning_rate = 0.5\n");
+    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// What is written to the run directory makes the same run again.
+    #[test]
+    fn a_resolved_config_resolves_to_itself(
+        preset in 0..PRESETS.len(),
+        steps in 0usize..10_000,
+        lr in 0.0..1.0f64,
+        temperature in 1e-6..10.0f64,
+        seed in 0..=i64::MAX as u64,
+        size in 2usize..9,
+        slippery: bool,
+        kl in prop::sample::select(vec!["k1", "k2", "k3"]),
+        dir in "[ -~]{0,12}",
+    ) {
+        let mut config = load(PRESETS[preset].name, &[
+            &format!("train.steps={steps}"),
+            &format!("train.lr={lr:e}"),
+            &format!("policy.temperature={temperature}"),
+            &format!("train.seed={seed}"),
+            &format!("train.kl={kl}"),
+            "game.name=frozen-lake",
+            &format!("game.options.size={size}"),
+            &format!("game.options.slippery={slippery}"),
+        ]).unwrap();
+        // Not through a setting: a bare word that reads as a number would be one.
+        config.model.dir = dir;
+        let (_dir, path) = file(&config.to_toml());
+        prop_assert_eq!(load(&path, &[]).unwrap(), config);
+    }
+}
