@@ -20,7 +20,11 @@ shaders! {
     log_prob
     policy_loss
     reduce
+    rms_norm
+    rope
+    rows
     sample
+    swiglu
     unary
 }
 
@@ -74,7 +78,10 @@ mod tests {
     fn no_shader_binds_more_than_seven_buffers() {
         for (name, text) in SHADERS {
             for slot in 7..16 {
-                assert!(!text.contains(&format!("@binding({slot})")), "{name} uses binding {slot}");
+                assert!(
+                    !text.contains(&format!("@binding({slot})")),
+                    "{name} uses binding {slot}"
+                );
             }
         }
     }

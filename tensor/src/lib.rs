@@ -31,6 +31,8 @@ mod tensor;
 pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
-pub use ops::{AdamW, KlEstimator, LossToken, NamedValues, ParameterState, Parameters, PolicyLoss};
+pub use ops::{
+    AdamW, KlEstimator, LossToken, NamedValues, ParameterState, Parameters, PolicyLoss, Rotations,
+};
 pub use tape::{Gradients, checkpoint};
 pub use tensor::{Indices, Tensor};

@@ -1,0 +1,35 @@
+// tensor/src/ops/rope.rs: pairs of channels rotated by an angle that grows with the token's position.
+
+const GROUP: u32 = 64u;
+
+/// `half`: pairs in a head; `sign`: 1 turns forward, -1 back.
+struct Params { count: u32, heads: u32, half: u32, sign: f32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;           // (T, heads, 2, half)
+@group(0) @binding(1) var<storage, read> positions: array<u32>;   // (T)
+@group(0) @binding(2) var<storage, read> rotations: array<vec2<f32>>;  // (positions, half): cosine, sine
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;     // as x
+
+/// One thread a pair.
+@compute @workgroup_size(GROUP)
+fn rotate(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let head = i / params.half;
+    let pair = i % params.half;
+    let position = positions[head / params.heads];
+    let turn = rotations[position * params.half + pair];
+    let sine = params.sign * turn.y;
+    let first = head * 2u * params.half + pair;
+    let a = x[first];
+    let b = x[first + params.half];
+    y[first] = a * turn.x - b * sine;
+    y[first + params.half] = b * turn.x + a * sine;
+}

@@ -1,0 +1,60 @@
+// tensor/src/ops/rows.rs: rows picked from a matrix, and written into one.
+
+const GROUP: u32 = 64u;
+
+/// `count`: elements to write.
+struct Params { count: u32, cols: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+// gather_backward: the places where row r was picked are places[starts[r]..starts[r + 1]].
+@group(0) @binding(1) var<storage, read> starts: array<u32>;
+@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>;
+
+@compute @workgroup_size(GROUP)
+fn gather(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        y[i] = x[rows[i / params.cols] * params.cols + i % params.cols];
+    }
+}
+
+@compute @workgroup_size(GROUP)
+fn scatter(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        y[rows[i / params.cols] * params.cols + i % params.cols] = x[i];
+    }
+}
+
+/// `x` is the gradient of what was gathered.
+@compute @workgroup_size(GROUP)
+fn gather_backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let row = i / params.cols;
+    let col = i % params.cols;
+    var sum = 0.0;
+    for (var p = starts[row]; p < starts[row + 1u]; p += 1u) {
+        sum += x[places[p] * params.cols + col];
+    }
+    dx[i] = sum;
+}

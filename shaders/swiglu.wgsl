@@ -1,0 +1,44 @@
+// tensor/src/ops/swiglu.rs: silu(gate) * up, element by element.
+
+const GROUP: u32 = 64u;
+
+struct Params { count: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@group(0) @binding(2) var<storage, read> dy: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dup: array<f32>;
+
+fn sigmoid(v: f32) -> f32 {
+    return 1.0 / (1.0 + exp(-v));
+}
+
+@compute @workgroup_size(GROUP)
+fn forward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+    }
+}
+
+@compute @workgroup_size(GROUP)
+fn backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i < params.count {
+        let s = sigmoid(gate[i]);
+        dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
+        dup[i] = dy[i] * gate[i] * s;
+    }
+}

@@ -1,0 +1,88 @@
+//! The gated unit of Llama-like feed-forward layers (Shazeer 2020), element by element.
+//!
+//! y = g s u with s = 1 / (1 + e^-g); dg = dy u s (1 + g (1 - s)), du = dy g s
+
+use crate::Tensor;
+use crate::gpu::{Groups, Kernel};
+
+const FORWARD: Kernel = Kernel::new("swiglu", "forward");
+const BACKWARD: Kernel = Kernel::new("swiglu", "backward");
+
+impl Tensor {
+    /// silu(self) * up, for two tensors of one shape.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn swiglu(&self, up: &Tensor) -> Tensor {
+        assert!(
+            self.shape() == up.shape(),
+            "swiglu: the shapes {:?} and {:?} differ",
+            self.shape(),
+            up.shape()
+        );
+        let y = Tensor::empty(self.gpu(), self.shape());
+        let (gate, up_kept) = (self.detach(), up.detach());
+        launch(&FORWARD, &[&gate, &up_kept, &y]);
+        let (gate_wanted, up_wanted) = (self.is_tracked(), up.is_tracked());
+        y.recorded("swiglu", &[self, up], move |dy| {
+            let dgate = Tensor::empty(gate.gpu(), gate.shape());
+            let dup = Tensor::empty(gate.gpu(), gate.shape());
+            launch(&BACKWARD, &[&gate, &up_kept, dy, &dgate, &dup]);
+            vec![gate_wanted.then_some(dgate), up_wanted.then_some(dup)]
+        })
+    }
+}
+
+fn launch(kernel: &Kernel, tensors: &[&Tensor]) {
+    let (gpu, count) = (tensors[0].gpu(), tensors[0].len());
+    let bindings: Vec<_> = tensors.iter().map(|t| t.binding()).collect();
+    let bindings: Vec<_> = bindings.iter().collect();
+    kernel.launch(gpu, &[], &bindings, &(count as u32), Groups::of(count, 64));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Tensor;
+    use crate::testing::{Array, Tolerance, check, gpu};
+    use proptest::prelude::*;
+
+    /// A handful of roundings of 6e-8; lavapipe's exp is good to about 1e-6.
+    const TOLERANCE: Tolerance = Tolerance {
+        value: 3e-6,
+        gradient: 5e-6,
+    };
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+        #[test]
+        fn agrees_with_its_reference(rows in 1usize..5, cols in 1usize..140, seed: u64) {
+            let inputs = [0, 1].map(|i| Array::random(&[rows, cols], seed ^ i, -8.0..8.0));
+            let reference = |a: &[Array]| Array {
+                shape: a[0].shape.clone(),
+                values: a[0].values.iter().zip(&a[1].values).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect(),
+            };
+            check(&|t| t[0].swiglu(&t[1]), &reference, &inputs, TOLERANCE);
+        }
+    }
+
+    #[test]
+    fn only_what_is_tracked_gets_a_gradient() {
+        let gpu = gpu();
+        let (gate, up) = (
+            Tensor::full(&gpu, &[3], 1.0).tracked(),
+            Tensor::full(&gpu, &[3], 2.0),
+        );
+        let gradients = gate.swiglu(&up).sum().backward();
+        assert!(gradients.get(&gate).is_some());
+        assert!(gradients.get(&up).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "swiglu: the shapes [2, 3] and [3] differ")]
+    fn shapes_that_differ_are_refused() {
+        let gpu = gpu();
+        Tensor::zeros(&gpu, &[2, 3]).swiglu(&Tensor::zeros(&gpu, &[3]));
+    }
+}
