@@ -5,12 +5,20 @@ use super::{Config, ConfigError, Sampling};
 /// Refuses values that no run could mean.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config {
+        name,
         lora,
         policy,
         train,
         eval,
         ..
     } = config;
+    if name.is_empty() || name.contains(['/', '\\']) {
+        return Err(range(
+            "name",
+            name,
+            "a name for a directory, without slashes",
+        ));
+    }
     at_least("lora.rank", lora.rank, 1)?;
     positive("lora.alpha", lora.alpha)?;
     if lora.targets.is_empty() && !lora.head {
