@@ -1,0 +1,379 @@
+//! What a decoder looks like: the sizes and switches of a Hugging Face `config.json`.
+//!
+//! Everything that sets the supported families apart is data here; there is one transformer for all of them. Defaults
+//! for absent fields are those of the family's class in transformers.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::{Fields, read_object};
+use crate::{ModelError, Rope, Scaling, files};
+
+/// Which published architecture a checkpoint follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Qwen2 and Qwen2.5: biases on q, k and v.
+    Qwen2,
+    /// Qwen3: q and k normalised per head.
+    Qwen3,
+    /// Llama 2 and 3, SmolLM2.
+    Llama,
+}
+
+/// The linear layers: seven in every block, and the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Linear {
+    Q,
+    K,
+    V,
+    O,
+    Gate,
+    Up,
+    Down,
+    Head,
+}
+
+impl Linear {
+    /// The seven of a block, in the order of the forward pass.
+    pub const BLOCK: [Linear; 7] =
+        [Linear::Q, Linear::K, Linear::V, Linear::O, Linear::Gate, Linear::Up, Linear::Down];
+
+    /// The name that Hugging Face and PEFT use.
+    pub fn name(self) -> &'static str {
+        self.path().rsplit('.').next().expect("a split has a last part")
+    }
+
+    /// The layer that PEFT calls by this name.
+    pub fn parse(name: &str) -> Option<Linear> {
+        Linear::BLOCK.into_iter().chain([Linear::Head]).find(|linear| linear.name() == name)
+    }
+
+    /// The name within a block.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Linear::Q => "self_attn.q_proj",
+            Linear::K => "self_attn.k_proj",
+            Linear::V => "self_attn.v_proj",
+            Linear::O => "self_attn.o_proj",
+            Linear::Gate => "mlp.gate_proj",
+            Linear::Up => "mlp.up_proj",
+            Linear::Down => "mlp.down_proj",
+            Linear::Head => "lm_head",
+        }
+    }
+
+    /// The full name in a checkpoint, without `.weight`. The head belongs to no block.
+    pub(crate) fn module(self, layer: usize) -> String {
+        match self {
+            Linear::Head => "lm_head".into(),
+            linear => format!("model.layers.{layer}.{}", linear.path()),
+        }
+    }
+}
+
+/// The shape of a decoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Which published architecture this follows.
+    pub family: Family,
+    /// Tokens in the vocabulary (V).
+    pub vocab: usize,
+    /// Width of the residual stream (C).
+    pub width: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Query heads (H).
+    pub heads: usize,
+    /// Key and value heads (K); divides `heads`.
+    pub kv_heads: usize,
+    /// Numbers per head (D), even.
+    pub head_size: usize,
+    /// Width between gate and down (F).
+    pub mlp_width: usize,
+    /// What RMSNorm adds under its root.
+    pub eps: f32,
+    /// Rotary position embedding.
+    pub rope: Rope,
+    /// Whether the head is the embedding table.
+    pub tied: bool,
+    /// Whether q, k and v have biases.
+    pub qkv_bias: bool,
+    /// Whether the attention output has a bias.
+    pub o_bias: bool,
+    /// Whether gate, up and down have biases.
+    pub mlp_bias: bool,
+    /// Longest sequence that the model was made for.
+    pub max_positions: usize,
+    /// Ids that end a reply, from `config.json` and `generation_config.json`, sorted.
+    pub eos: Vec<u32>,
+}
+
+// No published model comes near these; what exceeds them is a mistake or an attack, and is refused before anything is
+// allocated. (The shapes in the weight files are compared as well, so a lying config never allocates.)
+const MOST_TOKENS: usize = 1 << 22;
+const MOST_WIDTH: usize = 1 << 17;
+const MOST_LAYERS: usize = 1 << 10;
+const MOST_POSITIONS: usize = 1 << 28;
+
+impl Config {
+    /// A new Qwen2-shaped decoder with a tied head, for pretraining.
+    pub fn qwen2(
+        vocab: usize,
+        width: usize,
+        layers: usize,
+        heads: usize,
+        kv_heads: usize,
+        mlp_width: usize,
+    ) -> Config {
+        Config {
+            family: Family::Qwen2,
+            vocab,
+            width,
+            layers,
+            heads,
+            kv_heads,
+            head_size: width / heads,
+            mlp_width,
+            eps: 1e-6,
+            rope: Rope { theta: 10_000.0, scaling: Scaling::None },
+            tied: true,
+            qkv_bias: true,
+            o_bias: false,
+            mlp_bias: false,
+            max_positions: 2048,
+            eos: Vec::new(),
+        }
+    }
+
+    /// Reads `config.json` and, where present, `generation_config.json`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a field that is missing or absurd, or a feature that lapwing does not have.
+    pub fn read(dir: &Path) -> Result<Config, ModelError> {
+        let path = dir.join("config.json");
+        let map = read_object(&path)?;
+        let mut config = Config::parse(&Fields::new(&path, &map))?;
+        let path = dir.join("generation_config.json");
+        if files::exists(&path) {
+            let map = read_object(&path)?;
+            config.eos.extend(Fields::new(&path, &map).token_ids("eos_token_id")?);
+        }
+        config.eos.sort_unstable();
+        config.eos.dedup();
+        Ok(config)
+    }
+
+    fn parse(fields: &Fields) -> Result<Config, ModelError> {
+        let family = Family::read(fields)?;
+        refuse_unsupported(fields)?;
+        let width = fields.required_count("hidden_size", MOST_WIDTH)?;
+        let layers = fields.required_count("num_hidden_layers", MOST_LAYERS)?;
+        refuse_sliding_windows(fields, layers)?;
+        let heads = fields.required_count("num_attention_heads", MOST_WIDTH)?;
+        let default_kv_heads = if family == Family::Llama { heads } else { 32 };
+        let kv_heads = fields.count("num_key_value_heads", MOST_WIDTH)?.unwrap_or(default_kv_heads);
+        if heads % kv_heads != 0 {
+            let problem = format!("{kv_heads} does not divide num_attention_heads {heads}");
+            return Err(fields.wrong("num_key_value_heads", problem));
+        }
+        let attention_bias = fields.flag("attention_bias")?;
+        Ok(Config {
+            family,
+            vocab: fields.required_count("vocab_size", MOST_TOKENS)?,
+            width,
+            layers,
+            heads,
+            kv_heads,
+            head_size: read_head_size(fields, family, width, heads)?,
+            mlp_width: fields.required_count("intermediate_size", MOST_WIDTH * 8)?,
+            eps: fields.positive("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+            rope: Rope::read(fields)?,
+            tied: fields.flag("tie_word_embeddings")?,
+            // Qwen2 has these biases whatever its config says; the other families say.
+            qkv_bias: family == Family::Qwen2 || attention_bias,
+            o_bias: family != Family::Qwen2 && attention_bias,
+            mlp_bias: family == Family::Llama && fields.flag("mlp_bias")?,
+            max_positions: fields.count("max_position_embeddings", MOST_POSITIONS)?.unwrap_or(2048),
+            eos: fields.token_ids("eos_token_id")?,
+        })
+    }
+
+    /// Whether q and k are normalised per head.
+    pub fn qk_norm(&self) -> bool {
+        self.family == Family::Qwen3
+    }
+
+    /// The shape (N, K) of a linear layer's weight: N numbers out, K in.
+    pub fn linear_shape(&self, linear: Linear) -> (usize, usize) {
+        let (queries, keys) = (self.heads * self.head_size, self.kv_heads * self.head_size);
+        match linear {
+            Linear::Q => (queries, self.width),
+            Linear::K | Linear::V => (keys, self.width),
+            Linear::O => (self.width, queries),
+            Linear::Gate | Linear::Up => (self.mlp_width, self.width),
+            Linear::Down => (self.width, self.mlp_width),
+            Linear::Head => (self.vocab, self.width),
+        }
+    }
+
+    /// Whether a linear layer has a bias.
+    pub fn has_bias(&self, linear: Linear) -> bool {
+        match linear {
+            Linear::Q | Linear::K | Linear::V => self.qkv_bias,
+            Linear::O => self.o_bias,
+            Linear::Gate | Linear::Up | Linear::Down => self.mlp_bias,
+            Linear::Head => false,
+        }
+    }
+
+    /// Name and shape of every tensor of a checkpoint, as Hugging Face names them.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let mut list = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocab, self.width])];
+        for layer in 0..self.layers {
+            let block = |name: &str| format!("model.layers.{layer}.{name}.weight");
+            list.push((block("input_layernorm"), vec![self.width]));
+            for linear in Linear::BLOCK {
+                let (n, k) = self.linear_shape(linear);
+                list.push((format!("{}.weight", linear.module(layer)), vec![n, k]));
+                if self.has_bias(linear) {
+                    list.push((format!("{}.bias", linear.module(layer)), vec![n]));
+                }
+            }
+            if self.qk_norm() {
+                list.push((block("self_attn.q_norm"), vec![self.head_size]));
+                list.push((block("self_attn.k_norm"), vec![self.head_size]));
+            }
+            list.push((block("post_attention_layernorm"), vec![self.width]));
+        }
+        list.push(("model.norm.weight".to_owned(), vec![self.width]));
+        if !self.tied {
+            list.push(("lm_head.weight".to_owned(), vec![self.vocab, self.width]));
+        }
+        list
+    }
+
+    /// A `config.json` that transformers reads, in the spelling that all its versions know; `dtype` is "float16",
+    /// "bfloat16" or "float32".
+    pub fn to_json(&self, dtype: &str) -> Value {
+        let mut map = Map::new();
+        let mut put = |field: &str, value: Value| map.insert(field.to_owned(), value);
+        put("architectures", json!([self.family.architecture()]));
+        put("model_type", json!(self.family.model_type()));
+        put("attention_dropout", json!(0.0));
+        put("attention_bias", json!(self.qkv_bias && self.family != Family::Qwen2));
+        put("mlp_bias", json!(self.mlp_bias));
+        put("bos_token_id", Value::Null);
+        put("eos_token_id", eos_json(&self.eos));
+        put("head_dim", json!(self.head_size));
+        put("hidden_act", json!("silu"));
+        put("hidden_size", json!(self.width));
+        put("intermediate_size", json!(self.mlp_width));
+        put("max_position_embeddings", json!(self.max_positions));
+        put("num_attention_heads", json!(self.heads));
+        put("num_hidden_layers", json!(self.layers));
+        put("num_key_value_heads", json!(self.kv_heads));
+        put("rms_norm_eps", json!(self.eps.to_string().parse::<f64>().expect("a float prints as one")));
+        put("tie_word_embeddings", json!(self.tied));
+        put("torch_dtype", json!(dtype));
+        put("use_cache", json!(true));
+        put("vocab_size", json!(self.vocab));
+        self.rope.write(&mut map);
+        Value::Object(map)
+    }
+}
+
+fn eos_json(eos: &[u32]) -> Value {
+    match eos {
+        [] => Value::Null,
+        [one] => json!(one),
+        many => json!(many),
+    }
+}
+
+impl Family {
+    fn read(fields: &Fields) -> Result<Family, ModelError> {
+        match fields.text("model_type")? {
+            Some("qwen2") => Ok(Family::Qwen2),
+            Some("qwen3") => Ok(Family::Qwen3),
+            Some("llama") => Ok(Family::Llama),
+            Some(other) => {
+                let known = "supported are qwen2, qwen3 and llama";
+                Err(fields.wrong("model_type", format!("\"{other}\" is not supported; {known}")))
+            }
+            None => Err(fields.wrong("model_type", "missing")),
+        }
+    }
+
+    fn model_type(self) -> &'static str {
+        match self {
+            Family::Qwen2 => "qwen2",
+            Family::Qwen3 => "qwen3",
+            Family::Llama => "llama",
+        }
+    }
+
+    fn architecture(self) -> &'static str {
+        match self {
+            Family::Qwen2 => "Qwen2ForCausalLM",
+            Family::Qwen3 => "Qwen3ForCausalLM",
+            Family::Llama => "LlamaForCausalLM",
+        }
+    }
+}
+
+fn read_head_size(fields: &Fields, family: Family, width: usize, heads: usize) -> Result<usize, ModelError> {
+    let size = match fields.count("head_dim", 1024)? {
+        Some(size) => size,
+        None if family == Family::Qwen3 => 128,
+        None if width % heads == 0 => width / heads,
+        None => {
+            let problem = format!("{heads} does not divide hidden_size {width}, and there is no head_dim");
+            return Err(fields.wrong("num_attention_heads", problem));
+        }
+    };
+    if size % 2 != 0 || size > 1024 || heads * size > MOST_WIDTH {
+        let problem = format!("{heads} heads of {size}: heads must be even and at most {MOST_WIDTH} wide together");
+        return Err(fields.wrong("head_dim", problem));
+    }
+    Ok(size)
+}
+
+/// Features whose absence would change the numbers without a word.
+fn refuse_unsupported(fields: &Fields) -> Result<(), ModelError> {
+    for field in ["num_experts", "num_local_experts", "moe_intermediate_size"] {
+        if fields.has(field) {
+            return Err(fields.wrong(field, "mixtures of experts are not supported"));
+        }
+    }
+    for field in ["quantization_config", "compression_config"] {
+        if fields.has(field) {
+            let cure = "load the checkpoint in 16 or 32 bits instead";
+            return Err(fields.wrong(field, format!("quantised weights are not supported; {cure}")));
+        }
+    }
+    match fields.text("hidden_act")? {
+        None | Some("silu" | "swish") => Ok(()),
+        Some(other) => Err(fields.wrong("hidden_act", format!("\"{other}\" is not supported, only silu"))),
+    }
+}
+
+/// A window counts only where some layer uses it: published Qwen2 configs name one and switch it off.
+fn refuse_sliding_windows(fields: &Fields, layers: usize) -> Result<(), ModelError> {
+    let refuse = |field: &str| Err(fields.wrong(field, "sliding-window attention is not supported"));
+    if let Some(Value::Array(types)) = fields.get("layer_types") {
+        if let Some(odd) = types.iter().find(|t| t.as_str() != Some("full_attention")) {
+            return Err(fields.wrong("layer_types", format!("{odd} is not supported, only full_attention")));
+        }
+        return Ok(());
+    }
+    let first = match fields.get("max_window_layers") {
+        Some(value) => value.as_u64().unwrap_or(0) as usize,
+        None => 28,
+    };
+    if fields.flag("use_sliding_window")? && fields.has("sliding_window") && first < layers {
+        return refuse("use_sliding_window");
+    }
+    Ok(())
+}

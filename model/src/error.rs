@@ -1,0 +1,54 @@
+//! The one error of this crate: what is wrong with which file, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+/// What can go wrong between a model directory and a running model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A file cannot be read, written or understood.
+    #[error("{}: {problem}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// One field of a configuration file is missing, absurd or not supported.
+    #[error("{}: {field}: {problem}", .path.display())]
+    Field {
+        /// The configuration file.
+        path: PathBuf,
+        /// The field as it is spelled there.
+        field: String,
+        /// What was found against what was wanted.
+        problem: String,
+    },
+    /// One tensor of a weight file is missing, misshapen or holds impossible values.
+    #[error("{}: tensor {tensor}: {problem}", .path.display())]
+    Tensor {
+        /// The weight file, or the directory where no file holds the tensor.
+        path: PathBuf,
+        /// The tensor's name in the file.
+        tensor: String,
+        /// What was found against what was wanted.
+        problem: String,
+    },
+}
+
+impl ModelError {
+    pub(crate) fn file(path: &Path, problem: impl ToString) -> ModelError {
+        let (path, problem) = (path.to_owned(), problem.to_string());
+        ModelError::File { path, problem }
+    }
+
+    pub(crate) fn field(path: &Path, field: &str, problem: impl ToString) -> ModelError {
+        let (path, field, problem) = (path.to_owned(), field.to_owned(), problem.to_string());
+        ModelError::Field { path, field, problem }
+    }
+
+    pub(crate) fn tensor(path: &Path, tensor: &str, problem: impl ToString) -> ModelError {
+        let (path, tensor, problem) = (path.to_owned(), tensor.to_owned(), problem.to_string());
+        ModelError::Tensor { path, tensor, problem }
+    }
+}

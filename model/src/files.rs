@@ -1,0 +1,118 @@
+//! Reading small text files with a limit, and writing so that nothing is ever left half-written.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::ModelError;
+
+/// Configuration files and templates are a few kilobytes, tokenizers a few megabytes; more is not one of them.
+const LARGEST_TEXT: u64 = 256 << 20;
+
+/// The text of a file, or an error that names it.
+pub(crate) fn read_text(path: &Path) -> Result<String, ModelError> {
+    let file = File::open(path).map_err(|e| ModelError::file(path, e))?;
+    let mut text = String::new();
+    let read = file.take(LARGEST_TEXT + 1).read_to_string(&mut text);
+    read.map_err(|e| ModelError::file(path, e))?;
+    if text.len() as u64 > LARGEST_TEXT {
+        return Err(ModelError::file(path, format!("larger than {} MiB", LARGEST_TEXT >> 20)));
+    }
+    Ok(text)
+}
+
+/// A JSON file.
+pub(crate) fn read_json(path: &Path) -> Result<Value, ModelError> {
+    let text = read_text(path)?;
+    serde_json::from_str(&text).map_err(|e| ModelError::file(path, format!("not valid JSON: {e}")))
+}
+
+/// Whether there is such a file; a broken link counts, so that it is complained about and not passed over.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// A JSON file, or `None` where there is none.
+pub(crate) fn read_json_if_present(path: &Path) -> Result<Option<Value>, ModelError> {
+    if exists(path) { read_json(path).map(Some) } else { Ok(None) }
+}
+
+/// Writes a file aside and renames it into place: readers see the old bytes or the new ones, never a part.
+pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    let failed = |e: std::io::Error| ModelError::file(path, e);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    aside.write_all(bytes).map_err(failed)?;
+    aside.as_file().sync_all().map_err(failed)?;
+    make_readable(aside.as_file()).map_err(failed)?;
+    aside.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+/// Writes a whole directory aside and renames it into place. An older directory of that name is replaced.
+pub(crate) fn write_directory_aside(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), ModelError> {
+    let failed = |e: std::io::Error| ModelError::file(dir, e);
+    let parent = match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs::create_dir_all(parent).map_err(failed)?;
+    // Both live in one hidden folder beside the target, removed on every way out of this function.
+    let aside = tempfile::Builder::new().prefix(".lapwing-").tempdir_in(parent).map_err(failed)?;
+    let (new, old) = (aside.path().join("new"), aside.path().join("old"));
+    fs::create_dir(&new).map_err(failed)?;
+    for (name, bytes) in files {
+        write_aside(&new.join(name), bytes)?;
+    }
+    if dir.exists() {
+        fs::rename(dir, &old).map_err(failed)?;
+    }
+    if let Err(e) = fs::rename(&new, dir) {
+        if old.exists() {
+            fs::rename(&old, dir).map_err(failed)?;
+        }
+        return Err(failed(e));
+    }
+    Ok(())
+}
+
+/// Temporary files are made for their owner alone; what we leave behind is for everybody to read.
+#[cfg(unix)]
+fn make_readable(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn make_readable(_: &File) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_replaces_an_older_one_and_leaves_nothing_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("adapter");
+        write_directory_aside(&dir, &[("a", b"old"), ("b", b"old")]).unwrap();
+        write_directory_aside(&dir, &[("a", b"new")]).unwrap();
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
+        assert!(!dir.join("b").exists());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x");
+        write_aside(&path, b"one").unwrap();
+        write_aside(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+}

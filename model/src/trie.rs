@@ -1,0 +1,99 @@
+//! A trie of token ids: sequences that begin alike share the nodes of what they share.
+
+/// One token of a trie, standing for the whole path from the root down to it. Equal prefixes have equal nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node(pub(crate) u32);
+
+impl Node {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The root stands before every first token and holds no token itself.
+pub(crate) const ROOT: Node = Node(0);
+const NONE: u32 = u32::MAX;
+
+/// Nodes in order of creation, so a parent always comes before its children.
+pub(crate) struct Trie {
+    nodes: Vec<Entry>,
+}
+
+struct Entry {
+    id: u32,
+    parent: u32,
+    depth: u32,
+    first_child: u32,
+    last_child: u32,
+    next_sibling: u32,
+}
+
+impl Trie {
+    pub(crate) fn new() -> Trie {
+        Trie { nodes: vec![Entry::new(0, NONE, 0)] }
+    }
+
+    /// Nodes, the root among them.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn id(&self, node: Node) -> u32 {
+        self.nodes[node.index()].id
+    }
+
+    /// The node above; `None` above the root.
+    pub(crate) fn parent(&self, node: Node) -> Option<Node> {
+        let parent = self.nodes[node.index()].parent;
+        (parent != NONE).then_some(Node(parent))
+    }
+
+    /// Tokens on the path from the root, this one among them; a token's position is one less.
+    pub(crate) fn depth(&self, node: Node) -> u32 {
+        self.nodes[node.index()].depth
+    }
+
+    /// The child of `parent` that holds `id`, made if there is none.
+    pub(crate) fn child(&mut self, parent: Node, id: u32) -> Node {
+        let mut at = self.nodes[parent.index()].first_child;
+        while at != NONE {
+            let entry = &self.nodes[at as usize];
+            if entry.id == id {
+                return Node(at);
+            }
+            at = entry.next_sibling;
+        }
+        self.add(parent, id)
+    }
+
+    fn add(&mut self, parent: Node, id: u32) -> Node {
+        let new = self.nodes.len() as u32;
+        let depth = self.depth(parent) + 1;
+        self.nodes.push(Entry::new(id, parent.0, depth));
+        let last = std::mem::replace(&mut self.nodes[parent.index()].last_child, new);
+        if last == NONE {
+            self.nodes[parent.index()].first_child = new;
+        } else {
+            self.nodes[last as usize].next_sibling = new;
+        }
+        Node(new)
+    }
+
+    /// The nodes from the first token down to `node`, the root left out.
+    pub(crate) fn path(&self, node: Node) -> Vec<Node> {
+        let mut path = Vec::with_capacity(self.depth(node) as usize);
+        let mut at = node;
+        while let Some(parent) = self.parent(at) {
+            path.push(at);
+            at = parent;
+        }
+        path.reverse();
+        path
+    }
+}
+
+impl Entry {
+    fn new(id: u32, parent: u32, depth: u32) -> Entry {
+        Entry { id, parent, depth, first_child: NONE, last_child: NONE, next_sibling: NONE }
+    }
+}
