@@ -1,8 +1,8 @@
 //! What is going on right now: bars on a terminal, now and then a plain line elsewhere. All of it goes to standard error.
 
-use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const SHORTEST_SILENCE: Duration = Duration::from_secs(2);
 /// After this long without a line, the phase at work says how far it is, so that a stuck one is named.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
-/// Shows the work of one command.
+/// Shows the work of one command: a phase after the other, and the steps that they make up.
 #[derive(Debug)]
 pub struct Progress {
     display: Display,
@@ -25,48 +25,9 @@ enum Display {
     /// Shows nothing.
     Hidden,
     /// A bar for the whole and a line for the phase.
-    Bars {
-        bars: MultiProgress,
-        whole: Mutex<Option<ProgressBar>>,
-    },
+    Bars(Bars),
     /// Lines, and a thread that breaks the silence.
-    Lines {
-        state: Arc<Lines>,
-        watcher: Option<JoinHandle<()>>,
-    },
-}
-
-#[derive(Debug)]
-struct Lines {
-    phase: Mutex<Option<Arc<Work>>>,
-    last_line: Mutex<Instant>,
-    over: AtomicBool,
-}
-
-impl Lines {
-    fn print(&self, text: &str) {
-        *self.last_line.lock().expect("no panic while held") = Instant::now();
-        eprintln!("{text}");
-    }
-
-    fn silence(&self) -> Duration {
-        self.last_line
-            .lock()
-            .expect("no panic while held")
-            .elapsed()
-    }
-
-    fn watch(&self) {
-        while !self.over.load(Relaxed) {
-            thread::park_timeout(Duration::from_millis(500));
-            let phase = self.phase.lock().expect("no panic while held").clone();
-            if let Some(work) = phase
-                && self.silence() >= LONGEST_SILENCE
-            {
-                self.print(&work.text());
-            }
-        }
-    }
+    Lines(Arc<Lines>, Option<JoinHandle<()>>),
 }
 
 impl Progress {
@@ -74,24 +35,14 @@ impl Progress {
     pub fn new() -> Progress {
         if std::io::stderr().is_terminal() {
             return Progress {
-                display: Display::Bars {
-                    bars: MultiProgress::new(),
-                    whole: Mutex::default(),
-                },
+                display: Display::Bars(Bars::default()),
             };
         }
-        let state = Arc::new(Lines {
-            phase: Mutex::default(),
-            last_line: Mutex::new(Instant::now()),
-            over: AtomicBool::new(false),
-        });
-        let watched = state.clone();
+        let lines = Arc::new(Lines::new());
+        let watched = lines.clone();
         let watcher = thread::spawn(move || watched.watch());
         Progress {
-            display: Display::Lines {
-                state,
-                watcher: Some(watcher),
-            },
+            display: Display::Lines(lines, Some(watcher)),
         }
     }
 
@@ -102,52 +53,42 @@ impl Progress {
         }
     }
 
-    /// Begins a phase: `rollout 63/100 episodes, 210/s` while it lasts, which is until it is dropped.
-    pub fn phase(&self, name: &'static str, unit: &'static str, total: usize) -> Phase<'_> {
-        let work = Arc::new(Work {
+    /// Begins a phase, which ends the one before: `rollout 63/100 episodes, 210/s`.
+    pub fn phase(&self, name: &'static str, total: usize, unit: &'static str) {
+        let work = Work {
             name,
             unit,
             total,
-            done: AtomicUsize::new(0),
-            tokens: AtomicU64::new(0),
+            done: 0,
             started: Instant::now(),
-        });
-        let bar = match &self.display {
-            Display::Bars { bars, .. } => {
-                let bar = bars.add(ProgressBar::new(total as u64));
-                bar.set_style(ProgressStyle::with_template("  {msg}").expect("a fixed template"));
-                bar.set_message(work.text());
-                Some(bar)
-            }
-            Display::Lines { state, .. } => {
-                *state.phase.lock().expect("no panic while held") = Some(work.clone());
-                None
-            }
-            Display::Hidden => None,
         };
-        Phase {
-            progress: self,
-            work,
-            bar,
+        match &self.display {
+            Display::Bars(bars) => bars.phase(work),
+            Display::Lines(lines, _) => *held(&lines.work) = Some(work),
+            Display::Hidden => (),
         }
     }
 
-    /// `done` of `total` steps are done; `text` says what they brought. Shown if the last line is not too fresh.
+    /// So many units of the phase are done by now.
+    pub fn progress(&self, done: usize) {
+        match &self.display {
+            Display::Bars(bars) => bars.progress(done),
+            Display::Lines(lines, _) => {
+                if let Some(work) = &mut *held(&lines.work) {
+                    work.done = done;
+                }
+            }
+            Display::Hidden => (),
+        }
+    }
+
+    /// `done` of `total` steps are done; `text` says what the last brought. Lines leave out what comes too fast.
     pub fn steps(&self, done: usize, total: usize, text: &str) {
         match &self.display {
-            Display::Bars { bars, whole } => {
-                let mut whole = whole.lock().expect("no panic while held");
-                let bar = whole.get_or_insert_with(|| {
-                    let template = "step {pos}/{len} {bar:24} {eta} left  {msg}";
-                    let style = ProgressStyle::with_template(template).expect("a fixed template");
-                    bars.insert(0, ProgressBar::new(total as u64).with_style(style))
-                });
-                bar.set_message(text.to_owned());
-                bar.set_position(done as u64);
-            }
-            Display::Lines { state, .. } => {
-                if done <= 1 || done == total || state.silence() >= SHORTEST_SILENCE {
-                    state.print(&format!("step {done}/{total}  {text}"));
+            Display::Bars(bars) => bars.steps(done, total, text),
+            Display::Lines(lines, _) => {
+                if done <= 1 || done == total || lines.silence() >= SHORTEST_SILENCE {
+                    lines.print(&format!("step {done}/{total}  {text}"));
                 }
             }
             Display::Hidden => (),
@@ -158,8 +99,8 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.display {
             // Printing fails only where there is nobody to read it.
-            Display::Bars { bars, .. } => bars.println(text).unwrap_or_default(),
-            Display::Lines { state, .. } => state.print(text),
+            Display::Bars(bars) => bars.all.println(text).unwrap_or_default(),
+            Display::Lines(lines, _) => lines.print(text),
             Display::Hidden => (),
         }
     }
@@ -174,9 +115,9 @@ impl Default for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         match &mut self.display {
-            Display::Bars { bars, .. } => bars.clear().unwrap_or_default(),
-            Display::Lines { state, watcher } => {
-                state.over.store(true, Relaxed);
+            Display::Bars(bars) => bars.all.clear().unwrap_or_default(),
+            Display::Lines(lines, watcher) => {
+                lines.over.store(true, Relaxed);
                 if let Some(watcher) = watcher.take() {
                     watcher.thread().unpark();
                     let _ = watcher.join();
@@ -187,84 +128,131 @@ impl Drop for Progress {
     }
 }
 
-/// A piece of work under way.
-#[derive(Debug)]
-pub struct Phase<'a> {
-    progress: &'a Progress,
-    work: Arc<Work>,
-    bar: Option<ProgressBar>,
+/// Nothing panics while it holds one of these locks.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().expect("no panic while held")
 }
 
+#[derive(Debug, Default)]
+struct Bars {
+    all: MultiProgress,
+    steps: OnceLock<ProgressBar>,
+    phase: OnceLock<ProgressBar>,
+    work: Mutex<Option<Work>>,
+}
+
+impl Bars {
+    fn phase(&self, work: Work) {
+        self.phase_bar().set_message(work.text());
+        *held(&self.work) = Some(work);
+    }
+
+    fn progress(&self, done: usize) {
+        if let Some(work) = &mut *held(&self.work) {
+            work.done = done;
+            self.phase_bar().set_message(work.text());
+        }
+    }
+
+    fn steps(&self, done: usize, total: usize, text: &str) {
+        let bar = self.steps.get_or_init(|| {
+            let style = style("step {pos}/{len} {bar:24} {eta} left  {msg}");
+            self.all
+                .insert(0, ProgressBar::new(total as u64).with_style(style))
+        });
+        bar.set_message(text.to_owned());
+        bar.set_position(done as u64);
+    }
+
+    fn phase_bar(&self) -> &ProgressBar {
+        self.phase.get_or_init(|| {
+            let bar = self
+                .all
+                .add(ProgressBar::new_spinner().with_style(style("{spinner} {msg}")));
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        })
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a fixed template")
+}
+
+#[derive(Debug)]
+struct Lines {
+    work: Mutex<Option<Work>>,
+    last_line: Mutex<Instant>,
+    over: AtomicBool,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        Lines {
+            work: Mutex::default(),
+            last_line: Mutex::new(Instant::now()),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn print(&self, text: &str) {
+        *held(&self.last_line) = Instant::now();
+        // Not eprintln, which panics where nobody reads.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    fn silence(&self) -> Duration {
+        held(&self.last_line).elapsed()
+    }
+
+    fn watch(&self) {
+        while !self.over.load(Relaxed) {
+            thread::park_timeout(Duration::from_millis(500));
+            let text = held(&self.work).as_ref().map(Work::text);
+            if let Some(text) = text
+                && self.silence() >= LONGEST_SILENCE
+            {
+                self.print(&text);
+            }
+        }
+    }
+}
+
+/// A piece of work under way.
 #[derive(Debug)]
 struct Work {
     name: &'static str,
     unit: &'static str,
     total: usize,
-    done: AtomicUsize,
-    tokens: AtomicU64,
+    done: usize,
     started: Instant,
-}
-
-impl Phase<'_> {
-    /// So many units are done by now.
-    pub fn set(&self, done: usize) {
-        self.work.done.store(done, Relaxed);
-        if let Some(bar) = &self.bar {
-            bar.set_message(self.work.text());
-        }
-    }
-
-    /// So many more tokens went through the model.
-    pub fn add_tokens(&self, tokens: usize) {
-        self.work.tokens.fetch_add(tokens as u64, Relaxed);
-    }
-}
-
-impl Drop for Phase<'_> {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        if let Display::Lines { state, .. } = &self.progress.display {
-            *state.phase.lock().expect("no panic while held") = None;
-        }
-    }
 }
 
 impl Work {
     fn text(&self) -> String {
-        let (done, tokens) = (self.done.load(Relaxed), self.tokens.load(Relaxed));
-        describe(
-            self.name,
-            self.unit,
-            done,
-            self.total,
-            tokens,
-            self.started.elapsed(),
-        )
+        self.text_after(self.started.elapsed())
     }
-}
 
-fn describe(
-    name: &str,
-    unit: &str,
-    done: usize,
-    total: usize,
-    tokens: u64,
-    elapsed: Duration,
-) -> String {
-    let seconds = elapsed.as_secs_f64().max(1e-3);
-    let mut text = format!("{name} {done}/{total} {unit}");
-    if done > 0 {
-        text += &format!(", {}/s", short(done as f64 / seconds));
+    fn text_after(&self, elapsed: Duration) -> String {
+        let Work {
+            name,
+            unit,
+            total,
+            done,
+            ..
+        } = self;
+        let mut text = format!("{name} {done}/{total} {unit}");
+        if *done > 0 {
+            text += &format!(
+                ", {}/s",
+                short(*done as f64 / elapsed.as_secs_f64().max(1e-3))
+            );
+        }
+        if elapsed >= LONGEST_SILENCE {
+            text += &format!(", for {} s", elapsed.as_secs());
+        }
+        text
     }
-    if tokens > 0 {
-        text += &format!(", {} tokens/s", short(tokens as f64 / seconds));
-    }
-    if elapsed >= LONGEST_SILENCE {
-        text += &format!(", for {} s", elapsed.as_secs());
-    }
-    text
 }
 
 /// A number in about three figures: 0.25, 31, 8.1k.
@@ -286,48 +274,26 @@ mod tests {
 
     #[test]
     fn a_phase_says_how_far_it_is_and_how_fast() {
-        let after = |seconds, done, tokens| {
-            describe(
-                "rollout",
-                "episodes",
+        let after = |seconds, done| {
+            let work = Work {
+                name: "rollout",
+                unit: "episodes",
+                total: 100,
                 done,
-                100,
-                tokens,
-                Duration::from_secs(seconds),
-            )
+                started: Instant::now(),
+            };
+            work.text_after(Duration::from_secs(seconds))
         };
-        assert_snapshot!(after(0, 0, 0), @"rollout 0/100 episodes");
-        assert_snapshot!(after(3, 63, 24_300), @"rollout 63/100 episodes, 21/s, 8.1k tokens/s");
-        assert_snapshot!(after(200, 3, 4_000_000), @"rollout 3/100 episodes, 0.01/s, 20k tokens/s, for 200 s");
+        assert_snapshot!(after(0, 0), @"rollout 0/100 episodes");
+        assert_snapshot!(after(3, 63), @"rollout 63/100 episodes, 21/s");
+        assert_snapshot!(after(200, 3), @"rollout 3/100 episodes, 0.01/s, for 200 s");
     }
 
     #[test]
-    fn a_phase_that_is_over_is_no_longer_named() {
-        let state = Arc::new(Lines {
-            phase: Mutex::default(),
-            last_line: Mutex::new(Instant::now()),
-            over: AtomicBool::new(true),
-        });
-        let progress = Progress {
-            display: Display::Lines {
-                state: state.clone(),
-                watcher: None,
-            },
-        };
-        let phase = progress.phase("update", "batches", 7);
-        phase.set(3);
+    fn rates_have_about_three_figures() {
         assert_eq!(
-            state
-                .phase
-                .lock()
-                .unwrap()
-                .as_ref()
-                .unwrap()
-                .done
-                .load(Relaxed),
-            3
+            [0.25, 3.12, 31.2, 8123.0, 81_234.0].map(short),
+            ["0.25", "3.1", "31", "8.1k", "81k"]
         );
-        drop(phase);
-        assert!(state.phase.lock().unwrap().is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::progress::{Phase, Progress};
+use crate::progress::Progress;
 use crate::run_dir::{RunDir, RunError};
 
 /// What one training step brought; a line of `metrics.jsonl`. Means are over the step's episodes unless they say else.
@@ -110,9 +110,14 @@ impl Report {
         &self.run
     }
 
-    /// Begins a phase of a step, such as `rollout` of 100 `episodes`.
-    pub fn phase(&self, name: &'static str, unit: &'static str, total: usize) -> Phase<'_> {
-        self.progress.phase(name, unit, total)
+    /// Begins a phase, such as `rollout` of 100 `episodes`.
+    pub fn phase(&self, name: &'static str, total: usize, unit: &'static str) {
+        self.progress.phase(name, total, unit);
+    }
+
+    /// So many units of the phase are done by now.
+    pub fn progress(&self, done: usize) {
+        self.progress.progress(done);
     }
 
     /// Notes a step.
@@ -146,27 +151,37 @@ impl Report {
     }
 }
 
-/// Players beside each other, a row each. The spread is the standard error.
-pub fn comparison(rows: &[(&str, &EvalMetrics)]) -> String {
+/// A player's row in a comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row<'a> {
+    /// Who played.
+    pub name: &'a str,
+    /// Episodes played.
+    pub episodes: usize,
+    /// Share of the episodes that succeeded.
+    pub success_rate: f64,
+    /// Mean return.
+    pub return_mean: f64,
+}
+
+/// Players beside each other. The spread of the success rate is its standard error.
+pub fn comparison(rows: &[Row<'_>]) -> String {
     let width = rows
         .iter()
-        .map(|(name, _)| name.chars().count())
+        .map(|row| row.name.chars().count())
         .max()
         .unwrap_or(0);
-    let mut text = match rows.first() {
-        Some((_, first)) => format!("{}, {} episodes\n", first.game, first.episodes),
-        None => String::new(),
-    };
-    text += &format!(
-        "{:width$}  {:<13}  {:>6}  {:>6}  {:>5}\n",
-        "", "success", "return", "length", "valid"
-    );
-    for (name, eval) in rows {
-        let p = eval.success_rate;
-        let error = (p * (1.0 - p) / eval.episodes as f64).sqrt();
+    let mut text = format!("{:width$}  success        return  episodes\n", "");
+    for &Row {
+        name,
+        episodes,
+        success_rate,
+        return_mean,
+    } in rows
+    {
+        let error = (success_rate * (1.0 - success_rate) / episodes as f64).sqrt();
         text += &format!(
-            "{name:width$}  {p:.3} ± {error:.3}  {:>6.3}  {:>6.1}  {:>5.2}\n",
-            eval.return_mean, eval.episode_length_mean, eval.valid_action_rate
+            "{name:width$}  {success_rate:.3} ± {error:.3}  {return_mean:>6.3}  {episodes:>8}\n"
         );
     }
     text
@@ -228,12 +243,16 @@ mod tests {
     #[test]
     fn a_step_and_a_comparison_read_so() {
         assert_snapshot!(step().summary(), @"return 0.250  success 0.25  valid 0.99  length 8.5  kl 0.0010  entropy 1.200  grad 0.500  0.15 s");
-        let (random, best) = (eval(0.055), eval(1.0));
-        assert_snapshot!(comparison(&[("random player", &random), ("best player", &best)]), @"
-        frozen-lake, 200 episodes
-                       success        return  length  valid
-        random player  0.055 ± 0.016   0.055     7.2   1.00
-        best player    1.000 ± 0.000   1.000     7.2   1.00
+        let row = |name, success_rate| Row {
+            name,
+            episodes: 200,
+            success_rate,
+            return_mean: success_rate - 0.2,
+        };
+        assert_snapshot!(comparison(&[row("random player", 0.055), row("best player", 1.0)]), @"
+                       success        return  episodes
+        random player  0.055 ± 0.016  -0.145       200
+        best player    1.000 ± 0.000   0.800       200
         ");
     }
 }

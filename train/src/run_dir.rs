@@ -49,7 +49,7 @@ fn cure(error: &io::Error) -> &'static str {
             "; choose another place with --out"
         }
         io::ErrorKind::NotADirectory => {
-            ": a part of its path is a file; choose another place with --out"
+            "; a part of its path is a file: choose another place with --out"
         }
         _ => "",
     }
@@ -276,7 +276,7 @@ mod tests {
         let error = RunDir::create(Some(&dir.path().join("file/run")), &config()).unwrap_err();
         assert!(matches!(error, RunError::Write { .. }));
         #[cfg(unix)]
-        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20): a part of its path is a file; choose another place with --out");
+        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
     }
 
     /// Every write to this device finds the disk full.
