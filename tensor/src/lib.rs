@@ -32,7 +32,8 @@ pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
-    AdamW, KlEstimator, LossToken, NamedValues, ParameterState, Parameters, PolicyLoss, Rotations,
+    AdamW, Format, KlEstimator, Lora, LossToken, Matrix, NamedValues, OutOfRange, ParameterState,
+    Parameters, PolicyLoss, Rotations, Weight,
 };
 pub use tape::{Gradients, checkpoint};
 pub use tensor::{Indices, Tensor};

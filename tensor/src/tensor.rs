@@ -223,6 +223,11 @@ impl Indices {
         self.len == 0
     }
 
+    /// The device that holds them.
+    pub fn gpu(&self) -> &Gpu {
+        self.storage.gpu()
+    }
+
     /// The values, if they came from the host.
     pub fn host(&self) -> Option<&[u32]> {
         self.host.as_deref()

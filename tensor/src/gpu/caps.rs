@@ -23,7 +23,7 @@ pub struct Caps {
     pub max_workgroup_memory: u32,
     /// Threads in a group.
     pub max_workgroup_threads: u32,
-    /// Smallest and largest number of threads that run in step; 0 when not known.
+    /// Smallest and largest number of threads that run in step; 0 when not known or when they cannot exchange values.
     pub subgroup: (u32, u32),
     /// Arithmetic in 16 bits.
     pub f16: bool,
@@ -36,6 +36,9 @@ pub struct Caps {
 
 /// What every kernel needs.
 const REQUIRED: wgpu::Features = wgpu::Features::IMMEDIATES;
+
+/// What some kernels use where it is there.
+const WELCOME: wgpu::Features = wgpu::Features::SUBGROUP;
 
 /// Bytes of parameters that a kernel may have.
 pub(super) const MAX_PARAMS: u32 = 128;
@@ -84,7 +87,10 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         max_buffer: limits.max_buffer_size,
         max_workgroup_memory: limits.max_compute_workgroup_storage_size,
         max_workgroup_threads: limits.max_compute_invocations_per_workgroup,
-        subgroup: (info.subgroup_min_size, info.subgroup_max_size),
+        subgroup: match features.contains(wgpu::Features::SUBGROUP) {
+            true => (info.subgroup_min_size, info.subgroup_max_size),
+            false => (0, 0),
+        },
         f16: features.contains(wgpu::Features::SHADER_F16),
         matrix_tiles: adapter
             .cooperative_matrix_properties()
@@ -111,7 +117,7 @@ pub(super) fn open(
     }
     let description = wgpu::DeviceDescriptor {
         label: Some("lapwing"),
-        required_features: REQUIRED,
+        required_features: REQUIRED | adapter.features() & WELCOME,
         required_limits: adapter.limits(),
         // We pool buffers ourselves.
         memory_hints: wgpu::MemoryHints::MemoryUsage,

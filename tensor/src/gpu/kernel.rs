@@ -83,7 +83,8 @@ impl Kernel {
                 resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                     buffer: bound.storage.buffer(),
                     offset: bound.offset,
-                    size: wgpu::BufferSize::new(bound.size.next_multiple_of(4)),
+                    // Buffers are longer than what they hold, so that kernels may see them as vectors of four.
+                    size: wgpu::BufferSize::new(bound.size.next_multiple_of(16)),
                 }),
             })
             .collect();

@@ -3,6 +3,9 @@
 mod adamw;
 mod binary;
 mod by_key;
+mod embedding;
+mod linear;
+mod matmul;
 mod policy_loss;
 mod reduce;
 mod rms_norm;
@@ -10,7 +13,10 @@ mod rope;
 mod rows;
 mod swiglu;
 mod unary;
+mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
+pub use linear::Lora;
 pub use policy_loss::{KlEstimator, LossToken, PolicyLoss};
 pub use rope::Rotations;
+pub use weight::{Format, Matrix, OutOfRange, Weight};

@@ -1,0 +1,228 @@
+// tensor/src/ops/matmul.rs: products of matrices where a processor plays the GPU (lavapipe: eight threads in step).
+//
+// There a load costs a nanosecond for every number of every thread and arithmetic next to nothing, so this kernel is
+// built to load little. The eight threads of a group share a tile of 32 x 32. A thread loads a block of its own four
+// rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round by
+// subgroupShuffle, so that each thread sums all 32 rows of its four columns. No shared memory, no barrier.
+// The constants, the parameters, the bindings and the loads are those of matmul_tiles.wgsl, line for line.
+
+/// 0: left (m, k), right (n, k) transposed. 1: left (m, k), right (k, n). 2: left (k, m) transposed, right (k, n).
+const LAYOUT: u32 = 0u;
+/// How `right` is stored. 0: f32. 1: f16. 2: bf16.
+const FORMAT: u32 = 0u;
+/// 1 where every row and the first number used start at a multiple of four numbers.
+const LEFT_WIDE: u32 = 1u;
+const RIGHT_WIDE: u32 = 1u;
+const Y_WIDE: u32 = 1u;
+/// 1 where there is a low-rank term, a bias, a residual.
+const HAS_LOW: u32 = 0u;
+const HAS_BIAS: u32 = 0u;
+const HAS_RESIDUAL: u32 = 0u;
+
+/// y = alpha left right + low up + bias + residual, k summed in ascending order. Of the seven buffers, those of absent
+/// terms are bound to something else and not read.
+struct Params {
+    /// y has m rows of n columns. The low-rank term has the layout of the main one and sums over rank.
+    m: u32, n: u32, k: u32, rank: u32,
+    /// In numbers, from one stored row to the next.
+    left_step: u32, right_step: u32, up_step: u32, y_step: u32,
+    /// In numbers, before the first one used.
+    left_at: u32, right_at: u32, up_at: u32, y_at: u32,
+    /// How much of k one slice sums, and how far apart the results of the slices are.
+    slice: u32, y_slice: u32,
+    alpha: f32, padding: u32,
+}
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> low: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> up: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read> residual: array<vec4<f32>>;
+
+/// Where the numbers `at` .. `at` + 4 of a row are that begins at `start` and has `end` numbers; the last stands in
+/// for those past the end.
+fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
+    return start + min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(end - 1u));
+}
+
+/// Four numbers of a row of `left`, from `at`; 0 past the end.
+fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
+    let start = params.left_at + row * params.left_step;
+    if LEFT_WIDE == 1u {
+        return left[(start + at) / 4u];
+    }
+    let i = places(start, at, end);
+    let four = vec4(left[i.x / 4u][i.x % 4u], left[i.y / 4u][i.y % 4u], left[i.z / 4u][i.z % 4u], left[i.w / 4u][i.w % 4u]);
+    return select(vec4<f32>(), four, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
+}
+
+/// Four numbers of a row of `right`, from `at`; anything finite past the end, where `left` is 0 or nobody looks.
+fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
+    let start = params.right_at + row * params.right_step;
+    let first = start + at;
+    if FORMAT != 0u {
+        let half = first / 4u % 2u * 2u;
+        let pairs = vec2(right[first / 8u][half], right[first / 8u][half + 1u]);
+        if FORMAT == 1u {
+            return vec4(unpack2x16float(pairs.x), unpack2x16float(pairs.y));
+        }
+        return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
+    }
+    if RIGHT_WIDE == 1u {
+        return bitcast<vec4<f32>>(right[first / 4u]);
+    }
+    let i = places(start, at, end);
+    let four = vec4(right[i.x / 4u][i.x % 4u], right[i.y / 4u][i.y % 4u], right[i.z / 4u][i.z % 4u], right[i.w / 4u][i.w % 4u]);
+    return bitcast<vec4<f32>>(four);
+}
+
+/// Four numbers of the bias.
+fn bias_four(column: u32) -> vec4<f32> {
+    if HAS_BIAS == 0u {
+        return vec4<f32>();
+    }
+    let i = places(params.y_at, column, params.n);
+    return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
+}
+
+/// Adds the residual and writes four columns of a row of the y that begins at `start`.
+fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
+    if row >= params.m || column >= params.n {
+        return;
+    }
+    let i = start + row * params.y_step + column;
+    if Y_WIDE == 1u {
+        if HAS_RESIDUAL == 1u {
+            y[i / 4u] = sum + residual[i / 4u];
+        } else {
+            y[i / 4u] = sum;
+        }
+        return;
+    }
+    for (var j = 0u; j < min(4u, params.n - column); j++) {
+        var one = sum[j];
+        if HAS_RESIDUAL == 1u {
+            one += residual[(i + j) / 4u][(i + j) % 4u];
+        }
+        y[(i + j) / 4u][(i + j) % 4u] = one;
+    }
+}
+
+// End of what the two files share.
+
+/// Four rows (the columns of the result) by four of k.
+fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
+    if LAYOUT == 2u {
+        let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
+        let there = vec4<f32>(vec4(k, k + 1u, k + 2u, k + 3u) < vec4(end));
+        return transpose(mat4x4(
+            left_four(i.x, row, params.m) * there.x, left_four(i.y, row, params.m) * there.y,
+            left_four(i.z, row, params.m) * there.z, left_four(i.w, row, params.m) * there.w,
+        ));
+    }
+    let i = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
+    return mat4x4(left_four(i.x, k, end), left_four(i.y, k, end), left_four(i.z, k, end), left_four(i.w, k, end));
+}
+
+/// Four of k (the columns of the result) by four columns.
+fn right_block(column: u32, k: u32, end: u32) -> mat4x4<f32> {
+    if LAYOUT == 0u {
+        let i = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
+        return transpose(mat4x4(right_four(i.x, k, end), right_four(i.y, k, end), right_four(i.z, k, end), right_four(i.w, k, end)));
+    }
+    let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
+    return mat4x4(
+        right_four(i.x, column, params.n), right_four(i.y, column, params.n),
+        right_four(i.z, column, params.n), right_four(i.w, column, params.n),
+    );
+}
+
+fn low_block(row: u32, k: u32) -> mat4x4<f32> {
+    let i = (min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u)) * params.rank + k) / 4u;
+    return mat4x4(low[i.x], low[i.y], low[i.z], low[i.w]);
+}
+
+fn up_block(column: u32, k: u32) -> mat4x4<f32> {
+    if LAYOUT == 0u {
+        let i = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
+        let j = (params.up_at + i * params.up_step + k) / 4u;
+        return transpose(mat4x4(up[j.x], up[j.y], up[j.z], up[j.w]));
+    }
+    let i = (params.up_at + vec4(k, k + 1u, k + 2u, k + 3u) * params.up_step + column) / 4u;
+    return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
+}
+
+/// The block that a thread of the group loaded.
+fn handed(block: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
+    return mat4x4(
+        subgroupShuffle(block[0], thread), subgroupShuffle(block[1], thread),
+        subgroupShuffle(block[2], thread), subgroupShuffle(block[3], thread),
+    );
+}
+
+/// The 32 rows of a thread's four columns. Not an array: that would live in memory.
+struct Tile {
+    r0: mat4x4<f32>, r1: mat4x4<f32>, r2: mat4x4<f32>, r3: mat4x4<f32>,
+    r4: mat4x4<f32>, r5: mat4x4<f32>, r6: mat4x4<f32>, r7: mat4x4<f32>,
+}
+
+fn multiply(tile: ptr<function, Tile>, left: mat4x4<f32>, right: mat4x4<f32>) {
+    (*tile).r0 += right * handed(left, 0u);
+    (*tile).r1 += right * handed(left, 1u);
+    (*tile).r2 += right * handed(left, 2u);
+    (*tile).r3 += right * handed(left, 3u);
+    (*tile).r4 += right * handed(left, 4u);
+    (*tile).r5 += right * handed(left, 5u);
+    (*tile).r6 += right * handed(left, 6u);
+    (*tile).r7 += right * handed(left, 7u);
+}
+
+fn store_block(start: u32, row: u32, column: u32, sum: mat4x4<f32>) {
+    let more = bias_four(column);
+    store(start, row, column, sum[0] + more);
+    store(start, row + 1u, column, sum[1] + more);
+    store(start, row + 2u, column, sum[2] + more);
+    store(start, row + 3u, column, sum[3] + more);
+}
+
+@compute @workgroup_size(8)
+fn product(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) thread: u32,
+) {
+    let across = (params.n + 31u) / 32u;
+    let tiles = across * ((params.m + 31u) / 32u);
+    let flat = flat_group(group, groups);
+    let slice = flat / tiles;
+    let first_row = flat % tiles / across * 32u;
+    let row = min(first_row + 4u * thread, params.m - 1u);
+    let column = flat % across * 32u + 4u * thread;
+    let loaded = min(column, params.n - 1u);
+
+    var tile: Tile;
+    let end = min(params.k, (slice + 1u) * params.slice);
+    for (var k = slice * params.slice; k < end; k += 4u) {
+        multiply(&tile, left_block(row, k, end) * params.alpha, right_block(loaded, k, end));
+    }
+    if HAS_LOW == 1u {
+        for (var k = 0u; k < params.rank; k += 4u) {
+            multiply(&tile, low_block(row, k), up_block(loaded, k));
+        }
+    }
+    if slice * params.slice >= max(params.k, 1u) {
+        return;
+    }
+    let start = params.y_at + slice * params.y_slice;
+    store_block(start, first_row, column, tile.r0);
+    store_block(start, first_row + 4u, column, tile.r1);
+    store_block(start, first_row + 8u, column, tile.r2);
+    store_block(start, first_row + 12u, column, tile.r3);
+    store_block(start, first_row + 16u, column, tile.r4);
+    store_block(start, first_row + 20u, column, tile.r5);
+    store_block(start, first_row + 24u, column, tile.r6);
+    store_block(start, first_row + 28u, column, tile.r7);
+}

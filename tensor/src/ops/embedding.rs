@@ -1,0 +1,165 @@
+//! Rows of a table, one for each id.
+//!
+//! y[t] = table[ids[t]]      dtable[v] = the sum of dy[t] over all t with ids[t] = v, in ascending order of t
+//!
+//! The gradient is gathered, not scattered: the host sorts the ids, so no two threads add to one number.
+
+use super::by_key::by_key;
+use super::weight::Matrix;
+use crate::gpu::{Groups, Kernel};
+use crate::{Indices, Tensor};
+
+const GATHER: Kernel = Kernel::new("embedding", "gather");
+const GRADIENT: Kernel = Kernel::new("embedding", "gradient");
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    cols: u32,
+    step: u32,
+    first: u32,
+    rows: u32,
+}
+
+impl Tensor {
+    /// (T, C): for each of T ids that row of the table (V, C). The gradient goes to a tracked [`Matrix::Trained`].
+    ///
+    /// # Panics
+    /// If the table is not a matrix or an id known to the host is beyond its rows.
+    #[track_caller]
+    pub fn embedding(table: &Matrix, ids: &Indices) -> Tensor {
+        let (rows, cols) = (table.rows(), table.cols());
+        for id in ids.host().unwrap_or_default() {
+            assert!(
+                (*id as usize) < rows,
+                "embedding: id {id} is beyond the table [{rows}, {cols}]"
+            );
+        }
+        let y = Tensor::empty(ids.gpu(), &[ids.len(), cols]);
+        for piece in table.pieces(0..rows) {
+            let params = Params {
+                count: y.len() as u32,
+                cols: cols as u32,
+                step: piece.step as u32,
+                first: piece.rows.start as u32,
+                rows: piece.rows.len() as u32,
+            };
+            GATHER.launch(
+                y.gpu(),
+                &[("FORMAT", piece.format as u32)],
+                &[&piece.binding, &ids.binding(), &y.binding()],
+                &params,
+                Groups::of(y.len(), 64),
+            );
+        }
+        let Some(trained) = table.trained() else {
+            return y;
+        };
+        let ids = ids.clone();
+        y.recorded("embedding", &[trained], move |dy| {
+            vec![Some(table_gradient(dy, &ids, &[rows, cols]))]
+        })
+    }
+}
+
+fn table_gradient(dy: &Tensor, ids: &Indices, shape: &[usize]) -> Tensor {
+    // A gradient of ids that the device chose waits for them here; training knows its tokens.
+    let ids = ids.to_vec().expect("the ids of an embedding");
+    let (starts, order) = by_key(ids.iter().copied(), shape[0]);
+    let gpu = dy.gpu();
+    let (starts, order) = (Indices::new(gpu, &starts), Indices::new(gpu, &order));
+    let y = Tensor::empty(gpu, shape);
+    let params = Params {
+        count: y.len() as u32,
+        cols: shape[1] as u32,
+        step: 0,
+        first: 0,
+        rows: shape[0] as u32,
+    };
+    GRADIENT.launch(
+        gpu,
+        &[],
+        &[
+            &dy.binding(),
+            &starts.binding(),
+            &order.binding(),
+            &y.binding(),
+        ],
+        &params,
+        Groups::of(y.len(), 64),
+    );
+    y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Format, Weight};
+    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::{Gpu, GpuOptions};
+    use proptest::prelude::*;
+
+    fn reference(table: &Array, ids: &[u32]) -> Array {
+        let cols = table.shape[1];
+        let values = ids
+            .iter()
+            .flat_map(|id| table.values[*id as usize * cols..][..cols].to_vec());
+        Array {
+            values: values.collect(),
+            shape: vec![ids.len(), cols],
+        }
+    }
+
+    /// Values are copied; a gradient is a sum of at most 60 terms: 60 times 6e-8 at the worst.
+    const TOLERANCE: Tolerance = Tolerance {
+        value: 0.0,
+        gradient: 4e-6,
+    };
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_trained_table(rows in 1usize..20, cols in 1usize..70, len in 1usize..60, seed: u64) {
+            let table = Array::random(&[rows, cols], seed, -1.0..1.0);
+            let ids = Array::random(&[len], seed, 0.0..rows as f64).values;
+            let ids: Vec<u32> = ids.iter().map(|v| (*v as u32).min(rows as u32 - 1)).collect();
+            let on_device = Indices::new(&gpu(), &ids);
+            let op = |t: &[Tensor]| Tensor::embedding(&Matrix::Trained(t[0].clone()), &on_device);
+            check(&op, &|a| reference(&a[0], &ids), &[table], TOLERANCE);
+        }
+    }
+
+    /// 1 KiB holds 21 rows of 24 numbers of 16 bits: the table is split.
+    #[test]
+    fn a_frozen_table_in_every_format_split_or_not() {
+        let narrow = GpuOptions {
+            max_binding: Some(1024),
+            checked: true,
+            poison: true,
+            index: None,
+        };
+        let values: Vec<f32> = (0..50 * 17).map(|i| (i % 101) as f32).collect();
+        let ids = [0, 49, 15, 16, 31, 32, 48, 16];
+        let wanted: Vec<f32> = ids
+            .iter()
+            .flat_map(|id| values[*id as usize * 17..][..17].to_vec())
+            .collect();
+        for gpu in [gpu(), Gpu::open(narrow).unwrap()] {
+            for format in [Format::F32, Format::F16, Format::Bf16] {
+                let table = Matrix::Frozen(Weight::from_f32(&gpu, &values, 50, 17, format));
+                let y = Tensor::embedding(&table, &Indices::new(&gpu, &ids));
+                assert!(!y.is_tracked());
+                assert_eq!(y.to_vec().unwrap(), wanted);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "embedding: id 3 is beyond the table [3, 2]")]
+    fn an_id_beyond_the_table_is_refused() {
+        let table = Matrix::Trained(Tensor::zeros(&gpu(), &[3, 2]));
+        Tensor::embedding(&table, &Indices::new(&gpu(), &[1, 3]));
+    }
+}

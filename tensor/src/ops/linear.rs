@@ -1,0 +1,396 @@
+//! A linear layer with what stands around it: a frozen or trained matrix, a bias, a low-rank adapter, a residual.
+//!
+//! y = residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ
+//!
+//! low = scale x Aᵀ        dlow = scale dy B
+//! dx = dy W + dlow A      dA = dlowᵀ x      dB = dyᵀ low      dW = dyᵀ x      dbias = column sums of dy      dresidual = dy
+//!
+//! W + scale B A is never formed. Two launches forward with an adapter, one without; what nobody wants is not computed.
+
+use std::ops::Range;
+
+use super::matmul::{Layout, Operand, Product};
+use super::weight::Matrix;
+use crate::Tensor;
+
+/// A low-rank term beside a matrix (Hu et al. 2021): adds scale B A.
+#[derive(Debug, Clone)]
+pub struct Lora {
+    /// (r, K)
+    pub a: Tensor,
+    /// (N, r)
+    pub b: Tensor,
+    /// what PEFT calls lora_alpha / r
+    pub scale: f32,
+}
+
+impl Lora {
+    /// low = scale x Aᵀ, (M, r).
+    #[track_caller]
+    pub(crate) fn down(&self, x: &Tensor) -> Tensor {
+        let (m, r, k) = (x.rows(), self.a.rows(), self.a.cols());
+        let y = Tensor::empty(x.gpu(), &[m, r]);
+        let (left, right) = (Operand::of(x), Operand::of(&self.a));
+        let alpha = self.scale;
+        Product {
+            alpha,
+            ..Product::new(Layout::Nt, [m, r, k], left, right, Operand::of(&y))
+        }
+        .launch(x.gpu());
+        y
+    }
+
+    /// dlow += scale dy B[rows] for these columns of y; dlow (M, r), dy (M, rows).
+    pub(crate) fn add_low_gradient(&self, dlow: &mut Tensor, dy: &Tensor, rows: Range<usize>) {
+        *dlow = self.low_gradient(dy, rows, Some(dlow));
+    }
+
+    /// before + scale dy B[rows], (M, r).
+    fn low_gradient(&self, dy: &Tensor, rows: Range<usize>, before: Option<&Tensor>) -> Tensor {
+        let (m, r) = (dy.rows(), self.b.cols());
+        let y = Tensor::empty(dy.gpu(), &[m, r]);
+        let right = Operand {
+            at: rows.start * r,
+            ..Operand::of(&self.b)
+        };
+        let product = Product::new(
+            Layout::Nn,
+            [m, r, rows.len()],
+            Operand::of(dy),
+            right,
+            Operand::of(&y),
+        );
+        Product {
+            alpha: self.scale,
+            residual: before,
+            ..product
+        }
+        .launch(dy.gpu());
+        y
+    }
+
+    /// dx += dlow A; dx (M, K), dlow (M, r).
+    pub(crate) fn add_input_gradient(&self, dx: &mut Tensor, dlow: &Tensor) {
+        *dx = self.input_gradient(dlow, Some(dx));
+    }
+
+    /// before + dlow A, (M, K).
+    fn input_gradient(&self, dlow: &Tensor, before: Option<&Tensor>) -> Tensor {
+        let (m, r, k) = (dlow.rows(), self.a.rows(), self.a.cols());
+        let y = Tensor::empty(dlow.gpu(), &[m, k]);
+        let product = Product::new(
+            Layout::Nn,
+            [m, k, r],
+            Operand::of(dlow),
+            Operand::of(&self.a),
+            Operand::of(&y),
+        );
+        Product {
+            residual: before,
+            ..product
+        }
+        .launch(dlow.gpu());
+        y
+    }
+
+    /// dA = dlowᵀ x, (r, K).
+    pub(crate) fn a_gradient(&self, dlow: &Tensor, x: &Tensor) -> Tensor {
+        let y = Tensor::empty(x.gpu(), self.a.shape());
+        write_weight_gradient(&y, dlow, x, 0..self.a.rows());
+        y
+    }
+
+    /// dB[rows] = dyᵀ low, written into db (N, r).
+    pub(crate) fn write_b_gradient(
+        &self,
+        db: &Tensor,
+        dy: &Tensor,
+        low: &Tensor,
+        rows: Range<usize>,
+    ) {
+        write_weight_gradient(db, dy, low, rows);
+    }
+}
+
+/// dW[rows] = dyᵀ x, written into dw (N, K); dy is (M, rows).
+pub(crate) fn write_weight_gradient(dw: &Tensor, dy: &Tensor, x: &Tensor, rows: Range<usize>) {
+    let (n, k, m) = (rows.len(), dw.cols(), x.rows());
+    let y = Operand {
+        at: rows.start * k,
+        ..Operand::of(dw)
+    };
+    Product::new(Layout::Tn, [n, k, m], Operand::of(dy), Operand::of(x), y).launch(dw.gpu());
+}
+
+/// What is added to x Wᵀ.
+#[derive(Clone, Copy, Default)]
+struct Added<'a> {
+    low: Option<(&'a Lora, &'a Tensor)>,
+    bias: Option<&'a Tensor>,
+    residual: Option<&'a Tensor>,
+}
+
+impl Matrix {
+    /// x W[rows]ᵀ + low B[rows]ᵀ, (M, rows).
+    pub(crate) fn project(
+        &self,
+        x: &Tensor,
+        rows: Range<usize>,
+        low: Option<(&Lora, &Tensor)>,
+    ) -> Tensor {
+        self.forward(
+            x,
+            rows,
+            Added {
+                low,
+                ..Added::default()
+            },
+        )
+    }
+
+    /// x W[rows]ᵀ and what is added; a bias only with all rows.
+    fn forward(&self, x: &Tensor, rows: Range<usize>, added: Added<'_>) -> Tensor {
+        let (m, n, k) = (x.rows(), rows.len(), self.cols());
+        let y = Tensor::empty(x.gpu(), &[m, n]);
+        // where the low-rank term does not fit into the launch, it is one of its own
+        let up = |lora: &Lora, first: usize| Operand {
+            at: first * lora.b.cols(),
+            ..Operand::of(&lora.b)
+        };
+        let fits = added
+            .low
+            .is_none_or(|(lora, low)| Product::fits(low, &up(lora, rows.start)));
+        let apart = added.low.filter(|_| !fits).map(|(lora, low)| {
+            let y = Tensor::empty(x.gpu(), &[m, n]);
+            let size = [m, n, low.cols()];
+            let product = Product::new(
+                Layout::Nt,
+                size,
+                Operand::of(low),
+                up(lora, rows.start),
+                Operand::of(&y),
+            );
+            Product {
+                residual: added.residual,
+                ..product
+            }
+            .launch(x.gpu());
+            y
+        });
+        for piece in self.pieces(rows.clone()) {
+            let (first, format) = (piece.rows.start, piece.format);
+            let size = [m, piece.rows.len(), k];
+            let to = Operand {
+                at: first - rows.start,
+                ..Operand::of(&y)
+            };
+            let product = Product::new(Layout::Nt, size, Operand::of(x), piece.into(), to);
+            Product {
+                format,
+                low: added
+                    .low
+                    .filter(|_| fits)
+                    .map(|(lora, low)| (low, up(lora, first))),
+                bias: added.bias,
+                residual: apart.as_ref().or(added.residual),
+                ..product
+            }
+            .launch(x.gpu());
+        }
+        y
+    }
+
+    /// dx += dy W[rows]; dx (M, K), dy (M, rows).
+    pub(crate) fn add_input_gradient(&self, dx: &mut Tensor, dy: &Tensor, rows: Range<usize>) {
+        *dx = self.input_gradient(dy, rows, Some(dx), None);
+    }
+
+    /// before + dy W[rows] + dlow A, (M, K).
+    fn input_gradient(
+        &self,
+        dy: &Tensor,
+        rows: Range<usize>,
+        before: Option<&Tensor>,
+        low: Option<(&Lora, &Tensor)>,
+    ) -> Tensor {
+        let (m, k) = (dy.rows(), self.cols());
+        let fits = low.is_none_or(|(lora, dlow)| Product::fits(dlow, &Operand::of(&lora.a)));
+        let apart = low
+            .filter(|_| !fits)
+            .map(|(lora, dlow)| lora.input_gradient(dlow, before));
+        let mut sum = apart.or(before.cloned());
+        for (i, piece) in self.pieces(rows.clone()).into_iter().enumerate() {
+            let y = Tensor::empty(dy.gpu(), &[m, k]);
+            let (size, format) = ([m, k, piece.rows.len()], piece.format);
+            let left = Operand {
+                at: piece.rows.start - rows.start,
+                ..Operand::of(dy)
+            };
+            let product = Product::new(Layout::Nn, size, left, piece.into(), Operand::of(&y));
+            let low = low.filter(|_| fits && i == 0);
+            Product {
+                format,
+                low: low.map(|(lora, dlow)| (dlow, Operand::of(&lora.a))),
+                residual: sum.as_ref(),
+                ..product
+            }
+            .launch(dy.gpu());
+            sum = Some(y);
+        }
+        sum.unwrap_or_else(|| Tensor::zeros(dy.gpu(), &[m, k]))
+    }
+}
+
+impl Tensor {
+    /// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ for x (M, K), W (N, K), bias (N), A (r, K), B (N, r), residual (M, N).
+    /// Gradients for x, the residual, the bias, A and B, and for W if it is a tracked [`Matrix::Trained`].
+    ///
+    /// The bits of a row do not depend on the other rows of x.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn linear(
+        &self,
+        weight: &Matrix,
+        bias: Option<&Tensor>,
+        lora: Option<&Lora>,
+        residual: Option<&Tensor>,
+    ) -> Tensor {
+        check_shapes(self, weight, bias, lora, residual);
+        let x = self.detach();
+        let low = lora.map(|lora| lora.down(&x));
+        let added = Added {
+            low: lora.zip(low.as_ref()),
+            bias,
+            residual,
+        };
+        let y = weight.forward(&x, 0..weight.rows(), added);
+        let wants = |t: Option<&Tensor>| t.is_some_and(Tensor::is_tracked);
+        let kept = Kept {
+            dx: self.is_tracked(),
+            dresidual: wants(residual),
+            dbias: wants(bias),
+            da: lora.is_some_and(|l| l.a.is_tracked()),
+            db: lora.is_some_and(|l| l.b.is_tracked()),
+            dw: weight.is_tracked(),
+            weight: weight.detach(),
+            lora: lora.map(|l| Lora {
+                a: l.a.detach(),
+                b: l.b.detach(),
+                scale: l.scale,
+            }),
+            low,
+            x,
+        };
+        let mut inputs = vec![self];
+        inputs.extend(residual);
+        inputs.extend(bias);
+        inputs.extend(lora.iter().flat_map(|l| [&l.a, &l.b]));
+        inputs.extend(weight.trained());
+        let has = (residual.is_some(), bias.is_some());
+        y.recorded("linear", &inputs, move |dy| kept.gradients(dy, has))
+    }
+}
+
+/// What the gradients of a linear layer need, and which of them are wanted.
+struct Kept {
+    x: Tensor,
+    weight: Matrix,
+    lora: Option<Lora>,
+    low: Option<Tensor>,
+    dx: bool,
+    dresidual: bool,
+    dbias: bool,
+    da: bool,
+    db: bool,
+    dw: bool,
+}
+
+impl Kept {
+    /// In the order of the inputs: x, residual, bias, A, B, W.
+    fn gradients(
+        &self,
+        dy: &Tensor,
+        (has_residual, has_bias): (bool, bool),
+    ) -> Vec<Option<Tensor>> {
+        let rows = 0..self.weight.rows();
+        let lora = self.lora.as_ref();
+        let dlow = lora
+            .filter(|_| self.dx || self.da)
+            .map(|lora| lora.low_gradient(dy, rows.clone(), None));
+        let low = lora.zip(dlow.as_ref());
+        let dx = self
+            .dx
+            .then(|| self.weight.input_gradient(dy, rows.clone(), None, low));
+        let mut gradients = vec![dx];
+        if has_residual {
+            gradients.push(self.dresidual.then(|| dy.clone()));
+        }
+        if has_bias {
+            gradients.push(self.dbias.then(|| dy.sum_to(&[rows.len()])));
+        }
+        if let (Some(lora), Some(low)) = (lora, &self.low) {
+            gradients.push(
+                dlow.filter(|_| self.da)
+                    .map(|dlow| lora.a_gradient(&dlow, &self.x)),
+            );
+            gradients.push(self.db.then(|| {
+                let db = Tensor::empty(dy.gpu(), lora.b.shape());
+                lora.write_b_gradient(&db, dy, low, rows.clone());
+                db
+            }));
+        }
+        if let Some(w) = self.weight.trained() {
+            gradients.push(self.dw.then(|| {
+                let dw = Tensor::empty(dy.gpu(), w.shape());
+                write_weight_gradient(&dw, dy, &self.x, rows.clone());
+                dw
+            }));
+        }
+        gradients
+    }
+}
+
+#[track_caller]
+fn check_shapes(
+    x: &Tensor,
+    weight: &Matrix,
+    bias: Option<&Tensor>,
+    lora: Option<&Lora>,
+    residual: Option<&Tensor>,
+) {
+    let (n, k) = (weight.rows(), weight.cols());
+    let shape = x.shape();
+    assert!(
+        shape.len() == 2 && shape[1] == k,
+        "linear: x has the shape {shape:?}, the matrix [{n}, {k}] wants [rows, {k}]"
+    );
+    if let Some(bias) = bias {
+        assert!(
+            bias.shape() == [n],
+            "linear: the bias has the shape {:?}, wanted [{n}]",
+            bias.shape()
+        );
+    }
+    if let Some(residual) = residual {
+        let wanted = [shape[0], n];
+        assert!(
+            residual.shape() == wanted,
+            "linear: the residual has the shape {:?}, wanted {wanted:?}",
+            residual.shape()
+        );
+    }
+    if let Some(Lora { a, b, .. }) = lora {
+        let r = a.rows();
+        assert!(
+            a.shape() == [r, k] && b.shape() == [n, r],
+            "linear: A has the shape {:?} and B {:?}, beside a matrix [{n}, {k}] wanted [r, {k}] and [{n}, r]",
+            a.shape(),
+            b.shape()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

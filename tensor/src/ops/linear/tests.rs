@@ -1,0 +1,277 @@
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::ops::matmul::tests::{TOLERANCE, length, reference as product, with_each_variant};
+use crate::ops::weight::{Format, Weight};
+use crate::testing::{Array, check, gpu};
+
+fn transposed(a: &Array) -> Array {
+    let (rows, cols) = (a.shape[0], a.shape[1]);
+    Array {
+        shape: vec![cols, rows],
+        values: (0..rows * cols).map(|i| a.at(i % rows, i / rows)).collect(),
+    }
+}
+
+fn sum(a: &Array, b: &Array, scale: f64) -> Array {
+    let values = a
+        .values
+        .iter()
+        .zip(&b.values)
+        .map(|(a, b)| a + scale * b)
+        .collect();
+    Array {
+        shape: a.shape.clone(),
+        values,
+    }
+}
+
+const SCALE: f32 = 0.75;
+
+/// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ, for the inputs x, W, bias, residual, A, B.
+fn reference(x: &[Array], w: &Array) -> Array {
+    let [x, bias, residual, a, b] = x else {
+        panic!("five inputs")
+    };
+    let low = product(x, &transposed(a));
+    let y = sum(
+        &product(x, &transposed(w)),
+        &product(&low, &transposed(b)),
+        SCALE.into(),
+    );
+    let mut y = sum(&y, residual, 1.0);
+    for (i, v) in y.values.iter_mut().enumerate() {
+        *v += bias.values[i % bias.values.len()];
+    }
+    y
+}
+
+fn inputs(m: usize, n: usize, k: usize, r: usize, seed: u64) -> Vec<Array> {
+    let shapes: [&[usize]; 5] = [&[m, k], &[n], &[m, n], &[r, k], &[n, r]];
+    let random = |(i, shape): (u64, &&[usize])| Array::random(shape, seed ^ i, -1.0..1.0);
+    (1..).zip(shapes.iter()).map(random).collect()
+}
+
+fn linear(t: &[Tensor], w: &Matrix) -> Tensor {
+    let lora = Lora {
+        a: t[3].clone(),
+        b: t[4].clone(),
+        scale: SCALE,
+    };
+    t[0].linear(w, Some(&t[1]), Some(&lora), Some(&t[2]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_frozen_matrix_with_everything(
+        m in length(), n in length(), k in length(), r in select(vec![1, 4, 6, 8, 20]),
+        format in select(vec![Format::F32, Format::F16, Format::Bf16]), seed: u64,
+    ) {
+        let w = Array::random(&[n, k], seed, -1.0..1.0);
+        let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
+        let weight = Weight::from_f32(&gpu(), &values, n, k, format);
+        // the reference multiplies by what is stored
+        let stored = weight.to_vec().unwrap().into_iter().map(f64::from).collect();
+        let stored = Array { shape: vec![n, k], values: stored };
+        let matrix = Matrix::Frozen(weight);
+        with_each_variant(|_| {
+            check(&|t| linear(t, &matrix), &|x| reference(x, &stored), &inputs(m, n, k, r, seed), TOLERANCE);
+        });
+    }
+
+    #[test]
+    fn a_trained_matrix_gets_its_gradient(m in length(), n in length(), k in length(), seed: u64) {
+        let mut inputs = inputs(m, n, k, 4, seed);
+        inputs.push(Array::random(&[n, k], seed, -1.0..1.0));
+        with_each_variant(|_| {
+            check(
+                &|t| linear(&t[..5], &Matrix::Trained(t[5].clone())),
+                &|x| reference(&x[..5], &x[5]),
+                &inputs,
+                TOLERANCE,
+            );
+        });
+    }
+
+    #[test]
+    fn the_bits_of_a_row_do_not_depend_on_the_other_rows(m in 1usize..40, more in 1usize..100, seed: u64) {
+        let (gpu, n, k, r) = (gpu(), 64, 48, 8);
+        let all = inputs(m + more, n, k, r, seed);
+        let mut few = all.clone();
+        for (i, cols) in [(0, k), (2, n)] {
+            few[i] = Array { shape: vec![m, cols], values: all[i].values[..m * cols].to_vec() };
+        }
+        let values: Vec<f32> = Array::random(&[n, k], seed, -1.0..1.0).values.iter().map(|v| *v as f32).collect();
+        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, Format::F16));
+        with_each_variant(|_| {
+            let bits = |x: &[Array]| -> Vec<u32> {
+                let t: Vec<_> = x.iter().map(|a| a.tensor(&gpu)).collect();
+                let y = linear(&t, &w).to_vec().unwrap();
+                y[..m * n].iter().map(|v| v.to_bits()).collect()
+            };
+            assert_eq!(bits(&all), bits(&few));
+        });
+    }
+}
+
+/// A device that pretends to bind 4 KiB, with its own kernels.
+fn narrow() -> crate::Gpu {
+    let options = crate::GpuOptions {
+        checked: true,
+        poison: true,
+        max_binding: Some(4096),
+        ..crate::GpuOptions::default()
+    };
+    crate::Gpu::open(options).unwrap()
+}
+
+/// 4 KiB hold 32 rows of 64 numbers of 16 bits: 70 rows are three shards, the last of 6. Only the matrix is split;
+/// the largest tensor here is smaller than 4 KiB.
+#[test]
+fn a_split_matrix_gives_what_a_whole_one_gives() {
+    let (m, n, k, r) = (9, 70, 61, 4);
+    let values: Vec<f32> = Array::random(&[n, k], 3, -1.0..1.0)
+        .values
+        .iter()
+        .map(|v| *v as f32)
+        .collect();
+    let narrow = narrow();
+    let run = |gpu: &crate::Gpu| -> Vec<Vec<f32>> {
+        let weight = Weight::from_f32(gpu, &values, n, k, Format::Bf16);
+        assert_eq!(
+            weight.shards().len(),
+            if gpu.caps().max_binding == 4096 { 3 } else { 1 }
+        );
+        let w = Matrix::Frozen(weight);
+        let t: Vec<_> = inputs(m, n, k, r, 7)
+            .iter()
+            .map(|a| a.tensor(gpu).tracked())
+            .collect();
+        let y = linear(&t, &w);
+        let gradients = y.square().sum().backward();
+        let mut results: Vec<_> = t
+            .iter()
+            .map(|t| gradients.get(t).unwrap().to_vec().unwrap())
+            .collect();
+        results.push(y.to_vec().unwrap());
+        // a range of rows that starts and ends inside shards
+        let (x, lora) = (
+            t[0].detach(),
+            Lora {
+                a: t[3].detach(),
+                b: t[4].detach(),
+                scale: SCALE,
+            },
+        );
+        let low = lora.down(&x);
+        let part = w.project(&x, 27..67, Some((&lora, &low)));
+        let mut dx = Tensor::full(gpu, &[m, k], 0.5);
+        w.add_input_gradient(&mut dx, &part, 27..67);
+        results.extend([part.to_vec().unwrap(), dx.to_vec().unwrap()]);
+        results
+    };
+    with_each_variant(|_| {
+        for (got, wanted) in run(&narrow).iter().zip(run(&gpu())) {
+            let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
+            crate::testing::assert_close("split", got, &wanted, TOLERANCE.value);
+        }
+    });
+}
+
+/// The forms for chunks of rows, put together again, are the whole.
+#[test]
+fn chunks_of_rows_add_up_to_the_gradients() {
+    let (gpu, m, n, k, r) = (gpu(), 11, 50, 20, 4);
+    let inputs = inputs(m, n, k, r, 1);
+    let w = Array::random(&[n, k], 2, -1.0..1.0);
+    let dy = Array::random(&[m, n], 3, -1.0..1.0);
+    let columns = |rows: Range<usize>| {
+        let values = (0..m)
+            .flat_map(|i| dy.values[i * n..][rows.clone()].to_vec())
+            .collect();
+        Array {
+            shape: vec![m, rows.len()],
+            values,
+        }
+        .tensor(&gpu)
+    };
+    with_each_variant(|_| {
+        let tracked: Vec<_> = inputs.iter().map(|a| a.tensor(&gpu).tracked()).collect();
+        let trained = w.tensor(&gpu).tracked();
+        let matrix = Matrix::Trained(trained.clone());
+        let y = linear(&tracked, &matrix);
+        let gradients = y.mul(&dy.tensor(&gpu)).sum().backward();
+
+        let x = tracked[0].detach();
+        let lora = Lora {
+            a: tracked[3].detach(),
+            b: tracked[4].detach(),
+            scale: SCALE,
+        };
+        let low = lora.down(&x);
+        let (mut dx, mut dlow) = (Tensor::zeros(&gpu, &[m, k]), Tensor::zeros(&gpu, &[m, r]));
+        let (db, dw) = (Tensor::empty(&gpu, &[n, r]), Tensor::empty(&gpu, &[n, k]));
+        for rows in [0..16, 16..21, 21..n] {
+            let dy = columns(rows.clone());
+            matrix.add_input_gradient(&mut dx, &dy, rows.clone());
+            lora.add_low_gradient(&mut dlow, &dy, rows.clone());
+            lora.write_b_gradient(&db, &dy, &low, rows.clone());
+            write_weight_gradient(&dw, &dy, &x, rows);
+        }
+        lora.add_input_gradient(&mut dx, &dlow);
+        let da = lora.a_gradient(&dlow, &x);
+        for (got, leaf) in [
+            (&dx, &tracked[0]),
+            (&da, &tracked[3]),
+            (&db, &tracked[4]),
+            (&dw, &trained),
+        ] {
+            let wanted = gradients.get(leaf).unwrap().to_vec().unwrap();
+            let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
+            crate::testing::assert_close(
+                "chunks",
+                &got.to_vec().unwrap(),
+                &wanted,
+                TOLERANCE.value,
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_not_tracked_gets_no_gradient() {
+    let gpu = gpu();
+    let t: Vec<_> = inputs(3, 8, 4, 4, 9)
+        .iter()
+        .map(|a| a.tensor(&gpu))
+        .collect();
+    let w = Matrix::Frozen(Weight::from_f32(&gpu, &[0.5; 32], 8, 4, Format::F16));
+    assert!(!linear(&t, &w).is_tracked());
+    for tracked in 0..t.len() {
+        let mut some = t.clone();
+        some[tracked] = some[tracked].tracked();
+        let gradients = linear(&some, &w).sum().backward();
+        for (i, leaf) in some.iter().enumerate() {
+            assert_eq!(gradients.get(leaf).is_some(), i == tracked);
+        }
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "linear: A has the shape [4, 5] and B [8, 4], beside a matrix [8, 4] wanted [r, 4] and [8, r]"
+)]
+fn an_adapter_of_another_layer_is_refused() {
+    let gpu = gpu();
+    let x = Tensor::zeros(&gpu, &[2, 4]);
+    let w = Matrix::Trained(Tensor::zeros(&gpu, &[8, 4]));
+    let lora = Lora {
+        a: Tensor::zeros(&gpu, &[4, 5]),
+        b: Tensor::zeros(&gpu, &[8, 4]),
+        scale: 1.0,
+    };
+    x.linear(&w, None, Some(&lora), None);
+}

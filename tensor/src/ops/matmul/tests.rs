@@ -1,0 +1,162 @@
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+
+thread_local! {
+    /// Makes this thread's products use one kernel.
+    pub(super) static FORCED: Cell<Option<Variant>> = const { Cell::new(None) };
+}
+
+/// Runs `test` with each kernel.
+pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
+    for variant in [Variant::Lanes, Variant::Tiles] {
+        if variant == Variant::Lanes && gpu().caps().subgroup.0 < 8 {
+            continue; // needs eight threads in step; the other variant is for these adapters
+        }
+        FORCED.set(Some(variant));
+        test(variant);
+        FORCED.set(None);
+    }
+}
+
+/// Around the tiles of both kernels (32 and 64) and the fours that are loaded at once.
+pub(in crate::ops) fn length() -> impl Strategy<Value = usize> {
+    select(vec![
+        1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 36, 63, 64, 65, 68,
+    ])
+}
+
+/// Rounding of a sum of k terms of magnitude up to 1 in any order: at most k times 6e-8 of the sum of magnitudes, in
+/// practice its square root. The largest element of the result is about sqrt(k) / 3, so a few times 6e-8 sqrt(k) is
+/// what k = 68 asks for (5e-7 sqrt-wise); ten times that is still far below any wrong term, which is about 1e-1.
+pub(in crate::ops) const TOLERANCE: Tolerance = Tolerance {
+    value: 5e-6,
+    gradient: 5e-6,
+};
+
+fn transposed(a: &Array) -> Array {
+    let (rows, cols) = (a.shape[0], a.shape[1]);
+    Array {
+        shape: vec![cols, rows],
+        values: (0..rows * cols).map(|i| a.at(i % rows, i / rows)).collect(),
+    }
+}
+
+/// (M, K) times (K, N).
+pub(in crate::ops) fn reference(a: &Array, b: &Array) -> Array {
+    let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
+    let mut values = vec![0.0; m * n];
+    for (i, row) in values.chunks_exact_mut(n).enumerate() {
+        for l in 0..k {
+            let left = a.at(i, l);
+            for (y, right) in row.iter_mut().zip(&b.values[l * n..]) {
+                *y += left * right;
+            }
+        }
+    }
+    Array {
+        shape: vec![m, n],
+        values,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_orientations_agree_with_their_references(m in length(), n in length(), k in length(), seed: u64) {
+        let a = Array::random(&[m, k], seed, -1.0..1.0);
+        let b = Array::random(&[k, n], seed ^ 1, -1.0..1.0);
+        with_each_variant(|_| {
+            let reference = |x: &[Array]| reference(&x[0], &x[1]);
+            check(&|t| t[0].matmul(&t[1]), &reference, &[a.clone(), b.clone()], TOLERANCE);
+            let nt = |x: &[Array]| super::tests::reference(&x[0], &transposed(&x[1]));
+            check(&|t| t[0].matmul_nt(&t[1]), &nt, &[a.clone(), transposed(&b)], TOLERANCE);
+            let tn = |x: &[Array]| super::tests::reference(&transposed(&x[0]), &x[1]);
+            check(&|t| t[0].matmul_tn(&t[1]), &tn, &[transposed(&a), b.clone()], TOLERANCE);
+        });
+    }
+
+    #[test]
+    fn a_row_does_not_know_the_rows_beside_it(m in 1usize..40, more in 1usize..140, n in length(), k in length(), seed: u64) {
+        let all = Array::random(&[m + more, k], seed, -1.0..1.0);
+        let few = Array { shape: vec![m, k], values: all.values[..m * k].to_vec() };
+        let (w, gpu) = (Array::random(&[n, k], seed ^ 1, -1.0..1.0).tensor(&gpu()), gpu());
+        with_each_variant(|_| {
+            let bits = |x: &Array| -> Vec<u32> {
+                let y = x.tensor(&gpu).matmul_nt(&w).to_vec().unwrap();
+                y[..m * n].iter().map(|v| v.to_bits()).collect()
+            };
+            assert_eq!(bits(&all), bits(&few));
+        });
+    }
+}
+
+/// Sums of 300 to 1,100 terms run in slices of 256 or more where the result is small. sqrt(1100) 6e-8 = 2e-6.
+#[test]
+fn long_sums_are_cut_into_slices() {
+    for (m, n, k) in [(8, 12, 1100), (33, 5, 700), (3, 3, 513), (1, 1, 300)] {
+        let a = Array::random(&[k, m], 5, -1.0..1.0);
+        let b = Array::random(&[k, n], 6, -1.0..1.0);
+        with_each_variant(|_| {
+            let tn = |x: &[Array]| reference(&transposed(&x[0]), &x[1]);
+            check_value(
+                &|t| t[0].matmul_tn(&t[1]),
+                &tn,
+                &[a.clone(), b.clone()],
+                TOLERANCE,
+            );
+        });
+    }
+}
+
+#[test]
+fn the_kernels_agree_with_each_other() {
+    let gpu = gpu();
+    let a = Array::random(&[70, 52], 1, -1.0..1.0).tensor(&gpu);
+    let b = Array::random(&[52, 84], 2, -1.0..1.0).tensor(&gpu);
+    let wanted = a.matmul(&b).to_vec().unwrap();
+    let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
+    with_each_variant(|variant| {
+        let got = a.matmul(&b).to_vec().unwrap();
+        assert_close(&format!("{variant:?}"), &got, &wanted, TOLERANCE.value);
+    });
+}
+
+/// The two shaders are one text up to the sentence that says so.
+#[test]
+fn the_kernels_share_their_loads() {
+    let shared = |name| {
+        let text = lapwing_shaders::source(name);
+        let start = text.find("/// 0: left (m, k)").unwrap();
+        &text[start..text.find("// End of what the two files share.").unwrap()]
+    };
+    assert!(
+        shared("matmul_lanes") == shared("matmul_tiles"),
+        "copy the changed part to the other file"
+    );
+}
+
+#[test]
+fn products_of_nothing() {
+    let gpu = gpu();
+    let product = |m: usize, n: usize, k: usize| {
+        let (a, b) = (Tensor::zeros(&gpu, &[m, k]), Tensor::zeros(&gpu, &[k, n]));
+        a.matmul(&b).to_vec().unwrap()
+    };
+    with_each_variant(|_| {
+        assert!(product(0, 3, 2).is_empty() && product(3, 0, 2).is_empty());
+        assert_eq!(product(2, 2, 0), [0.0; 4]);
+    });
+}
+
+#[test]
+#[should_panic(expected = "matmul: the shapes [2, 3] and [2, 4] do not fit: 3 against 2")]
+fn shapes_that_do_not_fit_are_refused() {
+    let gpu = gpu();
+    Tensor::zeros(&gpu, &[2, 3]).matmul(&Tensor::zeros(&gpu, &[2, 4]));
+}

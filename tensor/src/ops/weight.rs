@@ -1,0 +1,370 @@
+//! Frozen matrices: stored in 16 or 32 bits, split by rows where one binding cannot hold them.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::Arc;
+
+use half::{bf16, f16};
+
+use crate::gpu::{Binding, Storage};
+use crate::{Gpu, GpuError, Tensor};
+
+/// How a frozen matrix is stored. Arithmetic is in f32 whatever the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// 32 bits, exact.
+    F32,
+    /// 16 bits: 11 significant bits, magnitudes 6e-5 to 65,504.
+    F16,
+    /// 16 bits: 8 significant bits, the range of f32.
+    Bf16,
+}
+
+impl Format {
+    fn bytes(self) -> usize {
+        match self {
+            Format::F32 => 4,
+            Format::F16 | Format::Bf16 => 2,
+        }
+    }
+
+    fn bits(self, value: f32) -> u16 {
+        match self {
+            Format::Bf16 => bf16::from_f32(value).to_bits(),
+            _ => f16::from_f32(value).to_bits(),
+        }
+    }
+
+    fn value(self, bits: u16) -> f32 {
+        match self {
+            Format::Bf16 => bf16::from_bits(bits).to_f32(),
+            _ => f16::from_bits(bits).to_f32(),
+        }
+    }
+}
+
+/// A value that the chosen format cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error(
+    "{value} at row {row}, column {column} is beyond the range of {format:?}; store the matrix as Bf16 or F32"
+)]
+pub struct OutOfRange {
+    /// the value
+    pub value: f32,
+    /// where it stands
+    pub row: usize,
+    /// where it stands
+    pub column: usize,
+    /// what it was to be stored as
+    pub format: Format,
+}
+
+/// A frozen matrix (N rows, K columns). Cheap to clone. It never gets a gradient.
+///
+/// Rows are padded with zeros to a multiple of eight numbers and split into shards that one binding can hold.
+#[derive(Clone)]
+pub struct Weight(Arc<Inner>);
+
+struct Inner {
+    rows: usize,
+    cols: usize,
+    format: Format,
+    shards: Vec<Shard>,
+}
+
+/// Some consecutive rows in one buffer.
+pub(crate) struct Shard {
+    pub(crate) rows: Range<usize>,
+    storage: Arc<Storage>,
+    bytes: u64,
+}
+
+impl Shard {
+    pub(crate) fn binding(&self) -> Binding {
+        Binding::new(self.storage.clone(), 0, self.bytes)
+    }
+}
+
+/// Numbers copied to the device at a time while a matrix is uploaded.
+const BLOCK: usize = 1 << 20;
+
+impl Weight {
+    /// Copies a matrix to the device, rounding to nearest where the format is shorter.
+    ///
+    /// # Panics
+    /// If there are not rows x cols values, or one is beyond the range of the format.
+    #[track_caller]
+    pub fn from_f32(gpu: &Gpu, values: &[f32], rows: usize, cols: usize, format: Format) -> Weight {
+        assert!(
+            values.len() == rows * cols,
+            "from_f32: {} values for the shape [{rows}, {cols}] ({})",
+            values.len(),
+            rows * cols
+        );
+        let read = |r: Range<usize>| Cow::Borrowed(&values[r.start * cols..r.end * cols]);
+        Weight::upload(gpu, rows, cols, format, read).unwrap_or_else(|e| panic!("from_f32: {e}"))
+    }
+
+    /// Copies a matrix to the device a block of rows at a time: `read` gives the values of a range of rows.
+    ///
+    /// # Errors
+    /// If a finite value is beyond the range of the format.
+    pub fn upload<'a>(
+        gpu: &Gpu,
+        rows: usize,
+        cols: usize,
+        format: Format,
+        mut read: impl FnMut(Range<usize>) -> Cow<'a, [f32]>,
+    ) -> Result<Weight, OutOfRange> {
+        let step = cols.next_multiple_of(8);
+        Weight::build(gpu, rows, cols, format, |block| {
+            let values = read(block.clone());
+            let mut bytes = vec![0; block.len() * step * format.bytes()];
+            for (i, row) in values.chunks_exact(cols.max(1)).enumerate() {
+                let to = &mut bytes[i * step * format.bytes()..][..cols * format.bytes()];
+                if format == Format::F32 {
+                    to.copy_from_slice(bytemuck::cast_slice(row));
+                    continue;
+                }
+                for (column, (to, value)) in to.chunks_exact_mut(2).zip(row).enumerate() {
+                    let bits = format.bits(*value);
+                    if value.is_finite() && !format.value(bits).is_finite() {
+                        let (row, value) = (block.start + i, *value);
+                        return Err(OutOfRange {
+                            value,
+                            row,
+                            column,
+                            format,
+                        });
+                    }
+                    to.copy_from_slice(&bits.to_le_bytes());
+                }
+            }
+            Ok(bytes)
+        })
+    }
+
+    /// As [`Weight::upload`] for values that already are 16 bits of this format, which are copied as they are.
+    ///
+    /// # Panics
+    /// If the format is [`Format::F32`].
+    #[track_caller]
+    pub fn upload_bits<'a>(
+        gpu: &Gpu,
+        rows: usize,
+        cols: usize,
+        format: Format,
+        mut read: impl FnMut(Range<usize>) -> Cow<'a, [u16]>,
+    ) -> Weight {
+        assert!(
+            format != Format::F32,
+            "upload_bits: F32 has 32 bits, use upload"
+        );
+        let step = cols.next_multiple_of(8);
+        let built = Weight::build(gpu, rows, cols, format, |block| {
+            let bits = read(block.clone());
+            let mut padded = vec![0u16; block.len() * step];
+            for (to, row) in padded
+                .chunks_exact_mut(step.max(1))
+                .zip(bits.chunks_exact(cols.max(1)))
+            {
+                to[..cols].copy_from_slice(row);
+            }
+            Ok::<_, Infallible>(bytemuck::cast_slice(&padded).to_vec())
+        });
+        match built {
+            Ok(weight) => weight,
+            Err(never) => match never {},
+        }
+    }
+
+    /// `encode` gives the bytes of a range of rows, padded.
+    fn build<E>(
+        gpu: &Gpu,
+        rows: usize,
+        cols: usize,
+        format: Format,
+        mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, E>,
+    ) -> Result<Weight, E> {
+        let row_bytes = cols.next_multiple_of(8).max(8) * format.bytes();
+        // A multiple of eight, so that sums along the rows go on at a multiple of four in the next shard.
+        let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
+        let mut shards = Vec::new();
+        for first in (0..rows).step_by(most) {
+            let held = first..rows.min(first + most);
+            let bytes = (held.len() * row_bytes) as u64;
+            let storage = gpu.alloc(bytes);
+            let block = (BLOCK / cols.max(1)).max(1);
+            for start in held.clone().step_by(block) {
+                let end = held.end.min(start + block);
+                gpu.write(
+                    &storage,
+                    ((start - first) * row_bytes) as u64,
+                    &encode(start..end)?,
+                );
+            }
+            shards.push(Shard {
+                rows: held,
+                storage,
+                bytes,
+            });
+        }
+        Ok(Weight(Arc::new(Inner {
+            rows,
+            cols,
+            format,
+            shards,
+        })))
+    }
+
+    /// N.
+    pub fn rows(&self) -> usize {
+        self.0.rows
+    }
+
+    /// K.
+    pub fn cols(&self) -> usize {
+        self.0.cols
+    }
+
+    /// How it is stored.
+    pub fn format(&self) -> Format {
+        self.0.format
+    }
+
+    /// Waits for the values, row by row without the padding.
+    ///
+    /// # Errors
+    /// What the device reported.
+    pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
+        let (cols, step) = (self.cols(), self.step());
+        let mut values = Vec::with_capacity(self.rows() * cols);
+        for shard in &self.0.shards {
+            let bytes = shard.storage.gpu().read(&shard.storage, 0, shard.bytes)?;
+            if self.format() == Format::F32 {
+                let padded: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+                values.extend(padded.chunks_exact(step).flat_map(|row| &row[..cols]));
+            } else {
+                let padded: Vec<u16> = bytemuck::pod_collect_to_vec(&bytes);
+                let rows = padded.chunks_exact(step).flat_map(|row| &row[..cols]);
+                values.extend(rows.map(|bits| self.format().value(*bits)));
+            }
+        }
+        Ok(values)
+    }
+
+    /// Numbers from one stored row to the next.
+    pub(crate) fn step(&self) -> usize {
+        self.cols().next_multiple_of(8)
+    }
+
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.0.shards
+    }
+}
+
+impl std::fmt::Debug for Weight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Weight[{}, {}] {:?}",
+            self.rows(),
+            self.cols(),
+            self.format()
+        )
+    }
+}
+
+/// The matrix of a linear layer, (N, K).
+#[derive(Debug, Clone)]
+pub enum Matrix {
+    /// No gradient; 16 or 32 bits.
+    Frozen(Weight),
+    /// f32, with a gradient if the tensor is tracked.
+    Trained(Tensor),
+}
+
+/// A range of rows of a matrix in one buffer.
+pub(crate) struct Piece {
+    /// which rows of the matrix
+    pub(crate) rows: Range<usize>,
+    pub(crate) binding: Binding,
+    /// numbers before the first row, and from one row to the next
+    pub(crate) at: usize,
+    pub(crate) step: usize,
+    pub(crate) format: Format,
+}
+
+impl Matrix {
+    /// N.
+    pub fn rows(&self) -> usize {
+        match self {
+            Matrix::Frozen(weight) => weight.rows(),
+            Matrix::Trained(tensor) => tensor.rows(),
+        }
+    }
+
+    /// K.
+    pub fn cols(&self) -> usize {
+        match self {
+            Matrix::Frozen(weight) => weight.cols(),
+            Matrix::Trained(tensor) => tensor.cols(),
+        }
+    }
+
+    /// Whether a gradient will be asked of it.
+    pub fn is_tracked(&self) -> bool {
+        self.trained().is_some_and(Tensor::is_tracked)
+    }
+
+    /// The tensor, if it can be trained: what a recording op lists among its inputs.
+    pub(crate) fn trained(&self) -> Option<&Tensor> {
+        match self {
+            Matrix::Frozen(_) => None,
+            Matrix::Trained(tensor) => Some(tensor),
+        }
+    }
+
+    /// The same matrix without a gradient.
+    pub(crate) fn detach(&self) -> Matrix {
+        match self {
+            Matrix::Frozen(weight) => Matrix::Frozen(weight.clone()),
+            Matrix::Trained(tensor) => Matrix::Trained(tensor.detach()),
+        }
+    }
+
+    /// The buffers that hold these rows.
+    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Piece> {
+        match self {
+            Matrix::Frozen(weight) => {
+                let overlap = |shard: &Shard| {
+                    let start = shard.rows.start.max(rows.start);
+                    let end = shard.rows.end.min(rows.end);
+                    (start < end).then(|| Piece {
+                        rows: start..end,
+                        binding: shard.binding(),
+                        at: (start - shard.rows.start) * weight.step(),
+                        step: weight.step(),
+                        format: weight.format(),
+                    })
+                };
+                weight.shards().iter().filter_map(overlap).collect()
+            }
+            Matrix::Trained(tensor) => {
+                let (at, step) = (rows.start * tensor.cols(), tensor.cols());
+                let (binding, format) = (tensor.binding(), Format::F32);
+                vec![Piece {
+                    rows,
+                    binding,
+                    at,
+                    step,
+                    format,
+                }]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

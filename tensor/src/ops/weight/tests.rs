@@ -1,0 +1,81 @@
+use super::*;
+use crate::GpuOptions;
+use crate::ops::matmul::tests::with_each_variant;
+use crate::testing::gpu;
+use proptest::prelude::*;
+
+/// Values that both 16-bit formats hold exactly: seven significant bits, f16's normal range.
+fn representable() -> impl Strategy<Value = f32> {
+    (-64i32..64, -8i32..8).prop_map(|(n, e)| n as f32 * f32::powi(2.0, e))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn representable_values_come_back_as_they_were(
+        rows in 1usize..9, cols in 1usize..20, values in prop::collection::vec(representable(), 200),
+    ) {
+        let values = &values[..rows * cols];
+        for format in [Format::F32, Format::F16, Format::Bf16] {
+            let weight = Weight::from_f32(&gpu(), values, rows, cols, format);
+            prop_assert_eq!(&weight.to_vec().unwrap(), values);
+            // and the kernels read the same
+            let mut eye = vec![0.0; cols * cols];
+            (0..cols).for_each(|i| eye[i * (cols + 1)] = 1.0);
+            let eye = Tensor::from_slice(&gpu(), &eye, &[cols, cols]);
+            let matrix = Matrix::Frozen(weight);
+            with_each_variant(|_| {
+                let transposed = eye.linear(&matrix, None, None, None).to_vec().unwrap();
+                let columns: Vec<f32> = (0..rows * cols).map(|i| values[i % rows * cols + i / rows]).collect();
+                assert_eq!(transposed, columns);
+                // seven bits and a spread of 2^15 fit 24 bits: these sums are exact too
+                let x = Tensor::zeros(&gpu(), &[1, cols]).tracked();
+                let y = x.linear(&matrix, None, None, None).sum();
+                let sums = y.backward().get(&x).unwrap().to_vec().unwrap();
+                let wanted: Vec<f32> =
+                    (0..cols).map(|j| (0..rows).map(|i| values[i * cols + j]).sum()).collect();
+                assert_eq!(sums, wanted);
+            });
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_are_copied_as_they_are() {
+    let bits: Vec<u16> = (0..33).map(|i| 0x3c00 + i * 7).collect();
+    for format in [Format::F16, Format::Bf16] {
+        let read = |rows: Range<usize>| Cow::Borrowed(&bits[rows.start * 11..rows.end * 11]);
+        let weight = Weight::upload_bits(&gpu(), 3, 11, format, read);
+        let wanted: Vec<f32> = bits.iter().map(|b| format.value(*b)).collect();
+        assert_eq!(weight.to_vec().unwrap(), wanted);
+    }
+}
+
+#[test]
+fn rows_that_exceed_a_binding_are_split() {
+    let options = GpuOptions {
+        max_binding: Some(1024),
+        ..GpuOptions::default()
+    };
+    let narrow = Gpu::open(options).unwrap();
+    let values: Vec<f32> = (0..50 * 17).map(|i| i as f32).collect();
+    // 24 numbers of 2 bytes a row: 21 rows, cut to 16, to a shard
+    let weight = Weight::from_f32(&narrow, &values, 50, 17, Format::F16);
+    let rows: Vec<_> = weight.shards().iter().map(|s| s.rows.clone()).collect();
+    assert_eq!(rows, [0..16, 16..32, 32..48, 48..50]);
+    assert_eq!(weight.to_vec().unwrap(), values);
+}
+
+#[test]
+fn a_value_beyond_f16_is_an_error_that_says_where() {
+    let values = [1.0, 2.0, 3.0, 70000.0];
+    let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
+    let error = Weight::upload(&gpu(), 2, 2, Format::F16, read).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "70000 at row 1, column 1 is beyond the range of F16; store the matrix as Bf16 or F32"
+    );
+    let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
+    assert!(Weight::upload(&gpu(), 2, 2, Format::Bf16, read).is_ok());
+}
