@@ -15,6 +15,7 @@ macro_rules! shaders {
 
 shaders! {
     adamw
+    attention
     binary
     embedding
     fill

@@ -33,7 +33,7 @@ pub mod testing;
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
     AdamW, Format, KlEstimator, Lora, LossToken, Matrix, NamedValues, OutOfRange, ParameterState,
-    Parameters, PolicyLoss, Rotations, Weight,
+    Parameters, PolicyLoss, Rotations, Visibility, Weight,
 };
 pub use tape::{Gradients, checkpoint};
 pub use tensor::{Indices, Tensor};

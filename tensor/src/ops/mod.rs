@@ -1,6 +1,7 @@
 //! The ops, a file each: formula, shape rule, launch with its gradient, f64 reference, properties.
 
 mod adamw;
+mod attention;
 mod binary;
 mod by_key;
 mod embedding;
@@ -13,10 +14,12 @@ mod rope;
 mod rows;
 mod swiglu;
 mod unary;
+mod visibility;
 mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
 pub use linear::Lora;
 pub use policy_loss::{KlEstimator, LossToken, PolicyLoss};
 pub use rope::Rotations;
+pub use visibility::Visibility;
 pub use weight::{Format, Matrix, OutOfRange, Weight};

@@ -1,0 +1,339 @@
+//! Which keys each query sees, and the order in which the attention kernels walk them.
+//!
+//! A block of neighbouring queries walks one list of keys together, so that all its threads read the same key at the
+//! same time; a mask says which of them it concerns. What a thread sums, and in which order, is decided by its own
+//! query alone: masked keys change no bit. So packed trees and key-value arenas give identical results.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::{Gpu, Indices};
+
+/// A query sees the ranges `above[above]`, then the rows from `start` to `end`.
+#[derive(Clone, Copy)]
+struct Query {
+    above: u32,
+    start: u32,
+    end: u32,
+}
+
+type Ranges = Vec<(u32, u32)>;
+
+struct Inner {
+    gpu: Gpu,
+    queries: Vec<Query>,
+    /// Shared by the tokens of a segment, which differ only in the end of their last range.
+    above: Vec<Ranges>,
+    /// For the packed tree: where each token stops to be visible.
+    until: Option<Vec<u32>>,
+    by_query: Mutex<HashMap<usize, QueryWalk>>,
+    by_key: Mutex<HashMap<usize, KeyWalk>>,
+}
+
+/// Which keys each query of an attention sees. Cheap to clone; make it once for all layers.
+#[derive(Clone)]
+pub struct Visibility(Arc<Inner>);
+
+/// The walk over the keys, block of queries by block.
+#[derive(Clone)]
+pub(crate) struct QueryWalk {
+    /// `blocks + 1` word offsets into this list, then items of three words: first key, end, mask of the queries.
+    pub(crate) words: Indices,
+    pub(crate) blocks: usize,
+}
+
+/// The walk over the queries, block of keys by block, long ones cut into parts.
+#[derive(Clone)]
+pub(crate) struct KeyWalk {
+    /// `visible_until` of every key, then items of three words: first key of the block, first query, end.
+    pub(crate) words: Indices,
+    pub(crate) items: usize,
+    /// Where the items of each block of keys begin and, as the last entry, end.
+    pub(crate) starts: Indices,
+    pub(crate) blocks: usize,
+}
+
+impl Visibility {
+    /// The packed tree, self-attention: token i sees token j iff j <= i < `visible_until[j]`. The tokens are in
+    /// depth-first order, so what a token is visible to is contiguous and nested.
+    ///
+    /// # Panics
+    /// If a token is not visible to itself, or to tokens that its own ancestor is not visible to.
+    #[track_caller]
+    pub fn tree(gpu: &Gpu, visible_until: &[u32]) -> Visibility {
+        let count = visible_until.len();
+        let (mut queries, mut above) = (Vec::with_capacity(count), Vec::new());
+        // The segments on the path to the current token: (first token, end, visible until).
+        let mut path: Vec<(u32, u32, u32)> = Vec::new();
+        for (i, &until) in (0u32..).zip(visible_until) {
+            assert!(
+                until > i && until as usize <= count,
+                "visibility: visible_until[{i}] is {until}, wanted more than {i} and at most {count}, the number of tokens"
+            );
+            while path.pop_if(|(_, _, ends)| *ends <= i).is_some() {}
+            match path.last_mut() {
+                Some((_, end, same)) if *same == until && *end == i => *end += 1,
+                parent => {
+                    if let Some((first, _, ends)) = parent {
+                        assert!(
+                            until <= *ends,
+                            "visibility: visible_until[{i}] is {until}, beyond the {ends} of its ancestor {first}: subtrees must nest"
+                        );
+                    }
+                    above.push(joined(path.iter().map(|(first, end, _)| (*first, *end))));
+                    path.push((i, i + 1, until));
+                }
+            }
+            let start = path.last().map_or(i, |(first, _, _)| *first);
+            queries.push(Query {
+                above: above.len() as u32 - 1,
+                start,
+                end: i + 1,
+            });
+        }
+        Visibility::new(gpu, queries, above, Some(visible_until.to_vec()))
+    }
+
+    /// For each query its ranges (start, end) of key rows, in the order in which they are summed: decoding over rows
+    /// that lie scattered in an arena. Forward only.
+    ///
+    /// # Panics
+    /// If a query sees no key.
+    #[track_caller]
+    pub fn ranges(gpu: &Gpu, queries: &[Vec<(u32, u32)>]) -> Visibility {
+        let mut above = Vec::with_capacity(queries.len());
+        let mut ends = Vec::with_capacity(queries.len());
+        for (i, ranges) in queries.iter().enumerate() {
+            let ranges = joined(ranges.iter().copied().filter(|(start, end)| start < end));
+            let Some((&(start, end), before)) = ranges.split_last() else {
+                panic!("visibility: query {i} sees no key: a softmax over nothing is undefined")
+            };
+            ends.push(Query {
+                above: i as u32,
+                start,
+                end,
+            });
+            above.push(before.to_vec());
+        }
+        Visibility::new(gpu, ends, above, None)
+    }
+
+    fn new(
+        gpu: &Gpu,
+        queries: Vec<Query>,
+        above: Vec<Ranges>,
+        until: Option<Vec<u32>>,
+    ) -> Visibility {
+        Visibility(Arc::new(Inner {
+            gpu: gpu.clone(),
+            queries,
+            above,
+            until,
+            by_query: Mutex::default(),
+            by_key: Mutex::default(),
+        }))
+    }
+
+    /// The number of queries.
+    pub fn queries(&self) -> usize {
+        self.0.queries.len()
+    }
+
+    /// The number of key rows that there must be: one more than the largest that a query sees.
+    pub fn keys(&self) -> usize {
+        let last = |query: &Query| {
+            let above = self.0.above[query.above as usize]
+                .iter()
+                .map(|range| range.1);
+            above.max().unwrap_or(0).max(query.end)
+        };
+        self.0.queries.iter().map(last).max().unwrap_or(0) as usize
+    }
+
+    /// Whether it was made by [`Visibility::tree`], so that a gradient is possible.
+    pub(crate) fn is_tree(&self) -> bool {
+        self.0.until.is_some()
+    }
+
+    fn ranges_of(&self, query: &Query) -> Ranges {
+        let above = &self.0.above[query.above as usize];
+        joined(above.iter().copied().chain([(query.start, query.end)]))
+    }
+
+    /// The walk for blocks of `per_block` queries, at most 32.
+    pub(crate) fn by_query(&self, per_block: usize) -> QueryWalk {
+        let mut known = self.0.by_query.lock().expect("walks");
+        known
+            .entry(per_block)
+            .or_insert_with(|| self.walk_by_query(per_block))
+            .clone()
+    }
+
+    fn walk_by_query(&self, per_block: usize) -> QueryWalk {
+        assert!(per_block <= 32, "visibility: a mask has 32 bits");
+        let blocks = self.0.queries.len().div_ceil(per_block);
+        let mut words = vec![0; blocks + 1];
+        for (block, queries) in self.0.queries.chunks(per_block).enumerate() {
+            words[block] = words.len() as u32;
+            let lists = queries.iter().map(|query| self.ranges_of(query)).collect();
+            walk_together(lists, &mut words);
+        }
+        words[blocks] = words.len() as u32;
+        QueryWalk {
+            words: Indices::new(&self.0.gpu, &words),
+            blocks,
+        }
+    }
+
+    /// The walk for blocks of `per_block` keys.
+    ///
+    /// # Panics
+    /// If this is not a tree.
+    pub(crate) fn by_key(&self, per_block: usize) -> KeyWalk {
+        let mut known = self.0.by_key.lock().expect("walks");
+        known
+            .entry(per_block)
+            .or_insert_with(|| self.walk_by_key(per_block))
+            .clone()
+    }
+
+    fn walk_by_key(&self, per_block: usize) -> KeyWalk {
+        let until = self.0.until.as_ref().expect("a tree");
+        let spans: Vec<_> = until
+            .chunks(per_block)
+            .enumerate()
+            .map(|(block, ends)| {
+                let first = (block * per_block) as u32;
+                (first, ends.iter().copied().max().unwrap_or(first))
+            })
+            .collect();
+        let total: usize = spans
+            .iter()
+            .map(|(first, end)| (end - first) as usize)
+            .sum();
+        // The rules text is seen by every query: cut, or a few threads work while the others wait. Cutting at the mean
+        // at most doubles the room for partial sums.
+        let longest = (total / spans.len().max(1)).max(LONGEST_WALK) as u32;
+        let mut words = until.clone();
+        let mut starts = vec![0];
+        let mut items = 0;
+        for (first, end) in spans {
+            for query in (first..end).step_by(longest as usize) {
+                words.extend([first, query, end.min(query + longest)]);
+                items += 1;
+            }
+            starts.push(items);
+        }
+        KeyWalk {
+            words: Indices::new(&self.0.gpu, &words),
+            items: items as usize,
+            blocks: starts.len() - 1,
+            starts: Indices::new(&self.0.gpu, &starts),
+        }
+    }
+}
+
+/// Queries that a thread walks for one key before the work is cut.
+const LONGEST_WALK: usize = 256;
+
+/// The ranges with neighbours that touch made one.
+fn joined(ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
+    let mut joined: Ranges = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// Appends items (first key, end, mask) that take every query of a block through its own list in order, together as
+/// far as the lists agree.
+fn walk_together(mut lists: Vec<Ranges>, words: &mut Vec<u32>) {
+    // Taken from the end.
+    for list in &mut lists {
+        list.reverse();
+    }
+    while let Some(&(start, _)) = lists.iter().find_map(|list| list.last()) {
+        let together = |list: &Ranges| list.last().is_some_and(|next| next.0 == start);
+        let ends = lists.iter().filter(|list| together(list));
+        let end = ends.filter_map(|list| list.last()).map(|next| next.1).min();
+        let end = end.unwrap_or(start);
+        let mut mask = 0;
+        for (lane, list) in lists.iter_mut().enumerate() {
+            if !together(list) {
+                continue;
+            }
+            mask |= 1 << lane;
+            if let Some(next) = list.last_mut() {
+                next.0 = end;
+            }
+            list.pop_if(|next| next.0 == next.1);
+        }
+        words.extend([start, end, mask]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::gpu;
+
+    /// Two roots; under the first 0..2 the children 2..4 and 4..7, under 4 the leaf 5..7.
+    const UNTIL: [u32; 9] = [7, 7, 4, 4, 7, 7, 7, 9, 9];
+
+    fn seen(visibility: &Visibility, query: usize) -> Vec<u32> {
+        let ranges = visibility.ranges_of(&visibility.0.queries[query]);
+        ranges
+            .into_iter()
+            .flat_map(|(start, end)| start..end)
+            .collect()
+    }
+
+    #[test]
+    fn a_token_sees_its_path() {
+        let visibility = Visibility::tree(&gpu(), &UNTIL);
+        for i in 0..9u32 {
+            let wanted: Vec<_> = (0..=i).filter(|j| i < UNTIL[*j as usize]).collect();
+            assert_eq!(seen(&visibility, i as usize), wanted, "token {i}");
+        }
+        assert_eq!((visibility.queries(), visibility.keys()), (9, 9));
+    }
+
+    #[test]
+    fn a_block_takes_each_query_through_its_own_list_in_order() {
+        let lists = [
+            vec![(0, 6), (20, 23)],
+            vec![(0, 6), (9, 11)],
+            vec![(0, 6), (20, 21), (3, 4)],
+            vec![],
+        ];
+        let mut words = Vec::new();
+        walk_together(lists.to_vec(), &mut words);
+        for (lane, list) in lists.iter().enumerate() {
+            let mine = words.chunks(3).filter(|item| item[2] >> lane & 1 == 1);
+            let mine = joined(mine.map(|item| (item[0], item[1])));
+            assert_eq!(mine, *list, "lane {lane}");
+        }
+        assert_eq!(words[..3], [0, 6, 0b111], "what all see is walked once");
+    }
+
+    #[test]
+    #[should_panic(expected = "visible_until[2] is 2, wanted more than 2")]
+    fn a_token_that_does_not_see_itself_is_refused() {
+        Visibility::tree(&gpu(), &[3, 3, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "visible_until[1] is 3, beyond the 2 of its ancestor 0")]
+    fn subtrees_that_do_not_nest_are_refused() {
+        Visibility::tree(&gpu(), &[2, 3, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "query 1 sees no key")]
+    fn a_query_without_keys_is_refused() {
+        Visibility::ranges(&gpu(), &[vec![(0, 2)], vec![(3, 3)]]);
+    }
+}
