@@ -46,6 +46,7 @@ use plan::Plan;
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
+    options: options::names::<Options>,
     configure: |options| Ok(Box::new(FrozenLake::new(options)?)),
 };
 

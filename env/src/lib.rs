@@ -89,6 +89,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What it is, in one sentence.
     pub summary: &'static str,
+    /// The names of its options, those without a default too.
+    pub options: fn() -> Vec<String>,
     /// Makes a scenario from a JSON object of options; those left out take their defaults.
     pub configure: fn(&Value) -> Result<Box<dyn Scenario>, OptionsError>,
 }

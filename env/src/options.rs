@@ -132,7 +132,8 @@ pub(crate) fn in_force(options: &impl Serialize) -> Value {
     Value::Object(value)
 }
 
-fn names<T: Default + Serialize>() -> Vec<String> {
+/// The names of all options of `T`.
+pub(crate) fn names<T: Default + Serialize>() -> Vec<String> {
     table(&T::default()).keys().cloned().collect()
 }
 

@@ -93,6 +93,7 @@ pub struct Report {
     run: RunDir,
     progress: Progress,
     steps: usize,
+    evaluations: Vec<EvalLine>,
 }
 
 impl Report {
@@ -102,6 +103,7 @@ impl Report {
             run,
             progress,
             steps,
+            evaluations: Vec::new(),
         }
     }
 
@@ -136,52 +138,42 @@ impl Report {
     /// # Errors
     /// If a metric is not a finite number, or the line cannot be written.
     pub fn evaluation(&mut self, step: usize, eval: &EvalMetrics) -> Result<(), RunError> {
-        self.run.log(
+        let line = EvalLine {
             step,
-            &EvalLine {
-                step,
-                eval: eval.clone(),
-            },
-        )?;
+            eval: eval.clone(),
+        };
+        self.run.log(step, &line)?;
+        self.evaluations.push(line);
         self.progress.line(&format!(
             "step {step}/{}  evaluation on {} episodes: success {:.3}, return {:.3}",
             self.steps, eval.episodes, eval.success_rate, eval.return_mean
         ));
         Ok(())
     }
-}
 
-/// A player's row in a comparison.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row<'a> {
-    /// Who played.
-    pub name: &'a str,
-    /// Episodes played.
-    pub episodes: usize,
-    /// Share of the episodes that succeeded.
-    pub success_rate: f64,
-    /// Mean return.
-    pub return_mean: f64,
+    /// The examinations so far, the first before any training.
+    pub fn evaluations(&self) -> &[EvalLine] {
+        &self.evaluations
+    }
 }
 
 /// Players beside each other. The spread of the success rate is its standard error.
-pub fn comparison(rows: &[Row<'_>]) -> String {
-    let width = rows
+pub fn comparison(players: &[(&str, &EvalMetrics)]) -> String {
+    let width = players
         .iter()
-        .map(|row| row.name.chars().count())
+        .map(|(name, _)| name.chars().count())
         .max()
         .unwrap_or(0);
-    let mut text = format!("{:width$}  success        return  episodes\n", "");
-    for &Row {
-        name,
-        episodes,
-        success_rate,
-        return_mean,
-    } in rows
-    {
-        let error = (success_rate * (1.0 - success_rate) / episodes as f64).sqrt();
+    let mut text = format!(
+        "{:width$}  success        return  length  valid  episodes\n",
+        ""
+    );
+    for (name, player) in players {
+        let (success, episodes) = (player.success_rate, player.episodes);
+        let error = (success * (1.0 - success) / episodes as f64).sqrt();
         text += &format!(
-            "{name:width$}  {success_rate:.3} ± {error:.3}  {return_mean:>6.3}  {episodes:>8}\n"
+            "{name:width$}  {success:.3} ± {error:.3}  {:>6.3}  {:>6.1}  {:>5.2}  {episodes:>8}\n",
+            player.return_mean, player.episode_length_mean, player.valid_action_rate
         );
     }
     text
@@ -230,7 +222,7 @@ mod tests {
     fn the_lines_of_a_run_read_so() {
         let dir = tempfile::tempdir().unwrap();
         let config = crate::Config::load("frozen-lake", &[]).unwrap();
-        let run = RunDir::create(Some(dir.path()), &config).unwrap();
+        let run = RunDir::create(dir.path(), &config).unwrap();
         let mut report = Report::new(run, Progress::hidden(), 200);
         report.evaluation(0, &eval(0.125)).unwrap();
         report.step(&step()).unwrap();
@@ -243,16 +235,11 @@ mod tests {
     #[test]
     fn a_step_and_a_comparison_read_so() {
         assert_snapshot!(step().summary(), @"return 0.250  success 0.25  valid 0.99  length 8.5  kl 0.0010  entropy 1.200  grad 0.500  0.15 s");
-        let row = |name, success_rate| Row {
-            name,
-            episodes: 200,
-            success_rate,
-            return_mean: success_rate - 0.2,
-        };
-        assert_snapshot!(comparison(&[row("random player", 0.055), row("best player", 1.0)]), @"
-                       success        return  episodes
-        random player  0.055 ± 0.016  -0.145       200
-        best player    1.000 ± 0.000   0.800       200
+        let (random, best) = (eval(0.055), eval(1.0));
+        assert_snapshot!(comparison(&[("random player", &random), ("best player", &best)]), @"
+                       success        return  length  valid  episodes
+        random player  0.055 ± 0.016   0.055     7.2   1.00       200
+        best player    1.000 ± 0.000   1.000     7.2   1.00       200
         ");
     }
 }

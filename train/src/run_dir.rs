@@ -70,26 +70,37 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes the directory and writes the config. Without `out` it is `runs/NAME-SEED`, numbered on if that exists.
+    /// Where a run will be: in `out`, or in `runs/NAME-SEED`, numbered on if that exists. Touches nothing.
+    ///
+    /// # Errors
+    /// If `out` holds files already.
+    pub fn place(out: Option<&Path>, config: &Config) -> Result<PathBuf, RunError> {
+        let Some(path) = out else {
+            return Ok(free_name(
+                &Path::new("runs").join(format!("{}-{}", config.name, config.train.seed)),
+            ));
+        };
+        let is_occupied = path.is_dir()
+            && fs::read_dir(path)
+                .map_err(write_error(path))?
+                .next()
+                .is_some();
+        if is_occupied {
+            Err(RunError::Occupied {
+                path: path.to_owned(),
+            })
+        } else {
+            Ok(path.to_owned())
+        }
+    }
+
+    /// Makes the directory, which must be new or empty, and writes the config.
     ///
     /// # Errors
     /// If the directory holds files already, or cannot be written; then nothing new is left behind.
-    pub fn create(out: Option<&Path>, config: &Config) -> Result<RunDir, RunError> {
-        let path = match out {
-            Some(path) => path.to_owned(),
-            None => {
-                free_name(&Path::new("runs").join(format!("{}-{}", config.name, config.train.seed)))
-            }
-        };
+    pub fn create(path: &Path, config: &Config) -> Result<RunDir, RunError> {
+        let path = RunDir::place(Some(path), config)?;
         let existed = path.is_dir();
-        if existed
-            && fs::read_dir(&path)
-                .map_err(write_error(&path))?
-                .next()
-                .is_some()
-        {
-            return Err(RunError::Occupied { path });
-        }
         fs::create_dir_all(&path).map_err(write_error(&path))?;
         RunDir::fill(&path, config).inspect_err(|_| {
             // What could not be finished is removed; if that fails too, the first error is the one to tell.
@@ -135,34 +146,6 @@ impl RunDir {
             let _ = self.metrics.set_len(before);
             write_error(&file)(error)
         })
-    }
-
-    /// Has the adapter written into a fresh directory beside its place, and puts it there once it is whole.
-    ///
-    /// # Errors
-    /// What `write` reports, or that the directories cannot be moved; the adapter that was there stays.
-    pub fn save_adapter<E: From<RunError>>(
-        &self,
-        write: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (place, aside, old) = (
-            self.adapter(),
-            self.path.join("adapter.new"),
-            self.path.join("adapter.old"),
-        );
-        fs::create_dir(&aside).map_err(write_error(&aside))?;
-        write(&aside).inspect_err(|_| {
-            let _ = fs::remove_dir_all(&aside);
-        })?;
-        // A directory cannot be renamed onto a full one, so the old one steps aside first.
-        if place.exists() {
-            fs::rename(&place, &old).map_err(write_error(&place))?;
-        }
-        fs::rename(&aside, &place).map_err(write_error(&place))?;
-        if old.exists() {
-            fs::remove_dir_all(&old).map_err(write_error(&old))?;
-        }
-        Ok(())
     }
 }
 
@@ -236,7 +219,7 @@ mod tests {
     #[test]
     fn the_config_in_a_run_directory_makes_the_same_run() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunDir::create(Some(&dir.path().join("a/b")), &config()).unwrap();
+        let run = RunDir::create(&dir.path().join("a/b"), &config()).unwrap();
         assert_eq!(names(run.path()), ["config.toml", "metrics.jsonl"]);
         let written = run.path().join("config.toml");
         assert_eq!(
@@ -248,9 +231,9 @@ mod tests {
     #[test]
     fn a_directory_with_files_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        RunDir::create(Some(dir.path()), &config()).unwrap();
+        RunDir::create(dir.path(), &config()).unwrap();
         fs::write(dir.path().join("metrics.jsonl"), "precious").unwrap();
-        let error = RunDir::create(Some(dir.path()), &config()).unwrap_err();
+        let error = RunDir::create(dir.path(), &config()).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(
             fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap(),
@@ -273,7 +256,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let error = RunDir::create(Some(&dir.path().join("file/run")), &config()).unwrap_err();
+        let error = RunDir::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RunError::Write { .. }));
         #[cfg(unix)]
         assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
@@ -295,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_not_finite_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
-        let mut run = RunDir::create(Some(dir.path()), &config()).unwrap();
+        let mut run = RunDir::create(dir.path(), &config()).unwrap();
         run.log(1, &BTreeMap::from([("kl", 0.5)])).unwrap();
         let error = run.log(2, &BTreeMap::from([("kl", f64::NAN)])).unwrap_err();
         assert_snapshot!(error, @"step 2: `kl` is not a finite number: training has diverged; try a smaller train.lr");
@@ -309,33 +292,6 @@ mod tests {
         assert_eq!(
             fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap(),
             "{\"kl\":0.5}\n"
-        );
-    }
-
-    #[test]
-    fn an_adapter_is_replaced_whole_or_not_at_all() {
-        let dir = tempfile::tempdir().unwrap();
-        let run = RunDir::create(Some(dir.path()), &config()).unwrap();
-        let write = |text: &'static str| {
-            move |path: &Path| fs::write(path.join("weights"), text).map_err(write_error(path))
-        };
-        run.save_adapter(write("first")).unwrap();
-        run.save_adapter(write("second")).unwrap();
-        let failed: Result<(), RunError> = run.save_adapter(|path| {
-            fs::write(path.join("weights"), "half").unwrap();
-            Err(RunError::Write {
-                path: path.to_owned(),
-                reason: io::ErrorKind::StorageFull.into(),
-            })
-        });
-        assert!(failed.is_err());
-        assert_eq!(
-            fs::read_to_string(run.adapter().join("weights")).unwrap(),
-            "second"
-        );
-        assert_eq!(
-            names(dir.path()),
-            ["adapter", "config.toml", "metrics.jsonl"]
         );
     }
 }
