@@ -1,0 +1,311 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::ops::weight::{Format, Weight};
+use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+
+/// Logits are sums of at most 40 products below 1 (error some 1e-6 of a logit), exp and log of WGSL err by some 5e-7 of
+/// numbers below 10. Gradients sum up to 300 tokens of both signs; dB and dA are compared with their largest element.
+const TOLERANCE: Tolerance = Tolerance {
+    value: 5e-6,
+    gradient: 2e-5,
+};
+
+/// What is asked: everything but the arrays.
+#[derive(Clone, Debug)]
+struct Question {
+    rows: Vec<u32>,
+    targets: Vec<u32>,
+    temperature: f32,
+    scale: f32,
+}
+
+impl Question {
+    fn random(
+        pairs: usize,
+        rows: usize,
+        vocabulary: usize,
+        temperature: f32,
+        seed: u64,
+    ) -> Question {
+        let draw = |below: usize, which: u64| -> Vec<u32> {
+            let unit = Array::random(&[pairs], seed ^ which, 0.0..1.0).values;
+            unit.iter()
+                .map(|u| ((u * below as f64) as u32).min(below as u32 - 1))
+                .collect()
+        };
+        Question {
+            rows: draw(rows, 11),
+            targets: draw(vocabulary, 12),
+            temperature,
+            scale: 0.7,
+        }
+    }
+
+    fn ask(&self, hidden: &Tensor, head: &Head, cut: Cut) -> LogProbs {
+        let (rows, targets) = (
+            Indices::new(hidden.gpu(), &self.rows),
+            Indices::new(hidden.gpu(), &self.targets),
+        );
+        hidden.log_probs_cut(head, &rows, &targets, self.temperature, cut)
+    }
+
+    fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> Head {
+        Head {
+            weight,
+            lora: lora.map(|(a, b)| Lora {
+                a: a.clone(),
+                b: b.clone(),
+                scale: self.scale,
+            }),
+        }
+    }
+}
+
+/// Log-probs and entropies in double precision, from the whole matrix of logits. `inputs` are hidden rows, weight, and
+/// the A and B of a LoRA if there is one.
+fn reference(inputs: &[Array], question: &Question) -> [Array; 2] {
+    let (hidden, weight) = (&inputs[0], &inputs[1]);
+    let logit = |row: usize, token: usize| -> f64 {
+        let mut sum: f64 = (0..hidden.shape[1])
+            .map(|k| hidden.at(row, k) * weight.at(token, k))
+            .sum();
+        if let [_, _, a, b] = inputs {
+            for r in 0..a.shape[0] {
+                let low: f64 = (0..hidden.shape[1])
+                    .map(|k| hidden.at(row, k) * a.at(r, k))
+                    .sum();
+                sum += f64::from(question.scale) * low * b.at(token, r);
+            }
+        }
+        sum / f64::from(question.temperature)
+    };
+    let mut results = [Vec::new(), Vec::new()];
+    for (row, target) in question.rows.iter().zip(&question.targets) {
+        let z: Vec<f64> = (0..weight.shape[0])
+            .map(|token| logit(*row as usize, token))
+            .collect();
+        let largest = z.iter().copied().fold(f64::MIN, f64::max);
+        let log_sum = largest + z.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
+        results[0].push(z[*target as usize] - log_sum);
+        results[1].push(
+            -z.iter()
+                .map(|z| (z - log_sum).exp() * (z - log_sum))
+                .sum::<f64>(),
+        );
+    }
+    results.map(|values| Array {
+        shape: vec![values.len()],
+        values,
+    })
+}
+
+/// Hidden rows (R, C), weight (V, C), A (r, C) and B (V, r).
+fn arrays(rows: usize, vocabulary: usize, width: usize, rank: usize, seed: u64) -> [Array; 4] {
+    let one =
+        |shape: [usize; 2], which: u64| Array::random(&shape, seed ^ (which << 32), -1.0..1.0);
+    [
+        one([rows, width], 1),
+        one([vocabulary, width], 2),
+        one([rank, width], 3),
+        one([vocabulary, rank], 4),
+    ]
+}
+
+fn frozen(weight: &Array) -> Matrix {
+    let values: Vec<f32> = weight.values.iter().map(|v| *v as f32).collect();
+    Matrix::Frozen(Weight::from_f32(
+        &gpu(),
+        &values,
+        weight.shape[0],
+        weight.shape[1],
+        Format::F32,
+    ))
+}
+
+/// Blocks of 64 tokens, `chunk` of them in a chunk.
+fn cut(rows: usize, chunk: usize) -> Cut {
+    Cut {
+        block: 64,
+        budget: 4 * rows * 64 * chunk,
+    }
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor
+        .to_vec()
+        .unwrap()
+        .iter()
+        .map(|v| v.to_bits())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn values_and_gradients_agree_with_the_reference(
+        rows in prop::sample::select(vec![1usize, 2, 7, 17]),
+        vocabulary in prop::sample::select(vec![2usize, 63, 64, 65, 300]),
+        width in prop::sample::select(vec![1usize, 8, 13, 40]),
+        rank in prop::sample::select(vec![1usize, 4]),
+        pairs in 1usize..40,
+        chunk in prop::sample::select(vec![1usize, 2, 100]),
+        temperature in prop::sample::select(vec![1.0f32, 0.6]),
+        seed: u64,
+    ) {
+        let [hidden, weight, a, b] = arrays(rows, vocabulary, width, rank, seed);
+        let question = Question::random(pairs, rows, vocabulary, temperature, seed);
+        let cut = cut(rows, chunk);
+
+        // Everything trained.
+        let trained = |t: &[Tensor]| question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
+        let all = [hidden.clone(), weight.clone(), a.clone(), b.clone()];
+        check(&|t| question.ask(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE);
+        check_value(&|t| question.ask(&t[0], &trained(t), cut).entropy, &|x| reference(x, &question)[1].clone(), &all, TOLERANCE);
+
+        // An adapter on a frozen weight.
+        let head = |t: &[Tensor]| question.head(frozen(&weight), Some((&t[1], &t[2])));
+        let with_weight = |x: &[Array]| [x[0].clone(), weight.clone(), x[1].clone(), x[2].clone()];
+        let adapter = [hidden.clone(), a, b];
+        check(&|t| question.ask(&t[0], &head(t), cut).log_probs, &|x| reference(&with_weight(x), &question)[0].clone(), &adapter, TOLERANCE);
+
+        // A frozen head.
+        let with_weight = |x: &[Array]| [x[0].clone(), weight.clone()];
+        let op = |t: &[Tensor]| question.ask(&t[0], &question.head(frozen(&weight), None), cut).log_probs;
+        check(&op, &|x| reference(&with_weight(x), &question)[0].clone(), &[hidden], TOLERANCE);
+    }
+
+    /// Rollout and update ask for different rows in different batches, and must get the same numbers.
+    #[test]
+    fn the_bits_of_a_log_prob_depend_on_its_row_alone(
+        rows in 2usize..40,
+        vocabulary in prop::sample::select(vec![5usize, 64, 65, 300]),
+        width in prop::sample::select(vec![7usize, 32]),
+        seed: u64,
+    ) {
+        let [hidden, weight, a, b] = arrays(rows, vocabulary, width, 4, seed);
+        let question = Question::random(3 * rows, rows, vocabulary, 0.8, seed);
+        let (a, b) = (a.tensor(&gpu()), b.tensor(&gpu()));
+        let head = question.head(frozen(&weight), Some((&a, &b)));
+        let together = question.ask(&hidden.tensor(&gpu()), &head, cut(rows, 1));
+        let (log_probs, entropy) = (bits(&together.log_probs), bits(&together.entropy));
+        for pair in [0, rows, 3 * rows - 1] {
+            let row = question.rows[pair] as usize;
+            let alone = Array { shape: vec![1, width], values: hidden.values[row * width..(row + 1) * width].to_vec() };
+            let one = Question { rows: vec![0], targets: vec![question.targets[pair]], ..question.clone() };
+            let alone = one.ask(&alone.tensor(&gpu()), &head, cut(1, 100));
+            prop_assert_eq!(bits(&alone.log_probs)[0], log_probs[pair]);
+            prop_assert_eq!(bits(&alone.entropy)[0], entropy[pair]);
+        }
+    }
+}
+
+/// More tokens than a block of the size that is used, so that the vocabulary goes by in several blocks and chunks.
+#[test]
+fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
+    let (rows, vocabulary) = (3, 5000);
+    let arrays = arrays(rows, vocabulary, 8, 2, 5);
+    let question = Question::random(10, rows, vocabulary, 1.0, 6);
+    let results = [CUT.budget, 4 * rows * CUT.block].map(|budget| {
+        let leaves = arrays.clone().map(|array| array.tensor(&gpu()).tracked());
+        let [hidden, weight, a, b] = &leaves;
+        let head = question.head(Matrix::Trained(weight.clone()), Some((a, b)));
+        let result = question.ask(hidden, &head, Cut { budget, ..CUT });
+        let entropy = result.entropy.to_vec().unwrap();
+        let gradients = result.log_probs.sum().backward();
+        let gradients = leaves.map(|leaf| gradients.get(&leaf).unwrap().to_vec().unwrap());
+        (result.log_probs.to_vec().unwrap(), entropy, gradients)
+    });
+    let [whole, chunked] = results;
+    let [log_probs, entropy] = reference(&arrays, &question);
+    assert_close("log-probs", &whole.0, &log_probs.values, TOLERANCE.value);
+    assert_close("entropy", &whole.1, &entropy.values, TOLERANCE.value);
+    assert_eq!((whole.0, whole.1), (chunked.0, chunked.1));
+    for (whole, chunked) in whole.2.iter().zip(&chunked.2) {
+        let whole: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
+        assert_close("gradient", chunked, &whole, TOLERANCE.gradient);
+    }
+}
+
+#[test]
+fn the_probabilities_of_all_tokens_sum_to_one() {
+    let [hidden, weight, ..] = arrays(1, 100, 16, 1, 8);
+    let question = Question {
+        rows: vec![0; 100],
+        targets: (0..100).collect(),
+        temperature: 0.5,
+        scale: 1.0,
+    };
+    let result = question.ask(
+        &hidden.tensor(&gpu()),
+        &question.head(frozen(&weight), None),
+        CUT,
+    );
+    let sum: f64 = result
+        .log_probs
+        .to_vec()
+        .unwrap()
+        .iter()
+        .map(|l| f64::from(*l).exp())
+        .sum();
+    // A hundred errors of about 1e-6 of either sign, each times a probability.
+    assert!((sum - 1.0).abs() < 2e-6, "{sum}");
+}
+
+#[test]
+fn logits_are_those_that_log_probs_come_from() {
+    let arrays = arrays(3, 70, 16, 2, 9);
+    let [hidden, weight, a, b] = &arrays;
+    let question = Question::random(5, 3, 70, 1.0, 9);
+    let (a, b) = (a.tensor(&gpu()), b.tensor(&gpu()));
+    let head = question.head(frozen(weight), Some((&a, &b)));
+    let logits = hidden.tensor(&gpu()).logits(&head);
+    assert_eq!(logits.shape(), [3, 70]);
+    let logits = logits.to_vec().unwrap();
+    let [wanted, _] = reference(&arrays, &question);
+    let got: Vec<f32> = question
+        .rows
+        .iter()
+        .zip(&question.targets)
+        .map(|(row, target)| {
+            let row = &logits[*row as usize * 70..][..70];
+            row[*target as usize] - row.iter().map(|z| z.exp()).sum::<f32>().ln()
+        })
+        .collect();
+    assert_close("log-probs", &got, &wanted.values, TOLERANCE.value);
+}
+
+#[test]
+#[should_panic(expected = "log_probs: token 70 is asked for, the vocabulary has 70")]
+fn a_token_beyond_the_vocabulary_is_refused() {
+    let [hidden, weight, ..] = arrays(3, 70, 16, 2, 9);
+    let question = Question {
+        rows: vec![0],
+        targets: vec![70],
+        temperature: 1.0,
+        scale: 1.0,
+    };
+    question.ask(
+        &hidden.tensor(&gpu()),
+        &question.head(frozen(&weight), None),
+        CUT,
+    );
+}
+
+#[test]
+#[should_panic(expected = "log_probs: row 3 is asked for, there are 3")]
+fn a_row_that_does_not_exist_is_refused() {
+    let [hidden, weight, ..] = arrays(3, 70, 16, 2, 9);
+    let question = Question {
+        rows: vec![3],
+        targets: vec![0],
+        temperature: 1.0,
+        scale: 1.0,
+    };
+    question.ask(
+        &hidden.tensor(&gpu()),
+        &question.head(frozen(&weight), None),
+        CUT,
+    );
+}

@@ -1,0 +1,229 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::ops::linear::Matrix;
+use crate::testing::{Array, gpu};
+
+/// Philox4x32-10 on the host.
+fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let wide = |a: u32, b: u32| u64::from(a) * u64::from(b);
+        let (first, second) = (wide(0xd251_1f53, x[0]), wide(0xcd9e_8d57, x[2]));
+        x = [
+            (second >> 32) as u32 ^ x[1] ^ key[0],
+            second as u32,
+            (first >> 32) as u32 ^ x[3] ^ key[1],
+            first as u32,
+        ];
+        key = [
+            key[0].wrapping_add(0x9e37_79b9),
+            key[1].wrapping_add(0xbb67_ae85),
+        ];
+    }
+    x
+}
+
+/// The noise of one token, in double precision.
+fn gumbel(key: [u32; 2], token: usize) -> f64 {
+    let word = philox([token as u32 / 4, 0, 0, 0], key)[token % 4];
+    -(-(-(f64::from(word) + 0.5) / 4_294_967_296.0).ln_1p()).ln()
+}
+
+/// A head whose logits for the hidden row [1] are these.
+fn head(logits: &[f64]) -> Head {
+    let weight = Array {
+        shape: vec![logits.len(), 1],
+        values: logits.to_vec(),
+    };
+    Head {
+        weight: Matrix::Trained(weight.tensor(&gpu())),
+        lora: None,
+    }
+}
+
+fn keys(count: usize) -> Vec<[u32; 2]> {
+    (0..count as u32).map(|i| [i, 0x1a9]).collect()
+}
+
+/// Draws from the hidden row [1], as many as there are keys.
+fn draw(logits: &[f64], keys: &[[u32; 2]], temperature: f32, cut: Cut) -> Vec<u32> {
+    let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
+    let rows = Indices::new(&gpu(), &vec![0; keys.len()]);
+    one.draw_cut(&head(logits), &rows, keys, temperature, cut)
+        .tokens
+        .to_vec()
+        .unwrap()
+}
+
+fn probabilities(logits: &[f64], temperature: f64) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+    let weights: Vec<f64> = logits
+        .iter()
+        .map(|z| ((z - largest) / temperature).exp())
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|w| w / sum).collect()
+}
+
+fn chi_square(counts: &[f64], expected: &[f64]) -> f64 {
+    counts
+        .iter()
+        .zip(expected)
+        .map(|(c, e)| (c - e) * (c - e) / e)
+        .sum()
+}
+
+/// The vectors that Random123, the authors' library, publishes (tests/kat_vectors).
+#[test]
+fn the_reference_generator_gives_the_published_words() {
+    assert_eq!(
+        philox([0; 4], [0; 2]),
+        [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+    );
+    assert_eq!(
+        philox([u32::MAX; 4], [u32::MAX; 2]),
+        [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+    );
+    let digits_of_pi = philox(
+        [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+        [0xa409_3822, 0x299f_31d0],
+    );
+    assert_eq!(
+        digits_of_pi,
+        [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Pins the generator on the device, word by word: a wrong token would miss the best score by about 1.
+    #[test]
+    fn every_draw_is_the_best_by_the_reference(
+        vocabulary in prop::sample::select(vec![2usize, 63, 64, 65, 259, 1000]),
+        chunk in prop::sample::select(vec![1usize, 3, 100]),
+        temperature in prop::sample::select(vec![1.0f32, 0.7, 1.5]),
+        seed: u64,
+    ) {
+        let logits = Array::random(&[vocabulary], seed, -2.0..2.0).values;
+        let keys: Vec<[u32; 2]> = (0..60u32).map(|i| [i.wrapping_mul(seed as u32 | 1), (seed >> 32) as u32]).collect();
+        let tokens = draw(&logits, &keys, temperature, Cut { block: 64, budget: 4 * 64 * chunk });
+        for (key, token) in keys.iter().zip(tokens) {
+            let score = |v: usize| logits[v] / f64::from(temperature) + gumbel(*key, v);
+            let best = (0..vocabulary).map(score).fold(f64::MIN, f64::max);
+            // f32 noise errs by some 1e-6, by 1e-4 at most where WGSL's logarithm does.
+            prop_assert!(best - score(token as usize) < 1e-3, "key {key:?} token {token}");
+        }
+    }
+
+    #[test]
+    fn a_draw_depends_on_its_key_and_row_alone(
+        vocabulary in prop::sample::select(vec![5usize, 64, 65, 300]),
+        rows in 1usize..20,
+        seed: u64,
+    ) {
+        let weight = Array::random(&[vocabulary, 8], seed, -1.0..1.0).tensor(&gpu());
+        let head = Head { weight: Matrix::Trained(weight), lora: None };
+        let hidden = Array::random(&[rows, 8], seed ^ 1, -2.0..2.0);
+        let keys = keys(3 * rows);
+        let asked: Vec<u32> = (0..3 * rows as u32).map(|i| i % rows as u32).collect();
+        let together = hidden.tensor(&gpu()).draw(&head, &Indices::new(&gpu(), &asked), &keys, 0.9);
+        let (tokens, log_probs) = (together.tokens.to_vec().unwrap(), together.log_probs.to_vec().unwrap());
+        for i in [0, rows, 3 * rows - 1] {
+            let row = asked[i] as usize;
+            let alone = Array { shape: vec![1, 8], values: hidden.values[8 * row..8 * (row + 1)].to_vec() };
+            let cut = Cut { block: 64, budget: 1 };
+            let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], 0.9, cut);
+            prop_assert_eq!(alone.tokens.to_vec().unwrap()[0], tokens[i]);
+            // Other blocks than before: equal but for rounding.
+            prop_assert!((alone.log_probs.to_vec().unwrap()[0] - log_probs[i]).abs() < 1e-5);
+        }
+        // What a rollout stores is what the update computes.
+        let again = hidden.tensor(&gpu()).log_probs(&head, &Indices::new(&gpu(), &asked), &together.tokens, 0.9);
+        prop_assert_eq!(again.log_probs.to_vec().unwrap(), log_probs);
+        prop_assert_eq!(again.entropy.to_vec().unwrap(), together.entropy.to_vec().unwrap());
+    }
+}
+
+/// Keys count up, as those of a rollout do. The bound is passed by one of a million samples of chi-square with 19
+/// degrees of freedom, and these keys are fixed.
+#[test]
+fn frequencies_follow_softmax() {
+    let logits = Array::random(&[20], 3, -2.0..2.0).values;
+    for temperature in [1.0, 0.5] {
+        let mut counts = vec![0.0; 20];
+        for token in draw(&logits, &keys(20_000), temperature as f32, CUT) {
+            counts[token as usize] += 1.0;
+        }
+        let expected: Vec<f64> = probabilities(&logits, temperature)
+            .iter()
+            .map(|p| p * 20_000.0)
+            .collect();
+        let distance = chi_square(&counts, &expected);
+        assert!(distance < 65.0, "temperature {temperature}: {distance}");
+    }
+}
+
+/// Of many tokens alike the winner is far out in the tail of the noise: coarse noise would favour low ids, as ties go to
+/// them. A hundred bins of forty expected draws; chi-square with 99 degrees of freedom is below 178 but for one in a
+/// million.
+#[test]
+fn the_tail_of_the_noise_favours_nobody() {
+    let mut counts = vec![0.0; 100];
+    for token in draw(&[0.5; 3000], &keys(4000), 1.0, CUT) {
+        counts[token as usize / 30] += 1.0;
+    }
+    let distance = chi_square(&counts, &[40.0; 100]);
+    assert!(distance < 178.0, "{distance}");
+}
+
+#[test]
+fn temperature_zero_takes_the_likeliest_and_of_equals_the_first() {
+    let mut logits = Array::random(&[5000], 4, -2.0..2.0).values;
+    for token in [4999, 3000, 2999, 70] {
+        logits[token] = 3.0;
+        for block in [64, 2048] {
+            assert_eq!(
+                draw(&logits, &keys(3), 0.0, Cut { block, budget: 1 }),
+                [token as u32; 3]
+            );
+        }
+    }
+}
+
+/// A token 50 nats below has one chance in e^50; noise of 32 bits cannot lift it by more than 26.
+#[test]
+fn an_impossible_token_is_never_drawn() {
+    for low in [-50.0, -1e9] {
+        let logits: Vec<f64> = (0..300)
+            .map(|v| if v % 100 == 7 { 1.0 } else { low })
+            .collect();
+        let tokens = draw(&logits, &keys(2000), 1.0, CUT);
+        assert!(tokens.iter().all(|token| token % 100 == 7));
+        assert!([7, 107, 207].iter().all(|wanted| tokens.contains(wanted)));
+    }
+}
+
+#[test]
+fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
+    let nan = Tensor::from_slice(&gpu(), &[f32::NAN], &[1, 1]);
+    let rows = Indices::new(&gpu(), &[0]);
+    for block in [64, 2048] {
+        let drawn = nan.draw_cut(
+            &head(&[0.1; 100]),
+            &rows,
+            &keys(1),
+            1.0,
+            Cut { block, budget: 1 },
+        );
+        assert!(drawn.tokens.to_vec().unwrap()[0] < 100);
+        assert!(drawn.log_probs.to_vec().unwrap()[0].is_nan());
+    }
+}
+
+#[test]
+#[should_panic(expected = "draw: 1 rows and 2 keys")]
+fn a_key_for_each_row_is_demanded() {
+    let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
+    one.draw(&head(&[0.0; 3]), &Indices::new(&gpu(), &[0]), &keys(2), 1.0);
+}
