@@ -1,0 +1,309 @@
+//! The vocabulary as it goes by: the launches that log-probs, sampling and their gradients have in common.
+
+use std::ops::Range;
+
+use super::Head;
+use crate::gpu::{Groups, Kernel};
+use crate::ops::by_key::by_key;
+use crate::ops::linear::write_weight_gradient;
+use crate::{Indices, Tensor};
+
+const GROUP: usize = 64;
+const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
+const FINISH: Kernel = Kernel::new("log_prob", "finish");
+const BACKWARD: Kernel = Kernel::new("log_prob", "backward");
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    rows: u32,
+    first: u32,
+    length: u32,
+    blocks: u32,
+    inverse_temperature: f32,
+    pick: u32,
+}
+
+/// How a vocabulary is cut. One workgroup sums `block` tokens of one row; a chunk is as many whole blocks as keep its
+/// logits below `budget` bytes, but at least one.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Cut {
+    pub(in crate::ops) block: usize,
+    pub(in crate::ops) budget: usize,
+}
+
+pub(in crate::ops) const CUT: Cut = Cut {
+    block: 2048,
+    budget: 16 << 20,
+};
+
+/// Hidden rows, the head over them, and which pairs (or draws) ask for which row.
+pub(in crate::ops) struct Scoring {
+    hidden: Tensor,
+    head: Head,
+    /// x A^T
+    low: Option<Tensor>,
+    /// the pairs of each row are `pairs[starts[row]..starts[row + 1]]`
+    starts: Indices,
+    pairs: Indices,
+    inverse_temperature: f32,
+    pub(in crate::ops) cut: Cut,
+}
+
+impl Scoring {
+    #[track_caller]
+    pub(in crate::ops) fn new(
+        op: &str,
+        hidden: &Tensor,
+        head: &Head,
+        rows: &Indices,
+        temperature: f32,
+        cut: Cut,
+    ) -> Scoring {
+        let (count, width) = (hidden.rows(), hidden.cols());
+        let (vocabulary, wanted) = (head.weight.rows(), head.weight.cols());
+        assert!(
+            width == wanted,
+            "{op}: the hidden rows are {:?}, the head is [{vocabulary}, {wanted}]",
+            hidden.shape()
+        );
+        assert!(
+            temperature > 0.0 && temperature.is_finite(),
+            "{op}: the temperature is {temperature}"
+        );
+        let Some(host) = rows.host() else {
+            panic!("{op}: the row numbers must come from the host")
+        };
+        assert!(!host.is_empty(), "{op}: no row is asked for");
+        if let Some(row) = host.iter().find(|row| **row as usize >= count) {
+            panic!("{op}: row {row} is asked for, there are {count}");
+        }
+        let gpu = hidden.gpu();
+        let bytes = 4 * (count * cut.block.min(vocabulary)) as u64;
+        let most = gpu.caps().max_binding;
+        assert!(
+            bytes <= most,
+            "{op}: one block of logits of {count} rows needs {bytes} bytes, the device binds {most}: ask for fewer rows at once"
+        );
+        let (starts, pairs) = by_key(host.iter().copied(), count);
+        let hidden = hidden.detach();
+        let head = head.detached();
+        Scoring {
+            low: head.lora.as_ref().map(|lora| lora.down(&hidden)),
+            starts: Indices::new(gpu, &starts),
+            pairs: Indices::new(gpu, &pairs),
+            inverse_temperature: temperature.recip(),
+            cut: Cut {
+                budget: cut.budget.min(most as usize),
+                ..cut
+            },
+            hidden,
+            head,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.hidden.rows()
+    }
+
+    /// Blocks of the whole vocabulary.
+    pub(in crate::ops) fn blocks(&self) -> usize {
+        self.head.weight.rows().div_ceil(self.cut.block)
+    }
+
+    /// Which tokens go by together.
+    pub(in crate::ops) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let vocabulary = self.head.weight.rows();
+        let length = (self.cut.budget / (4 * self.rows() * self.cut.block)).max(1) * self.cut.block;
+        (0..vocabulary)
+            .step_by(length)
+            .map(move |first| first..(first + length).min(vocabulary))
+    }
+
+    /// The logits of a chunk, (R, chunk), not yet divided by the temperature.
+    pub(in crate::ops) fn logits(&self, chunk: &Range<usize>) -> Tensor {
+        let low = self.head.lora.as_ref().zip(self.low.as_ref());
+        self.head.weight.project(&self.hidden, chunk.clone(), low)
+    }
+
+    /// Room for what [`Scoring::summarise`] finds.
+    pub(in crate::ops) fn statistics(&self) -> Tensor {
+        Tensor::empty(self.hidden.gpu(), &[self.rows(), self.blocks(), 4])
+    }
+
+    /// Sums up the blocks of a chunk. Writes into `picked` the scaled logits of the targets within the chunk, if there
+    /// are targets.
+    pub(in crate::ops) fn summarise(
+        &self,
+        chunk: &Range<usize>,
+        logits: &Tensor,
+        statistics: &Tensor,
+        picked: &Tensor,
+        targets: Option<&Indices>,
+    ) {
+        let bindings = [
+            &logits.binding(),
+            &self.starts.binding(),
+            &self.pairs.binding(),
+            &targets.unwrap_or(&self.pairs).binding(),
+            &statistics.binding(),
+            &picked.binding(),
+        ];
+        let params = Params {
+            pick: u32::from(targets.is_some()),
+            ..self.params(chunk)
+        };
+        SUMMARISE.launch(
+            self.hidden.gpu(),
+            &self.constants(),
+            &bindings,
+            &params,
+            self.groups(chunk),
+        );
+    }
+
+    /// Turns `picked` into log-probs, in place, once all chunks have gone by. Gives the entropy of each pair's row and
+    /// the normaliser (R, 2) that the backward pass needs.
+    pub(in crate::ops) fn finish(&self, statistics: &Tensor, picked: &Tensor) -> (Tensor, Tensor) {
+        let gpu = self.hidden.gpu();
+        let entropy = Tensor::empty(gpu, &[self.pairs.len()]);
+        let normaliser = Tensor::empty(gpu, &[self.rows(), 2]);
+        let bindings = [
+            &statistics.binding(),
+            &self.starts.binding(),
+            &self.pairs.binding(),
+            &picked.binding(),
+            &entropy.binding(),
+            &normaliser.binding(),
+        ];
+        let groups = Groups::of(self.rows(), GROUP);
+        FINISH.launch(
+            gpu,
+            &self.constants(),
+            &bindings,
+            &self.params(&(0..0)),
+            groups,
+        );
+        (entropy, normaliser)
+    }
+
+    fn constants(&self) -> [(&'static str, u32); 1] {
+        [("BLOCK", self.cut.block as u32)]
+    }
+
+    fn params(&self, chunk: &Range<usize>) -> Params {
+        Params {
+            rows: self.rows() as u32,
+            first: chunk.start as u32,
+            length: chunk.len() as u32,
+            blocks: self.blocks() as u32,
+            inverse_temperature: self.inverse_temperature,
+            pick: 0,
+        }
+    }
+
+    fn groups(&self, chunk: &Range<usize>) -> Groups {
+        Groups::count(self.rows() * chunk.len().div_ceil(self.cut.block))
+    }
+}
+
+/// Which gradients somebody wants.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) hidden: bool,
+    pub(super) weight: bool,
+    pub(super) a: bool,
+    pub(super) b: bool,
+}
+
+/// The gradients as they grow, chunk by chunk.
+struct HeadGradients {
+    hidden: Option<Tensor>,
+    weight: Option<Tensor>,
+    /// of x A^T
+    low: Option<Tensor>,
+    b: Option<Tensor>,
+}
+
+impl Scoring {
+    /// The gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
+    pub(super) fn backward(
+        &self,
+        targets: &Indices,
+        normaliser: &Tensor,
+        dy: &Tensor,
+        wanted: Wanted,
+    ) -> [Option<Tensor>; 4] {
+        let gpu = self.hidden.gpu();
+        let (vocabulary, width) = (self.head.weight.rows(), self.head.weight.cols());
+        let low = self.low.as_ref().filter(|_| wanted.hidden || wanted.a);
+        let sums = HeadGradients {
+            hidden: wanted
+                .hidden
+                .then(|| Tensor::zeros(gpu, self.hidden.shape())),
+            weight: wanted
+                .weight
+                .then(|| Tensor::empty(gpu, &[vocabulary, width])),
+            low: low.map(|low| Tensor::zeros(gpu, low.shape())),
+            b: self
+                .low
+                .as_ref()
+                .filter(|_| wanted.b)
+                .map(|low| Tensor::empty(gpu, &[vocabulary, low.cols()])),
+        };
+        for chunk in self.chunks() {
+            let logits = self.logits(&chunk);
+            let bindings = [
+                &logits.binding(),
+                &self.starts.binding(),
+                &self.pairs.binding(),
+                &targets.binding(),
+                &normaliser.binding(),
+                &dy.binding(),
+            ];
+            BACKWARD.launch(
+                gpu,
+                &self.constants(),
+                &bindings,
+                &self.params(&chunk),
+                self.groups(&chunk),
+            );
+            self.add_chunk(&sums, &logits, chunk);
+        }
+        let HeadGradients {
+            hidden,
+            weight,
+            low,
+            b,
+        } = sums;
+        let mut a = None;
+        if let (Some(lora), Some(low)) = (&self.head.lora, &low) {
+            if let Some(hidden) = &hidden {
+                lora.add_input_gradient(hidden, low);
+            }
+            a = wanted.a.then(|| lora.a_gradient(low, &self.hidden));
+        }
+        [hidden, weight, a, b]
+    }
+
+    /// `dy` is the gradient of the chunk's logits.
+    fn add_chunk(&self, sums: &HeadGradients, dy: &Tensor, chunk: Range<usize>) {
+        if let Some(hidden) = &sums.hidden {
+            self.head
+                .weight
+                .add_input_gradient(hidden, dy, chunk.clone());
+        }
+        if let Some(weight) = &sums.weight {
+            write_weight_gradient(weight, dy, &self.hidden, chunk.clone());
+        }
+        let (Some(lora), Some(low)) = (&self.head.lora, &self.low) else {
+            return;
+        };
+        if let Some(sum) = &sums.low {
+            lora.add_low_gradient(sum, dy, chunk.clone());
+        }
+        if let Some(b) = &sums.b {
+            lora.write_b_gradient(b, dy, low, chunk);
+        }
+    }
+}
