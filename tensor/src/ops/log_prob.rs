@@ -41,16 +41,15 @@ pub struct LogProbs {
 impl Head {
     /// The same, cut off from the tape.
     fn detached(&self) -> Head {
-        let weight = match &self.weight {
-            Matrix::Trained(weight) => Matrix::Trained(weight.detach()),
-            frozen => frozen.clone(),
-        };
         let lora = self.lora.as_ref().map(|lora| Lora {
             a: lora.a.detach(),
             b: lora.b.detach(),
             scale: lora.scale,
         });
-        Head { weight, lora }
+        Head {
+            weight: self.weight.detach(),
+            lora,
+        }
     }
 }
 

@@ -216,94 +216,73 @@ pub(super) struct Wanted {
     pub(super) b: bool,
 }
 
-/// The gradients as they grow, chunk by chunk.
-struct HeadGradients {
-    hidden: Option<Tensor>,
-    weight: Option<Tensor>,
-    /// of x A^T
-    low: Option<Tensor>,
-    b: Option<Tensor>,
-}
-
 impl Scoring {
     /// The gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
     pub(super) fn backward(
         &self,
         targets: &Indices,
         normaliser: &Tensor,
-        dy: &Tensor,
+        upstream: &Tensor,
         wanted: Wanted,
     ) -> [Option<Tensor>; 4] {
         let gpu = self.hidden.gpu();
-        let (vocabulary, width) = (self.head.weight.rows(), self.head.weight.cols());
-        let low = self.low.as_ref().filter(|_| wanted.hidden || wanted.a);
-        let sums = HeadGradients {
-            hidden: wanted
-                .hidden
-                .then(|| Tensor::zeros(gpu, self.hidden.shape())),
-            weight: wanted
-                .weight
-                .then(|| Tensor::empty(gpu, &[vocabulary, width])),
-            low: low.map(|low| Tensor::zeros(gpu, low.shape())),
-            b: self
-                .low
-                .as_ref()
-                .filter(|_| wanted.b)
-                .map(|low| Tensor::empty(gpu, &[vocabulary, low.cols()])),
-        };
+        let (head, hidden) = (&self.head, &self.hidden);
+        let (vocabulary, width) = (head.weight.rows(), head.weight.cols());
+        let adapter = head.lora.as_ref().zip(self.low.as_ref());
+        let weight = wanted
+            .weight
+            .then(|| Tensor::empty(gpu, &[vocabulary, width]));
+        let b = adapter
+            .filter(|_| wanted.b)
+            .map(|(_, low)| Tensor::empty(gpu, &[vocabulary, low.cols()]));
+        let (mut x, mut low_sum) = (None, None);
         for chunk in self.chunks() {
-            let logits = self.logits(&chunk);
-            let bindings = [
-                &logits.binding(),
-                &self.starts.binding(),
-                &self.pairs.binding(),
-                &targets.binding(),
-                &normaliser.binding(),
-                &dy.binding(),
-            ];
-            BACKWARD.launch(
-                gpu,
-                &self.constants(),
-                &bindings,
-                &self.params(&chunk),
-                self.groups(&chunk),
-            );
-            self.add_chunk(&sums, &logits, chunk);
-        }
-        let HeadGradients {
-            hidden,
-            weight,
-            low,
-            b,
-        } = sums;
-        let mut a = None;
-        if let (Some(lora), Some(low)) = (&self.head.lora, &low) {
-            if let Some(hidden) = &hidden {
-                lora.add_input_gradient(hidden, low);
+            let dy = self.logits(&chunk);
+            self.differentiate(&chunk, &dy, targets, normaliser, upstream);
+            if let Some(weight) = &weight {
+                write_weight_gradient(weight, &dy, hidden, chunk.clone());
             }
-            a = wanted.a.then(|| lora.a_gradient(low, &self.hidden));
+            if let (Some(b), Some((lora, low))) = (&b, adapter) {
+                lora.write_b_gradient(b, &dy, low, chunk.clone());
+            }
+            if let Some((lora, _)) = adapter.filter(|_| wanted.hidden || wanted.a) {
+                low_sum = Some(lora.low_gradient(&dy, chunk.clone(), low_sum.as_ref()));
+            }
+            if wanted.hidden {
+                // The adapter's part goes in with the last chunk, when its sum is complete.
+                let last = chunk.end == vocabulary;
+                let low = head.lora.as_ref().zip(low_sum.as_ref()).filter(|_| last);
+                x = Some(head.weight.input_gradient(&dy, chunk, x.as_ref(), low));
+            }
         }
-        [hidden, weight, a, b]
+        let a = head.lora.as_ref().zip(low_sum).filter(|_| wanted.a);
+        let a = a.map(|(lora, low)| lora.a_gradient(&low, hidden));
+        [x, weight, a, b]
     }
 
-    /// `dy` is the gradient of the chunk's logits.
-    fn add_chunk(&self, sums: &HeadGradients, dy: &Tensor, chunk: Range<usize>) {
-        if let Some(hidden) = &sums.hidden {
-            self.head
-                .weight
-                .add_input_gradient(hidden, dy, chunk.clone());
-        }
-        if let Some(weight) = &sums.weight {
-            write_weight_gradient(weight, dy, &self.hidden, chunk.clone());
-        }
-        let (Some(lora), Some(low)) = (&self.head.lora, &self.low) else {
-            return;
-        };
-        if let Some(sum) = &sums.low {
-            lora.add_low_gradient(sum, dy, chunk.clone());
-        }
-        if let Some(b) = &sums.b {
-            lora.write_b_gradient(b, dy, low, chunk);
-        }
+    /// Turns the logits of a chunk into their gradient, in place.
+    fn differentiate(
+        &self,
+        chunk: &Range<usize>,
+        logits: &Tensor,
+        targets: &Indices,
+        normaliser: &Tensor,
+        upstream: &Tensor,
+    ) {
+        let bindings = [
+            &logits.binding(),
+            &self.starts.binding(),
+            &self.pairs.binding(),
+            &targets.binding(),
+            &normaliser.binding(),
+            &upstream.binding(),
+        ];
+        BACKWARD.launch(
+            self.hidden.gpu(),
+            &self.constants(),
+            &bindings,
+            &self.params(chunk),
+            self.groups(chunk),
+        );
     }
 }
