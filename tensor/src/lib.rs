@@ -32,8 +32,8 @@ pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
-    AdamW, Format, KlEstimator, Lora, LossToken, Matrix, NamedValues, OutOfRange, ParameterState,
-    Parameters, PolicyLoss, Rotations, Visibility, Weight,
+    AdamW, Draws, Format, Head, KlEstimator, LogProbs, Lora, LossToken, Matrix, NamedValues,
+    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight,
 };
 pub use tape::{Gradients, checkpoint};
 pub use tensor::{Indices, Tensor};

@@ -40,13 +40,13 @@ impl Lora {
         y
     }
 
-    /// dlow += scale dy B[rows] for these columns of y; dlow (M, r), dy (M, rows).
-    pub(crate) fn add_low_gradient(&self, dlow: &mut Tensor, dy: &Tensor, rows: Range<usize>) {
-        *dlow = self.low_gradient(dy, rows, Some(dlow));
-    }
-
     /// before + scale dy B[rows], (M, r).
-    fn low_gradient(&self, dy: &Tensor, rows: Range<usize>, before: Option<&Tensor>) -> Tensor {
+    pub(crate) fn low_gradient(
+        &self,
+        dy: &Tensor,
+        rows: Range<usize>,
+        before: Option<&Tensor>,
+    ) -> Tensor {
         let (m, r) = (dy.rows(), self.b.cols());
         let y = Tensor::empty(dy.gpu(), &[m, r]);
         let right = Operand {
@@ -67,11 +67,6 @@ impl Lora {
         }
         .launch(dy.gpu());
         y
-    }
-
-    /// dx += dlow A; dx (M, K), dlow (M, r).
-    pub(crate) fn add_input_gradient(&self, dx: &mut Tensor, dlow: &Tensor) {
-        *dx = self.input_gradient(dlow, Some(dx));
     }
 
     /// before + dlow A, (M, K).
@@ -200,13 +195,8 @@ impl Matrix {
         y
     }
 
-    /// dx += dy W[rows]; dx (M, K), dy (M, rows).
-    pub(crate) fn add_input_gradient(&self, dx: &mut Tensor, dy: &Tensor, rows: Range<usize>) {
-        *dx = self.input_gradient(dy, rows, Some(dx), None);
-    }
-
     /// before + dy W[rows] + dlow A, (M, K).
-    fn input_gradient(
+    pub(crate) fn input_gradient(
         &self,
         dy: &Tensor,
         rows: Range<usize>,

@@ -16,7 +16,8 @@
 
 mod scoring;
 
-use super::linear::{Lora, Matrix};
+use super::linear::Lora;
+use super::weight::Matrix;
 use crate::{Indices, Tensor};
 use scoring::Wanted;
 pub(super) use scoring::{CUT, Cut, Scoring};

@@ -168,8 +168,8 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
         );
         let low = lora.down(&x);
         let part = w.project(&x, 27..67, Some((&lora, &low)));
-        let mut dx = Tensor::full(gpu, &[m, k], 0.5);
-        w.add_input_gradient(&mut dx, &part, 27..67);
+        let dx = Tensor::full(gpu, &[m, k], 0.5);
+        let dx = w.input_gradient(&part, 27..67, Some(&dx), None);
         results.extend([part.to_vec().unwrap(), dx.to_vec().unwrap()]);
         results
     };
@@ -212,16 +212,18 @@ fn chunks_of_rows_add_up_to_the_gradients() {
             scale: SCALE,
         };
         let low = lora.down(&x);
-        let (mut dx, mut dlow) = (Tensor::zeros(&gpu, &[m, k]), Tensor::zeros(&gpu, &[m, r]));
+        let (mut dx, mut dlow) = (None, None);
         let (db, dw) = (Tensor::empty(&gpu, &[n, r]), Tensor::empty(&gpu, &[n, k]));
         for rows in [0..16, 16..21, 21..n] {
             let dy = columns(rows.clone());
-            matrix.add_input_gradient(&mut dx, &dy, rows.clone());
-            lora.add_low_gradient(&mut dlow, &dy, rows.clone());
+            dlow = Some(lora.low_gradient(&dy, rows.clone(), dlow.as_ref()));
+            let low_sum = dlow.as_ref().filter(|_| rows.end == n);
+            let low_sum = low_sum.map(|dlow| (&lora, dlow));
+            dx = Some(matrix.input_gradient(&dy, rows.clone(), dx.as_ref(), low_sum));
             lora.write_b_gradient(&db, &dy, &low, rows.clone());
             write_weight_gradient(&dw, &dy, &x, rows);
         }
-        lora.add_input_gradient(&mut dx, &dlow);
+        let (dx, dlow) = (dx.unwrap(), dlow.unwrap());
         let da = lora.a_gradient(&dlow, &x);
         for (got, leaf) in [
             (&dx, &tracked[0]),

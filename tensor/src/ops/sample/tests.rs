@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::linear::Matrix;
+use crate::ops::weight::Matrix;
 use crate::testing::{Array, gpu};
 
 /// Philox4x32-10 on the host.
