@@ -27,17 +27,26 @@ pub struct Message {
 impl Message {
     /// What the conversation is about; here, the rules of the game.
     pub fn system(content: impl Into<String>) -> Message {
-        Message { role: "system".into(), content: content.into() }
+        Message {
+            role: "system".into(),
+            content: content.into(),
+        }
     }
 
     /// What the model is told or asked.
     pub fn user(content: impl Into<String>) -> Message {
-        Message { role: "user".into(), content: content.into() }
+        Message {
+            role: "user".into(),
+            content: content.into(),
+        }
     }
 
     /// What the model replied.
     pub fn assistant(content: impl Into<String>) -> Message {
-        Message { role: "assistant".into(), content: content.into() }
+        Message {
+            role: "assistant".into(),
+            content: content.into(),
+        }
     }
 }
 
@@ -77,26 +86,42 @@ impl ChatTemplate {
         }
     }
 
-    fn new(path: &Path, source: String, special_tokens: Map<String, Value>) -> Result<ChatTemplate, ModelError> {
+    fn new(
+        path: &Path,
+        source: String,
+        special_tokens: Map<String, Value>,
+    ) -> Result<ChatTemplate, ModelError> {
         let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build();
         environment.set_syntax(syntax.expect("the standard delimiters are distinct"));
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", tojson);
         environment
             .add_template_owned(NAME, source)
             .map_err(|e| ModelError::file(path, format!("chat template: {}", told(&e))))?;
-        Ok(ChatTemplate { path: path.to_owned(), environment, special_tokens })
+        Ok(ChatTemplate {
+            path: path.to_owned(),
+            environment,
+            special_tokens,
+        })
     }
 
     /// The text of a conversation; with `add_generation_prompt` it ends where the assistant's reply begins.
     ///
     /// # Errors
     /// What the template complains about, or that it does not come to an end.
-    pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ModelError> {
+    pub fn render(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<String, ModelError> {
         self.render_with(messages, add_generation_prompt, &Map::new())
     }
 
@@ -116,7 +141,10 @@ impl ChatTemplate {
         context.insert("tools".into(), Value::Null);
         context.insert("documents".into(), Value::Null);
         context.extend(extra.clone());
-        let template = self.environment.get_template(NAME).expect("added when this was made");
+        let template = self
+            .environment
+            .get_template(NAME)
+            .expect("added when this was made");
         let rendered = template.render(Serde(context));
         rendered.map_err(|e| ModelError::file(&self.path, format!("chat template: {}", told(&e))))
     }
@@ -137,19 +165,32 @@ fn inside(config: &Map<String, Value>) -> Option<String> {
 /// `bos_token` and its like: texts, or objects with the text as `content`.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let named = ["bos_token", "eos_token", "pad_token", "unk_token"];
-    let text = |value: &Value| value.as_str().or_else(|| value["content"].as_str()).map(str::to_owned);
-    let found = named.iter().filter_map(|&name| Some((name.to_owned(), json!(text(config.get(name)?)?))));
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .or_else(|| value["content"].as_str())
+            .map(str::to_owned)
+    };
+    let found = named
+        .iter()
+        .filter_map(|&name| Some((name.to_owned(), json!(text(config.get(name)?)?))));
     found.collect()
 }
 
 /// minijinja's message in our manner, with the line it is about.
 fn told(error: &Error) -> String {
-    let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+    let line = error
+        .line()
+        .map(|line| format!("line {line}: "))
+        .unwrap_or_default();
     if error.kind() == ErrorKind::OutOfFuel {
         return format!("{line}it does not come to an end (stopped after {FUEL} instructions)");
     }
     let kind = error.kind().to_string();
-    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let detail = error
+        .detail()
+        .map(|detail| format!(": {detail}"))
+        .unwrap_or_default();
     format!("{line}{kind}{detail}")
 }
 
@@ -179,9 +220,13 @@ fn tojson(value: Jinja, indent: Option<usize>, kwargs: Kwargs) -> Result<String,
         Some(indent) => {
             let spaces = " ".repeat(indent.min(64));
             let pretty = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, pretty))
+            value.serialize(&mut serde_json::Serializer::with_formatter(
+                &mut bytes, pretty,
+            ))
         }
-        None => value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, OneLine)),
+        None => value.serialize(&mut serde_json::Serializer::with_formatter(
+            &mut bytes, OneLine,
+        )),
     };
     written.map_err(failed)?;
     String::from_utf8(bytes).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
@@ -191,11 +236,19 @@ fn tojson(value: Jinja, indent: Option<usize>, kwargs: Kwargs) -> Result<String,
 struct OneLine;
 
 impl serde_json::ser::Formatter for OneLine {
-    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, w: &mut W, first: bool) -> std::io::Result<()> {
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        w: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
         if first { Ok(()) } else { w.write_all(b", ") }
     }
 
-    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, w: &mut W, first: bool) -> std::io::Result<()> {
+    fn begin_object_key<W: ?Sized + std::io::Write>(
+        &mut self,
+        w: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
         if first { Ok(()) } else { w.write_all(b", ") }
     }
 
@@ -214,7 +267,9 @@ mod tests {
 
     fn render(source: &str) -> Result<String, String> {
         let hello = [Message::user("hello <b> é")];
-        template(source).and_then(|t| t.render(&hello, true)).map_err(|e| e.to_string())
+        template(source)
+            .and_then(|t| t.render(&hello, true))
+            .map_err(|e| e.to_string())
     }
 
     #[test]
@@ -224,15 +279,40 @@ mod tests {
         assert_eq!(render(source).unwrap(), "é USER True none");
     }
 
+    /// What the templates of Qwen3 and Llama 3 lean on beside that.
+    #[test]
+    fn slices_namespaces_tests_and_dates_work() {
+        let source = "{%- set ns = namespace(last=9) %}{%- for m in messages[::-1] %}\
+                      {%- if m.content is string and m.reasoning_content is not string %}\
+                      {%- set ns.last = (messages|length - 1) - loop.index0 %}{%- endif %}{%- endfor %}\
+                      {{- ns.last }}|{{ '<think>a</think>\n\nb'.split('</think>')[-1].lstrip('\n') }}|\
+                      {{- enable_thinking is defined and enable_thinking is false }}|\
+                      {{- tools is none }}|{{ bos_token is defined }}|{{ strftime_now('%Y')|int > 2024 }}";
+        let template = template(source).unwrap();
+        let off = json!({"enable_thinking": false});
+        let hello = [Message::user("hello")];
+        let text = template
+            .render_with(&hello, true, off.as_object().unwrap())
+            .unwrap();
+        assert_eq!(text, "0|b|True|True|False|True");
+    }
+
     #[test]
     fn json_is_written_as_python_writes_it() {
-        assert_eq!(render("{{ messages | tojson }}").unwrap(), r#"[{"role": "user", "content": "hello <b> é"}]"#);
+        assert_eq!(
+            render("{{ messages | tojson }}").unwrap(),
+            r#"[{"role": "user", "content": "hello <b> é"}]"#
+        );
         assert_eq!(render("{{ [1] | tojson(indent=2) }}").unwrap(), "[\n  1\n]");
     }
 
     #[test]
     fn blocks_swallow_the_white_space_that_transformers_swallows() {
-        assert_eq!(render("{% if true %}\n  {% for m in messages %}\nx\n  {% endfor %}\n{% endif %}").unwrap(), "x\n");
+        assert_eq!(
+            render("{% if true %}\n  {% for m in messages %}\nx\n  {% endfor %}\n{% endif %}")
+                .unwrap(),
+            "x\n"
+        );
     }
 
     #[test]
@@ -247,7 +327,11 @@ mod tests {
     #[test]
     fn a_template_without_end_is_stopped() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
-        assert!(render(loops).unwrap_err().contains("does not come to an end"));
+        assert!(
+            render(loops)
+                .unwrap_err()
+                .contains("does not come to an end")
+        );
         let recurses = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
         assert!(render(recurses).unwrap_err().contains("recursion"));
         let nests = "{% if true %}".repeat(10_000);

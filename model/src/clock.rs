@@ -1,6 +1,14 @@
 //! Dates for chat templates: the part of C's `strftime` that they use, in UTC.
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -56,11 +64,16 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
@@ -71,8 +84,14 @@ mod tests {
     #[test]
     fn dates_are_written_as_c_writes_them() {
         let leap_day = 1_709_210_096; // date -u -d @1709210096
-        assert_eq!(strftime("%a %d %b %Y %H:%M:%S", leap_day).unwrap(), "Thu 29 Feb 2024 12:34:56");
-        assert_eq!(strftime("%A, %d %B %y%%", 0).unwrap(), "Thursday, 01 January 70%");
+        assert_eq!(
+            strftime("%a %d %b %Y %H:%M:%S", leap_day).unwrap(),
+            "Thu 29 Feb 2024 12:34:56"
+        );
+        assert_eq!(
+            strftime("%A, %d %B %y%%", 0).unwrap(),
+            "Thursday, 01 January 70%"
+        );
         assert!(strftime("%Q", 0).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, read_object};
-use crate::{ModelError, Rope, Scaling, files};
+use crate::{Linear, ModelError, Rope, Scaling, files};
 
 /// Which published architecture a checkpoint follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,58 +19,6 @@ pub enum Family {
     Qwen3,
     /// Llama 2 and 3, SmolLM2.
     Llama,
-}
-
-/// The linear layers: seven in every block, and the head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum Linear {
-    Q,
-    K,
-    V,
-    O,
-    Gate,
-    Up,
-    Down,
-    Head,
-}
-
-impl Linear {
-    /// The seven of a block, in the order of the forward pass.
-    pub const BLOCK: [Linear; 7] =
-        [Linear::Q, Linear::K, Linear::V, Linear::O, Linear::Gate, Linear::Up, Linear::Down];
-
-    /// The name that Hugging Face and PEFT use.
-    pub fn name(self) -> &'static str {
-        self.path().rsplit('.').next().expect("a split has a last part")
-    }
-
-    /// The layer that PEFT calls by this name.
-    pub fn parse(name: &str) -> Option<Linear> {
-        Linear::BLOCK.into_iter().chain([Linear::Head]).find(|linear| linear.name() == name)
-    }
-
-    /// The name within a block.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Linear::Q => "self_attn.q_proj",
-            Linear::K => "self_attn.k_proj",
-            Linear::V => "self_attn.v_proj",
-            Linear::O => "self_attn.o_proj",
-            Linear::Gate => "mlp.gate_proj",
-            Linear::Up => "mlp.up_proj",
-            Linear::Down => "mlp.down_proj",
-            Linear::Head => "lm_head",
-        }
-    }
-
-    /// The full name in a checkpoint, without `.weight`. The head belongs to no block.
-    pub(crate) fn module(self, layer: usize) -> String {
-        match self {
-            Linear::Head => "lm_head".into(),
-            linear => format!("model.layers.{layer}.{}", linear.path()),
-        }
-    }
 }
 
 /// The shape of a decoder.
@@ -88,7 +36,7 @@ pub struct Config {
     pub heads: usize,
     /// Key and value heads (K); divides `heads`.
     pub kv_heads: usize,
-    /// Numbers per head (D), even.
+    /// Numbers per head (D), a multiple of 4.
     pub head_size: usize,
     /// Width between gate and down (F).
     pub mlp_width: usize,
@@ -137,7 +85,10 @@ impl Config {
             head_size: width / heads,
             mlp_width,
             eps: 1e-6,
-            rope: Rope { theta: 10_000.0, scaling: Scaling::None },
+            rope: Rope {
+                theta: 10_000.0,
+                scaling: Scaling::None,
+            },
             tied: true,
             qkv_bias: true,
             o_bias: false,
@@ -158,7 +109,9 @@ impl Config {
         let path = dir.join("generation_config.json");
         if files::exists(&path) {
             let map = read_object(&path)?;
-            config.eos.extend(Fields::new(&path, &map).token_ids("eos_token_id")?);
+            config
+                .eos
+                .extend(Fields::new(&path, &map).token_ids("eos_token_id")?);
         }
         config.eos.sort_unstable();
         config.eos.dedup();
@@ -173,7 +126,9 @@ impl Config {
         refuse_sliding_windows(fields, layers)?;
         let heads = fields.required_count("num_attention_heads", MOST_WIDTH)?;
         let default_kv_heads = if family == Family::Llama { heads } else { 32 };
-        let kv_heads = fields.count("num_key_value_heads", MOST_WIDTH)?.unwrap_or(default_kv_heads);
+        let kv_heads = fields
+            .count("num_key_value_heads", MOST_WIDTH)?
+            .unwrap_or(default_kv_heads);
         if heads % kv_heads != 0 {
             let problem = format!("{kv_heads} does not divide num_attention_heads {heads}");
             return Err(fields.wrong("num_key_value_heads", problem));
@@ -195,7 +150,9 @@ impl Config {
             qkv_bias: family == Family::Qwen2 || attention_bias,
             o_bias: family != Family::Qwen2 && attention_bias,
             mlp_bias: family == Family::Llama && fields.flag("mlp_bias")?,
-            max_positions: fields.count("max_position_embeddings", MOST_POSITIONS)?.unwrap_or(2048),
+            max_positions: fields
+                .count("max_position_embeddings", MOST_POSITIONS)?
+                .unwrap_or(2048),
             eos: fields.token_ids("eos_token_id")?,
         })
     }
@@ -230,7 +187,10 @@ impl Config {
 
     /// Name and shape of every tensor of a checkpoint, as Hugging Face names them.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let mut list = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocab, self.width])];
+        let mut list = vec![(
+            "model.embed_tokens.weight".to_owned(),
+            vec![self.vocab, self.width],
+        )];
         for layer in 0..self.layers {
             let block = |name: &str| format!("model.layers.{layer}.{name}.weight");
             list.push((block("input_layernorm"), vec![self.width]));
@@ -262,7 +222,10 @@ impl Config {
         put("architectures", json!([self.family.architecture()]));
         put("model_type", json!(self.family.model_type()));
         put("attention_dropout", json!(0.0));
-        put("attention_bias", json!(self.qkv_bias && self.family != Family::Qwen2));
+        put(
+            "attention_bias",
+            json!(self.qkv_bias && self.family != Family::Qwen2),
+        );
         put("mlp_bias", json!(self.mlp_bias));
         put("bos_token_id", Value::Null);
         put("eos_token_id", eos_json(&self.eos));
@@ -274,7 +237,15 @@ impl Config {
         put("num_attention_heads", json!(self.heads));
         put("num_hidden_layers", json!(self.layers));
         put("num_key_value_heads", json!(self.kv_heads));
-        put("rms_norm_eps", json!(self.eps.to_string().parse::<f64>().expect("a float prints as one")));
+        put(
+            "rms_norm_eps",
+            json!(
+                self.eps
+                    .to_string()
+                    .parse::<f64>()
+                    .expect("a float prints as one")
+            ),
+        );
         put("tie_word_embeddings", json!(self.tied));
         put("torch_dtype", json!(dtype));
         put("use_cache", json!(true));
@@ -300,7 +271,10 @@ impl Family {
             Some("llama") => Ok(Family::Llama),
             Some(other) => {
                 let known = "supported are qwen2, qwen3 and llama";
-                Err(fields.wrong("model_type", format!("\"{other}\" is not supported; {known}")))
+                Err(fields.wrong(
+                    "model_type",
+                    format!("\"{other}\" is not supported; {known}"),
+                ))
             }
             None => Err(fields.wrong("model_type", "missing")),
         }
@@ -323,19 +297,29 @@ impl Family {
     }
 }
 
-fn read_head_size(fields: &Fields, family: Family, width: usize, heads: usize) -> Result<usize, ModelError> {
+fn read_head_size(
+    fields: &Fields,
+    family: Family,
+    width: usize,
+    heads: usize,
+) -> Result<usize, ModelError> {
     let size = match fields.count("head_dim", 1024)? {
         Some(size) => size,
         None if family == Family::Qwen3 => 128,
-        None if width % heads == 0 => width / heads,
+        None if width.is_multiple_of(heads) => width / heads,
         None => {
-            let problem = format!("{heads} does not divide hidden_size {width}, and there is no head_dim");
+            let problem =
+                format!("{heads} does not divide hidden_size {width}, and there is no head_dim");
             return Err(fields.wrong("num_attention_heads", problem));
         }
     };
-    if size % 2 != 0 || size > 1024 || heads * size > MOST_WIDTH {
-        let problem = format!("{heads} heads of {size}: heads must be even and at most {MOST_WIDTH} wide together");
-        return Err(fields.wrong("head_dim", problem));
+    // What the attention kernel takes.
+    if size % 4 != 0 || size > 256 || heads * size > MOST_WIDTH {
+        let wanted = format!("a multiple of 4 up to 256, heads at most {MOST_WIDTH} wide together");
+        return Err(fields.wrong(
+            "head_dim",
+            format!("{heads} heads of {size}; supported: {wanted}"),
+        ));
     }
     Ok(size)
 }
@@ -350,21 +334,31 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), ModelError> {
     for field in ["quantization_config", "compression_config"] {
         if fields.has(field) {
             let cure = "load the checkpoint in 16 or 32 bits instead";
-            return Err(fields.wrong(field, format!("quantised weights are not supported; {cure}")));
+            return Err(fields.wrong(
+                field,
+                format!("quantised weights are not supported; {cure}"),
+            ));
         }
     }
     match fields.text("hidden_act")? {
         None | Some("silu" | "swish") => Ok(()),
-        Some(other) => Err(fields.wrong("hidden_act", format!("\"{other}\" is not supported, only silu"))),
+        Some(other) => Err(fields.wrong(
+            "hidden_act",
+            format!("\"{other}\" is not supported, only silu"),
+        )),
     }
 }
 
 /// A window counts only where some layer uses it: published Qwen2 configs name one and switch it off.
 fn refuse_sliding_windows(fields: &Fields, layers: usize) -> Result<(), ModelError> {
-    let refuse = |field: &str| Err(fields.wrong(field, "sliding-window attention is not supported"));
+    let refuse =
+        |field: &str| Err(fields.wrong(field, "sliding-window attention is not supported"));
     if let Some(Value::Array(types)) = fields.get("layer_types") {
         if let Some(odd) = types.iter().find(|t| t.as_str() != Some("full_attention")) {
-            return Err(fields.wrong("layer_types", format!("{odd} is not supported, only full_attention")));
+            return Err(fields.wrong(
+                "layer_types",
+                format!("{odd} is not supported, only full_attention"),
+            ));
         }
         return Ok(());
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use lapwing_tensor::GpuError;
+
 /// What can go wrong between a model directory and a running model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,6 +36,19 @@ pub enum ModelError {
         /// What was found against what was wanted.
         problem: String,
     },
+    /// More tokens at once than the device's largest buffer holds.
+    #[error(
+        "the KV arena is full: {wanted} tokens wanted, at most {most} fit this adapter; use smaller groups"
+    )]
+    ArenaFull {
+        /// Tokens that would have to be held.
+        wanted: usize,
+        /// Tokens that can be.
+        most: usize,
+    },
+    /// What the device reported.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
 }
 
 impl ModelError {
@@ -44,11 +59,19 @@ impl ModelError {
 
     pub(crate) fn field(path: &Path, field: &str, problem: impl ToString) -> ModelError {
         let (path, field, problem) = (path.to_owned(), field.to_owned(), problem.to_string());
-        ModelError::Field { path, field, problem }
+        ModelError::Field {
+            path,
+            field,
+            problem,
+        }
     }
 
     pub(crate) fn tensor(path: &Path, tensor: &str, problem: impl ToString) -> ModelError {
         let (path, tensor, problem) = (path.to_owned(), tensor.to_owned(), problem.to_string());
-        ModelError::Tensor { path, tensor, problem }
+        ModelError::Tensor {
+            path,
+            tensor,
+            problem,
+        }
     }
 }

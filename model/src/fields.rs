@@ -23,7 +23,11 @@ pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError>
 
 impl<'a> Fields<'a> {
     pub(crate) fn new(path: &Path, map: &'a Map<String, Value>) -> Fields<'a> {
-        Fields { path: path.to_owned(), prefix: String::new(), map }
+        Fields {
+            path: path.to_owned(),
+            prefix: String::new(),
+            map,
+        }
     }
 
     /// The complaint about one of these fields.
@@ -42,30 +46,44 @@ impl<'a> Fields<'a> {
 
     /// An object within this one, where it is present and not null.
     pub(crate) fn object(&self, field: &str) -> Result<Option<Fields<'a>>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(None) };
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
         let Value::Object(map) = value else {
             return Err(self.wrong(field, format!("{value} is not an object")));
         };
         let prefix = format!("{}{field}.", self.prefix);
-        Ok(Some(Fields { path: self.path.clone(), prefix, map }))
+        Ok(Some(Fields {
+            path: self.path.clone(),
+            prefix,
+            map,
+        }))
     }
 
     /// A whole number from 1 to `most`.
     pub(crate) fn count(&self, field: &str, most: usize) -> Result<Option<usize>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(None) };
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
         match value.as_u64() {
             Some(n) if n >= 1 && n <= most as u64 => Ok(Some(n as usize)),
-            _ => Err(self.wrong(field, format!("{value} is not a whole number from 1 to {most}"))),
+            _ => Err(self.wrong(
+                field,
+                format!("{value} is not a whole number from 1 to {most}"),
+            )),
         }
     }
 
     pub(crate) fn required_count(&self, field: &str, most: usize) -> Result<usize, ModelError> {
-        self.count(field, most)?.ok_or_else(|| self.wrong(field, "missing"))
+        self.count(field, most)?
+            .ok_or_else(|| self.wrong(field, "missing"))
     }
 
     /// A number above zero.
     pub(crate) fn positive(&self, field: &str) -> Result<Option<f64>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(None) };
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
         match value.as_f64() {
             Some(x) if x > 0.0 && x.is_finite() => Ok(Some(x)),
             _ => Err(self.wrong(field, format!("{value} is not a number above 0"))),
@@ -73,7 +91,8 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn required_positive(&self, field: &str) -> Result<f64, ModelError> {
-        self.positive(field)?.ok_or_else(|| self.wrong(field, "missing"))
+        self.positive(field)?
+            .ok_or_else(|| self.wrong(field, "missing"))
     }
 
     /// True or false; false where it is absent.
@@ -95,12 +114,19 @@ impl<'a> Fields<'a> {
 
     /// One token id or a list of them; none where it is absent.
     pub(crate) fn token_ids(&self, field: &str) -> Result<Vec<u32>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(Vec::new()) };
+        let Some(value) = self.get(field) else {
+            return Ok(Vec::new());
+        };
         let one = |v: &Value| v.as_u64().and_then(|id| u32::try_from(id).ok());
         let ids = match value {
             Value::Array(list) => list.iter().map(one).collect(),
             value => one(value).map(|id| vec![id]),
         };
-        ids.ok_or_else(|| self.wrong(field, format!("{value} is not a token id or a list of them")))
+        ids.ok_or_else(|| {
+            self.wrong(
+                field,
+                format!("{value} is not a token id or a list of them"),
+            )
+        })
     }
 }

@@ -18,7 +18,10 @@ pub(crate) fn read_text(path: &Path) -> Result<String, ModelError> {
     let read = file.take(LARGEST_TEXT + 1).read_to_string(&mut text);
     read.map_err(|e| ModelError::file(path, e))?;
     if text.len() as u64 > LARGEST_TEXT {
-        return Err(ModelError::file(path, format!("larger than {} MiB", LARGEST_TEXT >> 20)));
+        return Err(ModelError::file(
+            path,
+            format!("larger than {} MiB", LARGEST_TEXT >> 20),
+        ));
     }
     Ok(text)
 }
@@ -32,11 +35,6 @@ pub(crate) fn read_json(path: &Path) -> Result<Value, ModelError> {
 /// Whether there is such a file; a broken link counts, so that it is complained about and not passed over.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
-}
-
-/// A JSON file, or `None` where there is none.
-pub(crate) fn read_json_if_present(path: &Path) -> Result<Option<Value>, ModelError> {
-    if exists(path) { read_json(path).map(Some) } else { Ok(None) }
 }
 
 /// Writes a file aside and renames it into place: readers see the old bytes or the new ones, never a part.
@@ -61,7 +59,10 @@ pub(crate) fn write_directory_aside(dir: &Path, files: &[(&str, &[u8])]) -> Resu
     };
     fs::create_dir_all(parent).map_err(failed)?;
     // Both live in one hidden folder beside the target, removed on every way out of this function.
-    let aside = tempfile::Builder::new().prefix(".lapwing-").tempdir_in(parent).map_err(failed)?;
+    let aside = tempfile::Builder::new()
+        .prefix(".lapwing-")
+        .tempdir_in(parent)
+        .map_err(failed)?;
     let (new, old) = (aside.path().join("new"), aside.path().join("old"));
     fs::create_dir(&new).map_err(failed)?;
     for (name, bytes) in files {

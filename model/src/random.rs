@@ -40,7 +40,14 @@ mod tests {
     fn the_published_numbers_come_out() {
         let mut random = Random::new(1234567);
         let drawn: Vec<u64> = (0..3).map(|_| random.next()).collect();
-        assert_eq!(drawn, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
+        assert_eq!(
+            drawn,
+            [
+                6457827717110365317,
+                3203168211198807973,
+                9817491932198370423
+            ]
+        );
     }
 
     #[test]
@@ -50,6 +57,9 @@ mod tests {
         let mean = drawn.iter().sum::<f64>() / 20_000.0;
         let variance = drawn.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 20_000.0;
         // Five standard errors: 1/sqrt(20000) and sqrt(2/20000).
-        assert!(mean.abs() < 0.036 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        assert!(
+            mean.abs() < 0.036 && (variance - 1.0).abs() < 0.05,
+            "{mean} {variance}"
+        );
     }
 }

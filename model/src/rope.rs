@@ -44,23 +44,37 @@ impl Rope {
             Some(fields) => Some(fields),
             None => config.object("rope_scaling")?,
         };
-        let inner_theta = nested.as_ref().map(|f| f.positive("rope_theta")).transpose()?.flatten();
+        let inner_theta = nested
+            .as_ref()
+            .map(|f| f.positive("rope_theta"))
+            .transpose()?
+            .flatten();
         let theta = match inner_theta {
             Some(theta) => theta,
             // 10,000 is what transformers assumes for all our families.
             None => config.positive("rope_theta")?.unwrap_or(10_000.0),
         };
         refuse_partial(config)?;
-        let Some(fields) = nested else { return Ok(Rope { theta, scaling: Scaling::None }) };
+        let Some(fields) = nested else {
+            return Ok(Rope {
+                theta,
+                scaling: Scaling::None,
+            });
+        };
         refuse_partial(&fields)?;
-        Ok(Rope { theta, scaling: Scaling::read(&fields)? })
+        Ok(Rope {
+            theta,
+            scaling: Scaling::read(&fields)?,
+        })
     }
 
     /// Radians per position of each pair of a head of size D, as transformers computes them: D/2 numbers.
     pub fn inverse_frequencies(&self, head_size: usize) -> Vec<f32> {
         let pairs = head_size / 2;
         let plain = (0..pairs).map(|i| self.theta.powf(-2.0 * i as f64 / head_size as f64));
-        plain.map(|frequency| self.scaling.apply(frequency) as f32).collect()
+        plain
+            .map(|frequency| self.scaling.apply(frequency) as f32)
+            .collect()
     }
 
     /// `rope_theta` and `rope_scaling`, the spelling that every version of transformers reads.
@@ -69,7 +83,12 @@ impl Rope {
         let scaling = match &self.scaling {
             Scaling::None => Value::Null,
             Scaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-            Scaling::Llama3 { factor, low, high, original_positions } => json!({
+            Scaling::Llama3 {
+                factor,
+                low,
+                high,
+                original_positions,
+            } => json!({
                 "rope_type": "llama3",
                 "factor": factor,
                 "low_freq_factor": low,
@@ -84,9 +103,10 @@ impl Rope {
 /// Only whole heads are turned here.
 fn refuse_partial(fields: &Fields) -> Result<(), ModelError> {
     match fields.positive("partial_rotary_factor")? {
-        Some(part) if part != 1.0 => {
-            Err(fields.wrong("partial_rotary_factor", format!("{part} is not supported, only 1")))
-        }
+        Some(part) if part != 1.0 => Err(fields.wrong(
+            "partial_rotary_factor",
+            format!("{part} is not supported, only 1"),
+        )),
         _ => Ok(()),
     }
 }
@@ -94,16 +114,28 @@ fn refuse_partial(fields: &Fields) -> Result<(), ModelError> {
 impl Scaling {
     fn read(fields: &Fields) -> Result<Scaling, ModelError> {
         if fields.has("full_attention") || fields.has("sliding_attention") {
-            return Err(fields.wrong("full_attention", "rope parameters per layer type are not supported"));
+            return Err(fields.wrong(
+                "full_attention",
+                "rope parameters per layer type are not supported",
+            ));
         }
-        let field = if fields.has("rope_type") { "rope_type" } else { "type" };
+        let field = if fields.has("rope_type") {
+            "rope_type"
+        } else {
+            "type"
+        };
         match fields.text(field)?.unwrap_or("default") {
             "default" => Ok(Scaling::None),
-            "linear" => Ok(Scaling::Linear { factor: fields.required_positive("factor")? }),
+            "linear" => Ok(Scaling::Linear {
+                factor: fields.required_positive("factor")?,
+            }),
             "llama3" => Scaling::read_llama3(fields),
             other => {
                 let known = "supported are default, linear and llama3";
-                Err(fields.wrong(field, format!("rope type \"{other}\" is not supported; {known}")))
+                Err(fields.wrong(
+                    field,
+                    format!("rope type \"{other}\" is not supported; {known}"),
+                ))
             }
         }
     }
@@ -114,16 +146,29 @@ impl Scaling {
         let high = fields.required_positive("high_freq_factor")?;
         let original_positions = fields.required_positive("original_max_position_embeddings")?;
         if high <= low {
-            return Err(fields.wrong("high_freq_factor", format!("{high} is not above low_freq_factor {low}")));
+            return Err(fields.wrong(
+                "high_freq_factor",
+                format!("{high} is not above low_freq_factor {low}"),
+            ));
         }
-        Ok(Scaling::Llama3 { factor, low, high, original_positions })
+        Ok(Scaling::Llama3 {
+            factor,
+            low,
+            high,
+            original_positions,
+        })
     }
 
     fn apply(&self, frequency: f64) -> f64 {
         match *self {
             Scaling::None => frequency,
             Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 { factor, low, high, original_positions } => {
+            Scaling::Llama3 {
+                factor,
+                low,
+                high,
+                original_positions,
+            } => {
                 let turns = original_positions * frequency / std::f64::consts::TAU;
                 let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
                 kept * frequency + (1.0 - kept) * frequency / factor
@@ -138,13 +183,21 @@ mod tests {
 
     #[test]
     fn plain_frequencies_fall_from_one_by_a_constant_ratio() {
-        let rope = Rope { theta: 10_000.0, scaling: Scaling::None };
+        let rope = Rope {
+            theta: 10_000.0,
+            scaling: Scaling::None,
+        };
         assert_eq!(rope.inverse_frequencies(8), [1.0, 0.1, 0.01, 0.001]);
     }
 
     #[test]
     fn llama3_keeps_fast_turns_and_divides_slow_ones() {
-        let scaling = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original_positions: 64.0 };
+        let scaling = Scaling::Llama3 {
+            factor: 8.0,
+            low: 1.0,
+            high: 4.0,
+            original_positions: 64.0,
+        };
         let turns = |n: f64| n * std::f64::consts::TAU / 64.0;
         assert_eq!(scaling.apply(turns(5.0)), turns(5.0));
         assert_eq!(scaling.apply(turns(0.5)), turns(0.5) / 8.0);

@@ -27,8 +27,14 @@ impl Tokenizer {
             .map_err(|e| ModelError::file(&path, format!("not a tokenizer: {e}")))?;
         // What a training script wanted of its batches is no property of the text.
         inner.with_padding(None);
-        inner.with_truncation(None).map_err(|e| ModelError::file(&path, e))?;
-        let mut tokenizer = Tokenizer { inner, path, stop_ids: config.eos.clone() };
+        inner
+            .with_truncation(None)
+            .map_err(|e| ModelError::file(&path, e))?;
+        let mut tokenizer = Tokenizer {
+            inner,
+            path,
+            stop_ids: config.eos.clone(),
+        };
         tokenizer.refuse_foreign(config)?;
         if let Some(id) = tokenizer.declared_end(dir)? {
             tokenizer.stop_ids.push(id);
@@ -45,7 +51,10 @@ impl Tokenizer {
             Some((token, &id)) if id as usize >= config.vocab => {
                 let wanted = format!("the model's vocab_size is {}", config.vocab);
                 let cure = "is it the tokenizer of another model?";
-                Err(ModelError::file(&self.path, format!("token {token:?} has id {id}, but {wanted}; {cure}")))
+                Err(ModelError::file(
+                    &self.path,
+                    format!("token {token:?} has id {id}, but {wanted}; {cure}"),
+                ))
             }
             _ => Ok(()),
         }
@@ -59,10 +68,16 @@ impl Tokenizer {
         }
         let config = read_object(&path)?;
         let declared = config.get("eos_token").unwrap_or(&Value::Null);
-        let Some(token) = declared.as_str().or_else(|| declared["content"].as_str()) else { return Ok(None) };
+        let Some(token) = declared.as_str().or_else(|| declared["content"].as_str()) else {
+            return Ok(None);
+        };
         match self.id(token) {
             Some(id) => Ok(Some(id)),
-            None => Err(ModelError::field(&path, "eos_token", format!("{token:?} is not in tokenizer.json"))),
+            None => Err(ModelError::field(
+                &path,
+                "eos_token",
+                format!("{token:?} is not in tokenizer.json"),
+            )),
         }
     }
 
@@ -73,7 +88,10 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         match self.inner.encode_fast(text, false) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(e) => Err(ModelError::file(&self.path, format!("cannot encode a text: {e}"))),
+            Err(e) => Err(ModelError::file(
+                &self.path,
+                format!("cannot encode a text: {e}"),
+            )),
         }
     }
 
@@ -83,7 +101,9 @@ impl Tokenizer {
     /// If the tokenizer has no text for them.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
         let decoded = self.inner.decode(ids, true);
-        decoded.map_err(|e| ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len())))
+        decoded.map_err(|e| {
+            ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len()))
+        })
     }
 
     /// The ids that end a reply: those of `config.json`, `generation_config.json` and `tokenizer_config.json`, sorted.

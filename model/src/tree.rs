@@ -22,7 +22,10 @@ impl TokenTree {
     /// If the sequence is empty.
     #[track_caller]
     pub fn insert(&mut self, ids: &[u32]) -> Node {
-        assert!(!ids.is_empty(), "token tree: an empty sequence has no last token");
+        assert!(
+            !ids.is_empty(),
+            "token tree: an empty sequence has no last token"
+        );
         ids.iter().fold(ROOT, |node, &id| self.trie.child(node, id))
     }
 
@@ -48,7 +51,8 @@ impl TokenTree {
         let mut index = vec![0u32; nodes];
         let mut free = vec![0u32; nodes];
         let len = nodes - 1;
-        let (mut ids, mut positions, mut visible_until) = (vec![0; len], vec![0; len], vec![0; len]);
+        let (mut ids, mut positions, mut visible_until) =
+            (vec![0; len], vec![0; len], vec![0; len]);
         for node in 1..nodes {
             let parent = self.parent(node);
             let at = free[parent];
@@ -59,12 +63,23 @@ impl TokenTree {
             positions[at as usize] = self.trie.depth(Node(node as u32)) - 1;
             visible_until[at as usize] = at + subtree[node];
         }
-        let parents = (0..nodes).map(|n| if n == 0 { 0 } else { self.parent(n) as u32 }).collect();
-        PackedTree { ids, positions, visible_until, index, parents }
+        let parents = (0..nodes)
+            .map(|n| if n == 0 { 0 } else { self.parent(n) as u32 })
+            .collect();
+        PackedTree {
+            ids,
+            positions,
+            visible_until,
+            index,
+            parents,
+        }
     }
 
     fn parent(&self, node: usize) -> usize {
-        self.trie.parent(Node(node as u32)).expect("only the root has no parent").index()
+        self.trie
+            .parent(Node(node as u32))
+            .expect("only the root has no parent")
+            .index()
     }
 }
 
@@ -148,7 +163,9 @@ mod tests {
     fn sequences(seed: u64, count: usize, longest: usize) -> Vec<Vec<u32>> {
         let mut random = Random::new(seed);
         let mut draw = |below: usize| (random.next() % below as u64) as usize;
-        (0..count).map(|_| (0..1 + draw(longest)).map(|_| draw(3) as u32).collect()).collect()
+        (0..count)
+            .map(|_| (0..1 + draw(longest)).map(|_| draw(3) as u32).collect())
+            .collect()
     }
 
     proptest! {

@@ -30,7 +30,9 @@ struct Entry {
 
 impl Trie {
     pub(crate) fn new() -> Trie {
-        Trie { nodes: vec![Entry::new(0, NONE, 0)] }
+        Trie {
+            nodes: vec![Entry::new(0, NONE, 0)],
+        }
     }
 
     /// Nodes, the root among them.
@@ -78,22 +80,17 @@ impl Trie {
         }
         Node(new)
     }
-
-    /// The nodes from the first token down to `node`, the root left out.
-    pub(crate) fn path(&self, node: Node) -> Vec<Node> {
-        let mut path = Vec::with_capacity(self.depth(node) as usize);
-        let mut at = node;
-        while let Some(parent) = self.parent(at) {
-            path.push(at);
-            at = parent;
-        }
-        path.reverse();
-        path
-    }
 }
 
 impl Entry {
     fn new(id: u32, parent: u32, depth: u32) -> Entry {
-        Entry { id, parent, depth, first_child: NONE, last_child: NONE, next_sibling: NONE }
+        Entry {
+            id,
+            parent,
+            depth,
+            first_child: NONE,
+            last_child: NONE,
+            next_sibling: NONE,
+        }
     }
 }

@@ -1,0 +1,176 @@
+//! The KV arena: keys, values and final hidden states of tokens already run through the model, as a trie.
+//!
+//! A node is a token on its path; sequences that begin alike share nodes, so rules are computed once, each distinct
+//! observation once, and each distinct reply once. A node's path lies in a few contiguous stretches of arena rows,
+//! which is all that attention needs to know.
+
+use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
+
+use crate::layout::Layout;
+use crate::trie::{Node, ROOT};
+use crate::{Adapter, Model, ModelError};
+
+/// What a model and adapter, as they stand, computed for a growing set of sequences. After an optimiser step the
+/// arena must be [cleared](Arena::clear).
+pub struct Arena {
+    gpu: Gpu,
+    layout: Layout,
+    keys: Vec<Tensor>,   // per block (S, K*D)
+    values: Vec<Tensor>, // per block (S, K*D)
+    hidden: Tensor,      // (S, C)
+    most_rows: usize,
+    rows_at_once: usize,
+    computed: u64,
+}
+
+impl Arena {
+    /// An arena with a first capacity of `rows` tokens; it doubles when full, up to the device's limit.
+    pub fn new(model: &Model, rows: usize) -> Arena {
+        let config = model.config();
+        let (gpu, kv_width) = (model.gpu().clone(), config.kv_heads * config.head_size);
+        let floats = (gpu.caps().max_binding / 4) as usize;
+        let most_rows = (floats / kv_width.max(config.width)).min(u32::MAX as usize);
+        let rows = rows.clamp(1, most_rows);
+        let table = |width: usize| Tensor::zeros(&gpu, &[rows, width]);
+        let widest = config
+            .width
+            .max(config.mlp_width)
+            .max(config.heads * config.head_size);
+        Arena {
+            layout: Layout::new(),
+            keys: (0..config.layers).map(|_| table(kv_width)).collect(),
+            values: (0..config.layers).map(|_| table(kv_width)).collect(),
+            hidden: table(config.width),
+            most_rows,
+            rows_at_once: (floats / widest).min(4096),
+            computed: 0,
+            gpu,
+        }
+    }
+
+    /// Forgets everything, keeping the memory. Nodes handed out before are void.
+    pub fn clear(&mut self) {
+        self.layout = Layout::new();
+    }
+
+    /// Positions run through the model since the arena was made.
+    pub fn computed(&self) -> u64 {
+        self.computed
+    }
+
+    /// The final hidden states, one row per arena row: (S, C). Ask for rows with [`Arena::row`].
+    pub fn hidden(&self) -> &Tensor {
+        &self.hidden
+    }
+
+    /// The arena row of a token.
+    pub fn row(&self, node: Node) -> u32 {
+        self.layout.row(node)
+    }
+
+    /// Makes sure that these sequences are in the arena and returns the node of each one's last token. Only tokens
+    /// that are not there yet are computed.
+    ///
+    /// # Errors
+    /// If the arena cannot grow enough; it is then cleared.
+    ///
+    /// # Panics
+    /// If a sequence is empty.
+    #[track_caller]
+    pub fn prefill(
+        &mut self,
+        model: &Model,
+        adapter: Option<&Adapter>,
+        sequences: &[&[u32]],
+    ) -> Result<Vec<Node>, ModelError> {
+        let empty = sequences.iter().position(|sequence| sequence.is_empty());
+        assert!(empty.is_none(), "prefill: sequence {empty:?} is empty");
+        let additions: Vec<(Node, &[u32])> =
+            sequences.iter().map(|&sequence| (ROOT, sequence)).collect();
+        self.extend(model, adapter, &additions, 0)
+    }
+
+    /// The same below given nodes. Behind each new last token `room` rows are kept free for what follows it, so that
+    /// a reply sampled token by token among others stays in one stretch.
+    ///
+    /// # Errors
+    /// If the arena cannot grow enough; it is then cleared.
+    pub fn extend(
+        &mut self,
+        model: &Model,
+        adapter: Option<&Adapter>,
+        additions: &[(Node, &[u32])],
+        room: u32,
+    ) -> Result<Vec<Node>, ModelError> {
+        let first_new = self.layout.nodes();
+        let layout = &mut self.layout;
+        let place = |&(start, ids): &(Node, &[u32])| layout.insert(start, ids, room);
+        let ends = additions.iter().map(place).collect();
+        if let Err(error) = self.grow() {
+            self.clear();
+            return Err(error);
+        }
+        let new: Vec<Node> = (first_new..self.layout.nodes())
+            .map(|node| Node(node as u32))
+            .collect();
+        // Parents come before their children, so what a chunk looks at is in the same chunk or an earlier one.
+        for chunk in new.chunks(self.rows_at_once) {
+            self.compute(model, adapter, chunk);
+        }
+        Ok(ends)
+    }
+
+    /// Runs new nodes through the model.
+    fn compute(&mut self, model: &Model, adapter: Option<&Adapter>, nodes: &[Node]) {
+        let indices = |of: &dyn Fn(Node) -> u32| {
+            Indices::new(
+                &self.gpu,
+                &nodes.iter().map(|&node| of(node)).collect::<Vec<u32>>(),
+            )
+        };
+        let ids = indices(&|node| self.layout.id(node));
+        let positions = indices(&|node| self.layout.position(node));
+        let rows = indices(&|node| self.layout.row(node));
+        let seen: Vec<Vec<(u32, u32)>> = nodes
+            .iter()
+            .map(|&node| self.layout.stretches(node))
+            .collect();
+        let visible = Visibility::ranges(&self.gpu, &seen);
+        let (heads, kv_heads) = (model.config().heads, model.config().kv_heads);
+        let hidden = model.run(&ids, &positions, adapter, |layer, q, k, v| {
+            let (keys, values) = (&self.keys[layer], &self.values[layer]);
+            keys.write_rows(&rows, &k);
+            values.write_rows(&rows, &v);
+            q.attention(keys, values, &visible, heads, kv_heads)
+        });
+        self.hidden.write_rows(&rows, &hidden);
+        self.computed += nodes.len() as u64;
+    }
+
+    /// Makes room for all rows handed out.
+    fn grow(&mut self) -> Result<(), ModelError> {
+        let have = self.hidden.rows();
+        if self.layout.rows() <= have {
+            return Ok(());
+        }
+        if self.layout.rows() > self.most_rows {
+            return Err(ModelError::ArenaFull {
+                wanted: self.layout.rows(),
+                most: self.most_rows,
+            });
+        }
+        let rows = (2 * have).max(self.layout.rows()).min(self.most_rows);
+        let old = Indices::new(&self.gpu, &(0..have as u32).collect::<Vec<u32>>());
+        let tables = self
+            .keys
+            .iter_mut()
+            .chain(&mut self.values)
+            .chain([&mut self.hidden]);
+        for table in tables {
+            let larger = Tensor::zeros(&self.gpu, &[rows, table.cols()]);
+            larger.write_rows(&old, table);
+            *table = larger;
+        }
+        Ok(())
+    }
+}

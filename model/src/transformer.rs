@@ -1,0 +1,236 @@
+//! The decoder, from token ids to hidden states, top to bottom.
+//!
+//! Shapes in the comments of this file:
+//!
+//! | letter | means |
+//! |---|---|
+//! | T | tokens of the packed tree, or those that a decoding step adds |
+//! | S | rows of the KV arena |
+//! | C | width of the residual stream |
+//! | H, K, D | query heads, key and value heads, numbers per head |
+//! | F | width between gate and down |
+//! | V | vocabulary |
+//!
+//! Training and sampling run the same blocks; they differ in where keys and values come from ([`Model::run`]).
+
+use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility};
+
+use crate::{Adapter, Config, Linear, LoadReport, PackedTree};
+
+/// A decoder language model on the device. Cheap to clone: clones share the weights.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) config: Config,
+    pub(crate) gpu: Gpu,
+    pub(crate) embedding: Matrix, // (V, C)
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) norm: Tensor, // (C)
+    pub(crate) head: Matrix, // (V, C); the embedding itself where they are tied
+    pub(crate) rotations: Rotations,
+    pub(crate) report: LoadReport,
+}
+
+/// The weights of one block.
+#[derive(Clone)]
+pub(crate) struct Block {
+    pub(crate) attention_norm: Tensor,               // (C)
+    pub(crate) linears: [Affine; 7],                 // in the order of Linear::BLOCK
+    pub(crate) head_norms: Option<(Tensor, Tensor)>, // (D) for queries, (D) for keys
+    pub(crate) mlp_norm: Tensor,                     // (C)
+}
+
+/// y = x W^T + bias
+#[derive(Clone)]
+pub(crate) struct Affine {
+    pub(crate) weight: Matrix,       // (N, K)
+    pub(crate) bias: Option<Tensor>, // (N)
+}
+
+/// The tokens of one forward pass, on the device.
+pub struct Tokens {
+    ids: Indices,
+    positions: Indices,
+    visible: Visibility,
+}
+
+impl Tokens {
+    /// A packed tree.
+    pub fn new(gpu: &Gpu, packed: &PackedTree) -> Tokens {
+        Tokens {
+            ids: Indices::new(gpu, &packed.ids),
+            positions: Indices::new(gpu, &packed.positions),
+            visible: Visibility::tree(gpu, &packed.visible_until),
+        }
+    }
+
+    /// One plain sequence.
+    pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
+        let positions: Vec<u32> = (0..ids.len() as u32).collect();
+        Tokens {
+            ids: Indices::new(gpu, ids),
+            positions: Indices::new(gpu, &positions),
+            visible: Visibility::tree(gpu, &vec![ids.len() as u32; ids.len()]),
+        }
+    }
+
+    /// How many (T).
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
+impl Model {
+    /// Hidden states of every token, after the last norm: (T, C). Without an adapter this is the reference policy.
+    pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
+        let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
+        self.run(&tokens.ids, &tokens.positions, adapter, |_, q, k, v| {
+            q.attention(&k, &v, &tokens.visible, heads, kv_heads)
+        })
+    }
+
+    /// What turns hidden states into log-probs: for [`Tensor::log_probs`], [`Tensor::sample`] and [`Tensor::logits`].
+    pub fn head(&self, adapter: Option<&Adapter>) -> Head {
+        let lora = adapter.and_then(|adapter| adapter.head()).cloned();
+        Head {
+            weight: self.head.clone(),
+            lora,
+        }
+    }
+
+    /// All blocks. `attend` is given the number of the block, the queries (T, H*D) and the keys and values of the new
+    /// tokens (T, K*D), and returns what the queries see (T, H*D).
+    pub(crate) fn run(
+        &self,
+        ids: &Indices,
+        positions: &Indices,
+        adapter: Option<&Adapter>,
+        mut attend: impl FnMut(usize, Tensor, Tensor, Tensor) -> Tensor,
+    ) -> Tensor {
+        let mut x = Tensor::embedding(&self.embedding, ids); // (T, C)
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let low_rank = |linear| adapter.and_then(|adapter| adapter.get(layer, linear));
+            x = self.attention(block, &x, positions, low_rank, |q, k, v| {
+                attend(layer, q, k, v)
+            });
+            x = self.mlp(block, &x, low_rank);
+        }
+        x.rms_norm(&self.norm, self.config.eps) // (T, C)
+    }
+
+    /// x + o(attend(q(h), k(h), v(h))) with h = norm(x)
+    fn attention<'a>(
+        &self,
+        block: &Block,
+        x: &Tensor,
+        positions: &Indices,
+        low_rank: impl Fn(Linear) -> Option<&'a Lora>,
+        attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor,
+    ) -> Tensor {
+        let Config {
+            heads,
+            kv_heads,
+            eps,
+            ..
+        } = self.config;
+        let linear = |linear: Linear, x: &Tensor, residual: Option<&Tensor>| {
+            block.linear(linear, x, low_rank(linear), residual)
+        };
+        let h = x.rms_norm(&block.attention_norm, eps); // (T, C)
+        let mut q = linear(Linear::Q, &h, None); // (T, H*D)
+        let mut k = linear(Linear::K, &h, None); // (T, K*D)
+        let v = linear(Linear::V, &h, None); // (T, K*D)
+        if let Some((query_norm, key_norm)) = &block.head_norms {
+            q = norm_heads(&q, query_norm, eps);
+            k = norm_heads(&k, key_norm, eps);
+        }
+        let q = q.rope(positions, &self.rotations, heads);
+        let k = k.rope(positions, &self.rotations, kv_heads);
+        let seen = attend(q, k, v); // (T, H*D)
+        linear(Linear::O, &seen, Some(x)) // (T, C)
+    }
+
+    /// x + down(silu(gate(h)) * up(h)) with h = norm(x)
+    fn mlp<'a>(
+        &self,
+        block: &Block,
+        x: &Tensor,
+        low_rank: impl Fn(Linear) -> Option<&'a Lora>,
+    ) -> Tensor {
+        let linear = |linear: Linear, x: &Tensor, residual: Option<&Tensor>| {
+            block.linear(linear, x, low_rank(linear), residual)
+        };
+        let h = x.rms_norm(&block.mlp_norm, self.config.eps); // (T, C)
+        let gate = linear(Linear::Gate, &h, None); // (T, F)
+        let up = linear(Linear::Up, &h, None); // (T, F)
+        linear(Linear::Down, &gate.swiglu(&up), Some(x)) // (T, C)
+    }
+
+    /// What this model looks like.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The device that holds it.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// What was loaded, and in which precision.
+    pub fn report(&self) -> &LoadReport {
+        &self.report
+    }
+
+    /// The same weights, wanting no gradients: for sampling and scoring. Later updates show through.
+    pub fn without_gradients(&self) -> Model {
+        let affine = |a: &Affine| Affine {
+            weight: detached(&a.weight),
+            bias: a.bias.as_ref().map(Tensor::detach),
+        };
+        let block = |b: &Block| Block {
+            attention_norm: b.attention_norm.detach(),
+            linears: b.linears.each_ref().map(affine),
+            head_norms: b.head_norms.as_ref().map(|(q, k)| (q.detach(), k.detach())),
+            mlp_norm: b.mlp_norm.detach(),
+        };
+        Model {
+            embedding: detached(&self.embedding),
+            blocks: self.blocks.iter().map(block).collect(),
+            norm: self.norm.detach(),
+            head: detached(&self.head),
+            ..self.clone()
+        }
+    }
+}
+
+impl Block {
+    fn linear(
+        &self,
+        linear: Linear,
+        x: &Tensor,
+        lora: Option<&Lora>,
+        residual: Option<&Tensor>,
+    ) -> Tensor {
+        let Affine { weight, bias } = &self.linears[linear as usize];
+        x.linear(weight, bias.as_ref(), lora, residual)
+    }
+}
+
+/// Each head of (T, heads*D) on its own.
+fn norm_heads(x: &Tensor, weight: &Tensor, eps: f32) -> Tensor {
+    let (rows, cols, size) = (x.rows(), x.cols(), weight.len());
+    x.reshape(&[rows * cols / size, size])
+        .rms_norm(weight, eps)
+        .reshape(&[rows, cols])
+}
+
+fn detached(matrix: &Matrix) -> Matrix {
+    match matrix {
+        Matrix::Frozen(weight) => Matrix::Frozen(weight.clone()),
+        Matrix::Trained(tensor) => Matrix::Trained(tensor.detach()),
+    }
+}

@@ -1,0 +1,10 @@
+//! The model crate against reference numbers and against itself; one binary, so that all tests share one device.
+
+mod adapter;
+mod checkpoint;
+mod decode;
+mod golden;
+mod hostile;
+mod packed;
+mod support;
+mod text;

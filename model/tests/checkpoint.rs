@@ -1,0 +1,115 @@
+//! Whole models: loaded in every precision, saved, trained from nothing.
+
+use lapwing_model::{Config, LoadOptions, Model, Precision, Tokens, initial};
+use lapwing_tensor::{AdamW, Format, Parameters, testing};
+
+use crate::support::*;
+
+fn logits(model: &Model, ids: &[u32]) -> Vec<f32> {
+    let hidden = model.forward(&Tokens::sequence(model.gpu(), ids), None);
+    hidden.logits(&model.head(None)).to_vec().unwrap()
+}
+
+#[test]
+fn every_precision_gives_the_same_numbers_within_its_own() {
+    let ids = Expected::of("qwen3").ids("ids2");
+    let wanted = Expected::of("qwen3").floats("ids2.logits");
+    for precision in [
+        Precision::Auto,
+        Precision::F32,
+        Precision::F16,
+        Precision::Bf16,
+    ] {
+        let model = Model::load(
+            &testing::gpu(),
+            &golden("qwen3"),
+            &LoadOptions { precision },
+        )
+        .unwrap();
+        let index = match precision {
+            Precision::F32 => 0,
+            Precision::Auto | Precision::F16 => 1,
+            Precision::Bf16 => 2,
+        };
+        assert_eq!(model.report().matrices[index], 15, "{:?}", model.report());
+        // The checkpoint is in bf16, which all of these hold, f16 with a little loss near zero.
+        assert_near(
+            &format!("{precision:?}"),
+            &logits(&model, &ids),
+            &wanted,
+            1e-3,
+        );
+    }
+}
+
+#[test]
+fn the_report_counts_and_names() {
+    let model = load("llama");
+    let report = model.report();
+    let numbers = 2 * 384 * 64 + 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 96 * 64 + 2 * 64) + 64;
+    assert_eq!(report.parameters, numbers);
+    assert!(report.ignored.is_empty() && report.out_of_f16_range.is_empty());
+}
+
+#[test]
+fn a_saved_model_is_loaded_again() {
+    for name in CHECKPOINTS {
+        let home = tempfile::tempdir().unwrap();
+        let model = load(name);
+        model.save(home.path(), Format::F32).unwrap();
+        let again = Model::load(model.gpu(), home.path(), &LoadOptions::default()).unwrap();
+        assert_eq!(again.config(), model.config());
+        let ids = Expected::of(name).ids("ids2");
+        // The first is held in f16 or f32, the second in f32: the same numbers, maybe summed by another kernel.
+        assert_near(name, &logits(&again, &ids), &logits(&model, &ids), 1e-5);
+    }
+}
+
+#[test]
+fn a_model_trained_from_nothing_learns_and_is_saved() {
+    let gpu = testing::gpu();
+    let config = Config {
+        eos: vec![5],
+        ..Config::qwen2(48, 32, 2, 4, 2, 64)
+    };
+    let mut parameters = Parameters::new(&gpu, &initial(&config, 1));
+    let model = Model::over(&gpu, config, &parameters);
+    let ids: Vec<u32> = (0..24).map(|i| i * i % 47).collect();
+    let loss = |model: &Model| log_probs(model, None, &ids).mean().neg();
+    let before = loss(&model).to_vec().unwrap()[0];
+    // Nothing is known at first: about the logarithm of the vocabulary.
+    assert!((before - 48f32.ln()).abs() < 1.0, "{before}");
+    let knobs = AdamW {
+        lr: 0.01,
+        beta1: 0.9,
+        beta2: 0.99,
+        eps: 1e-8,
+        weight_decay: 0.0,
+        max_norm: 1.0,
+    };
+    for _ in 0..30 {
+        parameters.accumulate(&loss(&model).backward());
+        parameters.step(knobs);
+    }
+    let after = loss(&model).to_vec().unwrap()[0];
+    assert!(after < 0.5, "{before} -> {after}");
+
+    let home = tempfile::tempdir().unwrap();
+    model.save(home.path(), Format::F16).unwrap();
+    let again = Model::load(&gpu, home.path(), &LoadOptions::default()).unwrap();
+    assert_eq!(again.config(), model.config());
+    // f16 keeps eleven bits of every weight.
+    assert_near(
+        "saved in f16",
+        &logits(&again, &ids),
+        &logits(&model.without_gradients(), &ids),
+        1e-2,
+    );
+}
+
+#[test]
+fn starting_values_come_from_the_seed() {
+    let config = Config::qwen2(48, 32, 2, 4, 2, 64);
+    assert_eq!(initial(&config, 1), initial(&config, 1));
+    assert_ne!(initial(&config, 1), initial(&config, 2));
+}

@@ -1,0 +1,180 @@
+//! Decoding over the KV arena computes what the full forward pass computes, and computes it once.
+
+use std::collections::HashSet;
+
+use lapwing_model::{Arena, Reply, Request, Sampling, Tokens, generate};
+use lapwing_tensor::Indices;
+
+use crate::support::*;
+
+fn requests(count: usize) -> Vec<Request> {
+    let sequences = related_sequences(5, count, 384);
+    sequences
+        .into_iter()
+        .enumerate()
+        .map(|(i, prompt)| Request {
+            prompt,
+            key: i as u64,
+        })
+        .collect()
+}
+
+const SAMPLING: Sampling = Sampling {
+    temperature: 0.7,
+    max_new_tokens: 20,
+    stop: vec![],
+};
+
+/// The arena starts too small on purpose, so that it grows, twice, in the middle.
+fn replies(name: &str, requests: &[Request], sampling: &Sampling) -> Vec<Reply> {
+    let (model, adapter, _) = load_adapted(name);
+    generate(
+        &model,
+        Some(&adapter),
+        &mut Arena::new(&model, 40),
+        requests,
+        sampling,
+    )
+    .unwrap()
+}
+
+#[test]
+fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
+    for name in CHECKPOINTS {
+        let requests = requests(6);
+        let replies = replies(name, &requests, &SAMPLING);
+        let sequences: Vec<Vec<u32>> = requests
+            .iter()
+            .zip(&replies)
+            .map(|(q, r)| [&q.prompt[..], &r.ids].concat())
+            .collect();
+        let (packed, paths) = pack(&sequences);
+        let (model, adapter, _) = load_adapted(name);
+        let gpu = model.gpu();
+        let (mut rows, mut targets, mut sampled) = (vec![], vec![], Vec::<f32>::new());
+        for ((request, reply), path) in requests.iter().zip(&replies).zip(&paths) {
+            rows.extend(&path[request.prompt.len() - 1..]);
+            targets.extend(&reply.ids);
+            sampled.extend(&reply.log_probs);
+        }
+        let hidden = model.forward(&Tokens::new(gpu, &packed), Some(&adapter));
+        let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &targets));
+        let scored = hidden.log_probs(
+            &model.head(Some(&adapter)),
+            &rows,
+            &targets,
+            SAMPLING.temperature,
+        );
+        assert_eq!(scored.log_probs.to_vec().unwrap(), sampled, "{name}");
+    }
+}
+
+#[test]
+fn replies_do_not_depend_on_who_is_sampled_beside_them() {
+    let requests = requests(5);
+    let together = replies("qwen2", &requests, &SAMPLING);
+    for (request, reply) in requests.iter().zip(&together) {
+        assert_eq!(
+            &replies("qwen2", std::slice::from_ref(request), &SAMPLING)[0],
+            reply
+        );
+    }
+}
+
+#[test]
+fn equal_prompts_with_equal_keys_reply_alike_and_with_other_keys_differ() {
+    let request = &requests(1)[0];
+    let other = Request {
+        key: 99,
+        ..request.clone()
+    };
+    let replies = replies(
+        "llama",
+        &[request.clone(), request.clone(), other],
+        &SAMPLING,
+    );
+    assert_eq!(replies[0], replies[1]);
+    assert_ne!(replies[0].ids, replies[2].ids);
+}
+
+#[test]
+fn a_stop_id_ends_a_reply_and_the_others_go_on() {
+    let requests = requests(4);
+    let free = replies("qwen3", &requests, &SAMPLING);
+    let stop = free[0].ids[7];
+    let stopped = replies(
+        "qwen3",
+        &requests,
+        &Sampling {
+            stop: vec![stop],
+            ..SAMPLING
+        },
+    );
+    for (free, stopped) in free.iter().zip(&stopped) {
+        let end = free.ids.iter().position(|&id| id == stop);
+        let wanted = end.map_or(free.ids.len(), |end| end + 1);
+        assert_eq!(stopped.ids, free.ids[..wanted]);
+        assert_eq!(stopped.log_probs, free.log_probs[..wanted]);
+        assert_eq!(stopped.stopped, end.is_some());
+        assert_eq!(stopped.entropies.len(), wanted);
+    }
+    assert!(stopped[0].stopped);
+}
+
+#[test]
+fn every_distinct_prefix_is_computed_once() {
+    let model = load("qwen2");
+    let requests = requests(6);
+    let mut arena = Arena::new(&model, 512);
+    let mut wanted = HashSet::new();
+    // The last round changes nothing: all its prompts and replies are there already.
+    for keys in [0, 100, 100] {
+        let keyed: Vec<Request> = requests
+            .iter()
+            .map(|r| Request {
+                key: r.key + keys,
+                ..r.clone()
+            })
+            .collect();
+        let replies = generate(&model, None, &mut arena, &keyed, &SAMPLING).unwrap();
+        for (request, reply) in keyed.iter().zip(&replies) {
+            let run = [&request.prompt[..], &reply.ids[..reply.ids.len() - 1]].concat();
+            wanted.extend((1..=run.len()).map(|n| run[..n].to_vec()));
+        }
+        assert_eq!(arena.computed(), wanted.len() as u64);
+    }
+}
+
+#[test]
+fn a_cleared_arena_computes_anew_and_the_same() {
+    let model = load("qwen2");
+    let requests = requests(3);
+    let mut arena = Arena::new(&model, 512);
+    let first = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
+    let computed = arena.computed();
+    arena.clear();
+    let second = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
+    assert_eq!(first, second);
+    assert_eq!(arena.computed(), 2 * computed);
+}
+
+#[test]
+fn nothing_to_say_is_no_error() {
+    let model = load("qwen2");
+    let mut arena = Arena::new(&model, 8);
+    assert!(
+        generate(&model, None, &mut arena, &[], &SAMPLING)
+            .unwrap()
+            .is_empty()
+    );
+    let silent = Sampling {
+        max_new_tokens: 0,
+        ..SAMPLING
+    };
+    let replies = generate(&model, None, &mut arena, &requests(2), &silent).unwrap();
+    assert!(
+        replies
+            .iter()
+            .all(|reply| reply.ids.is_empty() && !reply.stopped)
+    );
+}

@@ -1,0 +1,108 @@
+//! Against transformers and PEFT, in float64, on four tiny checkpoints.
+
+use lapwing_model::{Arena, Request, Sampling, Tokens, generate};
+use lapwing_tensor::Tensor;
+
+use crate::support::*;
+
+/// Of the spread (largest less smallest) of the logits: the 16-bit checkpoints may round where f16 meets bf16, the one
+/// stored in f32 only in sums of at most 160 products.
+fn tolerance(name: &str) -> f32 {
+    if name == "qwen2-sharded" { 1e-4 } else { 2e-3 }
+}
+
+fn assert_logits(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
+    let spread = wanted.iter().fold(f32::MIN, |a, &b| a.max(b))
+        - wanted.iter().fold(f32::MAX, |a, &b| a.min(b));
+    let relative = distance(got, wanted) / spread;
+    println!("{what}: {relative:e} of the spread");
+    assert!(
+        relative <= tolerance,
+        "{what}: off by {relative:e} of the spread, allowed {tolerance:e}"
+    );
+}
+
+#[test]
+fn logits_of_every_position() {
+    for name in CHECKPOINTS {
+        let (model, expected) = (load(name), Expected::of(name));
+        for case in ["ids0", "ids1", "ids2", "ids3"] {
+            let tokens = Tokens::sequence(model.gpu(), &expected.ids(case));
+            let logits = model
+                .forward(&tokens, None)
+                .logits(&model.head(None))
+                .to_vec()
+                .unwrap();
+            let wanted = expected.floats(&format!("{case}.logits"));
+            assert_logits(&format!("{name} {case}"), &logits, &wanted, tolerance(name));
+        }
+    }
+}
+
+#[test]
+fn logits_with_an_adapter() {
+    for name in CHECKPOINTS {
+        let ((model, adapter, _), expected) = (load_adapted(name), Expected::of(name));
+        let tokens = Tokens::sequence(model.gpu(), &expected.ids("ids3"));
+        let hidden = model.forward(&tokens, Some(&adapter));
+        let logits = hidden.logits(&model.head(Some(&adapter))).to_vec().unwrap();
+        let wanted = expected.floats("lora.ids3.logits");
+        assert_logits(
+            &format!("{name} adapted"),
+            &logits,
+            &wanted,
+            tolerance(name),
+        );
+    }
+}
+
+#[test]
+fn greedy_tokens() {
+    for name in CHECKPOINTS {
+        let (model, expected) = (load(name), Expected::of(name));
+        let wanted = expected.ids("greedy.ids2");
+        let request = Request {
+            prompt: expected.ids("ids2"),
+            key: 0,
+        };
+        let sampling = Sampling {
+            temperature: 0.0,
+            max_new_tokens: wanted.len(),
+            stop: vec![],
+        };
+        let mut arena = Arena::new(&model, 8);
+        let replies = generate(&model, None, &mut arena, &[request], &sampling).unwrap();
+        assert_eq!(replies[0].ids, wanted, "{name}");
+    }
+}
+
+#[test]
+fn adapted_log_probs_and_every_gradient() {
+    for name in CHECKPOINTS {
+        let ((model, adapter, parameters), expected) = (load_adapted(name), Expected::of(name));
+        let log_probs = log_probs(&model, Some(&adapter), &expected.ids("ids3"));
+        let got = log_probs.to_vec().unwrap();
+        let worst = distance(&got, &expected.floats("lora.logprobs"));
+        println!("{name}: log-probs off by {worst:e}");
+        assert!(worst <= 1e-3, "{name}: log-probs off by {worst:e}");
+
+        let weights = expected.floats("lora.weights");
+        let weights = Tensor::from_slice(model.gpu(), &weights, &[weights.len()]);
+        let gradients = log_probs.mul(&weights).sum().backward();
+        let names = expected.names("grad.");
+        assert_eq!(names.len(), 14 * model.config().layers);
+        for tensor in names {
+            let leaf = parameters.get(&format!("base_model.model.{tensor}"));
+            let got = gradients
+                .get(&leaf)
+                .unwrap_or_else(|| panic!("{name}: no gradient of {tensor}"));
+            let wanted = expected.floats(&format!("grad.{tensor}"));
+            assert_near(
+                &format!("{name}: gradient of {tensor}"),
+                &got.to_vec().unwrap(),
+                &wanted,
+                1e-2,
+            );
+        }
+    }
+}

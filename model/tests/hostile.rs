@@ -1,0 +1,416 @@
+//! Files from strangers: an error that names file and field or tensor, at once, and nothing large is allocated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lapwing_model::{Adapter, ChatTemplate, Config, LoadOptions, Model, Tokenizer};
+use lapwing_tensor::testing;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// A copy of a golden checkpoint that may be spoilt.
+struct Copy(tempfile::TempDir);
+
+impl Copy {
+    fn of(name: &str) -> Copy {
+        let home = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(golden(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() && !path.ends_with("expected.safetensors") {
+                fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        Copy(home)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    /// Changes a JSON file.
+    fn edit(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+        let path = self.path(file);
+        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        change(&mut value);
+        fs::write(&path, value.to_string()).unwrap();
+        self
+    }
+
+    /// Changes the header of a safetensors file.
+    fn edit_header(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+        let path = self.path(file);
+        let (mut header, data) = split(&path);
+        change(&mut header);
+        let header = header.to_string();
+        let bytes = [
+            &(header.len() as u64).to_le_bytes()[..],
+            header.as_bytes(),
+            &data,
+        ]
+        .concat();
+        fs::write(&path, bytes).unwrap();
+        self
+    }
+
+    /// Changes the data of a safetensors file; the closure is given where a tensor's bytes begin.
+    fn edit_tensor(self, file: &str, tensor: &str, change: impl FnOnce(&mut [u8])) -> Copy {
+        let path = self.path(file);
+        let (header, _) = split(&path);
+        let start = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+        let mut bytes = fs::read(&path).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        change(&mut bytes[8 + header + start..]);
+        fs::write(&path, bytes).unwrap();
+        self
+    }
+
+    /// The complaint about this directory, its name left out. It must come within a second.
+    fn complaint(&self) -> String {
+        let gpu = testing::gpu();
+        let start = Instant::now();
+        let result = Model::load(&gpu, self.0.path(), &LoadOptions::default());
+        let error = result.err().expect("an error").to_string();
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}: {error}",
+            start.elapsed()
+        );
+        error
+            .replace(&format!("{}/", self.0.path().display()), "")
+            .replace(&self.0.path().display().to_string(), "DIR")
+    }
+}
+
+fn split(path: &Path) -> (Value, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    (
+        serde_json::from_slice(&bytes[8..8 + header]).unwrap(),
+        bytes[8 + header..].to_vec(),
+    )
+}
+
+const FILE: &str = "model.safetensors";
+
+#[test]
+fn damaged_weight_files_are_named() {
+    let copy = Copy::of("qwen2");
+    let whole = fs::read(copy.path(FILE)).unwrap();
+    for length in [0, 7, 8, 100, whole.len() / 2, whole.len() - 1] {
+        fs::write(copy.path(FILE), &whole[..length]).unwrap();
+        assert!(
+            copy.complaint().starts_with("model.safetensors: "),
+            "{}",
+            copy.complaint()
+        );
+    }
+    let mut lying = whole.clone();
+    lying[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    fs::write(copy.path(FILE), lying).unwrap();
+    assert!(
+        copy.complaint()
+            .starts_with("model.safetensors: not a safetensors file")
+    );
+    fs::write(
+        copy.path(FILE),
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    )
+    .unwrap();
+    assert!(copy.complaint().contains("git lfs pull"));
+    fs::remove_file(copy.path(FILE)).unwrap();
+    assert_eq!(
+        copy.complaint(),
+        "DIR: no weights: neither model.safetensors nor model.safetensors.index.json"
+    );
+}
+
+#[test]
+fn tensors_that_are_missing_misshapen_or_not_numbers_are_named() {
+    let norm = "model.layers.1.input_layernorm.weight";
+    let missing = Copy::of("qwen2").edit_header(FILE, |header| {
+        let tensor = header.as_object_mut().unwrap().remove(norm).unwrap();
+        header["other"] = tensor;
+    });
+    assert_eq!(
+        missing.complaint(),
+        format!("model.safetensors: tensor {norm}: missing")
+    );
+    let misshapen =
+        Copy::of("qwen2").edit_header(FILE, |header| header[norm]["shape"] = json!([8, 8]));
+    let wanted = format!("model.safetensors: tensor {norm}: the shape is [8, 8], wanted [64]");
+    assert_eq!(misshapen.complaint(), wanted);
+    let integers =
+        Copy::of("qwen2").edit_header(FILE, |header| header[norm]["dtype"] = json!("I16"));
+    assert!(integers.complaint().contains("stored as I16"));
+    let gate = "model.layers.0.mlp.gate_proj.weight";
+    for (bytes, shown) in [([0xc0, 0x7f], "NaN"), ([0x80, 0x7f], "inf")] {
+        let spoilt = Copy::of("qwen2")
+            .edit_tensor(FILE, gate, |data| data[640..642].copy_from_slice(&bytes));
+        let wanted = format!(
+            "model.safetensors: tensor {gate}: holds {shown} in row 5; the checkpoint is damaged"
+        );
+        assert_eq!(spoilt.complaint(), wanted);
+    }
+}
+
+#[test]
+fn an_index_that_lies_is_named() {
+    let index = "model.safetensors.index.json";
+    let norm = "model.norm.weight";
+    let map = |file: &'static str| {
+        Copy::of("qwen2-sharded")
+            .edit(index, |value| value["weight_map"][norm] = json!(file))
+            .complaint()
+    };
+    for outside in [
+        "../model-00005-of-00006.safetensors",
+        "/etc/hostname",
+        "sub/x.safetensors",
+    ] {
+        let wanted = format!(
+            "{index}: weight_map.{norm}: \"{outside}\" is not the name of a file in this directory"
+        );
+        assert_eq!(map(outside), wanted);
+    }
+    assert!(map("gone.safetensors").starts_with("gone.safetensors: "));
+    let elsewhere = map("model-00001-of-00006.safetensors");
+    assert!(
+        elsewhere.starts_with(&format!(
+            "model-00001-of-00006.safetensors: tensor {norm}: "
+        )),
+        "{elsewhere}"
+    );
+    let unlisted = Copy::of("qwen2-sharded").edit(index, |value| {
+        value["weight_map"].as_object_mut().unwrap().remove(norm);
+    });
+    assert_eq!(unlisted.complaint(), format!("DIR: tensor {norm}: missing"));
+    let none = Copy::of("qwen2-sharded").edit(index, |value| *value = json!({}));
+    assert_eq!(
+        none.complaint(),
+        format!("{index}: weight_map: missing, or not an object")
+    );
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let cases: [(&str, Value, &str); 14] = [
+        (
+            "model_type",
+            json!("mamba"),
+            "\"mamba\" is not supported; supported are qwen2, qwen3 and llama",
+        ),
+        ("model_type", json!(null), "missing"),
+        (
+            "num_experts",
+            json!(8),
+            "mixtures of experts are not supported",
+        ),
+        (
+            "quantization_config",
+            json!({"bits": 4}),
+            "quantised weights are not supported",
+        ),
+        (
+            "hidden_act",
+            json!("gelu"),
+            "\"gelu\" is not supported, only silu",
+        ),
+        (
+            "layer_types",
+            json!(["full_attention", "sliding_attention"]),
+            "\"sliding_attention\" is not supported",
+        ),
+        (
+            "hidden_size",
+            json!(1e18),
+            "is not a whole number from 1 to 131072",
+        ),
+        ("hidden_size", json!(-64), "-64 is not a whole number"),
+        (
+            "num_hidden_layers",
+            json!(4_000_000_000u64),
+            "4000000000 is not a whole number from 1 to 1024",
+        ),
+        (
+            "vocab_size",
+            json!("many"),
+            "\"many\" is not a whole number",
+        ),
+        ("num_attention_heads", json!(0), "0 is not a whole number"),
+        (
+            "num_key_value_heads",
+            json!(3),
+            "3 does not divide num_attention_heads 4",
+        ),
+        (
+            "head_dim",
+            json!(15),
+            "4 heads of 15; supported: a multiple of 4",
+        ),
+        ("rms_norm_eps", json!(0), "0 is not a number above 0"),
+    ];
+    for (field, value, problem) in cases {
+        let complaint = Copy::of("qwen2")
+            .edit("config.json", |config| config[field] = value)
+            .complaint();
+        assert!(
+            complaint.starts_with(&format!("config.json: {field}: ")),
+            "{complaint}"
+        );
+        assert!(complaint.contains(problem), "{complaint}");
+    }
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6});
+    let complaint = Copy::of("qwen2")
+        .edit("config.json", |config| config["rope_parameters"] = yarn)
+        .complaint();
+    let wanted = "config.json: rope_parameters.rope_type: rope type \"yarn\" is not supported; \
+                  supported are default, linear and llama3";
+    assert_eq!(complaint, wanted);
+    let windows = Copy::of("qwen3").edit("config.json", |config| {
+        config["use_sliding_window"] = json!(true);
+        config["sliding_window"] = json!(64);
+        config["max_window_layers"] = json!(1);
+    });
+    assert_eq!(
+        windows.complaint(),
+        "config.json: use_sliding_window: sliding-window attention is not supported"
+    );
+}
+
+#[test]
+fn a_window_that_no_layer_uses_is_no_reason_to_refuse() {
+    let unused = Copy::of("qwen3").edit("config.json", |config| {
+        config["use_sliding_window"] = json!(true);
+        config["sliding_window"] = json!(64);
+        config["max_window_layers"] = json!(2);
+    });
+    assert!(Config::read(unused.0.path()).is_ok());
+}
+
+#[test]
+fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated() {
+    let before = testing::gpu().bytes_in_use();
+    let lying = Copy::of("qwen2").edit("config.json", |config| {
+        config["vocab_size"] = json!(4_000_000)
+    });
+    let wanted = "model.safetensors: tensor model.embed_tokens.weight: the shape is [384, 64], wanted [4000000, 64]";
+    assert_eq!(lying.complaint(), wanted);
+    // Other tests run beside this one; 4,000,000 rows would be a gigabyte.
+    assert!(testing::gpu().bytes_in_use() < before + (256 << 20));
+}
+
+#[test]
+fn values_beyond_f16_keep_their_matrix_in_bf16() {
+    let gate = "model.layers.0.mlp.gate_proj.weight";
+    let large =
+        Copy::of("qwen2").edit_tensor(FILE, gate, |data| data[..2].copy_from_slice(&[0x80, 0x48]));
+    let model = Model::load(&testing::gpu(), large.0.path(), &LoadOptions::default()).unwrap();
+    assert_eq!(model.report().out_of_f16_range, [gate]);
+    assert_eq!(model.report().matrices, [0, 14, 1]);
+}
+
+#[test]
+fn adapters_of_other_models_and_damaged_ones_are_named() {
+    let model = load("qwen2");
+    let complaint = |dir: &Path| match Adapter::load(&model, dir) {
+        Ok(_) => panic!("loaded"),
+        Err(error) => error
+            .to_string()
+            .replace(&format!("{}/", dir.display()), ""),
+    };
+    // The same names, but other sizes; one block more.
+    let wider = complaint(&golden("llama").join("adapter"));
+    let (file, module) = (
+        "adapter_model.safetensors",
+        "base_model.model.model.layers.0.mlp",
+    );
+    let wanted = format!(
+        "{file}: tensor {module}.gate_proj.lora_B.weight: the shape is [96, 4], wanted [160, 4]"
+    );
+    assert_eq!(wider, wanted);
+    let deeper = complaint(&golden("qwen2-sharded").join("adapter"));
+    assert!(
+        deeper.contains("layers.2.") && deeper.contains("adapter of another model?"),
+        "{deeper}"
+    );
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let copy = Copy(tempfile::tempdir().unwrap());
+        for file in ["adapter_config.json", "adapter_model.safetensors"] {
+            fs::copy(golden("qwen2").join("adapter").join(file), copy.path(file)).unwrap();
+        }
+        let copy = copy.edit("adapter_config.json", change);
+        complaint(copy.0.path())
+    };
+    let field =
+        |field: &'static str, value: Value| changed(&move |config| config[field] = value.clone());
+    assert!(
+        field("peft_type", json!("IA3")).starts_with("adapter_config.json: peft_type: \"IA3\"")
+    );
+    assert!(field("use_dora", json!(true)).starts_with("adapter_config.json: use_dora: "));
+    assert!(
+        field("rank_pattern", json!({"q_proj": 2}))
+            .starts_with("adapter_config.json: rank_pattern: ")
+    );
+    assert!(field("r", json!(0)).starts_with("adapter_config.json: r: 0 is not a whole number"));
+    assert!(field("r", json!(8)).contains("lora_A.weight: the shape is [4, "));
+}
+
+#[test]
+fn text_files_that_do_not_belong_are_named() {
+    let copy = Copy::of("qwen2");
+    let config = Config::read(copy.0.path()).unwrap();
+    let small = Config {
+        vocab: 100,
+        ..config.clone()
+    };
+    let foreign = Tokenizer::load(copy.0.path(), &small)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(foreign.contains(
+        "tokenizer.json: token \"<|im_end|>\" has id 366, but the model's vocab_size is 100"
+    ));
+    fs::write(copy.path("tokenizer.json"), "{}").unwrap();
+    let empty = Tokenizer::load(copy.0.path(), &config)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(empty.contains("tokenizer.json: not a tokenizer"), "{empty}");
+    fs::write(copy.path("chat_template.jinja"), "{% for %}").unwrap();
+    let broken = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
+    assert!(
+        broken.contains("chat_template.jinja: chat template: line 1: syntax error"),
+        "{broken}"
+    );
+    fs::remove_file(copy.path("chat_template.jinja")).unwrap();
+    let none = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
+    assert!(none.contains("no chat template"), "{none}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is done to a few bytes of the header or of the configuration, loading ends, with a model or an error.
+    #[test]
+    fn mutated_headers_and_configs_never_crash(seed: u64, weights: bool) {
+        let copy = Copy::of("llama");
+        let path = copy.path(if weights { FILE } else { "config.json" });
+        let mut bytes = fs::read(&path).unwrap();
+        let end = if weights { 1500 } else { bytes.len() };
+        let mut state = seed | 1;
+        for _ in 0..1 + seed % 4 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            bytes[(state >> 33) as usize % end] = (state >> 24) as u8;
+        }
+        fs::write(&path, bytes).unwrap();
+        let start = Instant::now();
+        if let Err(error) = Model::load(&testing::gpu(), copy.0.path(), &LoadOptions::default()) {
+            let named = error.to_string();
+            prop_assert!(named.contains("config.json") || named.contains(FILE), "{}", named);
+        }
+        prop_assert!(start.elapsed() < Duration::from_secs(1));
+    }
+}
