@@ -20,7 +20,7 @@ use super::linear::Lora;
 use super::weight::Matrix;
 use crate::{Indices, Tensor};
 use scoring::Wanted;
-pub(super) use scoring::{CUT, Cut, Scoring};
+pub(super) use scoring::{CUT, Cut, Scoring, asked_rows};
 
 /// The output layer of a language model: a row of `weight` (V, C) for each token of the vocabulary.
 #[derive(Clone)]
@@ -96,7 +96,8 @@ impl Tensor {
         {
             panic!("log_probs: token {token} is asked for, the vocabulary has {vocabulary}");
         }
-        let scoring = Scoring::new("log_probs", self, head, rows, temperature, cut);
+        let (hidden, rows) = asked_rows("log_probs", self, rows);
+        let scoring = Scoring::new("log_probs", &hidden, head, &rows, temperature, cut);
         let statistics = scoring.statistics();
         let log_probs = Tensor::empty(self.gpu(), &[pairs]);
         for chunk in scoring.chunks() {
@@ -108,17 +109,17 @@ impl Tensor {
         // The inputs that can be tracked, in the order of the gradients.
         let lora = head.lora.as_ref();
         let inputs = [
-            Some(self),
+            Some(&hidden),
             head.weight.trained(),
             lora.map(|l| &l.a),
             lora.map(|l| &l.b),
         ];
-        let [hidden, weight, a, b] = inputs.map(|input| input.is_some_and(Tensor::is_tracked));
+        let tracked = inputs.map(|input| input.is_some_and(Tensor::is_tracked));
         let wanted = Wanted {
-            hidden,
-            weight,
-            a,
-            b,
+            hidden: tracked[0],
+            weight: tracked[1],
+            a: tracked[2],
+            b: tracked[3],
         };
         let present = inputs.map(|input| input.is_some());
         let inputs: Vec<&Tensor> = inputs.into_iter().flatten().collect();

@@ -8,7 +8,7 @@
 //! 2014), and the largest can be found chunk by chunk. u[v] comes from Philox4x32-10 keyed by the draw, its counter
 //! the token: a draw depends on its key and its row alone, not on the batch, the order or the chunks.
 
-use super::log_prob::{CUT, Cut, Head, Scoring};
+use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
 use crate::gpu::{Groups, Kernel};
 use crate::{Indices, Tensor};
 
@@ -84,7 +84,8 @@ impl Tensor {
         );
         let noisy = temperature != 0.0;
         let scale = if noisy { temperature } else { 1.0 };
-        let scoring = Scoring::new("draw", self, head, rows, scale, cut);
+        let (hidden, rows) = asked_rows("draw", self, rows);
+        let scoring = Scoring::new("draw", &hidden, head, &rows, scale, cut);
         let gpu = self.gpu();
         let (draws, blocks) = (rows.len(), scoring.blocks());
         let keys = Indices::new(gpu, keys.as_flattened());

@@ -50,7 +50,33 @@ pub(in crate::ops) struct Scoring {
     pub(in crate::ops) cut: Cut,
 }
 
+/// Only those hidden rows that somebody asks for, and the row numbers among them: the head is by far the largest matrix
+/// of a small model, and most tokens of a packed tree are prompt.
+#[track_caller]
+pub(in crate::ops) fn asked_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
+    let Some(host) = rows.host() else {
+        panic!("{op}: the row numbers must come from the host")
+    };
+    assert!(!host.is_empty(), "{op}: no row is asked for");
+    let count = hidden.rows();
+    if let Some(row) = host.iter().find(|row| **row as usize >= count) {
+        panic!("{op}: row {row} is asked for, there are {count}");
+    }
+    let mut distinct = host.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if distinct.len() == count {
+        return (hidden.clone(), rows.clone());
+    }
+    let place = |row| distinct.binary_search(row).expect("one of them") as u32;
+    let places: Vec<u32> = host.iter().map(place).collect();
+    let gpu = hidden.gpu();
+    let asked = hidden.gather_rows(&Indices::new(gpu, &distinct));
+    (asked, Indices::new(gpu, &places))
+}
+
 impl Scoring {
+    /// `hidden` and `rows` as [`asked_rows`] gave them.
     #[track_caller]
     pub(in crate::ops) fn new(
         op: &str,
@@ -71,13 +97,7 @@ impl Scoring {
             temperature > 0.0 && temperature.is_finite(),
             "{op}: the temperature is {temperature}"
         );
-        let Some(host) = rows.host() else {
-            panic!("{op}: the row numbers must come from the host")
-        };
-        assert!(!host.is_empty(), "{op}: no row is asked for");
-        if let Some(row) = host.iter().find(|row| **row as usize >= count) {
-            panic!("{op}: row {row} is asked for, there are {count}");
-        }
+        let host = rows.host().expect("as asked_rows gave them");
         let gpu = hidden.gpu();
         let bytes = 4 * (count * cut.block.min(vocabulary)) as u64;
         let most = gpu.caps().max_binding;
