@@ -1,0 +1,82 @@
+//! How fast the ops are at the shapes of training: `cargo bench -p lapwing-tensor -- matmul/nt`.
+//!
+//! A launch is timed among many that wait once, as in a training step. Throughput is in floating-point operations, so
+//! "Gelem/s" reads GFLOP/s.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use lapwing_tensor::{Format, Gpu, GpuOptions, Lora, Matrix, Tensor, Weight};
+
+/// Tokens of a small, a usual and a large batch.
+const ROWS: [usize; 3] = [64, 512, 1024];
+
+/// (N, K) of the matrices of small models, and one of a large model.
+const MATRICES: [(usize, usize); 5] = [(64, 64), (192, 64), (64, 192), (256, 256), (1024, 1024)];
+
+const RANK: usize = 32;
+
+/// Launches between two waits.
+const BATCH: u64 = 32;
+
+fn values(len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| (i * 7919 % 31) as f32 / 31.0 - 0.5)
+        .collect()
+}
+
+fn matrix(gpu: &Gpu, rows: usize, cols: usize) -> Tensor {
+    Tensor::from_slice(gpu, &values(rows * cols), &[rows, cols])
+}
+
+/// The time of `launches` calls, the device's part included.
+fn timed(gpu: &Gpu, launches: u64, launch: &dyn Fn() -> Tensor) -> Duration {
+    let start = Instant::now();
+    for i in 1..=launches {
+        black_box(launch());
+        if i % BATCH == 0 || i == launches {
+            gpu.finish().expect("the device");
+        }
+    }
+    start.elapsed()
+}
+
+fn matmul(c: &mut Criterion) {
+    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    for name in ["nt", "nn", "tn", "f16", "lora"] {
+        let mut group = c.benchmark_group(format!("matmul/{name}"));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_secs(1));
+        for m in ROWS {
+            for (n, k) in MATRICES {
+                let (x, w, dy) = (matrix(&gpu, m, k), matrix(&gpu, n, k), matrix(&gpu, m, n));
+                let frozen =
+                    Matrix::Frozen(Weight::from_f32(&gpu, &values(n * k), n, k, Format::F16));
+                let lora = Lora {
+                    a: matrix(&gpu, RANK, k),
+                    b: matrix(&gpu, n, RANK),
+                    scale: 1.0,
+                };
+                let low_rank = if name == "lora" { RANK * (n + k) } else { 0 };
+                let launch = || match name {
+                    "nt" => x.matmul_nt(&w),
+                    "nn" => dy.matmul(&w),
+                    "tn" => dy.matmul_tn(&x),
+                    "f16" => x.linear(&frozen, None, None, None),
+                    _ => x.linear(&frozen, None, Some(&lora), Some(&dy)),
+                };
+                group.throughput(Throughput::Elements(2 * (m * (n * k + low_rank)) as u64));
+                group.bench_function(BenchmarkId::from_parameter(format!("{m}x{n}x{k}")), |b| {
+                    b.iter_custom(|launches| timed(&gpu, launches, &launch));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(ops, matmul);
+criterion_main!(ops);
