@@ -15,6 +15,7 @@ mod state;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::threads_together;
 use crate::gpu::{Gpu, Groups, Kernel, Storage};
 use crate::{Gradients, Tensor};
 pub use state::ParameterState;
@@ -266,6 +267,7 @@ impl Parameters {
             .collect();
         let count = spans.iter().sum();
         let partials = Tensor::empty(&self.gpu, &[count]);
+        let together = [("GROUP", threads_together(&self.gpu) as u32)];
         let mut first = 0;
         for (arena, spans) in self.arenas.iter().zip(spans) {
             let params = Params {
@@ -274,7 +276,13 @@ impl Parameters {
                 ..Params::default()
             };
             let bindings = [&arena.gradients.binding(), &partials.binding()];
-            SQUARE_SUMS.launch(&self.gpu, &[], &bindings, &params, Groups::count(spans));
+            SQUARE_SUMS.launch(
+                &self.gpu,
+                &together,
+                &bindings,
+                &params,
+                Groups::count(spans),
+            );
             first += spans;
         }
         let norm = Tensor::empty(&self.gpu, &[]);
@@ -284,7 +292,7 @@ impl Parameters {
         };
         FINISH_NORM.launch(
             &self.gpu,
-            &[],
+            &together,
             &[&partials.binding(), &norm.binding()],
             &params,
             Groups::count(1),

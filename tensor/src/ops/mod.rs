@@ -27,3 +27,9 @@ pub use rope::Rotations;
 pub use sample::Draws;
 pub use visibility::Visibility;
 pub use weight::{Format, Matrix, OutOfRange, Weight};
+
+/// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a
+/// switch between groups of eight, dearer there than the work between two barriers.
+fn threads_together(gpu: &crate::Gpu) -> usize {
+    if gpu.is_software() { 8 } else { 64 }
+}

@@ -9,10 +9,10 @@
 //! the token: a draw depends on its key and its row alone, not on the batch, the order or the chunks.
 
 use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
+use super::threads_together;
 use crate::gpu::{Groups, Kernel};
 use crate::{Indices, Tensor};
 
-const GROUP: usize = 64;
 const DRAW: Kernel = Kernel::new("sample", "draw");
 const CHOOSE: Kernel = Kernel::new("sample", "choose");
 
@@ -114,13 +114,7 @@ impl Tensor {
                 &ids.binding(),
             ];
             let groups = Groups::count(draws * chunk.len().div_ceil(cut.block));
-            DRAW.launch(
-                gpu,
-                &[("BLOCK", cut.block as u32)],
-                &bindings,
-                &params,
-                groups,
-            );
+            DRAW.launch(gpu, &scoring.constants(), &bindings, &params, groups);
         }
         let (tokens, log_probs) = if blocks == 1 {
             (ids, scaled.reshape(&[draws]))
@@ -133,7 +127,13 @@ impl Tensor {
                 &tokens.binding(),
                 &picked.binding(),
             ];
-            CHOOSE.launch(gpu, &[], &bindings, &params, Groups::of(draws, GROUP));
+            CHOOSE.launch(
+                gpu,
+                &scoring.constants(),
+                &bindings,
+                &params,
+                Groups::of(draws, threads_together(gpu)),
+            );
             (tokens, picked)
         };
         let (entropy, _) = scoring.finish(&statistics, &log_probs);

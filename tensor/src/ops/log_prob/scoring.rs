@@ -6,12 +6,8 @@ use super::Head;
 use crate::gpu::{Groups, Kernel};
 use crate::ops::by_key::by_key;
 use crate::ops::linear::write_weight_gradient;
+use crate::ops::threads_together;
 use crate::{Indices, Tensor};
-
-const GROUP: usize = 64;
-const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
-const FINISH: Kernel = Kernel::new("log_prob", "finish");
-const BACKWARD: Kernel = Kernel::new("log_prob", "backward");
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -196,7 +192,7 @@ impl Scoring {
             &entropy.binding(),
             &normaliser.binding(),
         ];
-        let groups = Groups::of(self.rows(), GROUP);
+        let groups = Groups::of(self.rows(), threads_together(gpu));
         FINISH.launch(
             gpu,
             &self.constants(),
@@ -207,8 +203,12 @@ impl Scoring {
         (entropy, normaliser)
     }
 
-    fn constants(&self) -> [(&'static str, u32); 1] {
-        [("BLOCK", self.cut.block as u32)]
+    /// What both shaders are compiled with.
+    pub(in crate::ops) fn constants(&self) -> [(&'static str, u32); 2] {
+        [
+            ("GROUP", threads_together(self.hidden.gpu()) as u32),
+            ("BLOCK", self.cut.block as u32),
+        ]
     }
 
     fn params(&self, chunk: &Range<usize>) -> Params {
