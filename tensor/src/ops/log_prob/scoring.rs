@@ -9,6 +9,10 @@ use crate::ops::linear::write_weight_gradient;
 use crate::ops::threads_together;
 use crate::{Indices, Tensor};
 
+const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
+const FINISH: Kernel = Kernel::new("log_prob", "finish");
+const BACKWARD: Kernel = Kernel::new("log_prob", "backward");
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Params {
