@@ -11,6 +11,7 @@ mod tests;
 
 use std::path::Path;
 
+use lapwing_model::{Linear, LoraConfig};
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
@@ -81,6 +82,33 @@ pub struct Lora {
     /// Adapt the head (the projection to the vocabulary) too. Off: it is the largest matrix of a small model, and the
     /// published models know the words already.
     pub head: bool,
+}
+
+impl Lora {
+    /// The same as the model reads it.
+    ///
+    /// # Errors
+    /// If a target is no linear layer.
+    pub fn for_model(&self) -> Result<LoraConfig, ConfigError> {
+        let mut targets = Vec::new();
+        for name in &self.targets {
+            let target = Linear::parse(name).ok_or_else(|| ConfigError::Range {
+                key: "lora.targets",
+                found: name.clone(),
+                wanted: format!("some of {}", Linear::BLOCK.map(Linear::name).join(", ")),
+            })?;
+            targets.push(target);
+        }
+        if self.head && !targets.contains(&Linear::Head) {
+            targets.push(Linear::Head);
+        }
+        Ok(LoraConfig {
+            rank: self.rank,
+            alpha: self.alpha,
+            rslora: self.rslora,
+            targets,
+        })
+    }
 }
 
 impl Default for Lora {

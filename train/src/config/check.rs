@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     at_least("lora.rank", lora.rank, 1)?;
     positive("lora.alpha", lora.alpha)?;
+    lora.for_model()?;
     if lora.targets.is_empty() && !lora.head {
         return Err(range("lora.targets", "[]", "a layer, or lora.head = true"));
     }
