@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
+use crate::rollout::Episode;
 use crate::run_dir::{RunDir, RunError};
 
 /// What one training step brought; a line of `metrics.jsonl`. Means are over the step's episodes unless they say else.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     /// Which step, from 1.
     pub step: usize,
@@ -20,7 +21,7 @@ pub struct StepMetrics {
     pub kl: f64,
     /// Share of the learned tokens whose ratio was clipped.
     pub clip_fraction: f64,
-    /// Mean over the learned tokens of the policy's entropy, in nats.
+    /// Mean over the sampled tokens of the entropy of what each was drawn from, in nats.
     pub entropy: f64,
     /// Norm of the gradient before it is cut.
     pub grad_norm: f64,
@@ -45,6 +46,29 @@ pub struct StepMetrics {
 }
 
 impl StepMetrics {
+    /// What the episodes of a step tell; what learning brought is left at zero.
+    pub fn of_episodes(episodes: &[Episode]) -> StepMetrics {
+        let returns: Vec<f64> = episodes.iter().map(Episode::composite_return).collect();
+        let eval = EvalMetrics::of_episodes("", episodes);
+        let entropies: Vec<f64> = episodes
+            .iter()
+            .flat_map(|e| &e.steps)
+            .flat_map(|s| &s.entropies)
+            .map(|e| f64::from(*e))
+            .collect();
+        let (return_mean, return_std) = mean_and_spread(&returns);
+        StepMetrics {
+            return_mean,
+            return_std,
+            success_rate: eval.success_rate,
+            valid_action_rate: eval.valid_action_rate,
+            episode_length_mean: eval.episode_length_mean,
+            entropy: mean_and_spread(&entropies).0,
+            tokens_played: episodes.iter().map(|e| e.tokens() as u64).sum(),
+            ..StepMetrics::default()
+        }
+    }
+
     /// In a line for people.
     pub fn summary(&self) -> String {
         format!(
@@ -76,6 +100,31 @@ pub struct EvalMetrics {
     pub valid_action_rate: f64,
     /// Mean number of turns.
     pub episode_length_mean: f64,
+}
+
+impl EvalMetrics {
+    /// How these episodes went.
+    pub fn of_episodes(game: &str, episodes: &[Episode]) -> EvalMetrics {
+        let count = episodes.len() as f64;
+        let turns = episodes.iter().map(|e| e.steps.len()).sum::<usize>() as f64;
+        let read = |e: &Episode| e.steps.iter().filter(|s| s.action.is_some()).count();
+        EvalMetrics {
+            game: game.to_owned(),
+            episodes: episodes.len(),
+            return_mean: episodes.iter().map(Episode::game_return).sum::<f64>() / count,
+            success_rate: episodes.iter().filter(|e| e.success).count() as f64 / count,
+            valid_action_rate: episodes.iter().map(read).sum::<usize>() as f64 / turns,
+            episode_length_mean: turns / count,
+        }
+    }
+}
+
+/// Mean and standard deviation (of the whole, not of a sample).
+fn mean_and_spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+    (mean, variance.sqrt())
 }
 
 /// An examination as a line of `metrics.jsonl`.
@@ -110,6 +159,11 @@ impl Report {
     /// Where the run is kept.
     pub fn run(&self) -> &RunDir {
         &self.run
+    }
+
+    /// Where progress is shown.
+    pub fn display(&self) -> &Progress {
+        &self.progress
     }
 
     /// Begins a phase, such as `rollout` of 100 `episodes`.

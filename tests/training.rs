@@ -1,0 +1,109 @@
+//! What must hold of training as a whole, on the embedded base.
+
+use lapwing::batch::{Chosen, pack};
+use lapwing::config::Aggregation;
+use lapwing::ms_grpo::train;
+use lapwing::progress::Progress;
+use lapwing::report::{Report, StepMetrics};
+use lapwing::rollout::Seat;
+use lapwing::run::Run;
+use lapwing::run_dir::RunDir;
+use lapwing::{Config, Error};
+use lapwing_model::Tokens;
+use lapwing_tensor::{Indices, testing::gpu};
+use serde_json::Value;
+
+fn config(changes: &[&str]) -> Config {
+    let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+    Config::load("frozen-lake", &changes).unwrap()
+}
+
+/// Trains and returns the lines of `metrics.jsonl`.
+fn lines(config: Config) -> Result<Vec<String>, Error> {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = config.train.steps;
+    let run_dir = RunDir::create(Some(dir.path()), &config)?;
+    let mut report = Report::new(run_dir, Progress::hidden(), steps);
+    train(&mut Run::new(&gpu(), config, None)?, &mut report)?;
+    let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
+    assert!(dir.path().join("adapter/adapter_model.safetensors").exists());
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn without_times(line: &str) -> Value {
+    let mut value: Value = serde_json::from_str(line).unwrap();
+    value.as_object_mut().unwrap().retain(|key, _| !key.starts_with("seconds_"));
+    value
+}
+
+const SMALL: [&str; 5] =
+    ["train.steps=3", "train.groups=2", "train.group_size=12", "eval.episodes=10", "eval.every=2"];
+
+#[test]
+fn two_runs_with_one_seed_are_the_same_to_the_last_digit() {
+    let first = lines(config(&SMALL)).unwrap();
+    let again = lines(config(&SMALL)).unwrap();
+    // three steps, evaluations before step 0 and step 2 and at the end
+    assert_eq!(first.len(), 6, "{first:#?}");
+    for (a, b) in first.iter().zip(&again) {
+        assert_eq!(without_times(a), without_times(b));
+    }
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let first = lines(config(&SMALL)).unwrap();
+    let other = lines(config(&[&SMALL[..], &["train.seed=2"]].concat())).unwrap();
+    assert_ne!(without_times(&first[1]), without_times(&other[1]));
+}
+
+/// The rollout reads keys and values from an arena that grew step by step, the update runs one packed tree. Both must
+/// give the same log-prob for the same token, to the last bit: then the ratio of the first update is exactly 1.
+#[test]
+fn the_ratio_of_the_first_update_is_one() {
+    // Two tokens a reply, so that replies are in the tree too.
+    let config = config(&["train.groups=3", "train.group_size=8", "policy.max_new_tokens=2"]);
+    let mut run = Run::new(&gpu(), config, None).unwrap();
+    let seats: Vec<Seat> = (0..24).map(|i| Seat { scene: i / 8, luck: i, reply: i }).collect();
+    let episodes = run.play(&seats, 1.0, |_| ()).unwrap();
+    let chosen: Vec<_> =
+        episodes.iter().map(|episode| Chosen { episode, advantage: 1.0, importance: 1.0 }).collect();
+    for limit in [8192, 300] {
+        for batch in pack(&chosen, Aggregation::Token, limit) {
+            let (model, adapter) = (&run.agent.model, run.agent.adapter.as_ref());
+            let hidden = model.forward(&Tokens::new(&gpu(), &batch.tree), adapter);
+            let (rows, targets) = (Indices::new(&gpu(), &batch.rows), Indices::new(&gpu(), &batch.targets));
+            let new = hidden.log_probs(&model.head(adapter), &rows, &targets, 1.0).log_probs.to_vec().unwrap();
+            for token in &batch.tokens {
+                assert_eq!(new[token.pair as usize].to_bits(), token.old.to_bits(), "limit {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn merging_pays_at_the_default_preset() {
+    let lines = lines(config(&["train.steps=2", "eval.episodes=4"])).unwrap();
+    let steps: Vec<StepMetrics> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert!(4 * step.tokens_computed <= step.tokens_played, "{step:?}");
+        assert_eq!(step.clip_fraction, 0.0, "nothing is clipped at a ratio of 1");
+    }
+}
+
+/// Cutting an update into batches of fewer tokens changes it by rounding only.
+#[test]
+fn an_update_in_small_batches_is_the_update_in_one() {
+    let norm = |tokens: &str| {
+        let limit = format!("train.tokens_per_batch={tokens}");
+        let lines = lines(config(&[&SMALL[..], &["train.steps=1", &limit]].concat())).unwrap();
+        let step: StepMetrics = lines.iter().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+        (step.grad_norm, step.loss)
+    };
+    let (whole, parts) = (norm("8192"), norm("200"));
+    assert!(whole.0 > 0.0);
+    // a gradient summed in other groups: f32 rounding over a few hundred terms
+    assert!((whole.0 / parts.0 - 1.0).abs() < 1e-4, "{whole:?} against {parts:?}");
+    assert!((whole.1 - parts.1).abs() < 1e-5, "{whole:?} against {parts:?}");
+}

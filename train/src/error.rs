@@ -1,0 +1,51 @@
+//! What can go wrong in a run. Each text names the thing and, where there is one, the cure.
+
+use std::path::PathBuf;
+
+use lapwing_env::{OptionsError, UnknownGame};
+use lapwing_model::ModelError;
+use lapwing_tensor::GpuError;
+
+use crate::run_dir::RunError;
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A game that does not exist.
+    #[error(transparent)]
+    Game(#[from] UnknownGame),
+    /// An option that the game does not take.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The model, its tokenizer, its chat template or the adapter.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A layer that cannot have an adapter.
+    #[error(
+        "key `lora.targets`: unknown layer `{0}`, wanted some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, \
+         down_proj, lm_head"
+    )]
+    Target(String),
+    /// The run directory.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The device.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// A file that cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// the file or directory
+        path: PathBuf,
+        /// the system's words
+        source: std::io::Error,
+    },
+    /// The embedded base could not be put into a temporary directory.
+    #[error(
+        "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
+    )]
+    Unpack(std::io::Error),
+    /// A tokenizer could not be made or read.
+    #[error("tokenizer: {0}")]
+    Vocabulary(String),
+}

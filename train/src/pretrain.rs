@@ -1,0 +1,245 @@
+//! Makes a small base model from nothing: all weights are trained to imitate a noisy scripted player.
+//!
+//! The player plays a game's own good moves with a chance of `skill` and any move otherwise. The model learns the
+//! player's distribution over moves in every state that the player meets, so it ends up able to play, but playing
+//! badly: what reinforcement learning can then bring out.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use lapwing_env::Scenario;
+use lapwing_env::rng::Stream;
+use lapwing_model::{ChatTemplate, Config, Model, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
+
+use crate::agent::{Agent, Prompts};
+use crate::config::Reply;
+use crate::error::Error;
+use crate::seeds;
+use crate::vocabulary;
+
+/// How a base model is made.
+#[derive(Debug, Clone)]
+pub struct Pretraining {
+    /// the game whose player is imitated
+    pub game: String,
+    /// chance that the player makes one of the game's good moves; otherwise any move
+    pub skill: f64,
+    /// optimiser updates
+    pub steps: usize,
+    /// scenes played for each update
+    pub scenes: usize,
+    /// peak learning rate; it rises over the first twentieth of the steps and falls along a cosine to a twentieth
+    pub lr: f64,
+    /// width of the residual stream
+    pub width: usize,
+    /// blocks
+    pub layers: usize,
+    /// attention heads
+    pub heads: usize,
+    /// width inside the MLP
+    pub mlp_width: usize,
+    /// everything random follows from it
+    pub seed: u64,
+}
+
+impl Default for Pretraining {
+    /// What made the embedded base.
+    fn default() -> Pretraining {
+        Pretraining {
+            game: "frozen-lake".to_owned(),
+            skill: 0.3,
+            steps: 1500,
+            scenes: 24,
+            lr: 3e-3,
+            width: 64,
+            layers: 4,
+            heads: 4,
+            mlp_width: 192,
+            seed: 1,
+        }
+    }
+}
+
+/// What one update learned from.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// updates done
+    pub step: usize,
+    /// cross-entropy against the player's distribution, nats a move
+    pub loss: f64,
+    /// the player's own entropy on the same states: the least that the loss can be
+    pub floor: f64,
+}
+
+/// Trains a base and writes it to `dir` as a Hugging Face directory. `progress` is told now and then.
+///
+/// # Errors
+/// If the game is unknown, the device fails or the directory cannot be written.
+pub fn pretrain(
+    gpu: &Gpu,
+    how: &Pretraining,
+    dir: &Path,
+    mut progress: impl FnMut(Progress),
+) -> Result<(), Error> {
+    let scenario = (lapwing_env::find(&how.game)?.configure)(&serde_json::json!({}))?;
+    let mut prompts = Prompts::new(&*scenario, Reply::Word);
+    vocabulary::write(dir, &*scenario, &prompts)?;
+    let template = ChatTemplate::load(dir)?;
+    let (vocab, end) = vocabulary::size_and_end(dir)?;
+    let mut config = Config::qwen2(
+        vocab,
+        how.width,
+        how.layers,
+        how.heads,
+        how.heads,
+        how.mlp_width,
+    );
+    config.eos = vec![end];
+    let tokenizer = Tokenizer::load(dir, &config)?;
+
+    let mut parameters = Parameters::new(
+        gpu,
+        &initial(&config, seeds::derive(how.seed, "weights", &[])),
+    );
+    let model = Model::over(gpu, config, &parameters);
+    let agent = Agent {
+        model,
+        adapter: None,
+        tokenizer,
+        template,
+    };
+    let actions: Vec<u32> = scenario
+        .actions()
+        .iter()
+        .map(|word| Ok(agent.tokenizer.encode(word)?[0]))
+        .collect::<Result<_, Error>>()?;
+
+    for step in 0..how.steps {
+        let lesson = lesson(how, step, &*scenario, &agent, &mut prompts, &actions, end)?;
+        let tokens = Tokens::new(gpu, &lesson.tree.pack());
+        let (rows, targets) = (
+            Indices::new(gpu, &lesson.rows),
+            Indices::new(gpu, &lesson.targets),
+        );
+        let hidden = agent.model.forward(&tokens, None);
+        let log_probs = hidden
+            .log_probs(&agent.model.head(None), &rows, &targets, 1.0)
+            .log_probs;
+        let weights = Tensor::from_slice(gpu, &lesson.weights, &[lesson.weights.len()]);
+        let loss = log_probs.mul(&weights).sum().neg();
+        parameters.accumulate(&loss.backward());
+        parameters.step(AdamW {
+            lr: how.lr * schedule(step, how.steps),
+            beta1: 0.9,
+            beta2: 0.98,
+            eps: 1e-8,
+            weight_decay: 0.01,
+            max_norm: 1.0,
+        });
+        if step % 20 == 0 || step + 1 == how.steps {
+            progress(Progress {
+                step: step + 1,
+                loss: f64::from(loss.to_vec()?[0]),
+                floor: lesson.floor,
+            });
+        }
+    }
+    Ok(agent.model.save(dir, Format::F16)?)
+}
+
+/// Rises linearly, falls along a cosine.
+fn schedule(step: usize, steps: usize) -> f64 {
+    let (now, rise) = ((step + 1) as f64 / steps as f64, 0.05);
+    if now < rise {
+        now / rise
+    } else {
+        let fallen = (now - rise) / (1.0 - rise);
+        0.05 + 0.95 * (1.0 + (std::f64::consts::PI * fallen).cos()) / 2.0
+    }
+}
+
+/// The states of some episodes and the player's moves in them.
+struct Lesson {
+    tree: TokenTree,
+    rows: Vec<u32>,
+    targets: Vec<u32>,
+    /// the share of each target in the loss
+    weights: Vec<f32>,
+    floor: f64,
+}
+
+fn lesson(
+    how: &Pretraining,
+    step: usize,
+    scenario: &dyn Scenario,
+    agent: &Agent,
+    prompts: &mut Prompts,
+    actions: &[u32],
+    end: u32,
+) -> Result<Lesson, Error> {
+    let mut tree = TokenTree::new();
+    let mut states = Vec::new();
+    for number in 0..how.scenes {
+        let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
+        let mut game = scenario.start(seed, seed);
+        let mut chance = Stream::new(seed, "player");
+        let mut seen = HashSet::new();
+        for _ in 0..scenario.step_limit() {
+            let moves = distribution(&game.best_actions(), actions.len(), how.skill);
+            let chosen = pick(&moves, &mut chance);
+            let observation = game.observe();
+            if seen.insert(observation.clone()) {
+                // The reply is the word and the end; the end is not run through the model.
+                let prompt = prompts.ids(agent, &observation)?;
+                let replied = tree.insert(&[&prompt[..], &[actions[chosen]]].concat());
+                states.push((replied, prompt.len(), moves));
+            }
+            if game.play(Some(chosen)).over {
+                break;
+            }
+        }
+    }
+    let packed = tree.pack();
+    let share = 1.0 / states.len() as f32;
+    let mut lesson = Lesson {
+        tree,
+        rows: vec![],
+        targets: vec![],
+        weights: vec![],
+        floor: 0.0,
+    };
+    for (replied, prompt, moves) in states {
+        let path = packed.path(replied);
+        for (action, chance) in actions.iter().zip(&moves) {
+            lesson.rows.push(path[prompt - 1]);
+            lesson.targets.push(*action);
+            lesson.weights.push(share * *chance as f32);
+            lesson.floor -= f64::from(share) * chance * chance.ln();
+        }
+        lesson.rows.push(path[prompt]);
+        lesson.targets.push(end);
+        lesson.weights.push(share);
+    }
+    Ok(lesson)
+}
+
+/// The noisy player's chance of each move.
+fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
+    let mut moves = vec![(1.0 - skill) / actions as f64; actions];
+    for action in best {
+        moves[*action] += skill / best.len() as f64;
+    }
+    moves
+}
+
+fn pick(chances: &[f64], chance: &mut Stream) -> usize {
+    let mut left = chance.unit();
+    for (i, share) in chances.iter().enumerate() {
+        left -= share;
+        if left < 0.0 {
+            return i;
+        }
+    }
+    chances.len() - 1
+}
