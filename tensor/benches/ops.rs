@@ -1,13 +1,13 @@
 //! How fast the ops are at the shapes of training: `cargo bench -p lapwing-tensor -- matmul/nt`.
 //!
 //! A launch is timed among many that wait once, as in a training step. Throughput is in floating-point operations, so
-//! "Gelem/s" reads GFLOP/s.
+//! "Gelem/s" reads GFLOP/s; of the head it is in rows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lapwing_tensor::{Format, Gpu, GpuOptions, Lora, Matrix, Tensor, Weight};
+use lapwing_tensor::{Format, Gpu, GpuOptions, Head, Indices, Lora, Matrix, Tensor, Weight};
 
 /// Tokens of a small, a usual and a large batch.
 const ROWS: [usize; 3] = [64, 512, 1024];
@@ -78,5 +78,63 @@ fn matmul(c: &mut Criterion) {
     }
 }
 
-criterion_group!(ops, matmul);
+/// (vocabulary, width, rows): the head of a small model in an update and in a decode step, and that of a language model.
+const HEADS: [(usize, usize, usize); 4] = [
+    (100, 64, 1024),
+    (100, 64, 100),
+    (32_768, 256, 64),
+    (32_768, 256, 8),
+];
+
+/// Log-probs with and without their gradient, and one token for each row.
+fn head(c: &mut Criterion) {
+    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    for name in ["log_probs", "log_probs_backward", "draw"] {
+        let mut group = c.benchmark_group(format!("head/{name}"));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_secs(1));
+        for (v, c, rows) in HEADS {
+            let weight = Weight::from_f32(&gpu, &values(v * c), v, c, Format::F16);
+            let lora = Lora {
+                a: matrix(&gpu, RANK, c).tracked(),
+                b: matrix(&gpu, v, RANK).tracked(),
+                scale: 1.0,
+            };
+            let head = Head {
+                weight: Matrix::Frozen(weight),
+                lora: Some(lora),
+            };
+            let hidden = matrix(&gpu, rows, c);
+            let tracked = hidden.tracked();
+            let numbers: Vec<u32> = (0..rows as u32).collect();
+            let targets: Vec<u32> = numbers.iter().map(|i| i * 37 % v as u32).collect();
+            let keys: Vec<[u32; 2]> = numbers.iter().map(|i| [*i, 0]).collect();
+            let (numbers, targets) = (Indices::new(&gpu, &numbers), Indices::new(&gpu, &targets));
+            let launch = || match name {
+                "log_probs" => hidden.log_probs(&head, &numbers, &targets, 1.0).log_probs,
+                "draw" => hidden.draw(&head, &numbers, &keys, 1.0).log_probs,
+                _ => {
+                    let loss = tracked
+                        .log_probs(&head, &numbers, &targets, 1.0)
+                        .log_probs
+                        .sum();
+                    let gradients = loss.backward();
+                    gradients.get(&tracked).expect("a gradient").clone()
+                }
+            };
+            group.throughput(Throughput::Elements(rows as u64));
+            group.bench_function(
+                BenchmarkId::from_parameter(format!("{rows}x{v}x{c}")),
+                |b| {
+                    b.iter_custom(|launches| timed(&gpu, launches, &launch));
+                },
+            );
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(ops, matmul, head);
 criterion_main!(ops);
