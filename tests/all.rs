@@ -1,1 +1,3 @@
-//! Tests.
+//! What must hold of lapwing as a whole, in one test binary so that one device serves all.
+
+mod layout;

@@ -1,1 +1,5 @@
-//! Fixtures.
+//! What the tests of the whole share. The README's examples are tested here.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

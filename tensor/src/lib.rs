@@ -12,9 +12,9 @@
 //! # Ok::<(), lapwing_tensor::GpuError>(())
 //! ```
 //!
-//! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one kind of device ([`Gpu`]: whatever wgpu
-//! finds, a software driver included). An op records its gradient only if one of its inputs is tracked. Work is
-//! recorded and sent to the device in batches; [`Tensor::to_vec`] waits for it.
+//! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one kind of device ([`Gpu`]: any adapter of
+//! Vulkan, Metal or Direct3D 12, a software driver included). An op records its gradient only if one of its inputs is
+//! tracked. Work is recorded and sent to the device in batches; [`Tensor::to_vec`] waits for it.
 //!
 //! # Panics
 //! Shapes that do not fit are mistakes in the program: ops panic, at the caller's line, with the op's name and the

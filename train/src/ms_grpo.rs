@@ -272,7 +272,7 @@ fn update(
         report.progress(done + 1);
     }
     let norm = run.parameters.step(AdamW {
-        lr: lr,
+        lr,
         beta1: train.betas[0],
         beta2: train.betas[1],
         eps: 1e-8,

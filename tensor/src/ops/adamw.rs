@@ -7,7 +7,7 @@
 //! value = (1 - lr weight_decay) value - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //! ```
 //!
-//! The gradients live in a buffer of their own: wgpu forbids reading a buffer that the same dispatch writes, even at
+//! The gradients live in a buffer of their own: the API forbids reading a buffer that the same dispatch writes, even at
 //! another place, so a forward pass that reads values could not run beside an update otherwise.
 
 mod state;

@@ -1,0 +1,77 @@
+//! `lapwing train`: a run from its config to its adapter, and what it was good for.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use lapwing::evaluate::{Player, baseline, seats};
+use lapwing::ms_grpo;
+use lapwing::progress::Progress;
+use lapwing::report::{Report, comparison};
+use lapwing::run::Run;
+use lapwing::run_dir::RunDir;
+use lapwing_tensor::{Gpu, GpuError};
+
+use crate::cli;
+
+/// Trains, and compares the model before and after with players that need none.
+pub fn train(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &cli::Train,
+) -> Result<()> {
+    let config = arguments.config()?;
+    let place = RunDir::place(arguments.out.as_deref(), &config)?;
+    let gpu = open_gpu()?;
+    let mut run = Run::new(&gpu, config.clone(), None)?;
+    // Only now: what fails above leaves nothing behind.
+    let directory = RunDir::create(&place, &config)?;
+
+    let progress = Progress::new();
+    progress.line(&introduction(&config, &gpu, &directory));
+    let mut report = Report::new(directory, progress, config.train.steps);
+    ms_grpo::train(&mut run, &mut report)?;
+
+    let game = &config.game.name;
+    let held_out = seats(config.eval.seed, config.eval.episodes);
+    let random = baseline(&*run.scenario, game, &held_out, Player::Random);
+    let scripted = baseline(&*run.scenario, game, &held_out, Player::Scripted);
+    let (evaluations, adapter) = (report.evaluations().to_vec(), report.run().adapter());
+    // The bars go before the table comes.
+    drop(report);
+
+    let mut rows = vec![("random player", &random)];
+    if let [before, .., after] = &evaluations[..] {
+        rows.extend([
+            ("before training", &before.eval),
+            ("after training", &after.eval),
+        ]);
+    }
+    rows.push(("scripted player", &scripted));
+    let mut out = io::stdout().lock();
+    write!(out, "{}", comparison(&rows))?;
+    writeln!(
+        out,
+        "\nThe adapter is in {}. Watch it play:",
+        adapter.display()
+    )?;
+    writeln!(out, "  lapwing play {game} --adapter {}", adapter.display())?;
+    Ok(())
+}
+
+/// What is about to happen, and where.
+fn introduction(config: &lapwing::Config, gpu: &Gpu, directory: &RunDir) -> String {
+    let train = &config.train;
+    let software = if gpu.is_software() {
+        " (a software adapter: no GPU is used)"
+    } else {
+        ""
+    };
+    format!(
+        "{}: {} steps of {} x {} episodes on {}{software}, kept in {}",
+        config.game.name,
+        train.steps,
+        train.groups,
+        train.group_size,
+        gpu.caps().name,
+        directory.path().display()
+    )
+}

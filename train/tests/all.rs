@@ -1,0 +1,7 @@
+//! The program as it is typed, in one test binary.
+
+mod program;
+
+mod commands;
+mod help;
+mod refusals;

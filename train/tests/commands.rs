@@ -1,0 +1,185 @@
+//! What the commands do, on the built-in model.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::program::{lapwing, run, said};
+
+#[test]
+fn the_games_are_listed_with_their_options() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), &["games"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_snapshot!("games_listed", said.out);
+}
+
+#[test]
+fn the_adapters_are_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), &["adapters"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(
+        said.out.matches("<- will be used").count(),
+        1,
+        "{}",
+        said.out
+    );
+}
+
+/// Whoever pipes into `head` does not want to hear of it.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = lapwing(directory.path(), &["games"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let said = said(directory.path(), output);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_person_plays() {
+    let directory = tempfile::tempdir().unwrap();
+    let map = "game.options.map=[\"SF\", \"HG\"]";
+    let mut child = lapwing(
+        directory.path(),
+        &["play", "frozen-lake", "--human", "--set", map],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"jump\nright\nd\n")
+        .unwrap();
+    let said = said(directory.path(), child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert!(
+        said.out
+            .ends_with("over after 2 turns: success, return 1\n"),
+        "{}",
+        said.out
+    );
+}
+
+/// A short run leaves what it promises, and what it leaves can be examined, watched and run again.
+#[test]
+fn a_run_from_its_config_to_its_adapter() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = [
+        "--set",
+        "train.groups=1",
+        "--set",
+        "train.group_size=4",
+        "--set",
+        "eval.episodes=5",
+        "--steps",
+        "2",
+    ];
+    let train = run(directory.path(), &[&["train"], &small[..]].concat());
+    assert_eq!(train.code, 0, "{}", train.err);
+    for line in [
+        "random player",
+        "before training",
+        "after training",
+        "scripted player",
+        "runs/frozen-lake-1/adapter",
+    ] {
+        assert!(train.out.contains(line), "{}", train.out);
+    }
+    assert!(train.err.contains("step 2/2"), "{}", train.err);
+
+    let runs = directory.path().join("runs/frozen-lake-1");
+    let lines = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(directory.path().join(name)).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let metrics = lines("runs/frozen-lake-1/metrics.jsonl");
+    let steps: Vec<&Value> = metrics
+        .iter()
+        .filter(|line| line.get("eval").is_none())
+        .collect();
+    assert_eq!(steps.len(), 2);
+    for key in [
+        "step",
+        "return_mean",
+        "success_rate",
+        "valid_action_rate",
+        "kl",
+        "clip_fraction",
+        "entropy",
+        "grad_norm",
+        "tokens_played",
+        "tokens_computed",
+        "seconds_rollout",
+        "seconds_update",
+    ] {
+        assert!(steps[1][key].is_number(), "{key}: {}", steps[1]);
+    }
+    let last = metrics.last().unwrap();
+    assert_eq!(
+        (&last["step"], &last["eval"]["episodes"]),
+        (&Value::from(2), &Value::from(5))
+    );
+    assert!(runs.join("adapter/adapter_model.safetensors").exists());
+
+    // The adapter plays as well outside of the run as it did at its end.
+    let config = "runs/frozen-lake-1/config.toml";
+    let eval = run(
+        directory.path(),
+        &[
+            "eval",
+            config,
+            "--adapter",
+            "runs/frozen-lake-1/adapter",
+            "--json",
+        ],
+    );
+    assert_eq!(eval.code, 0, "{}", eval.err);
+    assert_eq!(
+        serde_json::from_str::<Value>(&eval.out).unwrap(),
+        last["eval"]
+    );
+
+    let play = run(
+        directory.path(),
+        &[
+            "play",
+            "frozen-lake",
+            "--adapter",
+            "runs/frozen-lake-1/adapter",
+        ],
+    );
+    assert_eq!(play.code, 0, "{}", play.err);
+    assert!(
+        play.out.contains("--- turn 1") && play.out.contains("over after"),
+        "{}",
+        play.out
+    );
+
+    // The config makes the same run, in a directory of its own.
+    let again = run(directory.path(), &["train", config]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    let without_times = |mut line: Value| {
+        line.as_object_mut()
+            .unwrap()
+            .retain(|key, _| !key.starts_with("seconds"));
+        line
+    };
+    let again = lines("runs/frozen-lake-1-2/metrics.jsonl");
+    let same = |lines: Vec<Value>| -> Vec<Value> { lines.into_iter().map(without_times).collect() };
+    assert_eq!(same(metrics), same(again));
+}
