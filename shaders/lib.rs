@@ -16,6 +16,7 @@ macro_rules! shaders {
 shaders! {
     adamw
     attention
+    attention_lanes
     binary
     embedding
     fill

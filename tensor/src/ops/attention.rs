@@ -12,11 +12,40 @@ use super::visibility::{KeyWalk, QueryWalk, Visibility};
 use crate::gpu::{Binding, Groups, Kernel, Storage};
 use crate::{Gpu, Tensor};
 
-const FORWARD: Kernel = Kernel::new("attention", "forward");
 const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
-const QUERIES_BACKWARD: Kernel = Kernel::new("attention", "queries_backward");
-const KEYS_BACKWARD: Kernel = Kernel::new("attention", "keys_backward");
 const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
+
+/// The kernels for the walks. They give the same numbers up to rounding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Variant {
+    /// For a processor: eight threads in step hand rows to each other.
+    Lanes,
+    /// For a GPU, and right on any adapter: the threads of a group read the same row.
+    Blocks,
+}
+
+impl Variant {
+    /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
+    fn of(gpu: &Gpu, head_size: usize) -> Variant {
+        // lavapipe takes minutes to compile `Lanes` for heads of 128.
+        const WIDEST_FOR_LANES: usize = 96;
+        #[cfg(test)]
+        if let Some(forced) = tests::FORCED.get() {
+            return forced;
+        }
+        match gpu.is_software() && gpu.caps().subgroup.0 >= 8 && head_size <= WIDEST_FOR_LANES {
+            true => Variant::Lanes,
+            false => Variant::Blocks,
+        }
+    }
+
+    fn kernel(self, entry: &'static str) -> Kernel {
+        match self {
+            Variant::Lanes => Kernel::new("attention_lanes", entry),
+            Variant::Blocks => Kernel::new("attention", entry),
+        }
+    }
+}
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -32,6 +61,7 @@ struct Params {
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 struct Sizes {
+    variant: Variant,
     queries: usize,
     heads: usize,
     kv_heads: usize,
@@ -66,21 +96,21 @@ impl Tensor {
         let wanted = inputs.map(Tensor::is_tracked);
         let [q, k, v] = inputs.map(Tensor::detach);
         if sizes.queries > 0 {
-            let walk = visible.by_query(sizes.block(gpu));
-            launch_by_query(&FORWARD, sizes, &walk, [&q, &k, &v], [&y, &log_sums]);
+            let walk = sizes.by_query(visible);
+            sizes.launch_by_query("forward", &walk, [&q, &k, &v], [&y, &log_sums]);
         }
         let (kept_y, visible) = (y.clone(), visible.clone());
         y.recorded("attention", &inputs, move |dy| {
             let row_sums = sizes.row_sums(&kept_y, &log_sums, dy);
             let dq = wanted[0].then(|| {
                 let dq = Tensor::empty(q.gpu(), q.shape());
-                let walk = visible.by_query(sizes.block(q.gpu()));
+                let walk = sizes.by_query(&visible);
                 let others = [dy, &row_sums, &dq];
-                launch_by_query(&QUERIES_BACKWARD, sizes, &walk, [&q, &k, &v], others);
+                sizes.launch_by_query("queries_backward", &walk, [&q, &k, &v], others);
                 dq
             });
             let [dk, dv] = if wanted[1] || wanted[2] {
-                let walk = visible.by_key(sizes.keys_block(q.gpu()));
+                let walk = visible.by_key(sizes.keys_together());
                 sizes
                     .key_gradients(&walk, [&q, &k, &v, dy, &row_sums])
                     .map(Some)
@@ -131,6 +161,7 @@ fn check_sizes(
         "attention: a gradient is wanted, and there is none over ranges of an arena; use Visibility::tree, or detach the inputs"
     );
     Sizes {
+        variant: Variant::of(q.gpu(), head_size),
         queries: q.rows(),
         heads,
         kv_heads,
@@ -138,53 +169,65 @@ fn check_sizes(
     }
 }
 
-fn launch_by_query<const N: usize>(
-    kernel: &Kernel,
-    sizes: Sizes,
-    walk: &QueryWalk,
-    inputs: [&Tensor; 3],
-    others: [&Tensor; N],
-) {
-    let gpu = inputs[0].gpu();
-    let mut bindings = Vec::from(inputs.map(Tensor::binding));
-    bindings.push(walk.words.binding());
-    bindings.extend(others.map(Tensor::binding));
-    let groups = walk.blocks * sizes.kv_heads;
-    kernel.launch(
-        gpu,
-        &sizes.constants(sizes.block(gpu)),
-        &bindings.iter().collect::<Vec<_>>(),
-        &sizes.params(groups, 0),
-        Groups::count(groups),
-    );
-}
-
 impl Sizes {
+    /// Query heads that share a key head.
     fn sharing(self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// Queries that walk together; must not depend on their number. A processor has vectors of eight lanes. On a GPU
-    /// the heads that share a key head fill up a subgroup of 32 first: they always see the same keys.
-    fn block(self, gpu: &Gpu) -> usize {
-        if gpu.is_software() {
-            8
-        } else {
-            (32 / self.sharing()).clamp(1, 16)
+    /// Queries that walk together. On a GPU the heads that share a key head, which always see the same keys, fill up a
+    /// subgroup first.
+    fn queries_together(self) -> usize {
+        match self.variant {
+            Variant::Lanes => 8,
+            Variant::Blocks => (32 / self.sharing()).clamp(1, 16),
         }
     }
 
     /// Keys that walk together.
-    fn keys_block(self, gpu: &Gpu) -> usize {
-        if gpu.is_software() { 8 } else { 32 }
+    fn keys_together(self) -> usize {
+        match self.variant {
+            Variant::Lanes => 8,
+            Variant::Blocks => 32,
+        }
     }
 
-    fn constants(self, block: usize) -> [(&'static str, u32); 3] {
-        [
+    fn by_query(self, visible: &Visibility) -> QueryWalk {
+        visible.by_query(self.queries_together(), self.variant == Variant::Lanes)
+    }
+
+    fn launch_by_query<const N: usize>(
+        self,
+        entry: &'static str,
+        walk: &QueryWalk,
+        inputs: [&Tensor; 3],
+        others: [&Tensor; N],
+    ) {
+        let mut bindings = Vec::from(inputs.map(Tensor::binding));
+        bindings.push(walk.words.binding());
+        bindings.extend(others.map(Tensor::binding));
+        let (heads_of_group, block) = match self.variant {
+            Variant::Lanes => (1, None),
+            Variant::Blocks => (self.sharing(), Some(self.queries_together())),
+        };
+        let groups = walk.blocks * self.heads / heads_of_group;
+        self.variant.kernel(entry).launch(
+            inputs[0].gpu(),
+            &self.constants(block),
+            &bindings.iter().collect::<Vec<_>>(),
+            &self.params(groups, 0),
+            Groups::count(groups),
+        );
+    }
+
+    /// `block`: how many queries or keys walk together, where the kernel can be told.
+    fn constants(self, block: Option<usize>) -> Vec<(&'static str, u32)> {
+        let head = [
             ("HEAD_SIZE", self.head_size as u32),
             ("SHARING", self.sharing() as u32),
-            ("BLOCK", block as u32),
-        ]
+        ];
+        let block = block.map(|block| ("BLOCK", block as u32));
+        head.into_iter().chain(block).collect()
     }
 
     fn params(self, groups: usize, values_at: usize) -> Params {
@@ -203,7 +246,7 @@ impl Sizes {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
         SUM_ROWS.launch(
             y.gpu(),
-            &self.constants(self.block(y.gpu())),
+            &self.constants(None),
             &[
                 &y.binding(),
                 &log_sums.binding(),
@@ -218,7 +261,7 @@ impl Sizes {
 
     fn key_gradients(self, walk: &KeyWalk, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
-        let block = self.keys_block(gpu);
+        let block = self.keys_together();
         let cut = walk.items > walk.blocks;
         let sums = Pair::new(gpu, self.queries, cols);
         let partial = if cut {
@@ -228,9 +271,10 @@ impl Sizes {
         };
         let groups = walk.items * self.kv_heads;
         let [q, k, v, dy, row_sums] = inputs.map(Tensor::binding);
-        KEYS_BACKWARD.launch(
+        let told = (self.variant == Variant::Blocks).then_some(block);
+        self.variant.kernel("keys_backward").launch(
             gpu,
-            &self.constants(block),
+            &self.constants(told),
             &[
                 &q,
                 &k,
@@ -246,7 +290,7 @@ impl Sizes {
         if cut {
             SUM_ITEMS.launch(
                 gpu,
-                &self.constants(block),
+                &self.constants(Some(block)),
                 &[&partial.binding(), &walk.starts.binding(), &sums.binding()],
                 &self.params(sums.second_at(), partial.second_at()),
                 Groups::of(self.queries * cols / 4, 64),

@@ -26,7 +26,7 @@ struct Inner {
     above: Vec<Ranges>,
     /// For the packed tree: where each token stops to be visible.
     until: Option<Vec<u32>>,
-    by_query: Mutex<HashMap<usize, QueryWalk>>,
+    by_query: Mutex<HashMap<(usize, bool), QueryWalk>>,
     by_key: Mutex<HashMap<usize, KeyWalk>>,
 }
 
@@ -37,7 +37,8 @@ pub struct Visibility(Arc<Inner>);
 /// The walk over the keys, block of queries by block.
 #[derive(Clone)]
 pub(crate) struct QueryWalk {
-    /// `blocks + 1` word offsets into this list, then items of three words: first key, end, mask of the queries.
+    /// `blocks + 1` word offsets into this list, then items. An item is three words: first key, end, mask of the
+    /// queries; or, where each key stands by itself, two: key, mask.
     pub(crate) words: Indices,
     pub(crate) blocks: usize,
 }
@@ -160,23 +161,26 @@ impl Visibility {
         joined(above.iter().copied().chain([(query.start, query.end)]))
     }
 
-    /// The walk for blocks of `per_block` queries, at most 32.
-    pub(crate) fn by_query(&self, per_block: usize) -> QueryWalk {
+    /// The walk for blocks of `per_block` queries, at most 32; with `each_key` by itself or in runs.
+    pub(crate) fn by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         let mut known = self.0.by_query.lock().expect("walks");
         known
-            .entry(per_block)
-            .or_insert_with(|| self.walk_by_query(per_block))
+            .entry((per_block, each_key))
+            .or_insert_with(|| self.walk_by_query(per_block, each_key))
             .clone()
     }
 
-    fn walk_by_query(&self, per_block: usize) -> QueryWalk {
+    fn walk_by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         assert!(per_block <= 32, "visibility: a mask has 32 bits");
         let blocks = self.0.queries.len().div_ceil(per_block);
         let mut words = vec![0; blocks + 1];
         for (block, queries) in self.0.queries.chunks(per_block).enumerate() {
             words[block] = words.len() as u32;
             let lists = queries.iter().map(|query| self.ranges_of(query)).collect();
-            walk_together(lists, &mut words);
+            walk_together(lists, |start, end, mask| match each_key {
+                true => (start..end).for_each(|key| words.extend([key, mask])),
+                false => words.extend([start, end, mask]),
+            });
         }
         words[blocks] = words.len() as u32;
         QueryWalk {
@@ -248,9 +252,9 @@ fn joined(ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
     joined
 }
 
-/// Appends items (first key, end, mask) that take every query of a block through its own list in order, together as
-/// far as the lists agree.
-fn walk_together(mut lists: Vec<Ranges>, words: &mut Vec<u32>) {
+/// Calls `item` with (first key, end, mask) so that every query of a block is taken through its own list in order,
+/// together with the others as far as the lists agree.
+fn walk_together(mut lists: Vec<Ranges>, mut item: impl FnMut(u32, u32, u32)) {
     // Taken from the end.
     for list in &mut lists {
         list.reverse();
@@ -271,7 +275,7 @@ fn walk_together(mut lists: Vec<Ranges>, words: &mut Vec<u32>) {
             }
             list.pop_if(|next| next.0 == next.1);
         }
-        words.extend([start, end, mask]);
+        item(start, end, mask);
     }
 }
 
@@ -310,7 +314,9 @@ mod tests {
             vec![],
         ];
         let mut words = Vec::new();
-        walk_together(lists.to_vec(), &mut words);
+        walk_together(lists.to_vec(), |start, end, mask| {
+            words.extend([start, end, mask]);
+        });
         for (lane, list) in lists.iter().enumerate() {
             let mine = words.chunks(3).filter(|item| item[2] >> lane & 1 == 1);
             let mine = joined(mine.map(|item| (item[0], item[1])));

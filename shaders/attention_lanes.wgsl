@@ -1,0 +1,229 @@
+// tensor/src/ops/attention.rs: attention where a processor plays the GPU (lavapipe: eight threads in step).
+//
+// There a load costs a nanosecond for every number of every thread, also where all threads read the same place. So each
+// of the eight threads of a group loads one of eight rows, and the rows are handed round by subgroupShuffle. The sums
+// are those of attention.wgsl, in the same order; so are the parameters and the bindings.
+
+const HEAD_SIZE: u32 = 16u;
+/// Query heads that share a key head.
+const SHARING: u32 = 1u;
+
+const PARTS: u32 = HEAD_SIZE / 4u;
+const LANES: u32 = 8u;
+const LOG2_E: f32 = 1.4426950408889634;
+
+/// `count`: queries, which in a tree are the keys too; `values_at`: where dv begins in `gradients`, in parts.
+struct Params { count: u32, heads: u32, kv_heads: u32, groups: u32, scale: f32, values_at: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;     // (queries, heads, PARTS)
+@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
+@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
+@group(0) @binding(3) var<storage, read> walk: array<u32>;        // QueryWalk (each key by itself) or KeyWalk
+@group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;  // as q
+/// log2 of the sum of 2^score, for the gradients.
+@group(0) @binding(5) var<storage, read_write> log_sums: array<f32>;  // (queries, heads)
+
+@group(0) @binding(4) var<storage, read> dy: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> row_sums: array<vec2<f32>>;  // (queries, heads): the log sum, and dy · y
+@group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> gradients: array<vec4<f32>>;  // dk, then dv
+
+/// One thread a query, one group eight queries and a head.
+@compute @workgroup_size(LANES)
+fn forward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let index = flat_group(group, groups);
+    if index >= params.groups {
+        return;
+    }
+    let block = index / params.heads;
+    let head = index % params.heads;
+    // Threads beyond the last query do it again and write nothing.
+    let query = block * LANES + lane;
+    let row = min(query, params.count - 1u) * params.heads + head;
+
+    var own: array<vec4<f32>, PARTS>;
+    var sum: array<vec4<f32>, PARTS>;
+    for (var i = 0u; i < PARTS; i += 1u) {
+        own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
+        sum[i] = vec4<f32>();
+    }
+    var highest = LOWEST;
+    var total = 0.0;
+    let end = walk[block + 1u];
+    for (var tile = walk[block]; tile < end; tile += 2u * LANES) {
+        let place = min(tile + 2u * lane, end - 2u);
+        let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
+        let loaded_mask = walk[place + 1u];
+        var loaded_k: array<vec4<f32>, PARTS>;
+        var loaded_v: array<vec4<f32>, PARTS>;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            loaded_k[i] = k[at + i];
+            loaded_v[i] = v[at + i];
+        }
+        for (var n = 0u; n < min(LANES, (end - tile) / 2u); n += 1u) {
+            let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
+            var products = vec4<f32>();
+            for (var i = 0u; i < PARTS; i += 1u) {
+                products += own[i] * subgroupShuffle(loaded_k[i], n);
+            }
+            let score = select(LOWEST, products.x + products.y + products.z + products.w, mine);
+            let rise = score - highest;
+            let small = exp2(-abs(rise));
+            let shrink = select(1.0, small, rise > 0.0);
+            let weight = select(select(small, 1.0, rise > 0.0), 0.0, !mine);
+            highest = max(highest, score);
+            total = total * shrink + weight;
+            for (var i = 0u; i < PARTS; i += 1u) {
+                sum[i] = sum[i] * shrink + weight * subgroupShuffle(loaded_v[i], n);
+            }
+        }
+    }
+    if query < params.count {
+        for (var i = 0u; i < PARTS; i += 1u) {
+            y[row * PARTS + i] = sum[i] / total;
+        }
+        log_sums[row] = highest + log2(total);
+    }
+}
+
+/// dq, with the threads and the walk of `forward`.
+@compute @workgroup_size(LANES)
+fn queries_backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let index = flat_group(group, groups);
+    if index >= params.groups {
+        return;
+    }
+    let block = index / params.heads;
+    let head = index % params.heads;
+    let query = block * LANES + lane;
+    let row = min(query, params.count - 1u) * params.heads + head;
+
+    var own: array<vec4<f32>, PARTS>;
+    var own_dy: array<vec4<f32>, PARTS>;
+    var sum: array<vec4<f32>, PARTS>;
+    for (var i = 0u; i < PARTS; i += 1u) {
+        own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
+        own_dy[i] = dy[row * PARTS + i];
+        sum[i] = vec4<f32>();
+    }
+    let sums = row_sums[row];
+    let end = walk[block + 1u];
+    for (var tile = walk[block]; tile < end; tile += 2u * LANES) {
+        let place = min(tile + 2u * lane, end - 2u);
+        let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
+        let loaded_mask = walk[place + 1u];
+        var loaded_k: array<vec4<f32>, PARTS>;
+        var loaded_v: array<vec4<f32>, PARTS>;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            loaded_k[i] = k[at + i];
+            loaded_v[i] = v[at + i];
+        }
+        for (var n = 0u; n < min(LANES, (end - tile) / 2u); n += 1u) {
+            let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
+            var key: array<vec4<f32>, PARTS>;
+            var scores = vec4<f32>();
+            var slopes = vec4<f32>();
+            for (var i = 0u; i < PARTS; i += 1u) {
+                key[i] = subgroupShuffle(loaded_k[i], n);
+                scores += own[i] * key[i];
+                slopes += own_dy[i] * subgroupShuffle(loaded_v[i], n);
+            }
+            let probability = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
+            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
+            // A key that is not seen may have a score above the log sum, and an infinite exponential.
+            let weight = select(0.0, slope, mine);
+            for (var i = 0u; i < PARTS; i += 1u) {
+                sum[i] += weight * key[i];
+            }
+        }
+    }
+    if query < params.count {
+        for (var i = 0u; i < PARTS; i += 1u) {
+            dq[row * PARTS + i] = sum[i] * params.scale;
+        }
+    }
+}
+
+/// dk and dv: one thread a key and key head, over the queries of one item and all heads that share the key head.
+@compute @workgroup_size(LANES)
+fn keys_backward(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let index = flat_group(group, groups);
+    if index >= params.groups {
+        return;
+    }
+    let item = params.count + index / params.kv_heads * 3u;
+    let kv_head = index % params.kv_heads;
+    let key = walk[item] + lane;
+    let known_key = min(key, params.count - 1u);
+    let until = walk[known_key];
+
+    let own_row = (known_key * params.kv_heads + kv_head) * PARTS;
+    var own_k: array<vec4<f32>, PARTS>;
+    var own_v: array<vec4<f32>, PARTS>;
+    var dk: array<vec4<f32>, PARTS>;
+    var dv: array<vec4<f32>, PARTS>;
+    for (var i = 0u; i < PARTS; i += 1u) {
+        own_k[i] = k[own_row + i] * (params.scale * LOG2_E);
+        own_v[i] = v[own_row + i];
+        dk[i] = vec4<f32>();
+        dv[i] = vec4<f32>();
+    }
+    // Of the rows of q, those of the heads that share this key head, query by query.
+    let first = walk[item + 1u];
+    let count = (walk[item + 2u] - first) * SHARING;
+    for (var tile = 0u; tile < count; tile += LANES) {
+        let place = min(tile + lane, count - 1u);
+        let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
+        let loaded_sums = row_sums[row];
+        var loaded_q: array<vec4<f32>, PARTS>;
+        var loaded_dy: array<vec4<f32>, PARTS>;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            loaded_q[i] = q[row * PARTS + i];
+            loaded_dy[i] = dy[row * PARTS + i];
+        }
+        for (var n = 0u; n < min(LANES, count - tile); n += 1u) {
+            let query = first + (tile + n) / SHARING;
+            let mine = key <= query && query < until;
+            var other_q: array<vec4<f32>, PARTS>;
+            var other_dy: array<vec4<f32>, PARTS>;
+            var scores = vec4<f32>();
+            var slopes = vec4<f32>();
+            for (var i = 0u; i < PARTS; i += 1u) {
+                other_q[i] = subgroupShuffle(loaded_q[i], n);
+                other_dy[i] = subgroupShuffle(loaded_dy[i], n);
+                scores += own_k[i] * other_q[i];
+                slopes += own_v[i] * other_dy[i];
+            }
+            let sums = subgroupShuffle(loaded_sums, n);
+            let exponential = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
+            let probability = select(0.0, exponential, mine);
+            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
+            for (var i = 0u; i < PARTS; i += 1u) {
+                dk[i] += slope * other_q[i];
+                dv[i] += probability * other_dy[i];
+            }
+        }
+    }
+    // With one item a block of keys, this is the key itself.
+    let slot = index / params.kv_heads * LANES + lane;
+    if key < params.count {
+        let to = (slot * params.kv_heads + kv_head) * PARTS;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            gradients[to + i] = dk[i] * params.scale;
+            gradients[params.values_at + to + i] = dv[i];
+        }
+    }
+}
