@@ -1,3 +1,4 @@
 //! What must hold of lapwing as a whole, in one test binary so that one device serves all.
 
 mod layout;
+mod training;

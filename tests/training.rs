@@ -22,22 +22,34 @@ fn config(changes: &[&str]) -> Config {
 fn lines(config: Config) -> Result<Vec<String>, Error> {
     let dir = tempfile::tempdir().unwrap();
     let steps = config.train.steps;
-    let run_dir = RunDir::create(Some(dir.path()), &config)?;
+    let run_dir = RunDir::create(dir.path(), &config)?;
     let mut report = Report::new(run_dir, Progress::hidden(), steps);
     train(&mut Run::new(&gpu(), config, None)?, &mut report)?;
     let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
-    assert!(dir.path().join("adapter/adapter_model.safetensors").exists());
+    assert!(
+        dir.path()
+            .join("adapter/adapter_model.safetensors")
+            .exists()
+    );
     Ok(text.lines().map(str::to_owned).collect())
 }
 
 fn without_times(line: &str) -> Value {
     let mut value: Value = serde_json::from_str(line).unwrap();
-    value.as_object_mut().unwrap().retain(|key, _| !key.starts_with("seconds_"));
+    value
+        .as_object_mut()
+        .unwrap()
+        .retain(|key, _| !key.starts_with("seconds_"));
     value
 }
 
-const SMALL: [&str; 5] =
-    ["train.steps=3", "train.groups=2", "train.group_size=12", "eval.episodes=10", "eval.every=2"];
+const SMALL: [&str; 5] = [
+    "train.steps=3",
+    "train.groups=2",
+    "train.group_size=12",
+    "eval.episodes=10",
+    "eval.every=2",
+];
 
 #[test]
 fn two_runs_with_one_seed_are_the_same_to_the_last_digit() {
@@ -62,20 +74,47 @@ fn another_seed_gives_another_run() {
 #[test]
 fn the_ratio_of_the_first_update_is_one() {
     // Two tokens a reply, so that replies are in the tree too.
-    let config = config(&["train.groups=3", "train.group_size=8", "policy.max_new_tokens=2"]);
+    let config = config(&[
+        "train.groups=3",
+        "train.group_size=8",
+        "policy.max_new_tokens=2",
+    ]);
     let mut run = Run::new(&gpu(), config, None).unwrap();
-    let seats: Vec<Seat> = (0..24).map(|i| Seat { scene: i / 8, luck: i, reply: i }).collect();
+    let seats: Vec<Seat> = (0..24)
+        .map(|i| Seat {
+            scene: i / 8,
+            luck: i,
+            reply: i,
+        })
+        .collect();
     let episodes = run.play(&seats, 1.0, |_| ()).unwrap();
-    let chosen: Vec<_> =
-        episodes.iter().map(|episode| Chosen { episode, advantage: 1.0, importance: 1.0 }).collect();
+    let chosen: Vec<_> = episodes
+        .iter()
+        .map(|episode| Chosen {
+            episode,
+            advantage: 1.0,
+            importance: 1.0,
+        })
+        .collect();
     for limit in [8192, 300] {
         for batch in pack(&chosen, Aggregation::Token, limit) {
             let (model, adapter) = (&run.agent.model, run.agent.adapter.as_ref());
             let hidden = model.forward(&Tokens::new(&gpu(), &batch.tree), adapter);
-            let (rows, targets) = (Indices::new(&gpu(), &batch.rows), Indices::new(&gpu(), &batch.targets));
-            let new = hidden.log_probs(&model.head(adapter), &rows, &targets, 1.0).log_probs.to_vec().unwrap();
+            let (rows, targets) = (
+                Indices::new(&gpu(), &batch.rows),
+                Indices::new(&gpu(), &batch.targets),
+            );
+            let new = hidden
+                .log_probs(&model.head(adapter), &rows, &targets, 1.0)
+                .log_probs
+                .to_vec()
+                .unwrap();
             for token in &batch.tokens {
-                assert_eq!(new[token.pair as usize].to_bits(), token.old.to_bits(), "limit {limit}");
+                assert_eq!(
+                    new[token.pair as usize].to_bits(),
+                    token.old.to_bits(),
+                    "limit {limit}"
+                );
             }
         }
     }
@@ -84,11 +123,17 @@ fn the_ratio_of_the_first_update_is_one() {
 #[test]
 fn merging_pays_at_the_default_preset() {
     let lines = lines(config(&["train.steps=2", "eval.episodes=4"])).unwrap();
-    let steps: Vec<StepMetrics> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let steps: Vec<StepMetrics> = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     assert_eq!(steps.len(), 2);
     for step in steps {
         assert!(4 * step.tokens_computed <= step.tokens_played, "{step:?}");
-        assert_eq!(step.clip_fraction, 0.0, "nothing is clipped at a ratio of 1");
+        assert_eq!(
+            step.clip_fraction, 0.0,
+            "nothing is clipped at a ratio of 1"
+        );
     }
 }
 
@@ -98,12 +143,21 @@ fn an_update_in_small_batches_is_the_update_in_one() {
     let norm = |tokens: &str| {
         let limit = format!("train.tokens_per_batch={tokens}");
         let lines = lines(config(&[&SMALL[..], &["train.steps=1", &limit]].concat())).unwrap();
-        let step: StepMetrics = lines.iter().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+        let step: StepMetrics = lines
+            .iter()
+            .find_map(|line| serde_json::from_str(line).ok())
+            .unwrap();
         (step.grad_norm, step.loss)
     };
     let (whole, parts) = (norm("8192"), norm("200"));
     assert!(whole.0 > 0.0);
     // a gradient summed in other groups: f32 rounding over a few hundred terms
-    assert!((whole.0 / parts.0 - 1.0).abs() < 1e-4, "{whole:?} against {parts:?}");
-    assert!((whole.1 - parts.1).abs() < 1e-5, "{whole:?} against {parts:?}");
+    assert!(
+        (whole.0 / parts.0 - 1.0).abs() < 1e-4,
+        "{whole:?} against {parts:?}"
+    );
+    assert!(
+        (whole.1 - parts.1).abs() < 1e-5,
+        "{whole:?} against {parts:?}"
+    );
 }

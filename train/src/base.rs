@@ -46,7 +46,8 @@ pub fn load_agent(gpu: &Gpu, dir: Option<&Path>) -> Result<Agent, Error> {
     // The loader maps files, so the embedded ones go through a directory that is gone right after.
     let unpacked;
     let dir = match dir {
-        Some(dir) => dir,
+        Some(dir) if dir.is_dir() => dir,
+        Some(dir) => return Err(Error::NoModel(dir.to_owned())),
         None => {
             unpacked = tempfile::tempdir().map_err(Error::Unpack)?;
             unpack(unpacked.path()).map_err(Error::Unpack)?;

@@ -6,6 +6,7 @@ use lapwing_env::{OptionsError, UnknownGame};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
+use crate::config::ConfigError;
 use crate::run_dir::RunError;
 
 /// An error of a run.
@@ -20,12 +21,20 @@ pub enum Error {
     /// The model, its tokenizer, its chat template or the adapter.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A layer that cannot have an adapter.
+    /// The config.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The directory of the model does not exist.
     #[error(
-        "key `lora.targets`: unknown layer `{0}`, wanted some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, \
-         down_proj, lm_head"
+        "there is no model directory {0}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
+         model.dir)"
     )]
-    Target(String),
+    NoModel(PathBuf),
+    /// The directory of the adapter does not exist.
+    #[error(
+        "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
+    )]
+    NoAdapter(PathBuf),
     /// The run directory.
     #[error(transparent)]
     Run(#[from] RunError),

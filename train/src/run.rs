@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena, Linear, LoraConfig, Sampling};
+use lapwing_model::{Adapter, Arena, Sampling};
 use lapwing_tensor::{Gpu, Parameters};
 
 use crate::agent::{Agent, Prompts};
 use crate::base;
-use crate::config::{Config, Lora};
+use crate::config::Config;
 use crate::error::Error;
 use crate::evaluate;
 use crate::rollout::{self, Episode, Referee, Seat};
@@ -45,10 +45,11 @@ impl Run {
         let scenario = (lapwing_env::find(&config.game.name)?.configure)(&config.game.options())?;
         let mut agent = base::load_agent(gpu, config.model.directory())?;
         let (adapter, parameters) = match adapter {
-            Some(dir) => Adapter::load(&agent.model, dir)?,
+            Some(dir) if dir.is_dir() => Adapter::load(&agent.model, dir)?,
+            Some(dir) => return Err(Error::NoAdapter(dir.to_owned())),
             None => Adapter::new(
                 &agent.model,
-                lora(&config.lora)?,
+                config.lora.for_model()?,
                 seeds::derive(config.train.seed, "adapter", &[]),
             ),
         };
@@ -139,23 +140,4 @@ impl Run {
     pub fn is_evaluated(&self, step: usize) -> bool {
         step == 0 || self.config.eval.every > 0 && step.is_multiple_of(self.config.eval.every)
     }
-}
-
-/// The adapter as the model crate wants it.
-fn lora(config: &Lora) -> Result<LoraConfig, Error> {
-    let parse = |name: &String| Linear::parse(name).ok_or_else(|| Error::Target(name.clone()));
-    let mut targets = config
-        .targets
-        .iter()
-        .map(parse)
-        .collect::<Result<Vec<_>, _>>()?;
-    if config.head && !targets.contains(&Linear::Head) {
-        targets.push(Linear::Head);
-    }
-    Ok(LoraConfig {
-        rank: config.rank,
-        alpha: config.alpha,
-        rslora: config.rslora,
-        targets,
-    })
 }

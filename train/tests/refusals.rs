@@ -52,8 +52,8 @@ fn what_is_typed_wrong_ends_with_2() {
 #[test]
 fn files_at_fault_end_with_1() {
     assert_snapshot!(refusal(1, &["train", "mine.toml"]), @"error: cannot read the config mine.toml: No such file or directory (os error 2)");
-    assert_snapshot!(refusal(1, &["train", "--model", "no/such/model"]), @"error: no/such/model/config.json: No such file or directory (os error 2)");
-    assert_snapshot!(refusal(1, &["eval", "--adapter", "no/such/adapter"]), @"error: no/such/adapter/adapter_config.json: No such file or directory (os error 2)");
+    assert_snapshot!(refusal(1, &["train", "--model", "no/such/model"]), @"error: there is no model directory no/such/model: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir)");
+    assert_snapshot!(refusal(1, &["eval", "--adapter", "no/such/adapter"]), @"error: there is no adapter directory no/such/adapter: wanted one with adapter_config.json and adapter_model.safetensors");
     assert_snapshot!(refusal(1, &["adapters", "--adapter-index", "99"]).replace("1 found", "N found"), @"error: there is no adapter 99: N found, numbered from 0 (`lapwing adapters` lists them)");
 }
 
