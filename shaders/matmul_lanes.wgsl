@@ -1,8 +1,8 @@
 // tensor/src/ops/matmul.rs: products of matrices where a processor plays the GPU (lavapipe: eight threads in step).
 //
 // There a load costs a nanosecond for every number of every thread and arithmetic next to nothing, so this kernel is
-// built to load little. The eight threads of a group share a tile of 32 x 32. A thread loads a block of its own four
-// rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round by
+// built to load little. The eight threads of a group share a tile of 32 x 32 (or of 64 rows). A thread loads a block of
+// its own four rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round by
 // subgroupShuffle, so that each thread sums all 32 rows of its four columns. No shared memory, no barrier.
 // The constants, the parameters, the bindings and the loads are those of matmul_tiles.wgsl, line for line.
 
@@ -10,9 +10,8 @@
 const LAYOUT: u32 = 0u;
 /// How `right` is stored. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 where every row and the first number used start at a multiple of four numbers.
-const LEFT_WIDE: u32 = 1u;
-const RIGHT_WIDE: u32 = 1u;
+/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y.
+const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
 /// 1 where there is a low-rank term, a bias, a residual.
 const HAS_LOW: u32 = 0u;
@@ -51,7 +50,7 @@ fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
 /// Four numbers of a row of `left`, from `at`; 0 past the end.
 fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     let start = params.left_at + row * params.left_step;
-    if LEFT_WIDE == 1u {
+    if WIDE == 1u {
         return left[(start + at) / 4u];
     }
     let i = places(start, at, end);
@@ -71,7 +70,7 @@ fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
         }
         return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
     }
-    if RIGHT_WIDE == 1u {
+    if WIDE == 1u {
         return bitcast<vec4<f32>>(right[first / 4u]);
     }
     let i = places(start, at, end);
@@ -112,6 +111,9 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
 }
 
 // End of what the two files share.
+
+/// 1: a tile has 64 rows, a block of `right` serves twice. For results with many rows.
+const TALL: u32 = 0u;
 
 /// Four rows (the columns of the result) by four of k.
 fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
@@ -188,41 +190,59 @@ fn store_block(start: u32, row: u32, column: u32, sum: mat4x4<f32>) {
     store(start, row + 3u, column, sum[3] + more);
 }
 
+fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
+    store_block(start, row, column, tile.r0);
+    store_block(start, row + 4u, column, tile.r1);
+    store_block(start, row + 8u, column, tile.r2);
+    store_block(start, row + 12u, column, tile.r3);
+    store_block(start, row + 16u, column, tile.r4);
+    store_block(start, row + 20u, column, tile.r5);
+    store_block(start, row + 24u, column, tile.r6);
+    store_block(start, row + 28u, column, tile.r7);
+}
+
 @compute @workgroup_size(8)
 fn product(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) thread: u32,
 ) {
+    let height = 32u + 32u * TALL;
     let across = (params.n + 31u) / 32u;
-    let tiles = across * ((params.m + 31u) / 32u);
+    let tiles = across * ((params.m + height - 1u) / height);
     let flat = flat_group(group, groups);
     let slice = flat / tiles;
-    let first_row = flat % tiles / across * 32u;
+    let first_row = flat % tiles / across * height;
     let row = min(first_row + 4u * thread, params.m - 1u);
+    let row_below = min(first_row + 32u + 4u * thread, params.m - 1u);
     let column = flat % across * 32u + 4u * thread;
     let loaded = min(column, params.n - 1u);
 
     var tile: Tile;
+    var below: Tile;
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += 4u) {
-        multiply(&tile, left_block(row, k, end) * params.alpha, right_block(loaded, k, end));
+        let right = right_block(loaded, k, end);
+        multiply(&tile, left_block(row, k, end) * params.alpha, right);
+        if TALL == 1u {
+            multiply(&below, left_block(row_below, k, end) * params.alpha, right);
+        }
     }
     if HAS_LOW == 1u {
         for (var k = 0u; k < params.rank; k += 4u) {
-            multiply(&tile, low_block(row, k), up_block(loaded, k));
+            let right = up_block(loaded, k);
+            multiply(&tile, low_block(row, k), right);
+            if TALL == 1u {
+                multiply(&below, low_block(row_below, k), right);
+            }
         }
     }
     if slice * params.slice >= max(params.k, 1u) {
         return;
     }
     let start = params.y_at + slice * params.y_slice;
-    store_block(start, first_row, column, tile.r0);
-    store_block(start, first_row + 4u, column, tile.r1);
-    store_block(start, first_row + 8u, column, tile.r2);
-    store_block(start, first_row + 12u, column, tile.r3);
-    store_block(start, first_row + 16u, column, tile.r4);
-    store_block(start, first_row + 20u, column, tile.r5);
-    store_block(start, first_row + 24u, column, tile.r6);
-    store_block(start, first_row + 28u, column, tile.r7);
+    store_tile(start, first_row, column, tile);
+    if TALL == 1u {
+        store_tile(start, first_row + 32u, column, below);
+    }
 }

@@ -8,9 +8,8 @@
 const LAYOUT: u32 = 0u;
 /// How `right` is stored. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 where every row and the first number used start at a multiple of four numbers.
-const LEFT_WIDE: u32 = 1u;
-const RIGHT_WIDE: u32 = 1u;
+/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y.
+const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
 /// 1 where there is a low-rank term, a bias, a residual.
 const HAS_LOW: u32 = 0u;
@@ -49,7 +48,7 @@ fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
 /// Four numbers of a row of `left`, from `at`; 0 past the end.
 fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     let start = params.left_at + row * params.left_step;
-    if LEFT_WIDE == 1u {
+    if WIDE == 1u {
         return left[(start + at) / 4u];
     }
     let i = places(start, at, end);
@@ -69,7 +68,7 @@ fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
         }
         return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
     }
-    if RIGHT_WIDE == 1u {
+    if WIDE == 1u {
         return bitcast<vec4<f32>>(right[first / 4u]);
     }
     let i = places(start, at, end);

@@ -55,11 +55,14 @@ impl Variant {
         }
     }
 
-    /// Rows and columns that a workgroup computes.
-    fn tile(self) -> usize {
+    /// Rows and columns that a workgroup computes. Taller where the rows are tokens: fewer loads for each number, but
+    /// weight gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which
+    /// compiles faster.
+    fn tile(self, layout: Layout, all_wide: bool) -> (usize, usize) {
         match self {
-            Variant::Lanes => 32,
-            Variant::Tiles => 64,
+            Variant::Lanes if layout != Layout::Tn && all_wide => (64, 32),
+            Variant::Lanes => (32, 32),
+            Variant::Tiles => (64, 64),
         }
     }
 
@@ -186,7 +189,8 @@ impl<'a> Product<'a> {
     pub(crate) fn launch(self, gpu: &Gpu) {
         let variant = Variant::of(gpu);
         let [m, n, k] = self.size;
-        let tiles = m.div_ceil(variant.tile()) * n.div_ceil(variant.tile());
+        let (height, width) = variant.tile(self.layout, self.is_wide() && self.has_wide_y());
+        let tiles = m.div_ceil(height) * n.div_ceil(width);
         let slice = match self.layout {
             Layout::Tn => slice_length(k, variant.wanted_groups().div_ceil(tiles.max(1))),
             Layout::Nt | Layout::Nn => k.max(1),
@@ -222,6 +226,18 @@ impl<'a> Product<'a> {
         );
     }
 
+    /// Whether left and right can be read in fours. A sum along the rows of left must end with them: what follows may
+    /// belong to something else.
+    fn is_wide(&self) -> bool {
+        let ends_with_rows = self.layout == Layout::Tn || self.size[2].is_multiple_of(4);
+        self.left.is_wide() && self.right.is_wide() && ends_with_rows
+    }
+
+    /// Whether y can be written in fours.
+    fn has_wide_y(&self) -> bool {
+        self.y.is_wide() && self.size[1].is_multiple_of(4)
+    }
+
     fn run(self, gpu: &Gpu, variant: Variant, groups: usize, slice: usize, y_slice: usize) {
         let [m, n, k] = self.size;
         let low = self.low.as_ref();
@@ -243,19 +259,20 @@ impl<'a> Product<'a> {
             alpha: self.alpha,
             padding: 0,
         };
-        // A sum along the rows of left must end with them: what follows may belong to something else.
-        let left_wide = self.left.is_wide() && (self.layout == Layout::Tn || k.is_multiple_of(4));
-        let y_wide = self.y.is_wide() && n.is_multiple_of(4) && y_slice.is_multiple_of(4);
-        let constants = [
+        let (wide, wide_y) = (self.is_wide(), self.has_wide_y());
+        let mut constants = vec![
             ("LAYOUT", self.layout as u32),
             ("FORMAT", self.format as u32),
-            ("LEFT_WIDE", left_wide.into()),
-            ("RIGHT_WIDE", self.right.is_wide().into()),
-            ("Y_WIDE", y_wide.into()),
+            ("WIDE", wide.into()),
+            ("Y_WIDE", wide_y.into()),
             ("HAS_LOW", low.is_some().into()),
             ("HAS_BIAS", self.bias.is_some().into()),
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
+        if variant == Variant::Lanes {
+            let (height, _) = variant.tile(self.layout, wide && wide_y);
+            constants.push(("TALL", (height == 64).into()));
+        }
         // Absent terms are bound to something that is there anyway.
         let left = &self.left.binding;
         let of = |x: Option<&Tensor>| x.map(Tensor::binding);
