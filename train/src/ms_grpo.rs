@@ -4,7 +4,9 @@
 //! its group, and every token of every step of the episode gets it. Of each group the episodes that stand out, either
 //! way, are likelier to be learned from (absolute-advantage-weighted sampling, AAW). One step of training is
 //!
-//!     play  ->  weigh  ->  choose  ->  learn
+//! ```text
+//! play  ->  weigh  ->  choose  ->  learn
+//! ```
 //!
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
