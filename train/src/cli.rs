@@ -160,7 +160,7 @@ pub struct Pretrain {
     #[arg(long, value_name = "GAME", default_value = "frozen-lake")]
     pub game: String,
     /// The chance that the player makes a good move; otherwise it makes any
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = chance)]
     pub skill: Option<f64>,
     /// Optimiser updates
     #[arg(long, value_name = "N")]
@@ -173,6 +173,13 @@ pub struct Pretrain {
 /// A whole number that TOML can hold.
 fn number() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(..=i64::MAX as u64)
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(chance),
+        _ => Err("wanted a number from 0 to 1".to_owned()),
+    }
 }
 
 impl Train {

@@ -156,7 +156,7 @@ impl Bars {
 
     fn steps(&self, done: usize, total: usize, text: &str) {
         let bar = self.steps.get_or_init(|| {
-            let style = style("step {pos}/{len} {bar:24} {eta} left  {msg}");
+            let style = style("step {pos}/{len} {bar:12} {eta} left  {wide_msg}");
             self.all
                 .insert(0, ProgressBar::new(total as u64).with_style(style))
         });

@@ -37,6 +37,11 @@ fn what_is_typed_wrong_ends_with_2() {
 
     For more information, try '--help'.
     ");
+    assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "--skill", "2"]), @"
+    error: invalid value '2' for '--skill <P>': wanted a number from 0 to 1
+
+    For more information, try '--help'.
+    ");
     assert_snapshot!(refusal(2, &["train", "--steps", "many"]), @"
     error: invalid value 'many' for '--steps <N>': invalid digit found in string
 
