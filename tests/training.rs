@@ -3,6 +3,7 @@
 use lapwing::batch::{Chosen, pack};
 use lapwing::config::Aggregation;
 use lapwing::ms_grpo::train;
+use lapwing::pretrain::{Pretraining, pretrain};
 use lapwing::progress::Progress;
 use lapwing::report::{Report, StepMetrics};
 use lapwing::rollout::Seat;
@@ -160,4 +161,29 @@ fn an_update_in_small_batches_is_the_update_in_one() {
         (whole.1 - parts.1).abs() < 1e-5,
         "{whole:?} against {parts:?}"
     );
+}
+
+/// The embedded base can be made again: the same command gives the same files.
+#[test]
+fn pretraining_twice_gives_the_same_files() {
+    let make = || {
+        let dir = tempfile::tempdir().unwrap();
+        let how = Pretraining { steps: 3, scenes: 2, ..Pretraining::default() };
+        let mut losses = Vec::new();
+        pretrain(&gpu(), &how, dir.path(), |progress| losses.push(progress.loss)).unwrap();
+        assert!(losses.iter().all(|loss| loss.is_finite()));
+        let mut files: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(&path).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let (first, again) = (make(), make());
+    assert_eq!(first.len(), 6);
+    for ((name, a), (other, b)) in first.iter().zip(&again) {
+        assert_eq!(name, other);
+        assert!(a == b, "{} differs", name.display());
+    }
 }

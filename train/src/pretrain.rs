@@ -48,7 +48,7 @@ impl Default for Pretraining {
     fn default() -> Pretraining {
         Pretraining {
             game: "frozen-lake".to_owned(),
-            skill: 0.3,
+            skill: 0.15,
             steps: 1500,
             scenes: 24,
             lr: 3e-3,
