@@ -168,14 +168,26 @@ fn an_update_in_small_batches_is_the_update_in_one() {
 fn pretraining_twice_gives_the_same_files() {
     let make = || {
         let dir = tempfile::tempdir().unwrap();
-        let how = Pretraining { steps: 3, scenes: 2, ..Pretraining::default() };
+        let how = Pretraining {
+            steps: 3,
+            scenes: 2,
+            ..Pretraining::default()
+        };
         let mut losses = Vec::new();
-        pretrain(&gpu(), &how, dir.path(), |progress| losses.push(progress.loss)).unwrap();
+        pretrain(&gpu(), &how, dir.path(), |progress| {
+            losses.push(progress.loss)
+        })
+        .unwrap();
         assert!(losses.iter().all(|loss| loss.is_finite()));
         let mut files: Vec<_> = std::fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
-            .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(&path).unwrap()))
+            .map(|path| {
+                (
+                    path.file_name().unwrap().to_owned(),
+                    std::fs::read(&path).unwrap(),
+                )
+            })
             .collect();
         files.sort();
         files

@@ -7,7 +7,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lapwing_tensor::{Format, Gpu, GpuOptions, Head, Indices, Lora, Matrix, Tensor, Weight};
+use lapwing_tensor::{
+    Format, Gpu, GpuOptions, Head, Indices, Lora, Matrix, Tensor, Visibility, Weight,
+};
 
 /// Tokens of a small, a usual and a large batch.
 const ROWS: [usize; 3] = [64, 512, 1024];
@@ -136,5 +138,51 @@ fn head(c: &mut Criterion) {
     }
 }
 
-criterion_group!(ops, matmul, head);
+/// Rules, and observations below them; heads, kv heads, head size.
+const TREES: [(usize, usize, usize); 2] = [(4, 4, 16), (4, 2, 64)];
+const RULES: u32 = 60;
+const OBSERVATIONS: u32 = 40;
+const OBSERVATION: u32 = 22;
+
+/// Attention over a packed tree, and over the same prompts as one sequence that sees everything before it.
+fn attention(c: &mut Criterion) {
+    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    let tokens = RULES + OBSERVATIONS * OBSERVATION;
+    let mut tree = vec![tokens; RULES as usize];
+    for observation in 1..=OBSERVATIONS {
+        tree.extend([RULES + observation * OBSERVATION; OBSERVATION as usize]);
+    }
+    let masks = [("tree", tree), ("causal", vec![tokens; tokens as usize])];
+    for (name, visible_until) in masks {
+        let visible = Visibility::tree(&gpu, &visible_until);
+        let mut group = c.benchmark_group(format!("attention/{name}"));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_secs(1));
+        for (heads, kv_heads, size) in TREES {
+            let q = matrix(&gpu, tokens as usize, heads * size);
+            let k = matrix(&gpu, tokens as usize, kv_heads * size);
+            let v = matrix(&gpu, tokens as usize, kv_heads * size);
+            let leaves = [q.tracked(), k.tracked(), v.tracked()];
+            group.throughput(Throughput::Elements(u64::from(tokens)));
+            let shape = format!("{heads}on{kv_heads}x{size}");
+            group.bench_function(format!("forward/{shape}"), |b| {
+                let launch = || q.attention(&k, &v, &visible, heads, kv_heads);
+                b.iter_custom(|launches| timed(&gpu, launches, &launch));
+            });
+            group.bench_function(format!("forward and backward/{shape}"), |b| {
+                let launch = || {
+                    let [q, k, v] = &leaves;
+                    let loss = q.attention(k, v, &visible, heads, kv_heads).sum();
+                    loss.backward().get(q).expect("a gradient").clone()
+                };
+                b.iter_custom(|launches| timed(&gpu, launches, &launch));
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(ops, matmul, attention, head);
 criterion_main!(ops);

@@ -43,18 +43,27 @@ fn episodes(run: &mut Run) -> Vec<Episode> {
 fn step(criterion: &mut Criterion) {
     const STEPS: usize = 10;
     let mut run = run(STEPS);
-    criterion.benchmark_group("training").sample_size(10).bench_function("ten steps", |bencher| {
-        bencher.iter(|| {
-            let dir = tempfile::tempdir().expect("a temporary directory");
-            let place = RunDir::place(Some(dir.path()), &run.config).expect("a free place");
-            let directory = RunDir::create(&place, &run.config).expect("a run directory");
-            train(&mut run, &mut Report::new(directory, Progress::hidden(), STEPS)).expect("a run");
-        });
-    });
     criterion
         .benchmark_group("training")
         .sample_size(10)
-        .bench_function("rollout of 100 episodes", |bencher| bencher.iter(|| episodes(&mut run)));
+        .bench_function("ten steps", |bencher| {
+            bencher.iter(|| {
+                let dir = tempfile::tempdir().expect("a temporary directory");
+                let place = RunDir::place(Some(dir.path()), &run.config).expect("a free place");
+                let directory = RunDir::create(&place, &run.config).expect("a run directory");
+                train(
+                    &mut run,
+                    &mut Report::new(directory, Progress::hidden(), STEPS),
+                )
+                .expect("a run");
+            });
+        });
+    criterion
+        .benchmark_group("training")
+        .sample_size(10)
+        .bench_function("rollout of 100 episodes", |bencher| {
+            bencher.iter(|| episodes(&mut run))
+        });
 }
 
 /// One tree against a sequence for every step of every episode, in one run: what packing and merging bring.
@@ -65,14 +74,20 @@ fn packing(criterion: &mut Criterion) {
     let chosen: Vec<Chosen<'_>> = played
         .iter()
         .step_by(10)
-        .map(|episode| Chosen { episode, advantage: 1.0, importance: 1.0 })
+        .map(|episode| Chosen {
+            episode,
+            advantage: 1.0,
+            importance: 1.0,
+        })
         .collect();
     let gpu = run.agent.model.gpu().clone();
     let (model, adapter) = (&run.agent.model, run.agent.adapter.as_ref());
     let gradients = |tree: &lapwing_model::PackedTree, rows: &[u32], targets: &[u32]| {
         let hidden = model.forward(&Tokens::new(&gpu, tree), adapter);
         let (rows, targets) = (Indices::new(&gpu, rows), Indices::new(&gpu, targets));
-        let log_probs = hidden.log_probs(&model.head(adapter), &rows, &targets, 1.0).log_probs;
+        let log_probs = hidden
+            .log_probs(&model.head(adapter), &rows, &targets, 1.0)
+            .log_probs;
         let _gradients = log_probs.sum().backward();
         gpu.finish().expect("the device");
     };
@@ -90,7 +105,11 @@ fn packing(criterion: &mut Criterion) {
             for step in chosen.iter().flat_map(|c| &c.episode.steps) {
                 let mut tree = TokenTree::new();
                 tree.insert(&step.prompt);
-                gradients(&tree.pack(), &[step.prompt.len() as u32 - 1], &step.reply[..1]);
+                gradients(
+                    &tree.pack(),
+                    &[step.prompt.len() as u32 - 1],
+                    &step.reply[..1],
+                );
             }
         });
     });

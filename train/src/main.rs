@@ -3,7 +3,7 @@
 mod cli;
 mod commands;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -18,7 +18,8 @@ fn main() -> ExitCode {
         // Whoever closed the pipe has read enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // Not eprintln, which panics where nobody reads.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }

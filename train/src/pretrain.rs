@@ -49,7 +49,7 @@ impl Default for Pretraining {
         Pretraining {
             game: "frozen-lake".to_owned(),
             skill: 0.15,
-            steps: 1500,
+            steps: 1000,
             scenes: 24,
             lr: 3e-3,
             width: 64,
