@@ -168,3 +168,28 @@ fn the_reading_path_exists() {
         );
     }
 }
+
+/// A knob that nothing reads would be ignored in silence.
+#[test]
+fn every_knob_is_read_somewhere() {
+    let readers: String = files(&root().join("train/src"))
+        .iter()
+        .filter(|path| !path.ends_with("config/check.rs") && !path.ends_with("config/tests.rs"))
+        .map(|path| read(path))
+        .collect();
+    let config: toml::Table = lapwing::Config::default().to_toml().parse().unwrap();
+    for (section, value) in &config {
+        let keys = value
+            .as_table()
+            .map_or(vec![section], |table| table.keys().collect());
+        for key in keys {
+            let is_read = readers
+                .match_indices(&format!(".{key}"))
+                .any(|(at, found)| {
+                    let next = readers[at + found.len()..].chars().next();
+                    next.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+                });
+            assert!(is_read, "nothing reads {section}.{key}");
+        }
+    }
+}

@@ -119,8 +119,8 @@ pub struct Eval {
 
 #[derive(Debug, Args)]
 pub struct Play {
-    /// One of those that `lapwing games` lists
-    #[arg(value_name = "GAME")]
+    /// One of those that `lapwing games` lists, or the config.toml of a run
+    #[arg(value_name = "GAME|FILE.toml")]
     pub game: String,
     /// Play it yourself; needs no GPU
     #[arg(long, conflicts_with_all = ["model", "adapter"])]
@@ -136,15 +136,21 @@ pub struct Play {
 }
 
 impl Play {
-    /// How the game is played: by the embedded base as it was trained, by any other model with the general defaults.
+    /// How the game is played: as the file says, by the embedded base as it was trained, or by any other model with the
+    /// general defaults.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let game = format!("game.name={}", toml::Value::from(self.game.as_str()));
-        let mut settings = vec![game];
+        if self.game.ends_with(".toml") {
+            return Config::load(&self.game, &self.changes.settings());
+        }
+        let mut settings = vec![format!(
+            "game.name={}",
+            toml::Value::from(self.game.as_str())
+        )];
         if self.changes.model.is_some() {
-            settings.extend([
-                "policy.reply=tags".to_owned(),
-                "policy.max_new_tokens=256".to_owned(),
-            ]);
+            let general = Config::default().policy;
+            let reply = toml::Value::try_from(general.reply).expect("a plain word");
+            settings.push(format!("policy.reply={reply}"));
+            settings.push(format!("policy.max_new_tokens={}", general.max_new_tokens));
         }
         settings.extend(self.changes.settings());
         Config::load("frozen-lake", &settings)

@@ -156,12 +156,7 @@ fn a_run_from_its_config_to_its_adapter() {
 
     let play = run(
         directory.path(),
-        &[
-            "play",
-            "frozen-lake",
-            "--adapter",
-            "runs/frozen-lake-1/adapter",
-        ],
+        &["play", config, "--adapter", "runs/frozen-lake-1/adapter"],
     );
     assert_eq!(play.code, 0, "{}", play.err);
     assert!(

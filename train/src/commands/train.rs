@@ -34,7 +34,10 @@ pub fn train(
     let held_out = seats(config.eval.seed, config.eval.episodes);
     let random = baseline(&*run.scenario, game, &held_out, Player::Random);
     let scripted = baseline(&*run.scenario, game, &held_out, Player::Scripted);
-    let (evaluations, adapter) = (report.evaluations().to_vec(), report.run().adapter());
+    let (evaluations, directory) = (
+        report.evaluations().to_vec(),
+        report.run().path().to_owned(),
+    );
     // The bars go before the table comes.
     drop(report);
 
@@ -48,12 +51,12 @@ pub fn train(
     rows.push(("scripted player", &scripted));
     let mut out = io::stdout().lock();
     write!(out, "{}", comparison(&rows))?;
+    let run = directory.display();
+    writeln!(out, "\nThe adapter is in {run}/adapter. Watch it play:")?;
     writeln!(
         out,
-        "\nThe adapter is in {}. Watch it play:",
-        adapter.display()
+        "  lapwing play {run}/config.toml --adapter {run}/adapter"
     )?;
-    writeln!(out, "  lapwing play {game} --adapter {}", adapter.display())?;
     Ok(())
 }
 
