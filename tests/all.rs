@@ -1,4 +1,5 @@
 //! What must hold of lapwing as a whole, in one test binary so that one device serves all.
 
 mod layout;
+mod prompts;
 mod training;

@@ -199,3 +199,66 @@ fn pretraining_twice_gives_the_same_files() {
         assert!(a == b, "{} differs", name.display());
     }
 }
+
+/// At such a temperature the base says anything, which mostly cannot be read: the player stands still, the step counts,
+/// the penalty is taken off, and the step limit ends the episode.
+#[test]
+fn the_referee_deals_with_replies_that_cannot_be_read() {
+    let mut run = Run::new(&gpu(), config(&["policy.format_penalty=0.25"]), None).unwrap();
+    let seats: Vec<Seat> = (0..6)
+        .map(|i| Seat {
+            scene: i,
+            luck: i,
+            reply: i,
+        })
+        .collect();
+    let episodes = run.play(&seats, 1000.0, |_| ()).unwrap();
+    let limit = run.scenario.step_limit();
+    let mut unread = 0;
+    for episode in &episodes {
+        assert!(episode.steps.len() <= limit);
+        assert!(!episode.truncated || episode.steps.len() == limit && !episode.success);
+        for (i, step) in episode.steps.iter().enumerate() {
+            let next = episode.steps.get(i + 1).map(|next| &next.observation);
+            if step.action.is_none() {
+                unread += 1;
+                assert_eq!((step.reward, step.shaping), (0.0, -0.25));
+                assert!(next.is_none_or(|next| *next == step.observation));
+            } else {
+                assert_eq!(step.shaping, 0.0);
+            }
+        }
+        let penalties = episode.game_return() - episode.composite_return();
+        assert!(
+            (penalties - 0.25 * episode.steps.iter().filter(|s| s.action.is_none()).count() as f64)
+                .abs()
+                < 1e-9
+        );
+    }
+    assert!(unread > 50, "{unread} of at most {} replies", 6 * limit);
+    assert!(episodes.iter().any(|episode| episode.truncated));
+}
+
+/// What is over by the rules is not truncated, also in the last step that the limit allows.
+#[test]
+fn a_goal_in_the_last_step_is_not_a_truncation() {
+    // The greedy player of a trained agent is not needed: on a lake of one move, some of many episodes make it at once.
+    let config = config(&["game.options.map=[\"SG\"]", "game.options.step_limit=1"]);
+    let mut run = Run::new(&gpu(), config, None).unwrap();
+    let seats: Vec<Seat> = (0..40)
+        .map(|i| Seat {
+            scene: 0,
+            luck: 0,
+            reply: i,
+        })
+        .collect();
+    let episodes = run.play(&seats, 1.0, |_| ()).unwrap();
+    assert!(
+        episodes.iter().any(|episode| episode.success),
+        "forty tries at one move in four"
+    );
+    for episode in episodes {
+        assert_eq!(episode.success, !episode.truncated);
+        assert_eq!(episode.success, episode.composite_return() == 1.0);
+    }
+}

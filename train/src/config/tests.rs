@@ -137,7 +137,7 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["train.correction=true"]), @r#"key `train.correction`: found true, wanted false unless train.sampling is "aaw""#);
     assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @"key `lora.targets`: found q, wanted some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
     assert_snapshot!(error(&["lora.targets=[]", "lora.head=false"]), @"key `lora.targets`: found [], wanted a layer, or lora.head = true");
-    assert_snapshot!(error(&["train.tokens_per_batch=4"]), @"key `train.tokens_per_batch`: found 4, wanted at least 5");
+    assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
 }
 
 #[test]
