@@ -129,7 +129,7 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0, wanted at least 1");
     assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0, wanted a number above 0");
     assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1, wanted at least 2");
-    assert_snapshot!(error(&["train.sampling=aaw", "train.learn=26"]), @"key `train.learn`: found 26, wanted at most train.group_size, which is 25");
+    assert_snapshot!(error(&["train.sampling=aaw", "train.group_size=25", "train.learn=26"]), @"key `train.learn`: found 26, wanted at most train.group_size, which is 25");
     assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5, wanted a number from 0 to 1");
     assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf, wanted a number, 0 or more");
     assert_snapshot!(error(&["train.beta=nan"]), @"key `train.beta`: found NaN, wanted a number, 0 or more");
