@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::caps::MAX_PARAMS;
-use super::{Binding, Gpu};
+use super::{Binding, Gpu, GpuError};
 
 /// An entry point of a shader.
 pub(crate) struct Kernel {
@@ -89,6 +89,15 @@ impl Kernel {
             })
             .collect();
         let inner = &gpu.0;
+        // The device's own limit: that of the capabilities may have been lowered for a test.
+        let most = inner.device.limits().max_storage_buffer_binding_size;
+        if let Some(bound) = bindings.iter().find(|bound| bound.size > most) {
+            // Reported when the results are read, in place of the driver's words, which name no cure.
+            let (shader, size) = (self.shader, bound.size);
+            let text =
+                format!("{shader} needs {size} bytes of one buffer, the adapter binds {most}");
+            let _ = inner.failure.set(GpuError::OutOfMemory(text));
+        }
         let bind_group = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(self.shader),
             layout: &compiled.layout,

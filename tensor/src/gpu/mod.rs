@@ -285,7 +285,7 @@ impl Gpu {
         }
         const FILL: Kernel = Kernel::new("fill", "fill");
         // Windows of what one binding holds.
-        let window = self.caps().max_binding / 1024 * 1024;
+        let window = (self.caps().max_binding / 1024 * 1024).max(1024);
         let mut offset = 0;
         while offset < storage.size() {
             let size = window.min(storage.size() - offset);

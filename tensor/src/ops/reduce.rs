@@ -69,15 +69,16 @@ impl Tensor {
     /// Sums over the axes that `shape` lacks or has with length one: the gradient of broadcasting.
     ///
     /// # Panics
-    /// If `shape` cannot be broadcast to this one.
+    /// If `shape` cannot be broadcast to this one, or this one has more than four axes.
     #[track_caller]
     pub fn sum_to(&self, shape: &[usize]) -> Tensor {
         if self.shape() == shape {
             return self.clone();
         }
         let (from, to) = (right_aligned(self.shape()), right_aligned(shape));
-        let fits =
-            shape.len() <= self.shape().len() && (0..4).all(|i| from[i] == to[i] || to[i] == 1);
+        let fits = shape.len() <= self.shape().len()
+            && self.shape().len() <= 4
+            && (0..4).all(|i| from[i] == to[i] || to[i] == 1);
         assert!(
             fits,
             "sum_to: {:?} cannot be summed to {shape:?}",

@@ -3,6 +3,7 @@
 //! y_i = x_{rows[i]}, dx_r = Σ of dy_i over the i with rows[i] = r, in the order of i: which those are is listed on the
 //! host, so no two threads add to one number.
 
+use super::by_key::by_key;
 use crate::gpu::{Groups, Kernel};
 use crate::{Gpu, Indices, Tensor};
 
@@ -90,7 +91,7 @@ fn check_numbers(op: &str, rows: &Indices, count: usize) {
 fn gather_gradient(dy: &Tensor, rows: &Indices, shape: &[usize]) -> Tensor {
     let dx = Tensor::empty(dy.gpu(), shape);
     let host = rows.host().expect("checked when the rows were gathered");
-    let (starts, places) = places_by_row(host, dx.rows());
+    let (starts, places) = by_key(host.iter().copied(), dx.rows());
     let gpu = dy.gpu();
     launch(
         &GATHER_BACKWARD,
@@ -105,24 +106,6 @@ fn gather_gradient(dy: &Tensor, rows: &Indices, shape: &[usize]) -> Tensor {
         gpu,
     );
     dx
-}
-
-/// For every row of `count` where it occurs in `rows`, ascending: at places[starts[r]..starts[r + 1]].
-pub(crate) fn places_by_row(rows: &[u32], count: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0u32; count + 1];
-    for row in rows {
-        starts[*row as usize + 1] += 1;
-    }
-    for row in 0..count {
-        starts[row + 1] += starts[row];
-    }
-    let mut next = starts.clone();
-    let mut places = vec![0; rows.len()];
-    for (place, row) in rows.iter().enumerate() {
-        places[next[*row as usize] as usize] = place as u32;
-        next[*row as usize] += 1;
-    }
-    (starts, places)
 }
 
 fn launch(
