@@ -10,7 +10,8 @@
 const LAYOUT: u32 = 0u;
 /// How `right` is stored. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y.
+/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y (read by matmul_lanes.wgsl
+/// alone).
 const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
 /// 1 where there is a low-rank term, a bias, a residual.
@@ -35,7 +36,6 @@ var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> low: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> up: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
@@ -87,6 +87,10 @@ fn bias_four(column: u32) -> vec4<f32> {
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
 }
 
+// End of what the two files share.
+
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+
 /// Adds the residual and writes four columns of a row of the y that begins at `start`.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     if row >= params.m || column >= params.n {
@@ -106,11 +110,10 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
         if HAS_RESIDUAL == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
         }
+        // One component: SPIR-V stores no more than that, and this file runs on nothing but software Vulkan.
         y[(i + j) / 4u][(i + j) % 4u] = one;
     }
 }
-
-// End of what the two files share.
 
 /// 1: a tile has 64 rows, a block of `right` serves twice. For results with many rows.
 const TALL: u32 = 0u;

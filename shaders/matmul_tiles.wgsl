@@ -8,7 +8,8 @@
 const LAYOUT: u32 = 0u;
 /// How `right` is stored. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y.
+/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y (read by matmul_lanes.wgsl
+/// alone).
 const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
 /// 1 where there is a low-rank term, a bias, a residual.
@@ -33,7 +34,6 @@ var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> low: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> up: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
@@ -85,48 +85,44 @@ fn bias_four(column: u32) -> vec4<f32> {
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
 }
 
-/// Adds the residual and writes four columns of a row of the y that begins at `start`.
+// End of what the two files share.
+
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+/// Adds the residual and writes four columns of a row of the y that begins at `start`. One number at a time, as staging
+/// does: a store to one component of a vector may touch the whole vector (it does on Metal), and the neighbours are
+/// other threads'.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     if row >= params.m || column >= params.n {
         return;
     }
     let i = start + row * params.y_step + column;
-    if Y_WIDE == 1u {
-        if HAS_RESIDUAL == 1u {
-            y[i / 4u] = sum + residual[i / 4u];
-        } else {
-            y[i / 4u] = sum;
-        }
-        return;
-    }
     for (var j = 0u; j < min(4u, params.n - column); j++) {
         var one = sum[j];
         if HAS_RESIDUAL == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
         }
-        y[(i + j) / 4u][(i + j) % 4u] = one;
+        y[i + j] = one;
     }
 }
 
-// End of what the two files share.
-
-/// Sixteen of k by sixteen fours of rows, and of columns.
-var<workgroup> rows: array<vec4<f32>, 256>;
-var<workgroup> columns: array<vec4<f32>, 256>;
+/// Sixteen of k by 64 rows, and by 64 columns.
+var<workgroup> rows: array<f32, 1024>;
+var<workgroup> columns: array<f32, 1024>;
 
 /// Puts four numbers of k, of one row or column, where they are read four rows or columns at a time.
 fn stage_rows(row: u32, k: u32, four: vec4<f32>) {
-    rows[k * 16u + row / 4u][row % 4u] = four.x;
-    rows[(k + 1u) * 16u + row / 4u][row % 4u] = four.y;
-    rows[(k + 2u) * 16u + row / 4u][row % 4u] = four.z;
-    rows[(k + 3u) * 16u + row / 4u][row % 4u] = four.w;
+    rows[k * 64u + row] = four.x;
+    rows[(k + 1u) * 64u + row] = four.y;
+    rows[(k + 2u) * 64u + row] = four.z;
+    rows[(k + 3u) * 64u + row] = four.w;
 }
 
 fn stage_columns(column: u32, k: u32, four: vec4<f32>) {
-    columns[k * 16u + column / 4u][column % 4u] = four.x;
-    columns[(k + 1u) * 16u + column / 4u][column % 4u] = four.y;
-    columns[(k + 2u) * 16u + column / 4u][column % 4u] = four.z;
-    columns[(k + 3u) * 16u + column / 4u][column % 4u] = four.w;
+    columns[k * 64u + column] = four.x;
+    columns[(k + 1u) * 64u + column] = four.y;
+    columns[(k + 2u) * 64u + column] = four.z;
+    columns[(k + 3u) * 64u + column] = four.w;
 }
 
 /// Each of the 256 threads stages four numbers of `left`; 0 past the end of k.
@@ -134,7 +130,10 @@ fn stage_left(thread: u32, first_row: u32, k: u32, end: u32) {
     if LAYOUT == 2u {
         let i = thread / 16u;
         let row = min(first_row + thread % 16u * 4u, params.m - 1u);
-        rows[thread] = left_four(min(k + i, end - 1u), row, params.m) * f32(k + i < end);
+        let four = left_four(min(k + i, end - 1u), row, params.m) * f32(k + i < end);
+        for (var j = 0u; j < 4u; j++) {
+            rows[thread * 4u + j] = four[j];
+        }
         return;
     }
     let i = thread % 4u * 4u;
@@ -150,7 +149,10 @@ fn stage_right(thread: u32, first_column: u32, k: u32, end: u32) {
         return;
     }
     let column = min(first_column + thread % 16u * 4u, params.n - 1u);
-    columns[thread] = right_four(min(k + thread / 16u, end - 1u), column, params.n);
+    let four = right_four(min(k + thread / 16u, end - 1u), column, params.n);
+    for (var j = 0u; j < 4u; j++) {
+        columns[thread * 4u + j] = four[j];
+    }
 }
 
 /// The same for the low-rank term, which is always wide.
@@ -170,15 +172,20 @@ fn stage_up(thread: u32, first_column: u32, k: u32) {
     }
     let i = min(k + thread / 16u, params.rank - 1u);
     let column = min(first_column + thread % 16u * 4u, params.n - 1u);
-    columns[thread] = up[(params.up_at + i * params.up_step + column) / 4u];
+    let four = up[(params.up_at + i * params.up_step + column) / 4u];
+    for (var j = 0u; j < 4u; j++) {
+        columns[thread * 4u + j] = four[j];
+    }
 }
 
 /// What is staged, multiplied: the four columns are those of `sum`'s rows, the four rows its columns.
 fn multiply(sum: mat4x4<f32>, row: u32, column: u32) -> mat4x4<f32> {
     var total = sum;
     for (var k = 0u; k < 16u; k++) {
-        let a = rows[k * 16u + row];
-        let b = columns[k * 16u + column];
+        let i = k * 64u + row * 4u;
+        let j = k * 64u + column * 4u;
+        let a = vec4(rows[i], rows[i + 1u], rows[i + 2u], rows[i + 3u]);
+        let b = vec4(columns[j], columns[j + 1u], columns[j + 2u], columns[j + 3u]);
         total += mat4x4(b * a.x, b * a.y, b * a.z, b * a.w);
     }
     return total;
