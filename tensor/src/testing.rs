@@ -103,7 +103,13 @@ pub struct Tolerance {
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
     assert_eq!(got.len(), wanted.len(), "{what}: number of values");
-    let scale = wanted.iter().fold(1e-6f64, |m, v| m.max(v.abs()));
+    assert_close_at(what, got, wanted, tolerance, 1e-6);
+}
+
+/// The same, with a least magnitude to be relative to: for results that are small because large things cancel in them.
+#[track_caller]
+fn assert_close_at(what: &str, got: &[f32], wanted: &[f64], tolerance: f64, least: f64) {
+    let scale = wanted.iter().fold(least, |m, v| m.max(v.abs()));
     for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
         let error = (f64::from(*g) - w).abs() / scale;
         assert!(
@@ -124,13 +130,28 @@ pub fn check_value(
     inputs: &[Array],
     tolerance: Tolerance,
 ) {
+    check_value_at(op, reference, inputs, tolerance, 1e-6);
+}
+
+/// The same, with a least magnitude that the tolerance is relative to.
+///
+/// # Panics
+/// If they differ.
+#[track_caller]
+pub fn check_value_at(
+    op: &dyn Fn(&[Tensor]) -> Tensor,
+    reference: &dyn Fn(&[Array]) -> Array,
+    inputs: &[Array],
+    tolerance: Tolerance,
+    least: f64,
+) {
     let gpu = gpu();
     let tensors: Vec<_> = inputs.iter().map(|a| a.tensor(&gpu)).collect();
     let wanted = reference(inputs);
     let y = op(&tensors);
     assert_eq!(y.shape(), wanted.shape, "shape of the result");
     let got = y.to_vec().unwrap();
-    assert_close("value", &got, &wanted.values, tolerance.value);
+    assert_close_at("value", &got, &wanted.values, tolerance.value, least);
     let again = op(&tensors).to_vec().unwrap();
     assert!(
         got.iter()
@@ -152,7 +173,23 @@ pub fn check(
     inputs: &[Array],
     tolerance: Tolerance,
 ) {
-    check_value(op, reference, inputs, tolerance);
+    check_at(op, reference, inputs, tolerance, 1e-6);
+}
+
+/// The same, with a least magnitude that the tolerance is relative to: for results that are small because large things
+/// cancel in them, such as the log-probability of what is nearly certain.
+///
+/// # Panics
+/// If they differ.
+#[track_caller]
+pub fn check_at(
+    op: &dyn Fn(&[Tensor]) -> Tensor,
+    reference: &dyn Fn(&[Array]) -> Array,
+    inputs: &[Array],
+    tolerance: Tolerance,
+    least: f64,
+) {
+    check_value_at(op, reference, inputs, tolerance, least);
     let gpu = gpu();
     let upstream = Array::random(&reference(inputs).shape, 0x5eed, -1.0..1.0);
     let run = || -> Vec<Vec<f32>> {
@@ -187,11 +224,12 @@ pub fn check(
             gradient.iter().all(|v| v.is_finite()),
             "gradient of input {which} is not finite"
         );
-        assert_close(
+        assert_close_at(
             &format!("gradient of input {which}"),
             &picked,
             &wanted,
             tolerance.gradient,
+            least,
         );
     }
     let same =

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ops::weight::{Format, Weight};
-use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+use crate::testing::{Array, Tolerance, assert_close, check_at, check_value_at, gpu};
 
 /// Logits are sums of at most 40 products below 1 (error some 1e-6 of a logit), exp and log of WGSL err by some 5e-7 of
 /// numbers below 10. Gradients sum up to 300 tokens of both signs; dB and dA are compared with their largest element.
@@ -10,6 +10,10 @@ const TOLERANCE: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 2e-5,
 };
+
+/// A log-prob near 0, and its gradient, are what is left when logits of about 1 cancel: they are as exact as those, not as
+/// their own size suggests.
+const LEAST: f64 = 0.1;
 
 /// What is asked: everything but the arrays.
 #[derive(Clone, Debug)]
@@ -161,19 +165,19 @@ proptest! {
         // Everything trained.
         let trained = |t: &[Tensor]| question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
         let all = [hidden.clone(), weight.clone(), a.clone(), b.clone()];
-        check(&|t| question.ask(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE);
-        check_value(&|t| question.ask(&t[0], &trained(t), cut).entropy, &|x| reference(x, &question)[1].clone(), &all, TOLERANCE);
+        check_at(&|t| question.ask(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE, LEAST);
+        check_value_at(&|t| question.ask(&t[0], &trained(t), cut).entropy, &|x| reference(x, &question)[1].clone(), &all, TOLERANCE, LEAST);
 
         // An adapter on a frozen weight.
         let head = |t: &[Tensor]| question.head(frozen(&weight), Some((&t[1], &t[2])));
         let with_weight = |x: &[Array]| [x[0].clone(), weight.clone(), x[1].clone(), x[2].clone()];
         let adapter = [hidden.clone(), a, b];
-        check(&|t| question.ask(&t[0], &head(t), cut).log_probs, &|x| reference(&with_weight(x), &question)[0].clone(), &adapter, TOLERANCE);
+        check_at(&|t| question.ask(&t[0], &head(t), cut).log_probs, &|x| reference(&with_weight(x), &question)[0].clone(), &adapter, TOLERANCE, LEAST);
 
         // A frozen head.
         let with_weight = |x: &[Array]| [x[0].clone(), weight.clone()];
         let op = |t: &[Tensor]| question.ask(&t[0], &question.head(frozen(&weight), None), cut).log_probs;
-        check(&op, &|x| reference(&with_weight(x), &question)[0].clone(), &[hidden], TOLERANCE);
+        check_at(&op, &|x| reference(&with_weight(x), &question)[0].clone(), &[hidden], TOLERANCE, LEAST);
     }
 
     /// Rollout and update ask for different rows in different batches, and must get the same numbers.
