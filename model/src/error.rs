@@ -57,6 +57,16 @@ impl ModelError {
         ModelError::File { path, problem }
     }
 
+    /// A write that failed, with the cure where there is one.
+    pub(crate) fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        let cure = match error.kind() {
+            StorageFull | QuotaExceeded => "; free some space, or choose another place",
+            _ => "",
+        };
+        ModelError::file(path, format!("cannot be written: {error}{cure}"))
+    }
+
     pub(crate) fn field(path: &Path, field: &str, problem: impl ToString) -> ModelError {
         let (path, field, problem) = (path.to_owned(), field.to_owned(), problem.to_string());
         ModelError::Field {

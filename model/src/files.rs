@@ -39,7 +39,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 
 /// Writes a file aside and renames it into place: readers see the old bytes or the new ones, never a part.
 pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    let failed = |e: std::io::Error| ModelError::file(path, e);
+    let failed = |e: std::io::Error| ModelError::unwritable(path, e);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
     let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
@@ -52,7 +52,7 @@ pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 
 /// Writes a whole directory aside and renames it into place. An older directory of that name is replaced.
 pub(crate) fn write_directory_aside(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), ModelError> {
-    let failed = |e: std::io::Error| ModelError::file(dir, e);
+    let failed = |e: std::io::Error| ModelError::unwritable(dir, e);
     let parent = match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -41,14 +41,6 @@ pub enum Error {
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// A file that cannot be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// the file or directory
-        path: PathBuf,
-        /// the system's words
-        source: std::io::Error,
-    },
     /// The embedded base could not be put into a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"

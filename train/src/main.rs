@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use lapwing::ConfigError;
+use lapwing::{ConfigError, Error};
 
 use cli::{Cli, Command};
 
@@ -58,9 +58,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Whether what was typed is at fault; clap ends with the same code.
 fn is_usage(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
+    // An error of a run speaks for the one it wraps, which is therefore no link of the chain.
+    match error.downcast_ref::<Error>() {
+        Some(Error::Game(_) | Error::Options(_)) => true,
+        Some(Error::Config(error)) => error.is_usage(),
+        _ => error
             .downcast_ref::<ConfigError>()
-            .is_some_and(ConfigError::is_usage)
-    })
+            .is_some_and(ConfigError::is_usage),
+    }
 }

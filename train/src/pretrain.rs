@@ -5,6 +5,7 @@
 //! badly: what reinforcement learning can then bring out.
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::Path;
 
 use lapwing_env::Scenario;
@@ -15,6 +16,7 @@ use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 use crate::agent::{Agent, Prompts};
 use crate::config::Reply;
 use crate::error::Error;
+use crate::run_dir::write_error;
 use crate::seeds;
 use crate::vocabulary;
 
@@ -80,11 +82,41 @@ pub fn pretrain(
     gpu: &Gpu,
     how: &Pretraining,
     dir: &Path,
-    mut progress: impl FnMut(Progress),
+    progress: impl FnMut(Progress),
 ) -> Result<(), Error> {
     let scenario = (lapwing_env::find(&how.game)?.configure)(&serde_json::json!({}))?;
-    let mut prompts = Prompts::new(&*scenario, Reply::Word);
-    vocabulary::write(dir, &*scenario, &prompts)?;
+    let is_new = !dir.exists();
+    write_aside(dir, |aside| make(gpu, how, &*scenario, aside, progress)).inspect_err(|_| {
+        if is_new {
+            // Fails if others have put something there, which is then theirs to keep.
+            let _ = fs::remove_dir(dir);
+        }
+    })
+}
+
+/// Lets `make` fill a directory inside of `dir`, and moves its files up if all went well: a failure leaves `dir` as it was,
+/// and a place that cannot be written is known before the work begins.
+fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(write_error(dir))?;
+    let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
+    make(aside.path())?;
+    for entry in fs::read_dir(aside.path()).map_err(write_error(dir))? {
+        let entry = entry.map_err(write_error(dir))?;
+        let file = dir.join(entry.file_name());
+        fs::rename(entry.path(), &file).map_err(write_error(&file))?;
+    }
+    Ok(())
+}
+
+fn make(
+    gpu: &Gpu,
+    how: &Pretraining,
+    scenario: &dyn Scenario,
+    dir: &Path,
+    mut progress: impl FnMut(Progress),
+) -> Result<(), Error> {
+    let mut prompts = Prompts::new(scenario, Reply::Word);
+    vocabulary::write(dir, scenario, &prompts)?;
     let template = ChatTemplate::load(dir)?;
     let (vocab, end) = vocabulary::size_and_end(dir)?;
     let mut config = Config::qwen2(
@@ -116,7 +148,7 @@ pub fn pretrain(
         .collect::<Result<_, Error>>()?;
 
     for step in 0..how.steps {
-        let lesson = lesson(how, step, &*scenario, &agent, &mut prompts, &actions, end)?;
+        let lesson = lesson(how, step, scenario, &agent, &mut prompts, &actions, end)?;
         let tokens = Tokens::new(gpu, &lesson.tree.pack());
         let (rows, targets) = (
             Indices::new(gpu, &lesson.rows),
@@ -215,7 +247,10 @@ fn lesson(
             lesson.rows.push(path[prompt - 1]);
             lesson.targets.push(*action);
             lesson.weights.push(share * *chance as f32);
-            lesson.floor -= f64::from(share) * chance * chance.ln();
+            // 0 ln 0 is 0.
+            if *chance > 0.0 {
+                lesson.floor -= f64::from(share) * chance * chance.ln();
+            }
         }
         lesson.rows.push(path[prompt]);
         lesson.targets.push(end);
@@ -242,4 +277,43 @@ fn pick(chances: &[f64], chance: &mut Stream) -> usize {
         }
     }
     chances.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_leaves_nothing_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("base");
+        let fails = |aside: &Path| {
+            fs::write(aside.join("config.json"), "half").unwrap();
+            Err(Error::Vocabulary("no words".to_owned()))
+        };
+        write_aside(&dir, fails).unwrap_err();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+
+        // What is there already stays, unless it is made anew.
+        fs::write(dir.join("README.md"), "kept").unwrap();
+        fs::write(dir.join("config.json"), "old").unwrap();
+        write_aside(&dir, fails).unwrap_err();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "old");
+        let works = |aside: &Path| {
+            fs::write(aside.join("config.json"), "new").unwrap();
+            Ok(())
+        };
+        write_aside(&dir, works).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(dir.join("README.md")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_noisy_player_has_a_chance_for_every_move() {
+        assert_eq!(distribution(&[1, 2], 4, 1.0), [0.0, 0.5, 0.5, 0.0]);
+        assert_eq!(distribution(&[3], 4, 0.5), [0.125, 0.125, 0.125, 0.625]);
+        let mut chance = Stream::new(1, "player");
+        assert!((0..100).all(|_| pick(&[0.0, 0.0, 1.0, 0.0], &mut chance) == 2));
+    }
 }

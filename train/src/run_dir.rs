@@ -48,14 +48,15 @@ fn cure(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose another place with --out"
         }
-        io::ErrorKind::NotADirectory => {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; a part of its path is a file: choose another place with --out"
         }
         _ => "",
     }
 }
 
-fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RunError + '_ {
+/// The error of a write to this path.
+pub(crate) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RunError + '_ {
     move |reason| RunError::Write {
         path: path.to_owned(),
         reason,

@@ -12,6 +12,7 @@ use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
 
 use crate::agent::Prompts;
 use crate::error::Error;
+use crate::run_dir::write_error;
 
 /// Ends a reply.
 const END: &str = "<|end|>";
@@ -28,11 +29,7 @@ const VOCABULARY: usize = 640;
 /// # Errors
 /// If the directory cannot be written, or an action of the game would take more than one token.
 pub fn write(dir: &Path, scenario: &dyn Scenario, prompts: &Prompts) -> Result<(), Error> {
-    let unwritable = |source| Error::Write {
-        path: dir.to_owned(),
-        source,
-    };
-    std::fs::create_dir_all(dir).map_err(unwritable)?;
+    std::fs::create_dir_all(dir).map_err(write_error(dir))?;
     let tokenizer =
         learn(texts(scenario, prompts)).map_err(|e| Error::Vocabulary(e.to_string()))?;
     for action in scenario.actions() {
@@ -63,7 +60,8 @@ pub fn write(dir: &Path, scenario: &dyn Scenario, prompts: &Prompts) -> Result<(
         ("chat_template.jinja", TEMPLATE.to_owned()),
     ];
     for (name, text) in files {
-        std::fs::write(dir.join(name), text).map_err(unwritable)?;
+        let file = dir.join(name);
+        std::fs::write(&file, text).map_err(write_error(&file))?;
     }
     Ok(())
 }
