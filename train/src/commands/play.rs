@@ -125,7 +125,8 @@ fn hand(
     while turns < limit {
         writeln!(out, "\n{}", game.observe())?;
         let Some(action) = ask(actions, turns + 1, limit, input, out)? else {
-            writeln!(out, "\nleft after {turns} turns, return {total}")?;
+            let (turns, total) = (counted(turns), rounded(total));
+            writeln!(out, "\nleft after {turns}, return {total}")?;
             return Ok(());
         };
         let turn = game.play(Some(action));
@@ -181,7 +182,17 @@ fn ask(
 /// The last line of an episode.
 fn ending(success: bool, turns: usize, total: f64) -> String {
     let verdict = if success { "success" } else { "no success" };
-    format!("over after {turns} turns: {verdict}, return {total}")
+    let (turns, total) = (counted(turns), rounded(total));
+    format!("over after {turns}: {verdict}, return {total}")
+}
+
+fn counted(turns: usize) -> String {
+    format!("{turns} {}", if turns == 1 { "turn" } else { "turns" })
+}
+
+/// Without the last digits, in which a sum of decimal fractions is off.
+fn rounded(total: f64) -> f64 {
+    (total * 1e9).round() / 1e9
 }
 
 #[cfg(test)]
@@ -226,8 +237,17 @@ mod tests {
 
     #[test]
     fn the_end_of_the_input_ends_the_game() {
-        assert!(played("r\n").ends_with("\nleft after 1 turns, return 0\n"));
+        assert!(played("r\n").ends_with("\nleft after 1 turn, return 0\n"));
         assert!(played("quit\n").ends_with("\nleft after 0 turns, return 0\n"));
+    }
+
+    #[test]
+    fn a_sum_of_fractions_reads_as_on_paper() {
+        let total: f64 = (0..6).map(|_| -0.01).sum();
+        assert_eq!(
+            ending(false, 6, total),
+            "over after 6 turns: no success, return -0.06"
+        );
     }
 
     #[test]
