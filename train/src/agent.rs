@@ -107,6 +107,20 @@ mod tests {
     const ACTIONS: &[&str] = &["left", "down"];
 
     #[test]
+    fn every_action_of_every_game_is_read_back() {
+        for kind in lapwing_env::GAMES {
+            let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
+            let word = Prompts::new(&*scenario, Reply::Word);
+            let tags = Prompts::new(&*scenario, Reply::Tags);
+            for (i, action) in scenario.actions().iter().enumerate() {
+                assert_eq!(word.parse(action), Some(i), "{}", kind.name);
+                let reply = format!("I think so. <action>{action}</action>");
+                assert_eq!(tags.parse(&reply), Some(i), "{}", kind.name);
+            }
+        }
+    }
+
+    #[test]
     fn a_word_is_the_whole_reply() {
         let read = |reply| parse(reply, Reply::Word, ACTIONS);
         assert_eq!(read("left"), Some(0));

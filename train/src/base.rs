@@ -64,3 +64,15 @@ pub fn load_agent(gpu: &Gpu, dir: Option<&Path>) -> Result<Agent, Error> {
         template,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It travels with every copy of the program.
+    #[test]
+    fn the_built_in_base_is_small() {
+        let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(bytes <= 2 << 20, "{bytes} bytes");
+    }
+}

@@ -79,3 +79,32 @@ pub fn baseline(
         episode_length_mean: turns as f64 / count,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripted_player_crosses_firm_ice_and_the_random_one_hardly_does() {
+        let lake =
+            (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
+        let seats = seats(1, 200);
+        let play = |player| baseline(&*lake, "frozen-lake", &seats, player);
+        let (scripted, random) = (play(Player::Scripted), play(Player::Random));
+        assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
+        // About 0.06, with a standard error of 0.017.
+        assert!(random.success_rate < 0.15, "{random:?}");
+        assert_eq!(random.return_mean, random.success_rate);
+        assert!(random.episode_length_mean <= lake.step_limit() as f64);
+        assert_eq!(play(Player::Random), random);
+    }
+
+    #[test]
+    fn fewer_episodes_are_the_first_of_more() {
+        let scenes = |seed, count| -> Vec<u64> {
+            seats(seed, count).iter().map(|seat| seat.scene).collect()
+        };
+        assert_eq!(scenes(1, 3), scenes(1, 5)[..3]);
+        assert_ne!(scenes(1, 3), scenes(2, 3));
+    }
+}

@@ -33,7 +33,7 @@ pub struct StepMetrics {
     pub seconds_rollout: f64,
     /// Seconds in which the adapter learned.
     pub seconds_update: f64,
-    /// The loss of the first pass.
+    /// The loss, averaged over the optimiser updates of the step, each before it was made.
     pub loss: f64,
     /// Mean number of turns.
     pub episode_length_mean: f64,

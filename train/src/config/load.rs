@@ -14,17 +14,6 @@ pub struct Preset {
     text: &'static str,
 }
 
-impl Preset {
-    /// What it is, from the first line of its file.
-    pub fn summary(&self) -> &'static str {
-        self.text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches("# ")
-    }
-}
-
 /// Every preset, the default first.
 pub static PRESETS: &[Preset] = &[
     Preset {
