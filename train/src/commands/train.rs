@@ -42,11 +42,10 @@ pub fn train(
     drop(report);
 
     let mut rows = vec![("random player", &random)];
-    if let [before, .., after] = &evaluations[..] {
-        rows.extend([
-            ("before training", &before.eval),
-            ("after training", &after.eval),
-        ]);
+    // A run of no steps is examined once.
+    if let [before, rest @ ..] = &evaluations[..] {
+        rows.push(("before training", &before.eval));
+        rows.extend(rest.last().map(|after| ("after training", &after.eval)));
     }
     rows.push(("scripted player", &scripted));
     let mut out = io::stdout().lock();
