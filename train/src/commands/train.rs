@@ -54,9 +54,19 @@ pub fn train(
     writeln!(out, "\nThe adapter is in {run}/adapter. Watch it play:")?;
     writeln!(
         out,
-        "  lapwing play {run}/config.toml --adapter {run}/adapter"
+        "  {} play {run}/config.toml --adapter {run}/adapter",
+        program()
     )?;
     Ok(())
+}
+
+/// This program as it was called: from a build it is not on anybody's path.
+fn program() -> String {
+    std::env::args_os()
+        .next()
+        .map_or("lapwing".to_owned(), |name| {
+            name.to_string_lossy().into_owned()
+        })
 }
 
 /// What is about to happen, and where.
