@@ -140,6 +140,37 @@ fn merging_pays_at_the_default_preset() {
     }
 }
 
+/// The reference is the model without its adapter, so the KL is nothing before the first update and something after it.
+#[test]
+fn the_kl_is_that_against_the_model_without_its_adapter() {
+    let lines = lines(config(&SMALL)).unwrap();
+    let kl: Vec<f64> = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<StepMetrics>(line).ok())
+        .map(|step| step.kl)
+        .collect();
+    assert_eq!(kl[0], 0.0, "{kl:?}");
+    assert!(kl[1] > 1e-6 && kl[2] > kl[1], "{kl:?}");
+}
+
+/// With this seed some of the scenes that would come first are the evaluation's: of 200 maps of 4x4, some come again.
+#[test]
+fn scenes_of_the_evaluation_are_never_trained_on() {
+    let run = Run::new(&gpu(), config(&[]), None).unwrap();
+    let first = |scene| run.scenario.start(scene, 0).observe();
+    let evaluation = lapwing::evaluate::seats(run.config.eval.seed, run.config.eval.episodes);
+    let held_out: std::collections::HashSet<String> =
+        evaluation.iter().map(|seat| first(seat.scene)).collect();
+    let mut redrawn = 0;
+    for step in 0..500 {
+        let scene = run.training_scene(step, 0);
+        assert!(!held_out.contains(&first(scene)), "step {step}");
+        let undisturbed = lapwing::seeds::derive(run.config.train.seed, "scene", &[step, 0, 0]);
+        redrawn += usize::from(scene != undisturbed);
+    }
+    assert!(redrawn > 0, "nothing was held out, so nothing was tested");
+}
+
 /// Cutting an update into batches of fewer tokens changes it by rounding only.
 #[test]
 fn an_update_in_small_batches_is_the_update_in_one() {
