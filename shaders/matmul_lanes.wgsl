@@ -1,7 +1,7 @@
 // tensor/src/ops/matmul.rs: products of matrices where a processor plays the GPU (lavapipe: eight threads in step).
 //
 // There a load costs a nanosecond for every number of every thread and arithmetic next to nothing, so this kernel is
-// built to load little. The eight threads of a group share a tile of 32 x 32 (or of 64 rows). A thread loads a block of
+// built to load little. The eight threads of a group share a tile of 32 x 32 (or of 16 or 64 rows). A thread loads a block of
 // its own four rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round by
 // subgroupShuffle, so that each thread sums all 32 rows of its four columns. No shared memory, no barrier.
 // The constants, the parameters, the bindings and the loads are those of matmul_tiles.wgsl, line for line.
@@ -115,8 +115,9 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-/// 1: a tile has 64 rows, a block of `right` serves twice. For results with many rows.
-const TALL: u32 = 0u;
+/// Rows of a tile: 16, 32 or 64. With 64 a block of `right` serves twice. With 16 half of the threads have all the rows, and
+/// the other half load the next four of k. Each number of y is the same sum in the same order whichever it is.
+const HEIGHT: u32 = 32u;
 
 /// Four rows (the columns of the result) by four of k.
 fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
@@ -174,11 +175,16 @@ struct Tile {
     r4: mat4x4<f32>, r5: mat4x4<f32>, r6: mat4x4<f32>, r7: mat4x4<f32>,
 }
 
+/// The first 16 rows, from four threads of which this is the first.
+fn multiply_half(tile: ptr<function, Tile>, left: mat4x4<f32>, thread: u32, right: mat4x4<f32>) {
+    (*tile).r0 += right * handed(left, thread);
+    (*tile).r1 += right * handed(left, thread + 1u);
+    (*tile).r2 += right * handed(left, thread + 2u);
+    (*tile).r3 += right * handed(left, thread + 3u);
+}
+
 fn multiply(tile: ptr<function, Tile>, left: mat4x4<f32>, right: mat4x4<f32>) {
-    (*tile).r0 += right * handed(left, 0u);
-    (*tile).r1 += right * handed(left, 1u);
-    (*tile).r2 += right * handed(left, 2u);
-    (*tile).r3 += right * handed(left, 3u);
+    multiply_half(tile, left, 0u, right);
     (*tile).r4 += right * handed(left, 4u);
     (*tile).r5 += right * handed(left, 5u);
     (*tile).r6 += right * handed(left, 6u);
@@ -198,6 +204,9 @@ fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
     store_block(start, row + 4u, column, tile.r1);
     store_block(start, row + 8u, column, tile.r2);
     store_block(start, row + 12u, column, tile.r3);
+    if HEIGHT == 16u {
+        return;
+    }
     store_block(start, row + 16u, column, tile.r4);
     store_block(start, row + 20u, column, tile.r5);
     store_block(start, row + 24u, column, tile.r6);
@@ -210,13 +219,12 @@ fn product(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) thread: u32,
 ) {
-    let height = 32u + 32u * TALL;
     let across = (params.n + 31u) / 32u;
-    let tiles = across * ((params.m + height - 1u) / height);
+    let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
     let flat = flat_group(group, groups);
     let slice = flat / tiles;
-    let first_row = flat % tiles / across * height;
-    let row = min(first_row + 4u * thread, params.m - 1u);
+    let first_row = flat % tiles / across * HEIGHT;
+    let row = min(first_row + 4u * thread % HEIGHT, params.m - 1u);
     let row_below = min(first_row + 32u + 4u * thread, params.m - 1u);
     let column = flat % across * 32u + 4u * thread;
     let loaded = min(column, params.n - 1u);
@@ -224,18 +232,30 @@ fn product(
     var tile: Tile;
     var below: Tile;
     let end = min(params.k, (slice + 1u) * params.slice);
-    for (var k = slice * params.slice; k < end; k += 4u) {
-        let right = right_block(loaded, k, end);
-        multiply(&tile, left_block(row, k, end) * params.alpha, right);
-        if TALL == 1u {
-            multiply(&below, left_block(row_below, k, end) * params.alpha, right);
+    if HEIGHT == 16u {
+        for (var k = slice * params.slice; k < end; k += 8u) {
+            let more = k + 4u < end;
+            let ahead = select(k, k + 4u, more && thread >= 4u);
+            let left = left_block(row, ahead, end) * params.alpha;
+            multiply_half(&tile, left, 0u, right_block(loaded, k, end));
+            if more {
+                multiply_half(&tile, left, 4u, right_block(loaded, k + 4u, end));
+            }
+        }
+    } else {
+        for (var k = slice * params.slice; k < end; k += 4u) {
+            let right = right_block(loaded, k, end);
+            multiply(&tile, left_block(row, k, end) * params.alpha, right);
+            if HEIGHT == 64u {
+                multiply(&below, left_block(row_below, k, end) * params.alpha, right);
+            }
         }
     }
     if HAS_LOW == 1u {
         for (var k = 0u; k < params.rank; k += 4u) {
             let right = up_block(loaded, k);
             multiply(&tile, low_block(row, k), right);
-            if TALL == 1u {
+            if HEIGHT == 64u {
                 multiply(&below, low_block(row_below, k), right);
             }
         }
@@ -245,7 +265,7 @@ fn product(
     }
     let start = params.y_at + slice * params.y_slice;
     store_tile(start, first_row, column, tile);
-    if TALL == 1u {
+    if HEIGHT == 64u {
         store_tile(start, first_row + 32u, column, below);
     }
 }

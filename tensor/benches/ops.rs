@@ -80,12 +80,14 @@ fn matmul(c: &mut Criterion) {
     }
 }
 
-/// (vocabulary, width, rows): the head of a small model in an update and in a decode step, and that of a language model.
-const HEADS: [(usize, usize, usize); 4] = [
+/// (vocabulary, width, rows): the head of a small model in an update and in a decode step, and those of two language
+/// models.
+const HEADS: [(usize, usize, usize); 5] = [
     (100, 64, 1024),
     (100, 64, 100),
     (32_768, 256, 64),
     (32_768, 256, 8),
+    (151_936, 896, 16),
 ];
 
 /// Log-probs with and without their gradient, and one token for each row.

@@ -1,5 +1,6 @@
 //! The one tensor type: f32 values on one device, contiguous, of any shape.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::gpu::{Binding, Gpu, GpuError, Storage};
@@ -58,6 +59,12 @@ impl Tensor {
             shape: shape.into(),
             node: None,
         }
+    }
+
+    /// A range of a single axis, which begins at a multiple of 64. Not tracked.
+    pub(crate) fn window(&self, range: Range<usize>) -> Tensor {
+        let offset = self.offset + 4 * range.start as u64;
+        Tensor::view(self.storage.clone(), offset, &[range.len()])
     }
 
     /// A window of a buffer, `offset` in bytes and a multiple of 256.
@@ -190,6 +197,8 @@ impl std::fmt::Debug for Tensor {
 #[derive(Clone)]
 pub struct Indices {
     storage: Arc<Storage>,
+    /// in bytes
+    offset: u64,
     len: usize,
     host: Option<Arc<[u32]>>,
 }
@@ -199,6 +208,7 @@ impl Indices {
     pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
         Indices {
             storage: gpu.upload(values),
+            offset: 0,
             len: values.len(),
             host: Some(values.into()),
         }
@@ -208,8 +218,19 @@ impl Indices {
     pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
         Indices {
             storage: gpu.alloc(4 * len as u64),
+            offset: 0,
             len,
             host: None,
+        }
+    }
+
+    /// A range of them, which begins at a multiple of 64.
+    pub(crate) fn window(&self, range: Range<usize>) -> Indices {
+        Indices {
+            storage: self.storage.clone(),
+            offset: self.offset + 4 * range.start as u64,
+            len: range.len(),
+            host: self.host.as_ref().map(|host| host[range].into()),
         }
     }
 
@@ -244,11 +265,15 @@ impl Indices {
         let bytes = self
             .storage
             .gpu()
-            .read(&self.storage, 0, 4 * self.len as u64)?;
+            .read(&self.storage, self.offset, 4 * self.len as u64)?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 
     pub(crate) fn binding(&self) -> Binding {
-        Binding::new(self.storage.clone(), 0, 4 * self.len.max(1) as u64)
+        Binding::new(
+            self.storage.clone(),
+            self.offset,
+            4 * self.len.max(1) as u64,
+        )
     }
 }

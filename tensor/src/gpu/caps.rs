@@ -19,6 +19,9 @@ pub struct Caps {
     pub max_binding: u64,
     /// Bytes of the largest buffer.
     pub max_buffer: u64,
+    /// Bytes of memory that the adapter has; of a software adapter, what the machine had to spare when this was asked.
+    /// None when not known (Metal, Direct3D 12).
+    pub memory: Option<u64>,
     /// Bytes of memory that the threads of a group share.
     pub max_workgroup_memory: u32,
     /// Threads in a group.
@@ -77,14 +80,21 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         )));
     }
     let half = wgpu::CooperativeScalarType::F16;
+    let is_software = info.device_type == wgpu::DeviceType::Cpu;
     Caps {
         backend: info.backend.to_string(),
         driver: format!("{} {}", info.driver, info.driver_info)
             .trim()
             .to_owned(),
-        is_software: info.device_type == wgpu::DeviceType::Cpu,
+        is_software,
         max_binding: limits.max_storage_buffer_binding_size,
         max_buffer: limits.max_buffer_size,
+        // Mesa's software drivers have a heap of 2 GiB, or of all the host's memory, depending on their age: neither is
+        // what there is.
+        memory: match is_software {
+            true => available_on_host().or_else(|| device_heap(adapter)),
+            false => device_heap(adapter),
+        },
         max_workgroup_memory: limits.max_compute_workgroup_storage_size,
         max_workgroup_threads: limits.max_compute_invocations_per_workgroup,
         subgroup: match features.contains(wgpu::Features::SUBGROUP) {
@@ -103,6 +113,45 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         lacks,
         rank,
     }
+}
+
+/// Bytes of the largest heap that the device calls its own. wgpu does not tell, Vulkan does.
+#[cfg(not(target_vendor = "apple"))]
+fn device_heap(adapter: &wgpu::Adapter) -> Option<u64> {
+    /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`
+    const DEVICE_LOCAL: u32 = 1;
+    // SAFETY: the adapter is only asked, neither destroyed nor kept. The guard keeps it and its instance alive until
+    // the answer is there, and the physical device is one of that very instance, which is all that Vulkan demands.
+    let memory = unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        instance.get_physical_device_memory_properties(vulkan.raw_physical_device())
+    };
+    let heaps = memory.memory_heaps_as_slice().iter();
+    heaps
+        .filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0)
+        .map(|heap| heap.size)
+        .max()
+}
+
+/// wgpu has no Vulkan here.
+#[cfg(target_vendor = "apple")]
+fn device_heap(_: &wgpu::Adapter) -> Option<u64> {
+    None
+}
+
+/// Bytes of the host's memory that new work can have without swapping. Linux alone says so.
+fn available_on_host() -> Option<u64> {
+    mem_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// The line `MemAvailable:   12345 kB`, in bytes.
+fn mem_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 pub(super) fn open(
@@ -127,4 +176,29 @@ pub(super) fn open(
         name: caps.name.clone(),
         reason: e.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_has_to_spare_is_read_from_linux() {
+        let text = "MemTotal:       24681000 kB\nMemFree:        18273000 kB\nMemAvailable:   23113000 kB\nBuffers: 1 kB\n";
+        assert_eq!(mem_available(text), Some(23_113_000 * 1024));
+        assert_eq!(mem_available("MemTotal: 24681000 kB\n"), None);
+        assert_eq!(mem_available("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn the_memory_of_an_adapter_is_known() {
+        for caps in crate::Gpu::list() {
+            let Some(bytes) = caps.memory else {
+                assert!(caps.backend != "vulkan", "{caps:?}");
+                continue;
+            };
+            // No adapter that computes has less, and none has more: a misread field would.
+            assert!((64 << 20..1 << 48).contains(&bytes), "{caps:?}");
+        }
+    }
 }

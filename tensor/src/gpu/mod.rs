@@ -5,6 +5,7 @@ mod kernel;
 mod pool;
 mod recorder;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub use caps::Caps;
@@ -91,7 +92,12 @@ struct Inner {
     recorder: Mutex<recorder::Recorder>,
     pool: Mutex<pool::Pool>,
     failure: Arc<OnceLock<GpuError>>,
+    /// bytes written since the device was last made to take them
+    waiting: AtomicU64,
 }
+
+/// Bytes that may wait in host memory on their way to the device.
+const MOST_WAITING: u64 = 64 << 20;
 
 impl Gpu {
     /// Opens a device.
@@ -146,6 +152,7 @@ impl Gpu {
             caps,
             options,
             failure,
+            waiting: AtomicU64::new(0),
         })))
     }
 
@@ -176,6 +183,27 @@ impl Gpu {
     /// Bytes that tensors hold on the device now, unused buffers of the pool not counted.
     pub fn bytes_in_use(&self) -> u64 {
         self.0.pool.lock().expect("pool").in_use()
+    }
+
+    /// Bytes of all buffers that exist for tensors now: those in use, and the unused ones that the pool keeps.
+    pub fn bytes_held(&self) -> u64 {
+        self.0.pool.lock().expect("pool").held()
+    }
+
+    /// The most that [`Gpu::bytes_held`] was since the device was opened or [`Gpu::reset_peak`] was called: what the
+    /// card must have, but for kernels and what is on its way to or from the host.
+    pub fn peak_bytes(&self) -> u64 {
+        self.0.pool.lock().expect("pool").peak()
+    }
+
+    /// The most that [`Gpu::bytes_in_use`] was in that time: what the work needs, however the pool does its part.
+    pub fn peak_in_use(&self) -> u64 {
+        self.0.pool.lock().expect("pool").peak_in_use()
+    }
+
+    /// Makes both peaks begin again from what is there now.
+    pub fn reset_peak(&self) {
+        self.0.pool.lock().expect("pool").reset_peak();
     }
 
     /// Submits what is recorded and waits until the device has done it.
@@ -236,6 +264,14 @@ impl Gpu {
         storage.mark_used(recorder.epoch());
         drop(recorder);
         self.0.queue.write_buffer(storage.buffer(), offset, bytes);
+        // What is written waits in host memory for the next submission. A model that is loaded makes none for gigabytes.
+        let waiting = &self.0.waiting;
+        if waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MOST_WAITING {
+            waiting.store(0, Ordering::Relaxed);
+            self.0.queue.submit([]);
+            // A failure is kept and told when something is read.
+            let _ = self.wait();
+        }
     }
 
     /// Waits for `bytes` of a buffer.

@@ -1,24 +1,104 @@
 //! Buffers, used again. There is one queue, so a buffer may be given out as soon as its last use is recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Gpu, GpuError};
 
-/// Unused bytes that the pool keeps beyond what is in use.
+/// Bytes that the pool may hold beyond the most that was ever in use, and beyond an eighth of that.
 const SPARE: u64 = 256 << 20;
 
+/// The device must have had room for the most that was ever in use, so holding on to that much costs nobody anything,
+/// and a training step finds all that the step before gave back, however little is in use between the two. What is
+/// held beyond is for sizes that differ from one batch to the next, of which large models have larger ones: a constant
+/// and an eighth. When that is full, what was unused longest goes first: the sizes of a batch that does not come again.
 #[derive(Default)]
 pub(super) struct Pool {
-    free: HashMap<u64, Vec<(wgpu::Buffer, u64)>>,
+    /// by size; in each list the buffer that was unused longest comes first
+    free: HashMap<u64, VecDeque<Unused>>,
     free_bytes: u64,
     in_use: u64,
+    /// the most that was in use since the device was opened
+    needed: u64,
+    /// the most that was held since this was last asked to begin again
+    peak: u64,
+    /// the most that was in use since then
+    peak_in_use: u64,
+    /// how many buffers were given back so far
+    returned: u64,
+}
+
+struct Unused {
+    buffer: wgpu::Buffer,
+    /// the submission that last knew it
+    epoch: u64,
+    /// its number among those given back
+    turn: u64,
 }
 
 impl Pool {
     pub(super) fn in_use(&self) -> u64 {
         self.in_use
+    }
+
+    /// In use and free.
+    pub(super) fn held(&self) -> u64 {
+        self.in_use + self.free_bytes
+    }
+
+    pub(super) fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    pub(super) fn peak_in_use(&self) -> u64 {
+        self.peak_in_use
+    }
+
+    pub(super) fn reset_peak(&mut self) {
+        self.peak = self.held();
+        self.peak_in_use = self.in_use;
+    }
+
+    /// A free buffer of this size, the one that was used last: a cache may still hold some of it.
+    fn reuse(&mut self, size: u64) -> Option<Unused> {
+        let found = self.free.get_mut(&size)?.pop_back()?;
+        self.free_bytes -= size;
+        Some(found)
+    }
+
+    fn give_back(&mut self, buffer: wgpu::Buffer, epoch: u64) {
+        let size = buffer.size();
+        self.in_use -= size;
+        self.free_bytes += size;
+        self.returned += 1;
+        let turn = self.returned;
+        let unused = Unused {
+            buffer,
+            epoch,
+            turn,
+        };
+        self.free.entry(size).or_default().push_back(unused);
+        self.trim();
+    }
+
+    /// Drops what was unused longest until no more is held than may be.
+    fn trim(&mut self) {
+        while self.free_bytes > 0 && self.held() > self.needed + self.needed / 8 + SPARE {
+            let first = |(size, list): (&u64, &VecDeque<Unused>)| Some((list.front()?.turn, *size));
+            let Some((_, size)) = self.free.iter().filter_map(first).min() else {
+                return;
+            };
+            if let Some(list) = self.free.get_mut(&size) {
+                list.pop_front();
+            }
+            self.free_bytes -= size;
+        }
+    }
+
+    fn drop_free(&mut self) {
+        self.free.clear();
+        self.free_bytes = 0;
     }
 }
 
@@ -44,27 +124,38 @@ fn size_class(bytes: u64) -> u64 {
 
 #[track_caller]
 pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
-    let size = size_class(bytes);
+    let caps = &gpu.0.caps;
+    let wanted = size_class(bytes);
+    if wanted > caps.max_buffer {
+        // Reported when the results are read; the stand-in lets the caller go on until then.
+        let text = format!(
+            "a buffer of {bytes} bytes, the adapter allows {}",
+            caps.max_buffer
+        );
+        let _ = gpu.0.failure.set(GpuError::OutOfMemory(text));
+    }
+    // What is counted is what is there.
+    let size = wanted.min(caps.max_buffer);
     let mut pool = gpu.0.pool.lock().expect("pool");
+    let reused = pool.reuse(size);
     pool.in_use += size;
-    let reused = pool.free.get_mut(&size).and_then(Vec::pop);
+    pool.needed = pool.needed.max(pool.in_use);
+    pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
     let (buffer, epoch) = match reused {
-        Some(found) => {
-            pool.free_bytes -= size;
-            found
-        }
+        Some(found) => (found.buffer, found.epoch),
         None => {
-            if size > gpu.0.caps.max_buffer {
-                // Reported when the results are read; the stand-in lets the caller go on until then.
-                let text = format!(
-                    "a buffer of {bytes} bytes, the adapter allows {}",
-                    gpu.0.caps.max_buffer
-                );
-                let _ = gpu.0.failure.set(GpuError::OutOfMemory(text));
+            pool.trim();
+            if caps.memory.is_some_and(|memory| pool.held() > memory) {
+                // The device takes memory back only when the work that knew it is done.
+                pool.drop_free();
+                gpu.submit();
+                let _ = gpu.wait(); // a failure is kept, and reported when results are read
             }
-            (create(gpu, size.min(gpu.0.caps.max_buffer)), 0)
+            pool.peak = pool.peak.max(pool.held());
+            (create(gpu, size), 0)
         }
     };
+    drop(pool);
     Arc::new(Storage {
         gpu: gpu.clone(),
         buffer: Some(buffer),
@@ -107,19 +198,8 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         let buffer = self.buffer.take().expect("a live buffer");
-        let size = buffer.size();
-        let Ok(mut pool) = self.gpu.0.pool.lock() else {
-            return;
-        };
-        pool.in_use -= size;
-        pool.free_bytes += size;
-        pool.free
-            .entry(size)
-            .or_default()
-            .push((buffer, self.epoch.load(Ordering::Relaxed)));
-        if pool.free_bytes > pool.in_use + SPARE {
-            pool.free.clear();
-            pool.free_bytes = 0;
+        if let Ok(mut pool) = self.gpu.0.pool.lock() {
+            pool.give_back(buffer, self.epoch.load(Ordering::Relaxed));
         }
     }
 }
@@ -141,3 +221,6 @@ impl Binding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,6 +97,10 @@ impl Tensor {
             panic!("log_probs: token {token} is asked for, the vocabulary has {vocabulary}");
         }
         let (hidden, rows) = asked_rows("log_probs", self, rows);
+        let most = cut.most_rows(self.gpu(), vocabulary);
+        if hidden.rows() > most {
+            return hidden.log_probs_in_parts(head, &rows, targets, temperature, cut, most);
+        }
         let scoring = Scoring::new("log_probs", &hidden, head, &rows, temperature, cut);
         let statistics = scoring.statistics();
         let log_probs = Tensor::empty(self.gpu(), &[pairs]);
@@ -132,6 +136,43 @@ impl Tensor {
                 .filter(|(_, present)| *present)
                 .map(|(gradient, _)| gradient)
                 .collect()
+        });
+        LogProbs { log_probs, entropy }
+    }
+
+    /// The same for more rows than go by together: `most` pairs at a time, put together again.
+    #[track_caller]
+    fn log_probs_in_parts(
+        &self,
+        head: &Head,
+        rows: &Indices,
+        targets: &Indices,
+        temperature: f32,
+        cut: Cut,
+        most: usize,
+    ) -> LogProbs {
+        let (gpu, pairs) = (self.gpu(), rows.len());
+        let whole = [(); 2].map(|()| Tensor::empty(gpu, &[pairs, 1]));
+        let ranges: Vec<_> = (0..pairs)
+            .step_by(most)
+            .map(|first| first..pairs.min(first + most))
+            .collect();
+        let mut parts = Vec::new();
+        for range in &ranges {
+            let (rows, targets) = (rows.window(range.clone()), targets.window(range.clone()));
+            let part = self.log_probs_cut(head, &rows, &targets, temperature, cut);
+            let places: Vec<u32> = (range.start as u32..range.end as u32).collect();
+            let places = Indices::new(gpu, &places);
+            for (whole, part) in whole.iter().zip([&part.log_probs, &part.entropy]) {
+                whole.write_rows(&places, &part.detach().reshape(&[range.len(), 1]));
+            }
+            parts.push(part.log_probs);
+        }
+        let [log_probs, entropy] = whole.map(|whole| whole.reshape(&[pairs]));
+        let inputs: Vec<&Tensor> = parts.iter().collect();
+        let log_probs = log_probs.recorded("log_probs", &inputs, move |dy| {
+            let part = |range| Some(dy.window(range));
+            ranges.into_iter().map(part).collect()
         });
         LogProbs { log_probs, entropy }
     }

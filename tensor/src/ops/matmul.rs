@@ -5,8 +5,8 @@
 //! y = xᵀ w         dx = w dyᵀ       dw = x dy
 //!
 //! One launch computes y = alpha left right + low up + bias + residual. Which kernel runs depends on the adapter alone,
-//! and an element of y is summed over k in one order whatever the number of rows: the bits of a row of y do not
-//! depend on the rows beside it, so that rollouts and updates agree.
+//! and an element of y is summed over k in one order whatever the number of rows and the height of the tiles: the bits of
+//! a row of y do not depend on the rows beside it, so that rollouts and updates agree.
 
 use super::weight::{Format, Piece};
 use crate::gpu::{Binding, Groups, Kernel};
@@ -55,13 +55,10 @@ impl Variant {
         }
     }
 
-    /// Rows and columns that a workgroup computes. Taller where the rows are tokens: fewer loads for each number, but
-    /// weight gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which
-    /// compiles faster.
-    fn tile(self, layout: Layout, all_wide: bool) -> (usize, usize) {
+    /// Rows and columns that a workgroup computes.
+    fn tile(self, product: &Product<'_>) -> (usize, usize) {
         match self {
-            Variant::Lanes if layout != Layout::Tn && all_wide => (64, 32),
-            Variant::Lanes => (32, 32),
+            Variant::Lanes => (product.height_in_lanes(), 32),
             Variant::Tiles => (64, 64),
         }
     }
@@ -77,6 +74,17 @@ impl Variant {
 
 /// Numbers of k below which a sum is not cut. A multiple of 16, the step of the tiles.
 const SHORTEST_SLICE: usize = 256;
+
+/// Numbers of a matrix for which tiles of another height are worth a kernel more to compile: a second or so.
+const LARGE: usize = 1 << 18;
+
+fn large() -> usize {
+    #[cfg(test)]
+    if let Some(forced) = tests::FORCED_LARGE.get() {
+        return forced;
+    }
+    LARGE
+}
 
 /// A matrix in a buffer: numbers before the first one used and from one stored row to the next.
 pub(crate) struct Operand {
@@ -189,7 +197,7 @@ impl<'a> Product<'a> {
     pub(crate) fn launch(self, gpu: &Gpu) {
         let variant = Variant::of(gpu);
         let [m, n, k] = self.size;
-        let (height, width) = variant.tile(self.layout, self.is_wide() && self.has_wide_y());
+        let (height, width) = variant.tile(&self);
         let tiles = m.div_ceil(height) * n.div_ceil(width);
         let slice = match self.layout {
             Layout::Tn => slice_length(k, variant.wanted_groups().div_ceil(tiles.max(1))),
@@ -238,6 +246,20 @@ impl<'a> Product<'a> {
         self.y.is_wide() && self.size[1].is_multiple_of(4)
     }
 
+    /// Rows of a tile of the kernel for processors. 64 where the rows are tokens: fewer loads for each number, but weight
+    /// gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which compiles
+    /// faster. Rows that only the tile has are loaded like the others: with 16 rows in a tile of 64, three loads of five
+    /// would be for nothing.
+    fn height_in_lanes(&self) -> usize {
+        let [m, n, k] = self.size;
+        match (self.layout, self.is_wide() && self.has_wide_y()) {
+            (Layout::Tn, _) | (_, false) => 32,
+            _ if n * k < large() || m > 32 => 64,
+            _ if m > 16 => 32,
+            _ => 16,
+        }
+    }
+
     fn run(self, gpu: &Gpu, variant: Variant, groups: usize, slice: usize, y_slice: usize) {
         let [m, n, k] = self.size;
         let low = self.low.as_ref();
@@ -270,8 +292,7 @@ impl<'a> Product<'a> {
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
         if variant == Variant::Lanes {
-            let (height, _) = variant.tile(self.layout, wide && wide_y);
-            constants.push(("TALL", (height == 64).into()));
+            constants.push(("HEIGHT", variant.tile(&self).0 as u32));
         }
         // Absent terms are bound to something that is there anyway.
         let left = &self.left.binding;

@@ -1,10 +1,10 @@
 //! Frozen matrices: stored in 16 or 32 bits, split by rows where one binding cannot hold them.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::gpu::{Binding, Storage};
@@ -29,10 +29,43 @@ impl Format {
         }
     }
 
-    fn bits(self, value: f32) -> u16 {
+    /// Complains of a finite value that would become infinite. `first` is the number of the first row.
+    fn check(self, values: &[f32], cols: usize, first: usize) -> Result<(), OutOfRange> {
+        // From the middle between the largest number and what would come after it on, values round up.
+        let beyond = match self {
+            Format::F32 => return Ok(()),
+            Format::F16 => 65_520f32,
+            Format::Bf16 => f32::from_bits(0x7f7f_8000),
+        };
+        let out = |x: f32| x.is_finite() && x.abs() >= beyond;
+        // Every value is looked at, without a way out: that is several times as fast.
+        if !values.iter().fold(false, |any, x| any | out(*x)) {
+            return Ok(());
+        }
+        let at = values.iter().position(|x| out(*x)).expect("there is one");
+        Err(OutOfRange {
+            value: values[at],
+            row: first + at / cols,
+            column: at % cols,
+            format: self,
+        })
+    }
+
+    /// Writes values as little-endian bytes.
+    fn encode(self, values: &[f32], to: &mut [u8]) {
         match self {
-            Format::Bf16 => bf16::from_f32(value).to_bits(),
-            _ => f16::from_f32(value).to_bits(),
+            Format::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
+            // The processor's own instruction, where it has one, does eight at a time.
+            Format::F16 => {
+                let mut bits = vec![f16::ZERO; values.len()];
+                bits.convert_from_f32_slice(values);
+                to.copy_from_slice(bytemuck::cast_slice(&bits));
+            }
+            Format::Bf16 => {
+                let mut bits = vec![bf16::ZERO; values.len()];
+                bits.convert_from_f32_slice(values);
+                to.copy_from_slice(bytemuck::cast_slice(&bits));
+            }
         }
     }
 
@@ -120,74 +153,25 @@ impl Weight {
         let step = cols.next_multiple_of(8);
         Weight::build(gpu, rows, cols, format, |block| {
             let values = read(block.clone());
+            format.check(&values, cols, block.start)?;
             let mut bytes = vec![0; block.len() * step * format.bytes()];
             for (i, row) in values.chunks_exact(cols.max(1)).enumerate() {
                 let to = &mut bytes[i * step * format.bytes()..][..cols * format.bytes()];
-                if format == Format::F32 {
-                    to.copy_from_slice(bytemuck::cast_slice(row));
-                    continue;
-                }
-                for (column, (to, value)) in to.chunks_exact_mut(2).zip(row).enumerate() {
-                    let bits = format.bits(*value);
-                    if value.is_finite() && !format.value(bits).is_finite() {
-                        let (row, value) = (block.start + i, *value);
-                        return Err(OutOfRange {
-                            value,
-                            row,
-                            column,
-                            format,
-                        });
-                    }
-                    to.copy_from_slice(&bits.to_le_bytes());
-                }
+                format.encode(row, to);
             }
             Ok(bytes)
         })
     }
 
-    /// As [`Weight::upload`] for values that already are 16 bits of this format, which are copied as they are.
-    ///
-    /// # Panics
-    /// If the format is [`Format::F32`].
-    #[track_caller]
-    pub fn upload_bits<'a>(
-        gpu: &Gpu,
-        rows: usize,
-        cols: usize,
-        format: Format,
-        mut read: impl FnMut(Range<usize>) -> Cow<'a, [u16]>,
-    ) -> Weight {
-        assert!(
-            format != Format::F32,
-            "upload_bits: F32 has 32 bits, use upload"
-        );
-        let step = cols.next_multiple_of(8);
-        let built = Weight::build(gpu, rows, cols, format, |block| {
-            let bits = read(block.clone());
-            let mut padded = vec![0u16; block.len() * step];
-            for (to, row) in padded
-                .chunks_exact_mut(step.max(1))
-                .zip(bits.chunks_exact(cols.max(1)))
-            {
-                to[..cols].copy_from_slice(row);
-            }
-            Ok::<_, Infallible>(bytemuck::cast_slice(&padded).to_vec())
-        });
-        match built {
-            Ok(weight) => weight,
-            Err(never) => match never {},
-        }
-    }
-
     /// `encode` gives the bytes of a range of rows, padded.
-    fn build<E>(
+    fn build(
         gpu: &Gpu,
         rows: usize,
         cols: usize,
         format: Format,
-        mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, E>,
-    ) -> Result<Weight, E> {
-        let row_bytes = cols.next_multiple_of(8).max(8) * format.bytes();
+        mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, OutOfRange>,
+    ) -> Result<Weight, OutOfRange> {
+        let row_bytes = row_bytes(cols, format);
         // A multiple of eight, so that sums along the rows go on at a multiple of four in the next shard.
         let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
         let mut shards = Vec::new();
@@ -216,6 +200,11 @@ impl Weight {
             format,
             shards,
         })))
+    }
+
+    /// Bytes that a matrix takes on a device.
+    pub fn device_bytes(rows: usize, cols: usize, format: Format) -> u64 {
+        (rows * row_bytes(cols, format)) as u64
     }
 
     /// N.
@@ -262,6 +251,11 @@ impl Weight {
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.0.shards
     }
+}
+
+/// A row is padded to a multiple of eight numbers.
+fn row_bytes(cols: usize, format: Format) -> usize {
+    cols.next_multiple_of(8).max(8) * format.bytes()
 }
 
 impl std::fmt::Debug for Weight {

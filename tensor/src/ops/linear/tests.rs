@@ -117,6 +117,31 @@ proptest! {
     }
 }
 
+/// The same where tiles of 16 and of 32 rows are used if the matrix is large.
+#[test]
+fn a_frozen_matrix_and_few_rows() {
+    let (n, k, r) = (36, 20, 4);
+    let w = Array::random(&[n, k], 4, -1.0..1.0);
+    let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
+    for (m, format) in [(5, Format::F16), (16, Format::Bf16), (20, Format::F16)] {
+        let weight = Weight::from_f32(&gpu(), &values, n, k, format);
+        let stored = weight.to_vec().unwrap().into_iter().map(f64::from);
+        let stored = Array {
+            shape: vec![n, k],
+            values: stored.collect(),
+        };
+        let matrix = Matrix::Frozen(weight);
+        with_each_variant(|_| {
+            check(
+                &|t| linear(t, &matrix),
+                &|x| reference(x, &stored),
+                &inputs(m, n, k, r, 5),
+                TOLERANCE,
+            );
+        });
+    }
+}
+
 /// A device that pretends to bind 4 KiB, with its own kernels.
 fn narrow() -> crate::Gpu {
     let options = crate::GpuOptions {

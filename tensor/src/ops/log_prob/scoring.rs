@@ -7,7 +7,7 @@ use crate::gpu::{Groups, Kernel};
 use crate::ops::by_key::by_key;
 use crate::ops::linear::write_weight_gradient;
 use crate::ops::threads_together;
-use crate::{Indices, Tensor};
+use crate::{Gpu, Indices, Tensor};
 
 const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
 const FINISH: Kernel = Kernel::new("log_prob", "finish");
@@ -36,6 +36,17 @@ pub(in crate::ops) const CUT: Cut = Cut {
     block: 2048,
     budget: 16 << 20,
 };
+
+impl Cut {
+    /// The most rows that go by together: a binding must hold a block of their logits, and what is summed up of each of
+    /// their blocks. A multiple of 64, at which a window of pairs may begin.
+    pub(in crate::ops) fn most_rows(self, gpu: &Gpu, vocabulary: usize) -> usize {
+        let logits = 4 * self.block.min(vocabulary);
+        let statistics = 16 * vocabulary.div_ceil(self.block);
+        let most = gpu.caps().max_binding as usize / logits.max(statistics).max(1);
+        (most / 64 * 64).max(64)
+    }
+}
 
 /// Hidden rows, the head over them, and which pairs (or draws) ask for which row.
 pub(in crate::ops) struct Scoring {
@@ -99,11 +110,10 @@ impl Scoring {
         );
         let host = rows.host().expect("as asked_rows gave them");
         let gpu = hidden.gpu();
-        let bytes = 4 * (count * cut.block.min(vocabulary)) as u64;
-        let most = gpu.caps().max_binding;
+        let most = cut.most_rows(gpu, vocabulary);
         assert!(
-            bytes <= most,
-            "{op}: one block of logits of {count} rows needs {bytes} bytes, the device binds {most}: ask for fewer rows at once"
+            count <= most,
+            "{op}: {count} rows of a vocabulary of {vocabulary}, the device binds what {most} need: ask for fewer rows at once"
         );
         let (starts, pairs) = by_key(host.iter().copied(), count);
         let hidden = hidden.detach();
@@ -114,7 +124,7 @@ impl Scoring {
             pairs: Indices::new(gpu, &pairs),
             inverse_temperature: temperature.recip(),
             cut: Cut {
-                budget: cut.budget.min(most as usize),
+                budget: cut.budget.min(gpu.caps().max_binding as usize),
                 ..cut
             },
             hidden,

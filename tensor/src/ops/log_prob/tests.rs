@@ -232,6 +232,47 @@ fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     }
 }
 
+/// A binding of 64 KiB holds a block of 64 logits of 256 rows: 600 rows go by in parts, which some rows share.
+#[test]
+fn rows_that_exceed_a_binding_go_by_in_parts() {
+    let narrow = crate::Gpu::open(crate::GpuOptions {
+        checked: true,
+        poison: true,
+        max_binding: Some(64 << 10),
+        ..crate::GpuOptions::default()
+    })
+    .unwrap();
+    let (rows, vocabulary, width, rank) = (600, 150, 8, 4);
+    let arrays = arrays(rows, vocabulary, width, rank, 21);
+    let mut question = Question::random(700, rows, vocabulary, 0.9, 22);
+    for (row, asked) in (0..).zip(question.rows.iter_mut().take(rows)) {
+        *asked = (row * 7) % rows as u32;
+    }
+    let cut = cut(rows, 1);
+    assert_eq!(cut.most_rows(&narrow, vocabulary), 256);
+    let upstream = Array::random(&[700], 23, -1.0..1.0);
+    let results = [gpu(), narrow].map(|gpu| {
+        let leaves = arrays.clone().map(|array| array.tensor(&gpu).tracked());
+        let [hidden, weight, a, b] = &leaves;
+        let head = question.head(Matrix::Trained(weight.clone()), Some((a, b)));
+        let result = question.ask(hidden, &head, cut);
+        let values = (bits(&result.log_probs), bits(&result.entropy));
+        let gradients = result
+            .log_probs
+            .mul(&upstream.tensor(&gpu))
+            .sum()
+            .backward();
+        let gradients = leaves.map(|leaf| gradients.get(&leaf).unwrap().to_vec().unwrap());
+        (values, gradients)
+    });
+    let [whole, parts] = results;
+    assert!(whole.0 == parts.0, "other bits in parts");
+    for (whole, parts) in whole.1.iter().zip(&parts.1) {
+        let whole: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
+        assert_close("gradient", parts, &whole, TOLERANCE.gradient);
+    }
+}
+
 #[test]
 fn the_probabilities_of_all_tokens_sum_to_one() {
     let [hidden, weight, ..] = arrays(1, 100, 16, 1, 8);

@@ -9,24 +9,34 @@ use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
 thread_local! {
     /// Makes this thread's products use one kernel.
     pub(super) static FORCED: Cell<Option<Variant>> = const { Cell::new(None) };
+
+    /// Makes this thread's matrices large from so many numbers on.
+    pub(super) static FORCED_LARGE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Runs `test` with each kernel.
+/// Runs `test` with each kernel, and with that for processors as it is for small matrices and for large ones.
 pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
-    for variant in [Variant::Lanes, Variant::Tiles] {
+    let kernels = [
+        (Variant::Lanes, usize::MAX),
+        (Variant::Lanes, 0),
+        (Variant::Tiles, LARGE),
+    ];
+    for (variant, large) in kernels {
         if variant == Variant::Lanes && gpu().caps().subgroup.0 < 8 {
             continue; // needs eight threads in step; the other variant is for these adapters
         }
         FORCED.set(Some(variant));
+        FORCED_LARGE.set(Some(large));
         test(variant);
         FORCED.set(None);
+        FORCED_LARGE.set(None);
     }
 }
 
-/// Around the tiles of both kernels (32 and 64) and the fours that are loaded at once.
+/// Around the tiles of both kernels (16, 32 and 64) and the fours that are loaded at once.
 pub(in crate::ops) fn length() -> impl Strategy<Value = usize> {
     select(vec![
-        1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 36, 63, 64, 65, 68,
+        1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 20, 31, 32, 33, 36, 63, 64, 65, 68,
     ])
 }
 
@@ -92,6 +102,48 @@ proptest! {
                 y[..m * n].iter().map(|v| v.to_bits()).collect()
             };
             assert_eq!(bits(&all), bits(&few));
+        });
+    }
+
+    /// Lengths that are multiples of four, since others have one height of tiles whatever the matrix.
+    #[test]
+    fn nor_does_it_know_the_height_of_the_tiles(m in 1usize..70, n in 1usize..20, k in 1usize..20, seed: u64) {
+        let (n, k) = (4 * n, 4 * k);
+        let gpu = gpu();
+        let x = Array::random(&[m, k], seed, -1.0..1.0).tensor(&gpu);
+        let w = Array::random(&[n, k], seed ^ 1, -1.0..1.0);
+        let (nt, nn) = (w.tensor(&gpu), transposed(&w).tensor(&gpu));
+        let seen = std::cell::RefCell::new(Vec::new());
+        with_each_variant(|variant| {
+            if variant == Variant::Lanes {
+                let bits = [x.matmul_nt(&nt), x.matmul(&nn)].map(|y| -> Vec<u32> {
+                    y.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
+                });
+                seen.borrow_mut().push(bits);
+            }
+        });
+        let seen = seen.into_inner();
+        assert!(seen.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+}
+
+/// Each height of tiles by itself, with a sum over whole eights, which the shortest takes at a time, and over four more.
+#[test]
+fn tiles_of_each_height_agree_with_the_reference() {
+    for (m, n, k) in [(1, 36, 20), (16, 32, 24), (17, 8, 12), (33, 36, 4)] {
+        let a = Array::random(&[m, k], 7, -1.0..1.0);
+        let b = Array::random(&[k, n], 8, -1.0..1.0);
+        with_each_variant(|_| {
+            let nn = |x: &[Array]| reference(&x[0], &x[1]);
+            check(
+                &|t| t[0].matmul(&t[1]),
+                &nn,
+                &[a.clone(), b.clone()],
+                TOLERANCE,
+            );
+            let nt = |x: &[Array]| reference(&x[0], &transposed(&x[1]));
+            let inputs = [a.clone(), transposed(&b)];
+            check(&|t| t[0].matmul_nt(&t[1]), &nt, &inputs, TOLERANCE);
         });
     }
 }

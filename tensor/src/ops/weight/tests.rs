@@ -42,17 +42,6 @@ proptest! {
 }
 
 #[test]
-fn sixteen_bits_are_copied_as_they_are() {
-    let bits: Vec<u16> = (0..33).map(|i| 0x3c00 + i * 7).collect();
-    for format in [Format::F16, Format::Bf16] {
-        let read = |rows: Range<usize>| Cow::Borrowed(&bits[rows.start * 11..rows.end * 11]);
-        let weight = Weight::upload_bits(&gpu(), 3, 11, format, read);
-        let wanted: Vec<f32> = bits.iter().map(|b| format.value(*b)).collect();
-        assert_eq!(weight.to_vec().unwrap(), wanted);
-    }
-}
-
-#[test]
 fn rows_that_exceed_a_binding_are_split() {
     let options = GpuOptions {
         max_binding: Some(1024),
@@ -78,4 +67,20 @@ fn a_value_beyond_f16_is_an_error_that_says_where() {
     );
     let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
     assert!(Weight::upload(&gpu(), 2, 2, Format::Bf16, read).is_ok());
+}
+
+/// What rounds to the largest number is kept, what would round beyond it is refused.
+#[test]
+fn the_edge_of_a_range_is_where_rounding_leaves_it() {
+    let largest = [65_504.0f32, f32::from_bits(0x7f7f_0000)];
+    let edges = [65_520.0f32, f32::from_bits(0x7f7f_8000)];
+    for (i, format) in [Format::F16, Format::Bf16].into_iter().enumerate() {
+        let upload = |value: f32| Weight::upload(&gpu(), 1, 1, format, |_| Cow::Owned(vec![value]));
+        for sign in [1.0, -1.0] {
+            let just_below = f32::from_bits(edges[i].to_bits() - 1);
+            let kept = upload(sign * just_below).unwrap().to_vec().unwrap();
+            assert_eq!(kept, [sign * largest[i]]);
+            assert_eq!(upload(sign * edges[i]).unwrap_err().value, sign * edges[i]);
+        }
+    }
 }

@@ -1,0 +1,135 @@
+//! Buffers of tens of MiB that no kernel touches: the software driver gives them no memory.
+
+use super::*;
+use crate::GpuOptions;
+
+const MIB: u64 = 1 << 20;
+
+/// A device of its own, since the shared one is used by other tests meanwhile, whatever the machine's memory.
+fn device() -> Gpu {
+    device_with(|caps| caps.memory = None)
+}
+
+/// A device whose capabilities are not what the driver says.
+fn device_with(change: impl FnOnce(&mut crate::Caps)) -> Gpu {
+    let mut gpu = Gpu::open(GpuOptions::default()).unwrap();
+    change(&mut Arc::get_mut(&mut gpu.0).unwrap().caps);
+    gpu
+}
+
+fn buffers(held: &[Arc<Storage>]) -> Vec<wgpu::Buffer> {
+    let mut buffers: Vec<_> = held.iter().map(|s| s.buffer().clone()).collect();
+    buffers.sort();
+    buffers
+}
+
+#[test]
+fn a_step_finds_all_buffers_of_the_step_before() {
+    let gpu = device();
+    let weights = gpu.alloc(16 * MIB);
+    // Far more than SPARE and than what stays in use between the steps.
+    let step = || -> Vec<_> { (0..12).map(|i| gpu.alloc((60 + 4 * i) * MIB)).collect() };
+    let first = step();
+    let (made, held) = (buffers(&first), gpu.bytes_held());
+    assert_eq!(gpu.bytes_in_use(), held);
+    drop(first);
+    for _ in 0..3 {
+        assert_eq!(gpu.bytes_in_use(), weights.size());
+        assert_eq!(gpu.bytes_held(), held);
+        assert_eq!(buffers(&step()), made);
+    }
+    assert_eq!(gpu.peak_bytes(), held);
+}
+
+#[test]
+fn what_is_held_stays_near_what_was_needed_at_once() {
+    let gpu = device();
+    let _weights: Vec<_> = (0..16).map(|_| gpu.alloc(128 * MIB)).collect();
+    let mut needed = gpu.bytes_in_use();
+    // Batches of ever other sizes, none of which serves the next.
+    for batch in 0..12 {
+        let tensors: Vec<_> = (0..4)
+            .map(|i| gpu.alloc((64 + 4 * (batch % 16)) * MIB + i))
+            .collect();
+        needed = needed.max(gpu.bytes_in_use());
+        drop(tensors);
+        assert!(gpu.bytes_held() <= needed + needed / 8 + SPARE);
+    }
+    // Without a bound they would add up to some 4 GiB beside the weights.
+    assert!(gpu.peak_bytes() <= needed + needed / 8 + SPARE);
+    assert!(gpu.bytes_held() > needed, "nothing was kept");
+}
+
+#[test]
+fn what_was_unused_longest_is_dropped_first() {
+    let gpu = device();
+    // Sizes of classes of their own, each given back before the next is taken: 64 to 112 MiB in use at once, so that
+    // some 380 of these 616 MiB may stay.
+    let sizes = [64, 72, 80, 88, 96, 104, 112].map(|n| n * MIB);
+    let used: Vec<_> = sizes
+        .iter()
+        .map(|size| gpu.alloc(*size).buffer().clone())
+        .collect();
+    let kept = gpu.bytes_held();
+    assert!(kept <= 112 * MIB * 9 / 8 + SPARE);
+    let is_kept = |i: usize| gpu.alloc(sizes[i]).buffer() == &used[i];
+    assert!(is_kept(6) && is_kept(5) && is_kept(4));
+    assert_eq!(gpu.bytes_held(), kept, "nothing was made");
+    // Those three were used again, so the fourth is the next to go.
+    drop(gpu.alloc(56 * MIB));
+    assert!(is_kept(6) && is_kept(5) && is_kept(4) && !is_kept(3));
+}
+
+#[test]
+fn the_peak_begins_again_from_what_is_held() {
+    let gpu = device();
+    assert_eq!((gpu.bytes_held(), gpu.peak_bytes()), (0, 0));
+    let (a, b) = (gpu.alloc(10 * MIB), gpu.alloc(20 * MIB));
+    drop(b);
+    // Unused buffers count: the card has to have them.
+    assert_eq!((gpu.bytes_in_use(), gpu.bytes_held()), (10 * MIB, 30 * MIB));
+    drop((a, gpu.alloc(40 * MIB)));
+    assert_eq!(gpu.peak_bytes(), 70 * MIB);
+    gpu.0.pool.lock().unwrap().drop_free();
+    assert_eq!((gpu.bytes_held(), gpu.peak_bytes()), (0, 70 * MIB));
+    let _c = gpu.alloc(10 * MIB);
+    gpu.reset_peak();
+    assert_eq!(gpu.peak_bytes(), 10 * MIB);
+    let _d = gpu.alloc(10 * MIB);
+    assert_eq!(gpu.peak_bytes(), 20 * MIB);
+}
+
+#[test]
+fn unused_buffers_go_before_the_memory_ends() {
+    let gpu = device_with(|caps| caps.memory = Some(100 * MIB));
+    let x = crate::Tensor::full(&gpu, &[1024], 3.0);
+    let before = gpu.bytes_held();
+    drop(gpu.alloc(64 * MIB));
+    assert_eq!(gpu.bytes_held(), before + 64 * MIB);
+    let _other = gpu.alloc(56 * MIB);
+    assert_eq!(gpu.bytes_held(), gpu.bytes_in_use());
+    // What was recorded before is done, and tensors are still there.
+    assert_eq!(x.to_vec().unwrap(), [3.0; 1024]);
+    // Beyond the memory it still tries: the figure may be less than what there is.
+    let _more = gpu.alloc(64 * MIB);
+    assert!(gpu.bytes_held() > 100 * MIB);
+    gpu.finish().unwrap();
+}
+
+#[test]
+fn a_buffer_beyond_the_largest_is_counted_as_what_stands_in_for_it() {
+    let gpu = device_with(|caps| caps.max_buffer = MIB);
+    let small = gpu.alloc(1000);
+    let large = gpu.alloc(4 * MIB);
+    assert_eq!(gpu.bytes_in_use(), 1024 + MIB);
+    drop(large);
+    assert_eq!(gpu.bytes_in_use(), 1024);
+    assert_eq!(gpu.bytes_held(), 1024 + MIB);
+    drop(small);
+    assert_eq!(gpu.bytes_in_use(), 0);
+    let error = gpu.finish().unwrap_err().to_string();
+    assert!(
+        error.contains("a buffer of 4194304 bytes, the adapter allows 1048576"),
+        "{error}"
+    );
+}
