@@ -9,7 +9,7 @@ use lapwing::pretrain::{Pretraining, pretrain};
 use lapwing::progress::Progress;
 use lapwing::report::{Report, StepMetrics};
 use lapwing::rollout::Seat;
-use lapwing::run::Run;
+use lapwing::run::{Purpose, Run};
 use lapwing::run_dir::RunDir;
 use lapwing::{Config, Error};
 use lapwing_model::Tokens;
@@ -23,17 +23,18 @@ fn config(changes: &[&str]) -> Config {
 
 /// Trains and returns the lines of `metrics.jsonl`.
 fn lines(config: Config) -> Result<Vec<String>, Error> {
-    let dir = tempfile::tempdir().unwrap();
+    run_in(tempfile::tempdir().unwrap().path(), config)
+}
+
+/// The same, keeping the run in this directory.
+fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
     let steps = config.train.steps;
-    let run_dir = RunDir::create(dir.path(), &config)?;
+    let run_dir = RunDir::create(dir, &config)?;
     let mut report = Report::new(run_dir, Progress::hidden(), steps);
-    train(&mut Run::new(&gpu(), config, None)?, &mut report)?;
-    let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
-    assert!(
-        dir.path()
-            .join("adapter/adapter_model.safetensors")
-            .exists()
-    );
+    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden())?;
+    train(&mut run, &mut report)?;
+    let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+    assert!(dir.join("adapter/adapter_model.safetensors").exists());
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -82,7 +83,7 @@ fn the_ratio_of_the_first_update_is_one() {
         "train.group_size=8",
         "policy.max_new_tokens=2",
     ]);
-    let mut run = Run::new(&gpu(), config, None).unwrap();
+    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden()).unwrap();
     let seats: Vec<Seat> = (0..24)
         .map(|i| Seat {
             scene: i / 8,
@@ -156,7 +157,7 @@ fn the_kl_is_that_against_the_model_without_its_adapter() {
 /// With this seed some of the scenes that would come first are the evaluation's: of 200 maps of 4x4, some come again.
 #[test]
 fn scenes_of_the_evaluation_are_never_trained_on() {
-    let run = Run::new(&gpu(), config(&[]), None).unwrap();
+    let run = Run::new(&gpu(), config(&[]), Purpose::Train, &Progress::hidden()).unwrap();
     let first = |scene| run.scenario.start(scene, 0).observe();
     let evaluation = lapwing::evaluate::seats(run.config.eval.seed, run.config.eval.episodes);
     let held_out: std::collections::HashSet<String> =
@@ -249,7 +250,13 @@ fn pretraining_twice_gives_the_same_files() {
 /// the penalty is taken off, and the step limit ends the episode.
 #[test]
 fn the_referee_deals_with_replies_that_cannot_be_read() {
-    let mut run = Run::new(&gpu(), config(&["policy.format_penalty=0.25"]), None).unwrap();
+    let mut run = Run::new(
+        &gpu(),
+        config(&["policy.format_penalty=0.25"]),
+        Purpose::Train,
+        &Progress::hidden(),
+    )
+    .unwrap();
     let seats: Vec<Seat> = (0..6)
         .map(|i| Seat {
             scene: i,
@@ -289,7 +296,7 @@ fn the_referee_deals_with_replies_that_cannot_be_read() {
 fn a_goal_in_the_last_step_is_not_a_truncation() {
     // The greedy player of a trained agent is not needed: on a lake of one move, some of many episodes make it at once.
     let config = config(&["game.options.map=[\"SG\"]", "game.options.step_limit=1"]);
-    let mut run = Run::new(&gpu(), config, None).unwrap();
+    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden()).unwrap();
     let seats: Vec<Seat> = (0..40)
         .map(|i| Seat {
             scene: 0,
@@ -306,4 +313,39 @@ fn a_goal_in_the_last_step_is_not_a_truncation() {
         assert_eq!(episode.success, !episode.truncated);
         assert_eq!(episode.success, episode.composite_return() == 1.0);
     }
+}
+
+/// Training goes on from an adapter: the first evaluation is the last one before, and the reference is that adapter, so
+/// that the KL begins at zero again.
+#[test]
+fn training_goes_on_from_an_adapter() {
+    let home = tempfile::tempdir().unwrap();
+    let small = [&SMALL[..], &["train.lr=0.003"]].concat();
+    let first = run_in(&home.path().join("first"), config(&small)).unwrap();
+    let adapter = home.path().join("first/adapter");
+    let on = format!("model.adapter={:?}", adapter.to_str().unwrap());
+    // What [lora] says does not matter then.
+    let config = config(&[&small[..], &[&on, "lora.rank=3"]].concat());
+    let second = run_in(&home.path().join("second"), config.clone()).unwrap();
+    let evaluation = |line: &str| serde_json::from_str::<Value>(line).unwrap()["eval"].clone();
+    assert_eq!(evaluation(&second[0]), evaluation(first.last().unwrap()));
+    let kl = |lines: &[String], step: usize| {
+        let steps: Vec<StepMetrics> = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        steps[step].kl
+    };
+    assert!(kl(&first, 2) > 1e-4);
+    assert_eq!(kl(&second, 0), 0.0);
+    assert!(kl(&second, 2) > 0.0);
+
+    let rank = |run: &str| {
+        let path = home.path().join(run).join("adapter/adapter_config.json");
+        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()["r"].clone()
+    };
+    assert_eq!(rank("second"), rank("first"));
+    // It plays as the adapter that it is.
+    let run = Run::new(&gpu(), config, Purpose::Play, &Progress::hidden()).unwrap();
+    assert!(run.parameters.is_none() && run.agent.adapter.is_some());
 }

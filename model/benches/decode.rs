@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_model::{
-    Adapter, Arena, Config, Linear, LoraConfig, Model, Request, Sampling, TokenTree, Tokens,
+    Adapter, Arena, Config, LoraConfig, Model, Request, Sampling, Targets, TokenTree, Tokens,
     generate, initial,
 };
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters};
@@ -18,13 +18,13 @@ fn model() -> (Model, Adapter) {
     let config = Config::qwen2(64, 96, 3, 4, 4, 256);
     let parameters = Parameters::new(&gpu, &initial(&config, 1));
     let model = Model::over(&gpu, config, &parameters).without_gradients();
-    let targets = Linear::BLOCK.into_iter().chain([Linear::Head]).collect();
+    let targets = Targets::Pattern(".*".into());
     let lora = LoraConfig {
         rank: 32,
         targets,
         ..LoraConfig::default()
     };
-    let (adapter, _) = Adapter::new(&model, lora, 2);
+    let (adapter, _) = Adapter::new(&model, lora, 2).expect("layers of these names");
     (model, adapter)
 }
 
@@ -51,7 +51,7 @@ fn sampling(criterion: &mut Criterion) {
         let sampling = Sampling {
             temperature: 1.0,
             max_new_tokens: length,
-            stop: vec![],
+            ..Sampling::default()
         };
         let mut round = 0;
         criterion.bench_function(

@@ -29,7 +29,7 @@ impl Arena {
         let config = model.config();
         let (gpu, kv_width) = (model.gpu().clone(), config.kv_heads * config.head_size);
         let floats = (gpu.caps().max_binding / 4) as usize;
-        let most_rows = (floats / kv_width.max(config.width)).min(u32::MAX as usize);
+        let most_rows = config.most_arena_rows(gpu.caps().max_binding);
         let rows = rows.clamp(1, most_rows);
         let table = |width: usize| Tensor::zeros(&gpu, &[rows, width]);
         let widest = config
@@ -53,6 +53,21 @@ impl Arena {
         self.layout = Layout::new();
     }
 
+    /// Holds at most so many tokens from now on, if it can hold them at all: bounds the memory.
+    pub fn set_most_rows(&mut self, most: usize) {
+        self.most_rows = self.most_rows.min(most);
+    }
+
+    /// Tokens that it can hold.
+    pub fn most_rows(&self) -> usize {
+        self.most_rows
+    }
+
+    /// Tokens that it holds, room kept free for replies included.
+    pub fn rows(&self) -> usize {
+        self.layout.rows()
+    }
+
     /// Positions run through the model since the arena was made.
     pub fn computed(&self) -> u64 {
         self.computed
@@ -66,6 +81,15 @@ impl Arena {
     /// The arena row of a token.
     pub fn row(&self, node: Node) -> u32 {
         self.layout.row(node)
+    }
+
+    /// The arena rows of a token and all that come before it, from the first.
+    pub fn path(&self, node: Node) -> Vec<u32> {
+        let stretches = self.layout.stretches(node);
+        stretches
+            .into_iter()
+            .flat_map(|(start, end)| start..end)
+            .collect()
     }
 
     /// Makes sure that these sequences are in the arena and returns the node of each one's last token. Only tokens

@@ -1,10 +1,14 @@
 //! The chat template of a checkpoint: a conversation as the text that the model was taught to continue.
 //!
 //! Templates are Jinja programs written for Python. They run here as transformers runs them (`trim_blocks`,
-//! `lstrip_blocks`, Python's string methods, `raise_exception`, `strftime_now`, its own `tojson`), but with a limit on
-//! the work they may do.
+//! `lstrip_blocks`, Python's string methods, `raise_exception`, `strftime_now`, its own `tojson`), but with limits on
+//! their length, their depth, the steps and the time they may take and the text they may write. (What a step may hold in
+//! memory is bounded by that time only, and a namespace that holds itself still ends the process when it is printed.)
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde};
@@ -53,12 +57,21 @@ impl Message {
 /// A checkpoint's template, parsed, with the special tokens that it may print.
 pub struct ChatTemplate {
     path: std::path::PathBuf,
-    environment: Environment<'static>,
-    special_tokens: Map<String, Value>,
+    environment: Arc<Environment<'static>>,
+    /// What the template finds beside the conversation: the special tokens, and what was set.
+    variables: Map<String, Value>,
 }
 
 /// Instructions a template may execute; the longest published ones need about ten thousand for a short conversation.
 const FUEL: u64 = 3_000_000;
+/// Bytes of a template; the longest published ones have some 20,000. Parsing goes as deep as a source is long.
+const LONGEST_SOURCE: usize = 64 << 10;
+/// ... and this is deep enough: [`with_room`].
+const STACK: usize = 256 << 20;
+/// Published templates take milliseconds. This bounds what a step may do to memory, too, which nothing else does.
+const LONGEST_TIME: Duration = Duration::from_secs(1);
+/// Bytes of a rendered conversation; the longest contexts of published models are a few megabytes of text.
+const LONGEST: usize = 64 << 20;
 const NAME: &str = "chat_template";
 
 impl ChatTemplate {
@@ -75,7 +88,11 @@ impl ChatTemplate {
         };
         let special_tokens = special_tokens(&config);
         if files::exists(&beside) {
-            return ChatTemplate::new(&beside, files::read_text(&beside)?, special_tokens);
+            return ChatTemplate::new(
+                &beside,
+                files::read_text(&beside, LONGEST_SOURCE as u64)?,
+                special_tokens,
+            );
         }
         match inside(&config) {
             Some(source) => ChatTemplate::new(&config_path, source, special_tokens),
@@ -89,8 +106,12 @@ impl ChatTemplate {
     fn new(
         path: &Path,
         source: String,
-        special_tokens: Map<String, Value>,
+        variables: Map<String, Value>,
     ) -> Result<ChatTemplate, ModelError> {
+        let wrong = |problem: String| ModelError::file(path, format!("chat template: {problem}"));
+        if source.len() > LONGEST_SOURCE {
+            return Err(wrong(format!("longer than {} KiB", LONGEST_SOURCE >> 10)));
+        }
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -103,50 +124,104 @@ impl ChatTemplate {
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", tojson);
-        environment
-            .add_template_owned(NAME, source)
-            .map_err(|e| ModelError::file(path, format!("chat template: {}", told(&e))))?;
+        let source = without_generation_tags(source);
+        let parsed = with_room(move || {
+            environment.add_template_owned(NAME, source)?;
+            Ok(environment)
+        });
+        let environment = Arc::new(parsed.map_err(wrong)?);
         Ok(ChatTemplate {
             path: path.to_owned(),
             environment,
-            special_tokens,
+            variables,
         })
     }
 
-    /// The text of a conversation; with `add_generation_prompt` it ends where the assistant's reply begins.
+    /// Sets variables for the template, such as Qwen3's `enable_thinking`, in all that is rendered from now on.
+    pub fn set(&mut self, variables: Map<String, Value>) {
+        self.variables.extend(variables);
+    }
+
+    /// The text of a conversation; with `add_generation_prompt` it ends where the assistant's reply begins. A message
+    /// is a [`Message`], or whatever else the template understands (tool calls, contents in parts).
     ///
     /// # Errors
     /// What the template complains about, or that it does not come to an end.
     pub fn render(
         &self,
-        messages: &[Message],
+        messages: &[impl Serialize],
         add_generation_prompt: bool,
     ) -> Result<String, ModelError> {
-        self.render_with(messages, add_generation_prompt, &Map::new())
-    }
-
-    /// The same with more variables for the template, such as Qwen3's `enable_thinking`.
-    ///
-    /// # Errors
-    /// What the template complains about, or that it does not come to an end.
-    pub fn render_with(
-        &self,
-        messages: &[Message],
-        add_generation_prompt: bool,
-        extra: &Map<String, Value>,
-    ) -> Result<String, ModelError> {
-        let mut context = self.special_tokens.clone();
+        let wrong =
+            |problem: String| ModelError::file(&self.path, format!("chat template: {problem}"));
+        let mut context = Map::new();
         context.insert("messages".into(), json!(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
         context.insert("tools".into(), Value::Null);
         context.insert("documents".into(), Value::Null);
-        context.extend(extra.clone());
-        let template = self
-            .environment
-            .get_template(NAME)
-            .expect("added when this was made");
-        let rendered = template.render(Serde(context));
-        rendered.map_err(|e| ModelError::file(&self.path, format!("chat template: {}", told(&e))))
+        context.extend(self.variables.clone());
+        let environment = self.environment.clone();
+        let rendered = with_room(move || {
+            let mut text = Limited(Vec::new());
+            let template = environment.get_template(NAME)?;
+            template.render_captured_to(Serde(context), &mut text)?;
+            Ok(text.0)
+        });
+        let text = rendered.map_err(wrong)?;
+        String::from_utf8(text).map_err(|e| wrong(e.to_string()))
+    }
+}
+
+/// Does some work with a stack that a source within the limits cannot exhaust, for as long as it may take. What takes
+/// longer is left behind; whoever loaded such a template has no use for the rest of this process.
+fn with_room<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, String> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::Builder::new().stack_size(STACK);
+    let spawned = thread.spawn(move || {
+        let _ = sender.send(work());
+    });
+    spawned.map_err(|e| format!("there is no room to run it: {e}"))?;
+    match receiver.recv_timeout(LONGEST_TIME) {
+        Ok(done) => done.map_err(|e| told(&e)),
+        Err(RecvTimeoutError::Timeout) => {
+            let seconds = LONGEST_TIME.as_secs();
+            Err(format!(
+                "it does not come to an end (stopped after {seconds} s)"
+            ))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err("it breaks its engine".to_owned()),
+    }
+}
+
+/// transformers marks what the assistant said with a tag of its own, which means nothing here.
+fn without_generation_tags(source: String) -> String {
+    let mut source = source;
+    for (tag, stand_in) in [("generation", "if true"), ("endgeneration", "endif")] {
+        let regex = fancy_regex::Regex::new(&format!(r"\{{%([-+]?)\s*{tag}\s*([-+]?)%\}}"));
+        let regex = regex.expect("a fixed pattern");
+        let replaced = regex.replace_all(&source, format!("{{%$1 {stand_in} $2%}}"));
+        source = replaced.into_owned();
+    }
+    source
+}
+
+/// A text that may not grow without end.
+struct Limited(Vec<u8>);
+
+impl std::io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > LONGEST {
+            let problem = format!("the text is longer than {} MiB", LONGEST >> 20);
+            return Err(std::io::Error::other(problem));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -186,6 +261,11 @@ fn told(error: &Error) -> String {
     if error.kind() == ErrorKind::OutOfFuel {
         return format!("{line}it does not come to an end (stopped after {FUEL} instructions)");
     }
+    if let Some(io) =
+        std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>())
+    {
+        return format!("{line}{io}");
+    }
     let kind = error.kind().to_string();
     let detail = error
         .detail()
@@ -206,13 +286,14 @@ fn strftime_now(format: String) -> Result<String, Error> {
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=...)` as transformers calls it; Jinja's own would escape HTML.
-fn tojson(value: Jinja, indent: Option<usize>, kwargs: Kwargs) -> Result<String, Error> {
-    let indent = match indent {
-        Some(indent) => Some(indent),
-        None => kwargs.get::<Option<usize>>("indent")?,
-    };
-    kwargs.get::<Option<bool>>("ensure_ascii")?;
+fn tojson(value: Jinja, ensure_ascii: Option<bool>, kwargs: Kwargs) -> Result<String, Error> {
+    let indent = kwargs.get::<Option<usize>>("indent")?;
+    let ensure_ascii = ensure_ascii.or(kwargs.get::<Option<bool>>("ensure_ascii")?);
     kwargs.assert_all_used()?;
+    if ensure_ascii == Some(true) {
+        let problem = "tojson: ensure_ascii=true is not supported";
+        return Err(Error::new(ErrorKind::InvalidOperation, problem));
+    }
     let failed = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
     let value = serde_json::to_value(&value).map_err(failed)?;
     let mut bytes = Vec::new();
@@ -288,12 +369,10 @@ mod tests {
                       {{- ns.last }}|{{ '<think>a</think>\n\nb'.split('</think>')[-1].lstrip('\n') }}|\
                       {{- enable_thinking is defined and enable_thinking is false }}|\
                       {{- tools is none }}|{{ bos_token is defined }}|{{ strftime_now('%Y')|int > 2024 }}";
-        let template = template(source).unwrap();
+        let mut template = template(source).unwrap();
         let off = json!({"enable_thinking": false});
-        let hello = [Message::user("hello")];
-        let text = template
-            .render_with(&hello, true, off.as_object().unwrap())
-            .unwrap();
+        template.set(off.as_object().unwrap().clone());
+        let text = template.render(&[Message::user("hello")], true).unwrap();
         assert_eq!(text, "0|b|True|True|False|True");
     }
 
@@ -304,6 +383,8 @@ mod tests {
             r#"[{"role": "user", "content": "hello <b> é"}]"#
         );
         assert_eq!(render("{{ [1] | tojson(indent=2) }}").unwrap(), "[\n  1\n]");
+        assert_eq!(render("{{ 'é' | tojson(false) }}").unwrap(), "\"é\"");
+        assert!(render("{{ 'é' | tojson(ensure_ascii=true) }}").is_err());
     }
 
     #[test]
@@ -332,12 +413,51 @@ mod tests {
                 .unwrap_err()
                 .contains("does not come to an end")
         );
+        let floods = "{% for i in range(9999) %}{{ messages[0].content * 9999 }}{% endfor %}";
+        assert!(render(floods).unwrap_err().contains("longer than 64 MiB"));
         let recurses = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
         assert!(render(recurses).unwrap_err().contains("recursion"));
+        // Few steps, each of them slow. (The thread goes on until the tests are over.)
+        let slow = "{% set s = 'x' * 9999999 %}{% for i in range(9999) %}{% for j in range(9) %}\
+                    {% if s|upper|length %}{% endif %}{% endfor %}{% endfor %}";
+        assert!(render(slow).unwrap_err().contains("stopped after 1 s"));
         let nests = "{% if true %}".repeat(10_000);
         assert!(render(&nests).is_err());
         let nests = format!("{{{{ {}1{} }}}}", "(".repeat(10_000), ")".repeat(10_000));
         assert!(render(&nests).is_err());
+    }
+
+    /// The parser guards some ways to go deep and not others. None may exhaust the stack.
+    #[test]
+    fn a_template_may_be_as_deep_as_it_is_long() {
+        for (before, again, after) in [
+            ("{{ ", "-", "1 }}"),
+            ("{{ ", "not ", "1 }}"),
+            ("{{ 1", " if 1 else 1", " }}"),
+            ("{{ 1", "+1", " }}"),
+            ("{{ a", ".b", " }}"),
+            ("{{ a", "|trim", " }}"),
+            ("{{ a", "[0]", " }}"),
+            ("{{ 1", "~1", " }}"),
+            ("{{ 1", "**1", " }}"),
+            ("{{ ", "[", "1 }}"),
+            ("", "{% if 1 %}a{% elif 1 %}", "{% endif %}"),
+            ("", "{% for a in b %}", ""),
+            ("", "{% set a %}", ""),
+        ] {
+            let room = LONGEST_SOURCE - before.len() - after.len();
+            let source = format!("{before}{}{after}", again.repeat(room / again.len()));
+            // With a text or an error; what matters is that it comes back.
+            let _ = render(&source);
+        }
+        let long = "x".repeat(LONGEST_SOURCE + 1);
+        assert!(render(&long).unwrap_err().contains("longer than 64 KiB"));
+    }
+
+    #[test]
+    fn marks_around_generations_mean_nothing() {
+        let source = "{% for m in messages %}\n{%- generation -%}\n{{ m.content }}\n{%- endgeneration %}\n{% endfor %}";
+        assert_eq!(render(source).unwrap(), "hello <b> é");
     }
 
     #[test]

@@ -125,10 +125,11 @@ impl Config {
         let layers = fields.required_count("num_hidden_layers", MOST_LAYERS)?;
         refuse_sliding_windows(fields, layers)?;
         let heads = fields.required_count("num_attention_heads", MOST_WIDTH)?;
-        let default_kv_heads = if family == Family::Llama { heads } else { 32 };
+        // Null says "as many as there are heads" in every family.
+        let absent = fields.is_absent("num_key_value_heads") && family != Family::Llama;
         let kv_heads = fields
             .count("num_key_value_heads", MOST_WIDTH)?
-            .unwrap_or(default_kv_heads);
+            .unwrap_or(if absent { 32 } else { heads });
         if heads % kv_heads != 0 {
             let problem = format!("{kv_heads} does not divide num_attention_heads {heads}");
             return Err(fields.wrong("num_key_value_heads", problem));
@@ -152,8 +153,15 @@ impl Config {
             mlp_bias: family == Family::Llama && fields.flag("mlp_bias")?,
             max_positions: fields
                 .count("max_position_embeddings", MOST_POSITIONS)?
-                .unwrap_or(2048),
-            eos: fields.token_ids("eos_token_id")?,
+                .unwrap_or(if family == Family::Llama {
+                    2048
+                } else {
+                    32_768
+                }),
+            eos: match family == Family::Llama && fields.is_absent("eos_token_id") {
+                true => vec![2],
+                false => fields.token_ids("eos_token_id")?,
+            },
         })
     }
 
@@ -280,7 +288,8 @@ impl Family {
         }
     }
 
-    fn model_type(self) -> &'static str {
+    /// How `config.json` calls it.
+    pub fn model_type(self) -> &'static str {
         match self {
             Family::Qwen2 => "qwen2",
             Family::Qwen3 => "qwen3",
@@ -366,7 +375,9 @@ fn refuse_sliding_windows(fields: &Fields, layers: usize) -> Result<(), ModelErr
         Some(value) => value.as_u64().unwrap_or(0) as usize,
         None => 28,
     };
-    if fields.flag("use_sliding_window")? && fields.has("sliding_window") && first < layers {
+    // An absent window is one of 4096; null is none.
+    let window = fields.has("sliding_window") || fields.is_absent("sliding_window");
+    if fields.flag("use_sliding_window")? && window && first < layers {
         return refuse("use_sliding_window");
     }
     Ok(())

@@ -36,9 +36,17 @@ pub enum ModelError {
         /// What was found against what was wanted.
         problem: String,
     },
-    /// More tokens at once than the device's largest buffer holds.
+    /// What was said of the layers to adapt means none, or nothing.
+    #[error("target modules \"{found}\": {problem}")]
+    Targets {
+        /// The name or pattern.
+        found: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// More tokens at once than the arena may hold.
     #[error(
-        "the KV arena is full: {wanted} tokens wanted, at most {most} fit this adapter; use smaller groups"
+        "the KV arena is full: {wanted} tokens wanted, at most {most} fit; use shorter prompts or replies"
     )]
     ArenaFull {
         /// Tokens that would have to be held.
@@ -46,6 +54,11 @@ pub enum ModelError {
         /// Tokens that can be.
         most: usize,
     },
+    /// The model computes what is no number.
+    #[error(
+        "the model's logits are not numbers: its weights, or those of the adapter, are damaged or too large"
+    )]
+    NotNumbers,
     /// What the device reported.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -67,6 +80,18 @@ impl ModelError {
         ModelError::file(path, format!("cannot be written: {error}{cure}"))
     }
 
+    /// The same about the place where a file is going to be, which was written aside.
+    pub(crate) fn moved(mut self, from: &Path, to: &Path) -> ModelError {
+        if let ModelError::File { path, .. }
+        | ModelError::Field { path, .. }
+        | ModelError::Tensor { path, .. } = &mut self
+            && let Ok(within) = path.strip_prefix(from)
+        {
+            *path = to.join(within);
+        }
+        self
+    }
+
     pub(crate) fn field(path: &Path, field: &str, problem: impl ToString) -> ModelError {
         let (path, field, problem) = (path.to_owned(), field.to_owned(), problem.to_string());
         ModelError::Field {
@@ -74,6 +99,11 @@ impl ModelError {
             field,
             problem,
         }
+    }
+
+    pub(crate) fn targets(found: &str, problem: impl ToString) -> ModelError {
+        let (found, problem) = (found.to_owned(), problem.to_string());
+        ModelError::Targets { found, problem }
     }
 
     pub(crate) fn tensor(path: &Path, tensor: &str, problem: impl ToString) -> ModelError {

@@ -6,6 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::{ModelError, files};
 
+/// A value as a complaint shows it.
+fn brief(value: &Value) -> String {
+    const LONGEST: usize = 80;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
 /// One JSON object and where it stands.
 pub(crate) struct Fields<'a> {
     path: PathBuf,
@@ -14,8 +24,12 @@ pub(crate) struct Fields<'a> {
 }
 
 /// A whole JSON file that must be an object.
+///
+/// What configures a model is a few kilobytes, with a template and a list of special tokens a megabyte; what would be
+/// parsed to gigabytes is none of it.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {
-    match files::read_json(path)? {
+    const LARGEST: u64 = 32 << 20;
+    match files::read_json(path, LARGEST)? {
         Value::Object(map) => Ok(map),
         _ => Err(ModelError::file(path, "not a JSON object")),
     }
@@ -30,6 +44,16 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Where the object stands.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of its fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.map.keys().map(String::as_str)
+    }
+
     /// The complaint about one of these fields.
     pub(crate) fn wrong(&self, field: &str, problem: impl ToString) -> ModelError {
         ModelError::field(&self.path, &format!("{}{field}", self.prefix), problem)
@@ -38,6 +62,11 @@ impl<'a> Fields<'a> {
     /// The value, where it is present and not null.
     pub(crate) fn get(&self, field: &str) -> Option<&'a Value> {
         self.map.get(field).filter(|value| !value.is_null())
+    }
+
+    /// Whether it is not even null, which for some fields says "none" where absence means a default.
+    pub(crate) fn is_absent(&self, field: &str) -> bool {
+        !self.map.contains_key(field)
     }
 
     pub(crate) fn has(&self, field: &str) -> bool {
@@ -50,7 +79,7 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         let Value::Object(map) = value else {
-            return Err(self.wrong(field, format!("{value} is not an object")));
+            return Err(self.wrong(field, format!("{} is not an object", brief(value))));
         };
         let prefix = format!("{}{field}.", self.prefix);
         Ok(Some(Fields {
@@ -69,7 +98,7 @@ impl<'a> Fields<'a> {
             Some(n) if n >= 1 && n <= most as u64 => Ok(Some(n as usize)),
             _ => Err(self.wrong(
                 field,
-                format!("{value} is not a whole number from 1 to {most}"),
+                format!("{} is not a whole number from 1 to {most}", brief(value)),
             )),
         }
     }
@@ -86,7 +115,7 @@ impl<'a> Fields<'a> {
         };
         match value.as_f64() {
             Some(x) if x > 0.0 && x.is_finite() => Ok(Some(x)),
-            _ => Err(self.wrong(field, format!("{value} is not a number above 0"))),
+            _ => Err(self.wrong(field, format!("{} is not a number above 0", brief(value)))),
         }
     }
 
@@ -100,7 +129,9 @@ impl<'a> Fields<'a> {
         match self.get(field) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(value) => Err(self.wrong(field, format!("{value} is neither true nor false"))),
+            Some(value) => {
+                Err(self.wrong(field, format!("{} is neither true nor false", brief(value))))
+            }
         }
     }
 
@@ -108,7 +139,7 @@ impl<'a> Fields<'a> {
         match self.get(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(value) => Err(self.wrong(field, format!("{value} is not a text"))),
+            Some(value) => Err(self.wrong(field, format!("{} is not a text", brief(value)))),
         }
     }
 
@@ -125,7 +156,7 @@ impl<'a> Fields<'a> {
         ids.ok_or_else(|| {
             self.wrong(
                 field,
-                format!("{value} is not a token id or a list of them"),
+                format!("{} is not a token id or a list of them", brief(value)),
             )
         })
     }

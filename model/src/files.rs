@@ -8,27 +8,33 @@ use serde_json::Value;
 
 use crate::ModelError;
 
-/// Configuration files and templates are a few kilobytes, tokenizers a few megabytes; more is not one of them.
-const LARGEST_TEXT: u64 = 256 << 20;
-
-/// The text of a file, or an error that names it.
-pub(crate) fn read_text(path: &Path) -> Result<String, ModelError> {
-    let file = File::open(path).map_err(|e| ModelError::file(path, e))?;
+/// The text of a file, or an error that names it. A file larger than so many bytes is not what it should be.
+pub(crate) fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
+    let file = open(path)?;
     let mut text = String::new();
-    let read = file.take(LARGEST_TEXT + 1).read_to_string(&mut text);
+    let read = file.take(largest + 1).read_to_string(&mut text);
     read.map_err(|e| ModelError::file(path, e))?;
-    if text.len() as u64 > LARGEST_TEXT {
+    if text.len() as u64 > largest {
         return Err(ModelError::file(
             path,
-            format!("larger than {} MiB", LARGEST_TEXT >> 20),
+            format!("larger than {} KiB", largest >> 10),
         ));
     }
     Ok(text)
 }
 
+/// Opens a plain file. A pipe of that name would be waited for without end.
+pub(crate) fn open(path: &Path) -> Result<File, ModelError> {
+    let wrong = |e: std::io::Error| ModelError::file(path, e);
+    match fs::metadata(path).map_err(wrong)?.is_file() {
+        true => File::open(path).map_err(wrong),
+        false => Err(ModelError::file(path, "not a file")),
+    }
+}
+
 /// A JSON file.
-pub(crate) fn read_json(path: &Path) -> Result<Value, ModelError> {
-    let text = read_text(path)?;
+pub(crate) fn read_json(path: &Path, largest: u64) -> Result<Value, ModelError> {
+    let text = read_text(path, largest)?;
     serde_json::from_str(&text).map_err(|e| ModelError::file(path, format!("not valid JSON: {e}")))
 }
 
@@ -50,8 +56,11 @@ pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Writes a whole directory aside and renames it into place. An older directory of that name is replaced.
-pub(crate) fn write_directory_aside(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), ModelError> {
+/// Fills a whole directory aside and renames it into place. An older directory of that name is replaced.
+pub(crate) fn write_directory_aside(
+    dir: &Path,
+    fill: impl FnOnce(&Path) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(dir, e);
     let parent = match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -65,9 +74,7 @@ pub(crate) fn write_directory_aside(dir: &Path, files: &[(&str, &[u8])]) -> Resu
         .map_err(failed)?;
     let (new, old) = (aside.path().join("new"), aside.path().join("old"));
     fs::create_dir(&new).map_err(failed)?;
-    for (name, bytes) in files {
-        write_aside(&new.join(name), bytes)?;
-    }
+    fill(&new).map_err(|e| e.moved(&new, dir))?;
     if dir.exists() {
         fs::rename(dir, &old).map_err(failed)?;
     }
@@ -100,8 +107,15 @@ mod tests {
     fn a_directory_replaces_an_older_one_and_leaves_nothing_beside_it() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("adapter");
-        write_directory_aside(&dir, &[("a", b"old"), ("b", b"old")]).unwrap();
-        write_directory_aside(&dir, &[("a", b"new")]).unwrap();
+        write_directory_aside(&dir, |new| {
+            write_aside(&new.join("a"), b"old")?;
+            write_aside(&new.join("b"), b"old")
+        })
+        .unwrap();
+        write_directory_aside(&dir, |new| write_aside(&new.join("a"), b"new")).unwrap();
+        // What fails leaves the old one.
+        let failure = |new: &Path| Err(ModelError::file(new, "no"));
+        assert!(write_directory_aside(&dir, failure).is_err());
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
         assert!(!dir.join("b").exists());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);

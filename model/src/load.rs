@@ -1,86 +1,23 @@
-//! From a model directory to a model on the device, and back.
+//! A model put together from its tensors, wherever they come from, and written down again.
 
-use std::borrow::Cow;
 use std::path::Path;
 
-use lapwing_tensor::{
-    Format, Gpu, Matrix, NamedValues, OutOfRange, Parameters, Rotations, Tensor, Weight,
-};
+use lapwing_tensor::{Format, Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
 use safetensors::Dtype;
 
 use crate::random::Random;
 use crate::transformer::{Affine, Block};
-use crate::weights::{self, Weights};
-use crate::{Config, Linear, Model, ModelError, files};
-
-/// In how many bits matrices are held on the device. Vectors (norms, biases) are always f32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    /// As stored, except that bf16 becomes f16, which is finer, wherever all values of a matrix are within its range.
-    #[default]
-    Auto,
-    /// 32 bits.
-    F32,
-    /// f16; a matrix with values out of its range is held in bf16.
-    F16,
-    /// bf16.
-    Bf16,
-}
-
-/// How to load a model.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadOptions {
-    /// In how many bits matrices are held.
-    pub precision: Precision,
-}
-
-/// What was loaded.
-#[derive(Clone, Debug, Default)]
-pub struct LoadReport {
-    /// Numbers in the model.
-    pub parameters: u64,
-    /// Matrices held in 32 bits, in f16 and in bf16.
-    pub matrices: [usize; 3],
-    /// Names of matrices that f16 could not hold and that are therefore in bf16.
-    pub out_of_f16_range: Vec<String>,
-    /// Names of tensors in the files that this architecture has no place for.
-    pub ignored: Vec<String>,
-}
+use crate::{
+    Checkpoint, Config, Linear, LoadOptions, LoadReport, Model, ModelError, files, weights,
+};
 
 impl Model {
-    /// Reads a Hugging Face directory: `config.json` and the weights. They are frozen: no gradient reaches them.
-    ///
-    /// Everything is checked before anything is allocated on the device; values are checked as they pass by.
+    /// Reads a Hugging Face directory: [`Checkpoint::open`], then [`Checkpoint::load`].
     ///
     /// # Errors
     /// What is missing, damaged or not supported, naming file and field or tensor.
     pub fn load(gpu: &Gpu, dir: &Path, options: &LoadOptions) -> Result<Model, ModelError> {
-        let config = Config::read(dir)?;
-        let weights = Weights::open(dir)?;
-        let wanted = config.tensors();
-        for (name, shape) in &wanted {
-            weights.check(name, shape)?;
-        }
-        let mut report = LoadReport {
-            parameters: count(&wanted),
-            ..LoadReport::default()
-        };
-        let known: std::collections::HashSet<&str> =
-            wanted.iter().map(|(name, _)| name.as_str()).collect();
-        report.ignored = weights
-            .names()
-            .filter(|n| !known.contains(n))
-            .map(str::to_owned)
-            .collect();
-        let mut files = FromFiles {
-            gpu,
-            weights: &weights,
-            precision: options.precision,
-            report,
-        };
-        let mut model = assemble(gpu, config, &mut files)?;
-        model.report = files.report;
-        Ok(model)
+        Checkpoint::open(dir)?.load(gpu, options, &mut |_, _| ())
     }
 
     /// A model whose every weight is trained: `parameters` holds all of [`Config::tensors`] (see [`initial`]). An
@@ -117,16 +54,19 @@ impl Model {
         files::write_aside(&dir.join("config.json"), config.as_bytes())
     }
 
+    /// The values of a tensor of the checkpoint, read back from the device. A tied head is the embedding.
+    pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, ModelError> {
+        Ok(match self.find(name) {
+            Found::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
+            Found::Matrix(Matrix::Trained(tensor)) | Found::Vector(tensor) => tensor.to_vec()?,
+        })
+    }
+
     /// Every tensor of the checkpoint, read back from the device.
     fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
         let mut list = Vec::new();
         for (name, shape) in self.config.tensors() {
-            let values = match self.find(&name) {
-                Found::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
-                Found::Matrix(Matrix::Trained(tensor)) | Found::Vector(tensor) => {
-                    tensor.to_vec()?
-                }
-            };
+            let values = self.values(&name)?;
             list.push((name, shape, values));
         }
         Ok(list)
@@ -178,7 +118,7 @@ enum Found<'a> {
     Vector(&'a Tensor),
 }
 
-fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
+pub(crate) fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
     tensors
         .iter()
         .map(|(_, shape)| shape.iter().product::<usize>() as u64)
@@ -186,13 +126,17 @@ fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
 }
 
 /// Where the tensors of a model come from.
-trait Source {
+pub(crate) trait Source {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError>;
     fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError>;
 }
 
 /// Puts a model together, asking for exactly the tensors of [`Config::tensors`], in that order.
-fn assemble(gpu: &Gpu, config: Config, source: &mut impl Source) -> Result<Model, ModelError> {
+pub(crate) fn assemble(
+    gpu: &Gpu,
+    config: Config,
+    source: &mut impl Source,
+) -> Result<Model, ModelError> {
     let embedding = source.matrix("model.embed_tokens.weight", (config.vocab, config.width))?;
     let blocks = (0..config.layers).map(|layer| assemble_block(&config, layer, source));
     let blocks = blocks.collect::<Result<_, _>>()?;
@@ -212,6 +156,7 @@ fn assemble(gpu: &Gpu, config: Config, source: &mut impl Source) -> Result<Model
         head,
         rotations,
         report,
+        checkpointing: false,
     })
 }
 
@@ -249,71 +194,6 @@ fn assemble_block(
         head_norms,
         mlp_norm,
     })
-}
-
-struct FromFiles<'a> {
-    gpu: &'a Gpu,
-    weights: &'a Weights,
-    precision: Precision,
-    report: LoadReport,
-}
-
-impl Source for FromFiles<'_> {
-    fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
-        let format = match (self.precision, self.weights.dtype(name)?) {
-            (Precision::F32, _) | (Precision::Auto, Dtype::F32 | Dtype::F64) => Format::F32,
-            (Precision::Bf16, _) => Format::Bf16,
-            (Precision::F16 | Precision::Auto, _) => Format::F16,
-        };
-        let (format, weight) = match self.upload(name, shape, format)? {
-            Ok(weight) => (format, weight),
-            Err(OutOfRange { .. }) => {
-                self.report.out_of_f16_range.push(name.to_owned());
-                let weight = self.upload(name, shape, Format::Bf16)?;
-                let too_large =
-                    |e: OutOfRange| ModelError::tensor(self.weights.path_of(name), name, e);
-                (Format::Bf16, weight.map_err(too_large)?)
-            }
-        };
-        self.report.matrices[format as usize] += 1;
-        Ok(Matrix::Frozen(weight))
-    }
-
-    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError> {
-        Ok(Tensor::from_slice(
-            self.gpu,
-            &self.weights.read(name, &[len])?,
-            &[len],
-        ))
-    }
-}
-
-impl FromFiles<'_> {
-    /// Streams a matrix to the device by blocks of rows. The outer error is the file's, the inner the format's.
-    fn upload(
-        &self,
-        name: &str,
-        (rows, cols): (usize, usize),
-        format: Format,
-    ) -> Result<Result<Weight, OutOfRange>, ModelError> {
-        let mut damage = None;
-        let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
-            let len = block.len() * cols;
-            // The upload knows no errors of files, so after one it is fed zeros and thrown away.
-            let read = match damage {
-                None => self.weights.read_rows(name, block),
-                Some(_) => return Cow::Owned(vec![0.0; len]),
-            };
-            Cow::Owned(read.unwrap_or_else(|error| {
-                damage = Some(error);
-                vec![0.0; len]
-            }))
-        });
-        match damage {
-            Some(error) => Err(error),
-            None => Ok(uploaded),
-        }
-    }
 }
 
 struct FromParameters<'a>(&'a Parameters);

@@ -38,11 +38,16 @@ pub enum Scaling {
 }
 
 impl Rope {
-    /// Reads both spellings: `rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling`.
+    /// Reads both spellings: `rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling`. Of a config with
+    /// both, transformers takes `rope_scaling`.
     pub(crate) fn read(config: &Fields) -> Result<Rope, ModelError> {
-        let nested = match config.object("rope_parameters")? {
+        let filled = |field| -> Result<Option<Fields>, ModelError> {
+            let fields = config.object(field)?;
+            Ok(fields.filter(|fields| fields.names().next().is_some()))
+        };
+        let nested = match filled("rope_scaling")? {
             Some(fields) => Some(fields),
-            None => config.object("rope_scaling")?,
+            None => filled("rope_parameters")?,
         };
         let inner_theta = nested
             .as_ref()

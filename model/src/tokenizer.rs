@@ -1,13 +1,20 @@
 //! Text to token ids and back, as `tokenizer.json` says.
 
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Once;
 
 use serde_json::Value;
 
 use crate::fields::read_object;
 use crate::{Config, ModelError, files};
 
+/// Published tokenizers have up to 35 MB.
+const LARGEST: u64 = 256 << 20;
+
 /// A checkpoint's tokenizer and the ids that end its replies.
+#[derive(Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: std::path::PathBuf,
@@ -22,9 +29,14 @@ impl Tokenizer {
     /// vocabulary does not have.
     pub fn load(dir: &Path, config: &Config) -> Result<Tokenizer, ModelError> {
         let path = dir.join("tokenizer.json");
-        let text = files::read_text(&path)?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(text.as_bytes())
-            .map_err(|e| ModelError::file(&path, format!("not a tokenizer: {e}")))?;
+        let text = files::read_text(&path, LARGEST)?;
+        let wrong =
+            |e: &dyn std::fmt::Display| ModelError::file(&path, format!("not a tokenizer: {e}"));
+        // The library panics at some of what is no JSON, such as a file that is cut off.
+        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| wrong(&e))?;
+        let mut inner = guarded(&path, || {
+            tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|e| wrong(&e))
+        })?;
         // What a training script wanted of its batches is no property of the text.
         inner.with_padding(None);
         inner
@@ -36,6 +48,7 @@ impl Tokenizer {
             stop_ids: config.eos.clone(),
         };
         tokenizer.refuse_foreign(config)?;
+        tokenizer.refuse_without_ends(dir, config)?;
         if let Some(id) = tokenizer.declared_end(dir)? {
             tokenizer.stop_ids.push(id);
         }
@@ -57,6 +70,27 @@ impl Tokenizer {
                 ))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The model's own ends must be tokens. Beyond its vocabulary they are a remnant of a larger model, and never come.
+    fn refuse_without_ends(&self, dir: &Path, config: &Config) -> Result<(), ModelError> {
+        let unknown = |id: &&u32| {
+            let possible = (**id as usize) < config.vocab;
+            possible && self.inner.id_to_token(**id).is_none()
+        };
+        match config.eos.iter().find(unknown) {
+            None => Ok(()),
+            Some(id) => {
+                let problem = format!(
+                    "{id} is no token of tokenizer.json; is it the tokenizer of another model?"
+                );
+                Err(ModelError::field(
+                    &dir.join("config.json"),
+                    "eos_token_id",
+                    problem,
+                ))
+            }
         }
     }
 
@@ -86,13 +120,28 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer cannot represent the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        match self.inner.encode_fast(text, false) {
-            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(e) => Err(ModelError::file(
-                &self.path,
-                format!("cannot encode a text: {e}"),
-            )),
-        }
+        self.encoded(text, false)
+    }
+
+    /// The same with the tokens that the tokenizer puts around a text by itself, such as a first token of Llama 3: what
+    /// `tokenizer(text)` gives in transformers. A rendered conversation has them already.
+    ///
+    /// # Errors
+    /// If the tokenizer cannot represent the text.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.encoded(text, true)
+    }
+
+    fn encoded(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, ModelError> {
+        guarded(&self.path, || {
+            match self.inner.encode_fast(text, add_special_tokens) {
+                Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+                Err(e) => {
+                    let problem = format!("cannot encode a text: {e}");
+                    Err(ModelError::file(&self.path, problem))
+                }
+            }
+        })
     }
 
     /// The text of token ids, special tokens left out.
@@ -100,9 +149,11 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer has no text for them.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
-        let decoded = self.inner.decode(ids, true);
-        decoded.map_err(|e| {
-            ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len()))
+        guarded(&self.path, || {
+            let decoded = self.inner.decode(ids, true);
+            decoded.map_err(|e| {
+                ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len()))
+            })
         })
     }
 
@@ -116,8 +167,38 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// How the tokenizer writes a token.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
     /// Tokens that the tokenizer knows; a model may have room for more.
     pub fn vocab(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The library panics at some tokenizers that it reads, or at the first text. That is the file's fault, and said so.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, ModelError>) -> Result<T, ModelError> {
+    // What is caught here need not be told by the hook that tells panics.
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                before(info);
+            }
+        }));
+    });
+    GUARDED.set(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(false);
+    done.unwrap_or_else(|_| {
+        let problem = "the tokenizers library breaks down over it; is the file damaged?";
+        Err(ModelError::file(path, problem))
+    })
 }

@@ -4,18 +4,18 @@
 //! the file really holds is ever allocated.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use lapwing_tensor::NamedValues;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use crate::ModelError;
 use crate::fields::read_object;
+use crate::{ModelError, files};
 
 /// The tensors of a checkpoint or adapter, still on disk.
 pub(crate) struct Weights {
@@ -34,17 +34,17 @@ struct Stored {
 }
 
 const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 impl Weights {
     /// `model.safetensors`, or the files that `model.safetensors.index.json` lists.
     pub(crate) fn open(dir: &Path) -> Result<Weights, ModelError> {
         let single = dir.join(SINGLE);
-        if crate::files::exists(&single) {
+        if files::exists(&single) {
             return Weights::open_file(&single);
         }
         let index = dir.join(INDEX);
-        if crate::files::exists(&index) {
+        if files::exists(&index) {
             return Weights::open_sharded(dir, &index);
         }
         Err(ModelError::file(
@@ -101,7 +101,7 @@ impl Weights {
     /// Maps a file and returns what its header lists.
     fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, Stored>, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
-        let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
+        let file = files::open(path)?;
         let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
         if length < 8 {
             return Err(wrong(format!("{length} bytes are not a safetensors file")));
@@ -148,9 +148,55 @@ impl Weights {
             .map_or(&self.path, |stored| &self.files[stored.file].0)
     }
 
+    /// Whether there is an index.
+    pub(crate) fn is_sharded(&self) -> bool {
+        // The path is the directory then, and the file otherwise.
+        self.files.iter().all(|(file, _)| *file != self.path)
+    }
+
+    /// The weight files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// The tensors of one file, in the order in which they lie there.
+    pub(crate) fn names_in(&self, file: &Path) -> Vec<&str> {
+        let within = |(_, stored): &(&String, &Stored)| self.files[stored.file].0 == file;
+        let mut found: Vec<_> = self.tensors.iter().filter(within).collect();
+        found.sort_by_key(|(_, stored)| stored.bytes.start);
+        found.into_iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Type and shape of a tensor.
+    pub(crate) fn layout(&self, name: &str) -> Result<(Dtype, &[usize]), ModelError> {
+        let stored = self.stored(name)?;
+        Ok((stored.dtype, &stored.shape))
+    }
+
+    /// Whether two tensors are stored alike, to the last byte.
+    pub(crate) fn are_same(&self, one: &str, other: &str) -> bool {
+        let (Ok(a), Ok(b)) = (self.stored(one), self.stored(other)) else {
+            return false;
+        };
+        let bytes = |stored: &Stored| &self.files[stored.file].1[stored.bytes.clone()];
+        (a.dtype, &a.shape, bytes(a)) == (b.dtype, &b.shape, bytes(b))
+    }
+
+    /// Hands out the bytes of a tensor as they are.
+    pub(crate) fn copy(
+        &self,
+        name: &str,
+        write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
+        let stored = self.stored(name)?;
+        write(&self.files[stored.file].1[stored.bytes.clone()])?;
+        self.release(name, 0..stored.shape.first().copied().unwrap_or(1));
+        Ok(())
+    }
+
     /// The type in which a tensor is stored.
-    pub(crate) fn dtype(&self, name: &str) -> Result<Dtype, ModelError> {
-        Ok(self.stored(name)?.dtype)
+    pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
+        Some(self.tensors.get(name)?.dtype)
     }
 
     fn stored(&self, name: &str) -> Result<&Stored, ModelError> {
@@ -174,6 +220,26 @@ impl Weights {
         }
     }
 
+    /// Lets go of the memory that reading these rows took. They can be read again.
+    pub(crate) fn release(&self, name: &str, rows: Range<usize>) {
+        #[cfg(unix)]
+        if let Ok(stored) = self.stored(name) {
+            let bytes = stored.rows(&rows);
+            let map = &self.files[stored.file].1;
+            // SAFETY: of a map of a file that is only read, the pages come back from the file when they are looked
+            // at again. Advice that is not taken does no harm.
+            let _ = unsafe {
+                map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    bytes.start,
+                    bytes.len(),
+                )
+            };
+        }
+        #[cfg(not(unix))]
+        let _ = (name, rows);
+    }
+
     /// All values of a tensor of the given shape.
     pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         self.check(name, shape)?;
@@ -185,18 +251,34 @@ impl Weights {
     pub(crate) fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
         let stored = self.stored(name)?;
         let per_row: usize = stored.shape.iter().skip(1).product();
-        let size = stored.dtype.bitsize() / 8;
-        let within = rows.start * per_row * size..rows.end * per_row * size;
-        let bytes = &self.files[stored.file].1[stored.bytes.clone()][within];
+        let bytes = &self.files[stored.file].1[stored.rows(&rows)];
         let values = to_f32(bytes, stored.dtype);
-        match values.iter().position(|x| !x.is_finite()) {
-            None => Ok(values),
-            Some(at) => {
-                let (row, value) = (rows.start + at / per_row.max(1), values[at]);
-                let problem = format!("holds {value} in row {row}; the checkpoint is damaged");
-                Err(ModelError::tensor(self.path_of(name), name, problem))
-            }
+        // Every value is looked at, without a way out: that is several times as fast, and the way out is rare.
+        let largest = values
+            .iter()
+            .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+        if f32::from_bits(largest).is_finite() {
+            return Ok(values);
         }
+        let at = values.iter().position(|x| !x.is_finite());
+        let at = at.expect("the largest is not finite");
+        let (row, value) = (rows.start + at / per_row.max(1), values[at]);
+        let problem = format!("holds {value} in row {row}; the checkpoint is damaged");
+        Err(ModelError::tensor(self.path_of(name), name, problem))
+    }
+}
+
+impl Stored {
+    /// Where some rows (of the first axis) lie in the file.
+    fn rows(&self, rows: &Range<usize>) -> Range<usize> {
+        // A tensor of no elements may claim any length of the other axes.
+        let sizes = self.shape.iter().skip(1);
+        let per_row = sizes.fold(1, |product: usize, size| product.saturating_mul(*size));
+        let size = per_row.saturating_mul(self.dtype.bitsize() / 8);
+        if self.bytes.is_empty() {
+            return self.bytes.clone();
+        }
+        self.bytes.start + rows.start * size..self.bytes.start + rows.end * size
     }
 }
 
@@ -226,7 +308,7 @@ fn file_in_directory<'a>(
 
 /// Little-endian floats of any supported type, as f32. Stored tensors need not be aligned.
 fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
-    fn convert<const N: usize>(bytes: &[u8], one: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    fn convert<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
         bytes
             .as_chunks::<N>()
             .0
@@ -235,7 +317,13 @@ fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
             .collect()
     }
     match dtype {
-        Dtype::F16 => convert(bytes, |b| f16::from_le_bytes(b).to_f32()),
+        Dtype::F16 => {
+            let stored = convert(bytes, f16::from_le_bytes);
+            let mut values = vec![0.0; stored.len()];
+            // The processor's own instruction, where it has one, does eight at a time.
+            stored.convert_to_f32_slice(&mut values);
+            values
+        }
         Dtype::BF16 => convert(bytes, |b| bf16::from_le_bytes(b).to_f32()),
         Dtype::F32 => convert(bytes, f32::from_le_bytes),
         Dtype::F64 => convert(bytes, |b| f64::from_le_bytes(b) as f32),
@@ -266,7 +354,7 @@ pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>
 }
 
 /// `None` if a value is not finite in the type.
-fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
+pub(crate) fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(values.len() * dtype.bitsize() / 8);
     for &value in values {
         let finite = match dtype {
@@ -279,6 +367,10 @@ fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
                 let x = bf16::from_f32(value);
                 bytes.extend(x.to_le_bytes());
                 x.is_finite()
+            }
+            Dtype::F64 => {
+                bytes.extend(f64::from(value).to_le_bytes());
+                value.is_finite()
             }
             _ => {
                 bytes.extend(value.to_le_bytes());

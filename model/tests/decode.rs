@@ -21,6 +21,8 @@ fn requests(count: usize) -> Vec<Request> {
 
 const SAMPLING: Sampling = Sampling {
     temperature: 0.7,
+    top_k: 0,
+    top_p: 1.0,
     max_new_tokens: 20,
     stop: vec![],
 };
@@ -176,5 +178,25 @@ fn nothing_to_say_is_no_error() {
         replies
             .iter()
             .all(|reply| reply.ids.is_empty() && !reply.stopped)
+    );
+}
+
+#[test]
+fn an_arena_that_holds_one_reply_at_a_time_gives_the_same_replies() {
+    let requests = requests(5);
+    let wanted = replies("llama", &requests, &SAMPLING);
+    let (model, adapter, _) = load_adapted("llama");
+    let mut arena = Arena::new(&model, 40);
+    let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap();
+    arena.set_most_rows(longest + 20 + 15);
+    let got = generate(&model, Some(&adapter), &mut arena, &requests, &SAMPLING).unwrap();
+    assert_eq!(got, wanted);
+    assert!(arena.rows() <= arena.most_rows());
+    let mut arena = Arena::new(&model, 8);
+    arena.set_most_rows(longest);
+    let error = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap_err();
+    assert!(
+        error.to_string().contains("the KV arena is full"),
+        "{error}"
     );
 }

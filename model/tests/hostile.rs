@@ -1,99 +1,18 @@
 //! Files from strangers: an error that names file and field or tensor, at once, and nothing large is allocated.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lapwing_model::{Adapter, ChatTemplate, Config, LoadOptions, Model, Tokenizer};
+use lapwing_model::{
+    Adapter, Arena, ChatTemplate, Config, LoadOptions, Model, Request, Sampling, StoredAdapter,
+    Tokenizer, generate,
+};
 use lapwing_tensor::testing;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::*;
-
-/// A copy of a golden checkpoint that may be spoilt.
-struct Copy(tempfile::TempDir);
-
-impl Copy {
-    fn of(name: &str) -> Copy {
-        let home = tempfile::tempdir().unwrap();
-        for entry in fs::read_dir(golden(name)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() && !path.ends_with("expected.safetensors") {
-                fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
-            }
-        }
-        Copy(home)
-    }
-
-    fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join(file)
-    }
-
-    /// Changes a JSON file.
-    fn edit(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
-        let path = self.path(file);
-        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        change(&mut value);
-        fs::write(&path, value.to_string()).unwrap();
-        self
-    }
-
-    /// Changes the header of a safetensors file.
-    fn edit_header(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
-        let path = self.path(file);
-        let (mut header, data) = split(&path);
-        change(&mut header);
-        let header = header.to_string();
-        let bytes = [
-            &(header.len() as u64).to_le_bytes()[..],
-            header.as_bytes(),
-            &data,
-        ]
-        .concat();
-        fs::write(&path, bytes).unwrap();
-        self
-    }
-
-    /// Changes the data of a safetensors file; the closure is given where a tensor's bytes begin.
-    fn edit_tensor(self, file: &str, tensor: &str, change: impl FnOnce(&mut [u8])) -> Copy {
-        let path = self.path(file);
-        let (header, _) = split(&path);
-        let start = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
-        let mut bytes = fs::read(&path).unwrap();
-        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-        change(&mut bytes[8 + header + start..]);
-        fs::write(&path, bytes).unwrap();
-        self
-    }
-
-    /// The complaint about this directory, its name left out. It must come within a second.
-    fn complaint(&self) -> String {
-        let gpu = testing::gpu();
-        let start = Instant::now();
-        let result = Model::load(&gpu, self.0.path(), &LoadOptions::default());
-        let error = result.err().expect("an error").to_string();
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{:?}: {error}",
-            start.elapsed()
-        );
-        error
-            .replace(&format!("{}/", self.0.path().display()), "")
-            .replace(&self.0.path().display().to_string(), "DIR")
-    }
-}
-
-fn split(path: &Path) -> (Value, Vec<u8>) {
-    let bytes = fs::read(path).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    (
-        serde_json::from_slice(&bytes[8..8 + header]).unwrap(),
-        bytes[8 + header..].to_vec(),
-    )
-}
-
-const FILE: &str = "model.safetensors";
 
 #[test]
 fn damaged_weight_files_are_named() {
@@ -281,16 +200,6 @@ fn what_is_not_supported_is_refused_by_name() {
 }
 
 #[test]
-fn a_window_that_no_layer_uses_is_no_reason_to_refuse() {
-    let unused = Copy::of("qwen3").edit("config.json", |config| {
-        config["use_sliding_window"] = json!(true);
-        config["sliding_window"] = json!(64);
-        config["max_window_layers"] = json!(2);
-    });
-    assert!(Config::read(unused.0.path()).is_ok());
-}
-
-#[test]
 fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated() {
     let before = testing::gpu().bytes_in_use();
     let lying = Copy::of("qwen2").edit("config.json", |config| {
@@ -300,16 +209,6 @@ fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated()
     assert_eq!(lying.complaint(), wanted);
     // Other tests run beside this one; 4,000,000 rows would be a gigabyte.
     assert!(testing::gpu().bytes_in_use() < before + (256 << 20));
-}
-
-#[test]
-fn values_beyond_f16_keep_their_matrix_in_bf16() {
-    let gate = "model.layers.0.mlp.gate_proj.weight";
-    let large =
-        Copy::of("qwen2").edit_tensor(FILE, gate, |data| data[..2].copy_from_slice(&[0x80, 0x48]));
-    let model = Model::load(&testing::gpu(), large.0.path(), &LoadOptions::default()).unwrap();
-    assert_eq!(model.report().out_of_f16_range, [gate]);
-    assert_eq!(model.report().matrices, [0, 14, 1]);
 }
 
 #[test]
@@ -352,7 +251,17 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
     assert!(field("use_dora", json!(true)).starts_with("adapter_config.json: use_dora: "));
     assert!(
         field("rank_pattern", json!({"q_proj": 2}))
-            .starts_with("adapter_config.json: rank_pattern: ")
+            .contains("q_proj.lora_A.weight: the shape is [4, 64], wanted [2, 64]")
+    );
+    assert!(
+        field("alpha_pattern", json!({"(": 2})).contains("alpha_pattern: target modules \"(\"")
+    );
+    for init in ["pissa", "PiSSA_niter_4", "olora", "corda", "loftq"] {
+        assert!(field("init_lora_weights", json!(init)).contains("changes the base model too"));
+    }
+    assert!(
+        field("modules_to_save", json!(["lm_head"]))
+            .starts_with("adapter_config.json: modules_to_save: not supported")
     );
     assert!(field("r", json!(0)).starts_with("adapter_config.json: r: 0 is not a whole number"));
     assert!(field("r", json!(8)).contains("lora_A.weight: the shape is [4, "));
@@ -373,12 +282,50 @@ fn text_files_that_do_not_belong_are_named() {
     assert!(foreign.contains(
         "tokenizer.json: token \"<|im_end|>\" has id 366, but the model's vocab_size is 100"
     ));
+    let ends = Config {
+        eos: vec![383],
+        ..config.clone()
+    };
+    let foreign = Tokenizer::load(copy.0.path(), &ends)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        foreign.ends_with("config.json: eos_token_id: 383 is no token of tokenizer.json; is it the tokenizer of another model?"),
+        "{foreign}"
+    );
     fs::write(copy.path("tokenizer.json"), "{}").unwrap();
     let empty = Tokenizer::load(copy.0.path(), &config)
         .err()
         .unwrap()
         .to_string();
     assert!(empty.contains("tokenizer.json: not a tokenizer"), "{empty}");
+    // Cut off anywhere, also within its last part, at which its library would panic.
+    let whole = fs::read_to_string(golden("qwen2").join("tokenizer.json")).unwrap();
+    let decoder = whole.find("\"decoder\"").unwrap();
+    for end in [1, 100, decoder + 20, whole.len() / 2, whole.len() - 2] {
+        fs::write(copy.path("tokenizer.json"), &whole[..end]).unwrap();
+        let cut = Tokenizer::load(copy.0.path(), &config)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(cut.contains("tokenizer.json: not a tokenizer: "), "{cut}");
+    }
+    // At such a normaliser the library panics, when it is read or when it is first used.
+    for odd in [
+        json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"}),
+    ] {
+        let mut tokenizer: Value = serde_json::from_str(&whole).unwrap();
+        tokenizer["normalizer"] = odd;
+        fs::write(copy.path("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let read = Tokenizer::load(copy.0.path(), &config);
+        let error = read
+            .and_then(|t| t.encode("hello"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("tokenizer.json: "), "{error}");
+    }
     fs::write(copy.path("chat_template.jinja"), "{% for %}").unwrap();
     let broken = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
     assert!(
@@ -390,26 +337,92 @@ fn text_files_that_do_not_belong_are_named() {
     assert!(none.contains("no chat template"), "{none}");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+/// Every weight is a number, but what is computed with them is not.
+#[test]
+fn logits_that_are_not_numbers_are_an_error() {
+    let norm = "model.norm.weight";
+    let huge = Copy::of("qwen2").edit_tensor(FILE, norm, |data| {
+        for value in data[..128].as_chunks_mut::<2>().0 {
+            *value = [0x7f, 0x7f];
+        }
+    });
+    let model = Model::load(&testing::gpu(), huge.0.path(), &LoadOptions::default()).unwrap();
+    let request = Request {
+        prompt: vec![1, 2, 3],
+        key: 1,
+    };
+    for top_k in [0, 5] {
+        let sampling = Sampling {
+            top_k,
+            max_new_tokens: 3,
+            ..Sampling::default()
+        };
+        let mut arena = Arena::new(&model, 8);
+        let drawn = generate(
+            &model,
+            None,
+            &mut arena,
+            std::slice::from_ref(&request),
+            &sampling,
+        );
+        let error = drawn.unwrap_err().to_string();
+        assert!(
+            error.starts_with("the model's logits are not numbers"),
+            "{error}"
+        );
+    }
+}
 
-    /// Whatever is done to a few bytes of the header or of the configuration, loading ends, with a model or an error.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let copy = Copy::of("qwen2");
+    fs::remove_file(copy.path(FILE)).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(copy.path(FILE))
+        .status();
+    assert!(made.unwrap().success());
+    assert_eq!(copy.complaint(), "model.safetensors: not a file");
+}
+
+/// What may be read from a stranger, and how much of it from the beginning is header.
+const READ: [(&str, &str, usize); 6] = [
+    ("llama", "config.json", usize::MAX),
+    ("llama", "generation_config.json", usize::MAX),
+    ("llama", FILE, 1500),
+    ("qwen2-sharded", "model.safetensors.index.json", usize::MAX),
+    ("llama/adapter", "adapter_config.json", usize::MAX),
+    ("llama/adapter", "adapter_model.safetensors", 1500),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is done to a few bytes of a header or of a configuration, reading ends, with a value or an error that
+    /// names a file of this directory.
     #[test]
-    fn mutated_headers_and_configs_never_crash(seed: u64, weights: bool) {
-        let copy = Copy::of("llama");
-        let path = copy.path(if weights { FILE } else { "config.json" });
-        let mut bytes = fs::read(&path).unwrap();
-        let end = if weights { 1500 } else { bytes.len() };
+    fn mutated_headers_and_configs_never_crash(seed: u64, which in 0..READ.len()) {
+        let (name, file, header) = READ[which];
+        let copy = Copy::of(name);
+        let mut bytes = fs::read(copy.path(file)).unwrap();
+        let end = header.min(bytes.len());
         let mut state = seed | 1;
         for _ in 0..1 + seed % 4 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             bytes[(state >> 33) as usize % end] = (state >> 24) as u8;
         }
-        fs::write(&path, bytes).unwrap();
+        fs::write(copy.path(file), bytes).unwrap();
         let start = Instant::now();
-        if let Err(error) = Model::load(&testing::gpu(), copy.0.path(), &LoadOptions::default()) {
-            let named = error.to_string();
-            prop_assert!(named.contains("config.json") || named.contains(FILE), "{}", named);
+        let read = match name.ends_with("adapter") {
+            true => {
+                let config = Config::read(&golden("llama")).unwrap();
+                StoredAdapter::read(&config, copy.0.path()).map(|_| ())
+            }
+            false => Model::load(&testing::gpu(), copy.0.path(), &LoadOptions::default()).map(|_| ()),
+        };
+        if let Err(error) = read {
+            let here = copy.0.path().to_str().unwrap();
+            prop_assert!(error.to_string().contains(here), "{}", error);
         }
         prop_assert!(start.elapsed() < Duration::from_secs(1));
     }

@@ -1,10 +1,13 @@
 //! The golden checkpoints, what their libraries compute with them, and ways to compare.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lapwing_model::{Adapter, LoadOptions, Model, PackedTree, TokenTree, Tokens};
 use lapwing_tensor::{Indices, Parameters, Tensor, testing};
 use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
 
 /// Every checkpoint of `fixtures/golden`.
 pub const CHECKPOINTS: [&str; 4] = ["qwen2", "qwen2-sharded", "qwen3", "llama"];
@@ -133,4 +136,90 @@ pub fn related_sequences(seed: u64, count: usize, vocab: u32) -> Vec<Vec<u32>> {
         sequences.push(new);
     }
     sequences
+}
+
+/// The weights of a checkpoint in one file.
+pub const FILE: &str = "model.safetensors";
+
+/// A copy of a golden checkpoint that may be spoilt.
+pub struct Copy(pub tempfile::TempDir);
+
+impl Copy {
+    pub fn of(name: &str) -> Copy {
+        let home = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(golden(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() && !path.ends_with("expected.safetensors") {
+                fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        Copy(home)
+    }
+
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    /// Changes a JSON file.
+    pub fn edit(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+        let path = self.path(file);
+        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        change(&mut value);
+        fs::write(&path, value.to_string()).unwrap();
+        self
+    }
+
+    /// Changes the header of a safetensors file.
+    pub fn edit_header(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+        let path = self.path(file);
+        let (mut header, data) = split(&path);
+        change(&mut header);
+        join(&path, &header, &data);
+        self
+    }
+
+    /// Changes the data of a safetensors file; the closure is given where a tensor's bytes begin.
+    pub fn edit_tensor(self, file: &str, tensor: &str, change: impl FnOnce(&mut [u8])) -> Copy {
+        let path = self.path(file);
+        let (header, _) = split(&path);
+        let start = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+        let mut bytes = fs::read(&path).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        change(&mut bytes[8 + header + start..]);
+        fs::write(&path, bytes).unwrap();
+        self
+    }
+
+    /// The complaint about this directory, its name left out. It must come within a second.
+    pub fn complaint(&self) -> String {
+        let gpu = testing::gpu();
+        let start = Instant::now();
+        let result = Model::load(&gpu, self.0.path(), &LoadOptions::default());
+        let error = result.err().expect("an error").to_string();
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}: {error}",
+            start.elapsed()
+        );
+        error
+            .replace(&format!("{}/", self.0.path().display()), "")
+            .replace(&self.0.path().display().to_string(), "DIR")
+    }
+}
+
+/// Writes a safetensors file of a header and what follows it.
+pub fn join(path: &Path, header: &Value, data: &[u8]) {
+    let header = header.to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], header.as_bytes(), data].concat()).unwrap();
+}
+
+/// The header of a safetensors file and what follows it.
+pub fn split(path: &Path) -> (Value, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    (
+        serde_json::from_slice(&bytes[8..8 + header]).unwrap(),
+        bytes[8 + header..].to_vec(),
+    )
 }

@@ -48,3 +48,42 @@ fn the_end_of_text_is_found_wherever_it_is_declared() {
     assert_eq!(stop_ids("qwen2"), [366]);
     assert_eq!(stop_ids("llama"), [2, 366]);
 }
+
+/// Templates that use what the published ones of Qwen2.5, Qwen3 and Llama 3 use, rendered by transformers: with tools,
+/// with thinking on, off and not mentioned, and with conversations that they refuse.
+#[test]
+fn published_constructs_render_as_in_transformers() {
+    let path = golden("chat_templates.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let (mut rendered, mut refused) = (0, 0);
+    for case in file["cases"].as_array().unwrap() {
+        let name = case["template"].as_str().unwrap();
+        let source = file["templates"][name].as_str().unwrap();
+        std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
+        let mut template = ChatTemplate::load(home.path()).unwrap();
+        template.set(case["variables"].as_object().unwrap().clone());
+        let messages = case["messages"].as_array().unwrap();
+        let prompted = case["add_generation_prompt"].as_bool().unwrap();
+        let got = template.render(messages, prompted);
+        match case["error"].as_str() {
+            None => {
+                assert_eq!(
+                    got.unwrap(),
+                    case["text"].as_str().unwrap(),
+                    "{name}: {messages:?}"
+                );
+                rendered += 1;
+            }
+            Some(said) => {
+                let error = got.unwrap_err().to_string();
+                assert!(error.ends_with(said), "{error} for {said}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(
+        rendered > 20 && refused > 0,
+        "{rendered} rendered, {refused} refused"
+    );
+}

@@ -9,7 +9,7 @@ use lapwing::ms_grpo::train;
 use lapwing::progress::Progress;
 use lapwing::report::Report;
 use lapwing::rollout::{Episode, Seat};
-use lapwing::run::Run;
+use lapwing::run::{Purpose, Run};
 use lapwing::run_dir::RunDir;
 use lapwing::{Config, seeds};
 use lapwing_model::{TokenTree, Tokens};
@@ -23,7 +23,7 @@ fn run(steps: usize) -> Run {
     ];
     let config = Config::load("frozen-lake", &changes).expect("a preset");
     let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
-    Run::new(&gpu, config, None).expect("the embedded base")
+    Run::new(&gpu, config, Purpose::Train, &Progress::hidden()).expect("the embedded base")
 }
 
 /// The episodes that the first step plays.

@@ -14,6 +14,8 @@ pub struct Agent {
     pub model: Model,
     /// none: the base as it is
     pub adapter: Option<Adapter>,
+    /// What the policy is held against: the adapter that training began from. None: the base as it is.
+    pub reference: Option<Adapter>,
     /// text to token ids and back
     pub tokenizer: Tokenizer,
     /// the model's own way to write a conversation
@@ -61,10 +63,8 @@ impl Prompts {
     ///
     /// # Errors
     /// If the model's chat template fails.
-    pub fn text(&self, agent: &Agent, observation: &str) -> Result<String, ModelError> {
-        agent
-            .template
-            .render(&[self.rules.clone(), Message::user(observation)], true)
+    pub fn text(&self, template: &ChatTemplate, observation: &str) -> Result<String, ModelError> {
+        template.render(&[self.rules.clone(), Message::user(observation)], true)
     }
 
     /// The prompt for an observation as token ids. Equal observations are rendered once.
@@ -77,7 +77,7 @@ impl Prompts {
         }
         let ids: Arc<[u32]> = agent
             .tokenizer
-            .encode(&self.text(agent, observation)?)?
+            .encode(&self.text(&agent.template, observation)?)?
             .into();
         self.known.insert(observation.to_owned(), ids.clone());
         Ok(ids)

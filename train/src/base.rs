@@ -1,12 +1,14 @@
-//! The base model that is built into the program, and loading of an agent from it or from a directory.
+//! The files of a model, those of the base that is built into the program or of a directory, and their way to the device.
 
 use std::path::Path;
 
-use lapwing_model::{ChatTemplate, LoadOptions, Model, Tokenizer};
+use lapwing_model::{
+    ChatTemplate, Checkpoint, LoadOptions, Model, ModelError, StoredAdapter, Tokenizer,
+};
 use lapwing_tensor::Gpu;
 
-use crate::agent::Agent;
 use crate::error::Error;
+use crate::progress::Progress;
 
 macro_rules! embedded {
     ($($file:literal)*) => {
@@ -27,6 +29,8 @@ const FILES: &[(&str, &[u8])] = embedded!(
 /// What the embedded base is called in an adapter's `base_model_name_or_path`.
 pub const NAME: &str = "lapwing-base";
 
+const TOKENIZER: &str = "tokenizer.json";
+
 /// Writes the embedded base as a Hugging Face directory.
 ///
 /// # Errors
@@ -38,31 +42,149 @@ pub fn unpack(dir: &Path) -> std::io::Result<()> {
         .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
 }
 
-/// Loads model, tokenizer and chat template; `None` is the embedded base.
-///
-/// # Errors
-/// If a file is missing or wrong; the error names it.
-pub fn load_agent(gpu: &Gpu, dir: Option<&Path>) -> Result<Agent, Error> {
-    // The loader maps files, so the embedded ones go through a directory that is gone right after.
-    let unpacked;
-    let dir = match dir {
-        Some(dir) if dir.is_dir() => dir,
-        Some(dir) => return Err(Error::NoModel(dir.to_owned())),
-        None => {
-            unpacked = tempfile::tempdir().map_err(Error::Unpack)?;
-            unpack(unpacked.path()).map_err(Error::Unpack)?;
-            unpacked.path()
+/// A model's files, read and checked; nothing is on a device yet.
+pub struct Files {
+    /// what it is called in messages, and in an adapter's `base_model_name_or_path`
+    pub name: String,
+    /// config and weights
+    pub checkpoint: Checkpoint,
+    /// none: there is no such file
+    tokenizer: Option<Tokenizer>,
+    /// where the embedded base lies while it is read
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+impl Files {
+    /// Opens a model directory; `None` is the embedded base.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong; the error names it.
+    pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
+        // The loader maps files, so the embedded ones go through a directory that is gone when they are loaded.
+        let unpacked = match dir {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
+        };
+        let path = match (dir, &unpacked) {
+            (Some(dir), _) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
+            (Some(dir), _) => dir,
+            (None, unpacked) => {
+                let path = unpacked.as_ref().expect("made above").path();
+                unpack(path).map_err(Error::Unpack)?;
+                path
+            }
+        };
+        let checkpoint = Checkpoint::open(path)?;
+        // Read even where it may not be needed, so that one of another model is noticed whatever is done.
+        let tokenizer = match path.join(TOKENIZER).exists() {
+            true => Some(Tokenizer::load(path, checkpoint.config())?),
+            false => None,
+        };
+        Ok(Files {
+            name: dir.map_or(NAME.to_owned(), |dir| dir.display().to_string()),
+            checkpoint,
+            tokenizer,
+            _unpacked: unpacked,
+        })
+    }
+
+    /// Text to token ids and back. A model without one can go on with token ids.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
+        self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
+            path: self.checkpoint.dir().join(TOKENIZER),
+            problem: "missing".to_owned(),
+        })
+    }
+
+    /// The model's own way to write a conversation. A model without one can go on with a text, but not play.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be parsed.
+    pub fn template(&self) -> Result<ChatTemplate, ModelError> {
+        ChatTemplate::load(self.checkpoint.dir())
+    }
+
+    /// Reads an adapter for this model.
+    ///
+    /// # Errors
+    /// If it is missing, damaged, not supported or made for another model.
+    pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
+        if !dir.is_dir() {
+            return Err(Error::NoAdapter(dir.to_owned()));
+        }
+        Ok(self.checkpoint.adapter(dir)?)
+    }
+
+    /// Puts the weights on the device and says what they are.
+    ///
+    /// # Errors
+    /// A damaged value, or a lost device.
+    pub fn load(&self, gpu: &Gpu, progress: &Progress) -> Result<Model, Error> {
+        const MILLION: u64 = 1_000_000;
+        let mut begun = false;
+        let model = self
+            .checkpoint
+            .load(gpu, &LoadOptions::default(), &mut |done, total| {
+                if !begun {
+                    progress.phase("loading", (total / MILLION) as usize, "million weights");
+                    begun = true;
+                }
+                progress.progress((done / MILLION) as usize);
+            })?;
+        for line in describe(&self.name, &model) {
+            progress.line(&line);
+        }
+        Ok(model)
+    }
+}
+
+/// What was loaded, in which precision, and what was not as expected.
+fn describe(name: &str, model: &Model) -> Vec<String> {
+    let report = model.report();
+    let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
+    let held: Vec<String> = formats
+        .filter(|(_, count)| *count > 0)
+        .map(|(format, count)| format!("{count} matrices in {format}"))
+        .collect();
+    let (family, held) = (model.config().family.model_type(), held.join(", "));
+    let mut lines = vec![format!(
+        "model {name}: {family}, {} parameters, {held}",
+        grouped(report.parameters)
+    )];
+    let mut list = |what: &str, names: &[String]| {
+        if let [first, rest @ ..] = names {
+            let more = match rest.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            lines.push(format!("  {what}: {first}{more}"));
         }
     };
-    let model = Model::load(gpu, dir, &LoadOptions::default())?;
-    let tokenizer = Tokenizer::load(dir, model.config())?;
-    let template = ChatTemplate::load(dir)?;
-    Ok(Agent {
-        model,
-        adapter: None,
-        tokenizer,
-        template,
-    })
+    list(
+        "too large or too small for f16, so held in bf16",
+        &report.out_of_f16_range,
+    );
+    list(
+        "in the files, but no part of this architecture",
+        &report.ignored,
+    );
+    lines
+}
+
+/// 1234567 as 1,234,567.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]

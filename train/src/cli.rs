@@ -41,6 +41,12 @@ pub enum Command {
     Eval(Eval),
     /// Watch a model play an episode, or play it yourself
     Play(Play),
+    /// Tell how likely a model finds each token of a text
+    Score(Score),
+    /// Let a model go on with a text or a conversation
+    Generate(Generate),
+    /// Work an adapter into the weights of its model
+    Merge(Merge),
     /// Make a small base model that imitates a noisy player
     Pretrain(Pretrain),
     /// List the games and their options
@@ -74,16 +80,26 @@ pub struct Changes {
     /// Use the model in this directory (Hugging Face files) instead of the embedded one
     #[arg(long, value_name = "DIR")]
     pub model: Option<String>,
+    /// Begin with the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<String>,
 }
 
 impl Changes {
     fn settings(&self) -> Vec<String> {
         // Quoted as TOML, so that a directory called 7 stays a text.
-        let model = self
-            .model
+        let place = |key: &str, dir: &Option<String>| {
+            let dir = dir.as_deref().map(toml::Value::from);
+            dir.map(|dir| format!("{key}={dir}"))
+        };
+        let model = place("model.dir", &self.model);
+        let adapter = place("model.adapter", &self.adapter);
+        self.set
             .iter()
-            .map(|dir| format!("model.dir={}", toml::Value::from(dir.as_str())));
-        self.set.iter().cloned().chain(model).collect()
+            .cloned()
+            .chain(model)
+            .chain(adapter)
+            .collect()
     }
 }
 
@@ -106,9 +122,6 @@ pub struct Train {
 pub struct Eval {
     #[command(flatten)]
     pub request: Request,
-    /// Add the adapter in this directory, such as runs/frozen-lake-1/adapter
-    #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
     /// Episodes to play (eval.episodes)
     #[arg(long, value_name = "N", value_parser = number())]
     pub episodes: Option<u64>,
@@ -127,9 +140,6 @@ pub struct Play {
     pub human: bool,
     #[command(flatten)]
     pub changes: Changes,
-    /// Add the adapter in this directory, such as runs/frozen-lake-1/adapter
-    #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
     /// The scene and its luck
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -157,6 +167,95 @@ impl Play {
     }
 }
 
+/// A model to look at, outside of any game.
+#[derive(Debug, Args)]
+pub struct Subject {
+    /// Use the model in this directory (Hugging Face files) instead of the embedded one
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Add the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Score {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub input: ScoreInput,
+}
+
+/// What is scored.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct ScoreInput {
+    /// Score this text, with the tokens that the tokenizer puts around it
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
+    /// Score these token ids: a file with a JSON list of numbers
+    #[arg(long, value_name = "FILE.json")]
+    pub ids: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Generate {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub input: GenerateInput,
+    /// Take the likeliest token each time
+    #[arg(long, conflicts_with_all = ["temperature", "top_p", "top_k", "seed"])]
+    pub greedy: bool,
+    /// Divide the logits by this before drawing; 0 is --greedy
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature)]
+    pub temperature: f32,
+    /// Draw from the fewest likeliest tokens whose chances add up to this; 1: from all
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = share)]
+    pub top_p: f32,
+    /// Draw from this many likeliest tokens; 0: from all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: usize,
+    /// Stop after this many tokens, if the model has not stopped by then
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: u32,
+    /// The number that the drawing follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What the model goes on with.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct GenerateInput {
+    /// Go on with this text, with the tokens that the tokenizer puts before it
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Reply to a conversation under the model's chat template: a file with a JSON list of messages, or an object with
+    /// `messages` and variables for the template, such as {"messages": [...], "enable_thinking": false}
+    #[arg(long, value_name = "FILE.json")]
+    pub chat: Option<PathBuf>,
+    /// Go on with these token ids: a file with a JSON list of numbers
+    #[arg(long, value_name = "FILE.json")]
+    pub ids: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Merge {
+    /// The model (Hugging Face files) instead of the embedded one
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// The adapter (PEFT files)
+    #[arg(long, value_name = "DIR")]
+    pub adapter: PathBuf,
+    /// Write the merged model to this directory, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub struct Pretrain {
     /// Write the model to this directory
@@ -179,6 +278,20 @@ pub struct Pretrain {
 /// A whole number that TOML can hold.
 fn number() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(..=i64::MAX as u64)
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(x) if x == 0.0 || (1e-3..=1e3).contains(&x) => Ok(x),
+        _ => Err("wanted 0, or a number from 0.001 to 1000".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
+        _ => Err("wanted a number above 0, at most 1".to_owned()),
+    }
 }
 
 fn chance(text: &str) -> Result<f64, String> {

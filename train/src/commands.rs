@@ -3,6 +3,10 @@
 pub mod adapters;
 pub mod eval;
 pub mod games;
+pub mod generate;
+pub mod merge;
 pub mod play;
 pub mod pretrain;
+pub mod score;
+pub mod subject;
 pub mod train;

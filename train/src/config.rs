@@ -11,7 +11,7 @@ mod tests;
 
 use std::path::Path;
 
-use lapwing_model::{Linear, LoraConfig};
+use lapwing_model::{LoraConfig, Targets};
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
@@ -58,12 +58,20 @@ pub struct Model {
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
     /// Empty: the small base that is built into the program, so that training needs no download.
     pub dir: String,
+    /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
+    /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
+    pub adapter: String,
 }
 
 impl Model {
     /// The directory to read the model from; `None` is the embedded base.
     pub fn directory(&self) -> Option<&Path> {
         (!self.dir.is_empty()).then(|| Path::new(&self.dir))
+    }
+
+    /// The directory of the adapter to go on from.
+    pub fn adapter_directory(&self) -> Option<&Path> {
+        (!self.adapter.is_empty()).then(|| Path::new(&self.adapter))
     }
 }
 
@@ -75,59 +83,34 @@ pub struct Lora {
     pub rank: usize,
     /// The low-rank term is scaled by alpha / rank. Twice the rank, as most published adapters have it.
     pub alpha: f64,
-    /// The linear layers that get an adapter. The paper: all of them.
-    pub targets: Vec<String>,
+    /// The linear layers that get an adapter, as PEFT's `target_modules`: a list of names such as `q_proj` or
+    /// `model.layers.0.mlp.up_proj`; a regular expression for the whole name; or `all-linear`, which the paper does.
+    /// That leaves out the head (`lm_head`): it is the largest matrix of a small model, and the published models know
+    /// the words already.
+    pub targets: Targets,
     /// Scale by alpha / sqrt(rank) instead (rank-stabilised). Off, as in PEFT.
     pub rslora: bool,
-    /// Adapt the head (the projection to the vocabulary) too. Off: it is the largest matrix of a small model, and the
-    /// published models know the words already.
-    pub head: bool,
 }
 
 impl Lora {
     /// The same as the model reads it.
-    ///
-    /// # Errors
-    /// If a target is no linear layer.
-    pub fn for_model(&self) -> Result<LoraConfig, ConfigError> {
-        let mut targets = Vec::new();
-        for name in &self.targets {
-            let target = Linear::parse(name).ok_or_else(|| ConfigError::Range {
-                key: "lora.targets",
-                found: name.clone(),
-                wanted: format!("some of {}", Linear::BLOCK.map(Linear::name).join(", ")),
-            })?;
-            targets.push(target);
-        }
-        if self.head && !targets.contains(&Linear::Head) {
-            targets.push(Linear::Head);
-        }
-        Ok(LoraConfig {
+    pub fn for_model(&self) -> LoraConfig {
+        LoraConfig {
             rank: self.rank,
             alpha: self.alpha,
             rslora: self.rslora,
-            targets,
-        })
+            targets: self.targets.clone(),
+        }
     }
 }
 
 impl Default for Lora {
     fn default() -> Lora {
-        let all = [
-            "q_proj",
-            "k_proj",
-            "v_proj",
-            "o_proj",
-            "gate_proj",
-            "up_proj",
-            "down_proj",
-        ];
         Lora {
             rank: 16,
             alpha: 32.0,
-            targets: all.map(str::to_owned).to_vec(),
+            targets: Targets::default(),
             rslora: false,
-            head: false,
         }
     }
 }
@@ -172,6 +155,19 @@ pub struct Policy {
     pub max_new_tokens: usize,
     /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
     pub format_penalty: f64,
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: what the template
+    /// does by itself.
+    pub chat_template_kwargs: toml::Table,
+}
+
+impl Policy {
+    /// The variables in the form that templates read.
+    pub fn template_variables(&self) -> serde_json::Map<String, serde_json::Value> {
+        match serde_json::to_value(&self.chat_template_kwargs) {
+            Ok(serde_json::Value::Object(map)) => map,
+            _ => serde_json::Map::new(),
+        }
+    }
 }
 
 impl Default for Policy {
@@ -181,6 +177,7 @@ impl Default for Policy {
             temperature: 1.0,
             max_new_tokens: 256,
             format_penalty: 1.0,
+            chat_template_kwargs: toml::Table::new(),
         }
     }
 }
@@ -220,8 +217,8 @@ pub struct Train {
     pub clip_low: f64,
     /// A token's ratio counts up to 1 + this. 0.2, as in PPO.
     pub clip_high: f64,
-    /// Weight of the KL penalty against the model without its adapter. Small: it guards against collapse and should not
-    /// hold the policy back.
+    /// Weight of the KL penalty against the model without its adapter, or with the one that training began from. Small:
+    /// it guards against collapse and should not hold the policy back.
     pub beta: f64,
     /// How that KL is estimated from one sample.
     pub kl: Kl,
@@ -243,8 +240,8 @@ pub struct Train {
     pub max_grad_norm: f64,
     /// Everything random follows from this number.
     pub seed: u64,
-    /// Tokens of the packed tree that go through the model at once in an update: bounds the memory, changes no result
-    /// beyond rounding.
+    /// Tokens of the packed tree that go through the model at once in an update (a micro-batch): bounds the memory,
+    /// changes no result beyond rounding.
     pub tokens_per_batch: usize,
 }
 

@@ -7,6 +7,7 @@ use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
 use crate::config::ConfigError;
+use crate::memory::MemoryError;
 use crate::run_dir::RunError;
 
 /// An error of a run.
@@ -35,6 +36,20 @@ pub enum Error {
         "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
     )]
     NoAdapter(PathBuf),
+    /// The device has not enough memory for what was asked.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Prompt and reply are longer than the model was made for.
+    #[error(
+        "a prompt and its reply may have {longest} tokens, and the model was made for {most} (max_position_embeddings); set \
+         policy.max_new_tokens lower"
+    )]
+    TooLong {
+        /// Tokens of the longest prompt and reply.
+        longest: usize,
+        /// What the model was made for.
+        most: usize,
+    },
     /// The run directory.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -11,6 +11,7 @@ pub mod batch;
 pub mod config;
 pub mod error;
 pub mod evaluate;
+pub mod memory;
 pub mod ms_grpo;
 pub mod pretrain;
 pub mod progress;

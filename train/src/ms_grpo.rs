@@ -11,14 +11,15 @@
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
 //! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
-//! 3. The KL penalty is estimated per token by k3, and the reference is the same model with its adapter off.
+//! 3. The KL penalty is estimated per token by k3, and the reference is the same model with its adapter off; or, when
+//!    training goes on from an adapter, with that adapter as it was.
 //! 4. A step may play several scenes, a group for each. Scenes that the evaluation plays are never trained on.
 //! 5. Equal prompts are computed once, in play and in the update. The results are those of separate sequences.
 
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
-use lapwing_model::Tokens;
+use lapwing_model::{Adapter, Tokens};
 use lapwing_tensor::{AdamW, Indices, KlEstimator};
 
 use crate::aaw;
@@ -233,6 +234,7 @@ fn update(
         run.agent.adapter.as_ref(),
         run.agent.model.gpu(),
     );
+    let parameters = run.parameters.as_mut().expect("a run that trains");
 
     let mut batches = pack(chosen, train.aggregation, train.tokens_per_batch);
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
@@ -248,23 +250,23 @@ fn update(
             Indices::new(gpu, &batch.targets),
         );
 
-        // The reference: the same model with its adapter off.
-        let hidden = model.forward(&tokens, None);
-        let reference = hidden
-            .log_probs(&model.head(None), &rows, &targets, temperature)
-            .log_probs
-            .to_vec()?;
+        let log_probs = |adapter: Option<&Adapter>| {
+            let hidden = model.forward(&tokens, adapter);
+            hidden
+                .log_probs(&model.head(adapter), &rows, &targets, temperature)
+                .log_probs
+        };
+
+        // The reference: the same model with its adapter off, or as it was when training began.
+        let reference = log_probs(run.agent.reference.as_ref()).to_vec()?;
         for token in &mut batch.tokens {
             token.reference = reference[token.pair as usize];
         }
 
         // The policy as it is now, and the loss of every sampled token.
-        let hidden = model.forward(&tokens, adapter);
-        let log_probs = hidden
-            .log_probs(&model.head(adapter), &rows, &targets, temperature)
-            .log_probs;
+        let log_probs = log_probs(adapter);
         let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, estimator(train.kl));
-        run.parameters.accumulate(&of.loss.backward());
+        parameters.accumulate(&of.loss.backward());
 
         let share = batch.tokens.len() as f64 / all_tokens as f64;
         learned.loss += f64::from(of.loss.to_vec()?[0]);
@@ -273,7 +275,7 @@ fn update(
         learned.tokens_computed += 2 * batch.tree.len() as u64;
         report.progress(done + 1);
     }
-    let norm = run.parameters.step(AdamW {
+    let norm = parameters.step(AdamW {
         lr,
         beta1: train.betas[0],
         beta2: train.betas[1],

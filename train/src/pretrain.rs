@@ -136,6 +136,7 @@ fn make(
     );
     let model = Model::over(gpu, config, &parameters);
     let agent = Agent {
+        reference: None,
         model,
         adapter: None,
         tokenizer,

@@ -4,4 +4,5 @@ mod program;
 
 mod commands;
 mod help;
+mod models;
 mod refusals;

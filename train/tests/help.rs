@@ -7,7 +7,9 @@ use crate::program::run;
 #[test]
 fn help_reads_so() {
     let directory = tempfile::tempdir().unwrap();
-    for command in ["", "train", "eval", "play", "pretrain", "games", "adapters"] {
+    for command in [
+        "", "train", "eval", "play", "score", "generate", "merge", "pretrain", "games", "adapters",
+    ] {
         let arguments: Vec<&str> = [command, "--help"]
             .into_iter()
             .filter(|a| !a.is_empty())

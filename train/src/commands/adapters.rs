@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use lapwing::memory::size;
 use lapwing_tensor::{Caps, Gpu, GpuError};
 
 /// Lists the adapters; `asked` is the one that was asked for by number.
@@ -45,6 +46,7 @@ fn describe(index: usize, caps: &Caps, used: bool) -> String {
     let mut line = |name: &str, value: String| text += &format!("   {name:10} {value}\n");
     line("kind", format!("{}, {}", caps.kind, caps.backend));
     line("driver", caps.driver.clone());
+    line("memory", caps.memory.map_or("not known".to_owned(), size));
     line(
         "buffers",
         format!(
@@ -104,37 +106,11 @@ fn tiles(tiles: &[(u32, u32, u32)]) -> String {
     format!("units for f16 tiles of {}", tiles.join(", "))
 }
 
-/// Bytes in the largest unit that keeps a whole part, to a decimal.
-fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let step = (0..units.len() - 1)
-        .take_while(|&i| bytes >> (10 * (i + 1)) > 0)
-        .count();
-    let number = format!("{:.1}", bytes as f64 / (1u64 << (10 * step)) as f64);
-    format!("{} {}", number.trim_end_matches(".0"), units[step])
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-
-    #[test]
-    fn sizes_are_told_in_the_largest_unit() {
-        let sizes = [0, 1023, 1024, 128 << 20, (2 << 30) + 1, u64::MAX].map(size);
-        assert_eq!(
-            sizes,
-            [
-                "0 bytes",
-                "1023 bytes",
-                "1 KiB",
-                "128 MiB",
-                "2 GiB",
-                "16777216 TiB"
-            ]
-        );
-    }
 
     #[test]
     fn adapters_read_so() {
@@ -146,6 +122,7 @@ mod tests {
         caps.driver = "example 1.2".to_owned();
         caps.kind = "discrete";
         caps.is_software = false;
+        caps.memory = Some(24 << 30);
         (caps.max_buffer, caps.max_binding) = (4 << 30, 2 << 30);
         (caps.max_workgroup_memory, caps.max_workgroup_threads) = (48 << 10, 1024);
         (caps.subgroup, caps.f16) = ((32, 32), true);
@@ -155,11 +132,13 @@ mod tests {
         0: Example 9000   <- will be used
            kind       discrete, vulkan
            driver     example 1.2
+           memory     24 GiB
            buffers    up to 4 GiB, of which a kernel sees 2 GiB
            groups     up to 1024 threads sharing 48 KiB, 32 of them in step
            16 bits    arithmetic and storage
            matrices   units for f16 tiles of 16x16x16
         ");
+        caps.memory = None;
         caps.kind = "software";
         caps.is_software = true;
         (caps.subgroup, caps.f16) = ((0, 0), false);
@@ -169,6 +148,7 @@ mod tests {
         1: Example 9000
            kind       software, vulkan
            driver     example 1.2
+           memory     not known
            buffers    up to 4 GiB, of which a kernel sees 2 GiB
            groups     up to 1024 threads sharing 48 KiB
            16 bits    storage only

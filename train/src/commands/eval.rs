@@ -6,7 +6,7 @@ use anyhow::Result;
 use lapwing::evaluate::{Player, baseline, evaluate, seats};
 use lapwing::progress::Progress;
 use lapwing::report::comparison;
-use lapwing::run::Run;
+use lapwing::run::{Purpose, Run};
 use lapwing_tensor::{Gpu, GpuError};
 
 use crate::cli;
@@ -14,8 +14,8 @@ use crate::cli;
 /// Plays the held-out episodes and prints the result.
 pub fn eval(open_gpu: impl FnOnce() -> Result<Gpu, GpuError>, arguments: &cli::Eval) -> Result<()> {
     let config = arguments.config()?;
-    let mut run = Run::new(&open_gpu()?, config.clone(), arguments.adapter.as_deref())?;
     let progress = Progress::new();
+    let mut run = Run::new(&open_gpu()?, config.clone(), Purpose::Play, &progress)?;
     let metrics = evaluate(&mut run, &progress)?;
     drop(progress);
 
@@ -26,7 +26,7 @@ pub fn eval(open_gpu: impl FnOnce() -> Result<Gpu, GpuError>, arguments: &cli::E
     }
     let held_out = seats(config.eval.seed, config.eval.episodes);
     let player = |player| baseline(&*run.scenario, &config.game.name, &held_out, player);
-    let name = if arguments.adapter.is_some() {
+    let name = if config.model.adapter_directory().is_some() {
         "model and adapter"
     } else {
         "model"

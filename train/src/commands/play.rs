@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use anyhow::Result;
 use lapwing::progress::Progress;
 use lapwing::rollout::{Episode, Seat};
-use lapwing::run::Run;
+use lapwing::run::{Purpose, Run};
 use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
 
@@ -16,14 +16,16 @@ pub fn by_model(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &cli::Play,
 ) -> Result<()> {
-    let config = arguments.config()?;
-    let mut run = Run::new(&open_gpu()?, config, arguments.adapter.as_deref())?;
+    let mut config = arguments.config()?;
+    // Nothing is held out, and one episode is all that is played.
+    config.eval.episodes = 1;
+    let progress = Progress::new();
+    let mut run = Run::new(&open_gpu()?, config, Purpose::Play, &progress)?;
     let seat = Seat {
         scene: arguments.seed,
         luck: arguments.seed,
         reply: arguments.seed,
     };
-    let progress = Progress::new();
     progress.phase("play", 1, "episodes");
     let temperature = run.config.eval.temperature;
     let episodes = run.play(&[seat], temperature, |over| progress.progress(over))?;
@@ -63,7 +65,7 @@ impl Transcript {
         });
         let first = episode.steps.first().map_or("", |step| &step.observation);
         Ok(Transcript {
-            prompt: run.prompts.text(&run.agent, first)?,
+            prompt: run.prompts.text(&run.agent.template, first)?,
             turns: turns.collect::<Result<_>>()?,
             success: episode.success,
         })

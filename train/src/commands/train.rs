@@ -7,7 +7,7 @@ use lapwing::evaluate::{Player, baseline, seats};
 use lapwing::ms_grpo;
 use lapwing::progress::Progress;
 use lapwing::report::{Report, comparison};
-use lapwing::run::Run;
+use lapwing::run::{Purpose, Run};
 use lapwing::run_dir::RunDir;
 use lapwing_tensor::{Gpu, GpuError};
 
@@ -21,11 +21,11 @@ pub fn train(
     let config = arguments.config()?;
     let place = RunDir::place(arguments.out.as_deref(), &config)?;
     let gpu = open_gpu()?;
-    let mut run = Run::new(&gpu, config.clone(), None)?;
+    let progress = Progress::new();
+    let mut run = Run::new(&gpu, config.clone(), Purpose::Train, &progress)?;
     // Only now: what fails above leaves nothing behind.
     let directory = RunDir::create(&place, &config)?;
 
-    let progress = Progress::new();
     progress.line(&introduction(&config, &gpu, &directory));
     let mut report = Report::new(directory, progress, config.train.steps);
     ms_grpo::train(&mut run, &mut report)?;

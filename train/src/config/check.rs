@@ -19,20 +19,20 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             "a name for a directory, without slashes",
         ));
     }
-    at_least("lora.rank", lora.rank, 1)?;
+    between("lora.rank", lora.rank, 1, 1 << 16)?;
     positive("lora.alpha", lora.alpha)?;
-    lora.for_model()?;
-    if lora.targets.is_empty() && !lora.head {
-        return Err(range("lora.targets", "[]", "a layer, or lora.head = true"));
-    }
+    lora.targets
+        .check()
+        .map_err(|reason| ConfigError::Targets { reason })?;
 
-    positive("policy.temperature", policy.temperature)?;
-    at_least("policy.max_new_tokens", policy.max_new_tokens, 1)?;
+    // Beyond these, logits divided by it are all alike or infinite.
+    within("policy.temperature", policy.temperature, 1e-3, 1e3)?;
+    between("policy.max_new_tokens", policy.max_new_tokens, 1, 1 << 24)?;
     not_negative("policy.format_penalty", policy.format_penalty)?;
 
-    at_least("train.groups", train.groups, 1)?;
+    between("train.groups", train.groups, 1, 1 << 24)?;
     // One episode has nothing to stand out from.
-    at_least("train.group_size", train.group_size, 2)?;
+    between("train.group_size", train.group_size, 2, 1 << 24)?;
     at_least("train.learn", train.learn, 1)?;
     if train.sampling != Sampling::All && train.learn > train.group_size {
         let wanted = format!("at most train.group_size, which is {}", train.group_size);
@@ -71,9 +71,16 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         policy.max_new_tokens + 1,
     )?;
 
-    at_least("eval.episodes", eval.episodes, 1)?;
+    between("eval.episodes", eval.episodes, 1, 1 << 24)?;
     seed("eval.seed", eval.seed)?;
-    not_negative("eval.temperature", eval.temperature)
+    match eval.temperature {
+        0.0 => Ok(()),
+        other if (1e-3..=1e3).contains(&other) => Ok(()),
+        other => {
+            let wanted = "0, or a number from 0.001 to 1000";
+            Err(range("eval.temperature", other, wanted))
+        }
+    }
 }
 
 fn range(key: &'static str, found: impl ToString, wanted: impl Into<String>) -> ConfigError {
@@ -89,6 +96,18 @@ fn at_least(key: &'static str, found: usize, least: usize) -> Result<(), ConfigE
         Ok(())
     } else {
         Err(range(key, found, format!("at least {least}")))
+    }
+}
+
+fn between(key: &'static str, found: usize, least: usize, most: usize) -> Result<(), ConfigError> {
+    if (least..=most).contains(&found) {
+        Ok(())
+    } else {
+        Err(range(
+            key,
+            found,
+            format!("a whole number from {least} to {most}"),
+        ))
     }
 }
 

@@ -78,6 +78,12 @@ pub enum ConfigError {
         /// What it may be.
         wanted: String,
     },
+    /// The layers to adapt are none.
+    #[error("key `lora.targets`: {reason}")]
+    Targets {
+        /// What is wrong with which name.
+        reason: lapwing_model::ModelError,
+    },
     /// There is no such game.
     #[error(transparent)]
     Game(#[from] lapwing_env::UnknownGame),

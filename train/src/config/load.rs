@@ -151,6 +151,10 @@ fn nested(key: &str, value: Value) -> Table {
     }
 }
 
+/// Tables whose keys are not ours: the game knows its options, and says so when it is configured; the chat template
+/// knows its variables.
+const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
+
 /// Writes the given values over those of the table, whose keys are all the keys there are.
 fn overlay(root: &mut Table, section: &str, given: Table, origin: &str) -> Result<(), ConfigError> {
     for (name, value) in given {
@@ -160,12 +164,11 @@ fn overlay(root: &mut Table, section: &str, given: Table, origin: &str) -> Resul
             format!("{section}.{name}")
         };
         match (find(root, &key), value) {
-            // The game knows its options, and says so when it is configured.
-            (Some(Value::Table(options)), Value::Table(given)) if key == "game.options" => {
+            (Some(Value::Table(options)), Value::Table(given)) if OPEN.contains(&&*key) => {
                 options.extend(given)
             }
             (Some(Value::Table(_)), Value::Table(given)) => overlay(root, &key, given, origin)?,
-            (Some(Value::Table(_)), other) if key == "game.options" => {
+            (Some(Value::Table(_)), other) if OPEN.contains(&&*key) => {
                 return Err(refused(&key, origin, &other, "a table".to_owned()));
             }
             (Some(Value::Table(section)), other) => {
@@ -226,6 +229,10 @@ fn in_words(message: &str) -> String {
         "a boolean" => "true or false",
         "a string" => "a text",
         "a sequence" => "a list",
+        // The one value that may be of two kinds.
+        other if other.contains("untagged enum Targets") => {
+            "\"all-linear\", a list of names, or a pattern"
+        }
         other => other,
     }
     .to_owned()

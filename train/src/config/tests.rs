@@ -73,14 +73,14 @@ fn values_are_toml_and_bare_words_are_texts() {
         "train.sampling=\"top\"",
         "train.betas=[0.5, 0.75]",
         "train.lr=1",
-        "lora.head=false",
+        "lora.targets=all-linear",
     ];
     let config = load("frozen-lake", &settings).unwrap();
     assert_eq!(config.train.kl, super::Kl::K1);
     assert_eq!(config.train.sampling, super::Sampling::Top);
     assert_eq!(config.train.betas, [0.5, 0.75]);
     assert_eq!(config.train.lr, 1.0);
-    assert!(!config.lora.head);
+    assert_eq!(config.lora.targets, lapwing_model::Targets::default());
 }
 
 #[test]
@@ -113,25 +113,27 @@ fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted a whole number, 0 or more");
     assert_snapshot!(error(&["train.steps=1.5"]), @"key `train.steps` in --set: found 1.5, wanted a whole number, 0 or more");
     assert_snapshot!(error(&["train.kl=k4"]), @r#"key `train.kl` in --set: found "k4", wanted one of `k1`, `k2`, `k3`"#);
-    assert_snapshot!(error(&["lora.head=1"]), @"key `lora.head` in --set: found 1, wanted true or false");
+    assert_snapshot!(error(&["lora.rslora=1"]), @"key `lora.rslora` in --set: found 1, wanted true or false");
     assert_snapshot!(error(&["train.betas=[0.9]"]), @"key `train.betas` in --set: found [0.9], wanted an array of length 2");
-    assert_snapshot!(error(&["lora.targets=q_proj"]), @r#"key `lora.targets` in --set: found "q_proj", wanted a list"#);
+    assert_snapshot!(error(&["lora.targets=7"]), @r#"key `lora.targets` in --set: found 7, wanted "all-linear", a list of names, or a pattern"#);
+    assert_snapshot!(error(&["policy.chat_template_kwargs=7"]), @"key `policy.chat_template_kwargs` in --set: found 7, wanted a table");
     assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be from 2 to 64");
 }
 
 #[test]
 fn values_out_of_range_are_named_with_the_range() {
-    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0, wanted at least 1");
-    assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0, wanted a number above 0");
-    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1, wanted at least 2");
+    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0, wanted a whole number from 1 to 65536");
+    assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0, wanted a number from 0.001 to 1000");
+    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1, wanted a whole number from 2 to 16777216");
     assert_snapshot!(error(&["train.sampling=aaw", "train.group_size=25", "train.learn=26"]), @"key `train.learn`: found 26, wanted at most train.group_size, which is 25");
     assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5, wanted a number from 0 to 1");
     assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf, wanted a number, 0 or more");
     assert_snapshot!(error(&["train.beta=nan"]), @"key `train.beta`: found NaN, wanted a number, 0 or more");
     assert_snapshot!(error(&["train.betas=[0.9, 1.0]"]), @"key `train.betas`: found 1, wanted two numbers from 0 to just below 1");
     assert_snapshot!(error(&["train.correction=true"]), @r#"key `train.correction`: found true, wanted false unless train.sampling is "aaw""#);
-    assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @"key `lora.targets`: found q, wanted some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
-    assert_snapshot!(error(&["lora.targets=[]", "lora.head=false"]), @"key `lora.targets`: found [], wanted a layer, or lora.head = true");
+    assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @r#"key `lora.targets`: target modules "q": there is no such layer; there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"#);
+    assert_snapshot!(error(&["lora.targets=[]"]), @r#"key `lora.targets`: target modules "[]": no layer is named"#);
+    assert_snapshot!(error(&["lora.targets=(q"]), @r#"key `lora.targets`: target modules "(q": not a regular expression: Parsing error at position 8: Opening parenthesis without closing parenthesis"#);
     assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
 }
 

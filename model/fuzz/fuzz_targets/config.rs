@@ -1,0 +1,15 @@
+//! `config.json`.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use lapwing_model::Checkpoint;
+use lapwing_model_fuzz::Home;
+
+static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("llama"));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    HOME.write("config.json", bytes);
+    let _ = Checkpoint::open(HOME.path());
+});

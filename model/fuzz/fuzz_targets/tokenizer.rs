@@ -1,0 +1,21 @@
+//! `tokenizer.json`, and what it makes of a text.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use lapwing_model::{Config, Tokenizer};
+use lapwing_model_fuzz::Home;
+
+static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("qwen2"));
+static MODEL: LazyLock<Config> =
+    LazyLock::new(|| Config::read(HOME.path()).expect("a golden config"));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    HOME.write("tokenizer.json", bytes);
+    if let Ok(tokenizer) = Tokenizer::load(HOME.path(), &MODEL)
+        && let Ok(ids) = tokenizer.encode_plain("<|im_start|>P _ é\n")
+    {
+        let _ = tokenizer.decode(&ids);
+    }
+});

@@ -1,0 +1,15 @@
+//! `model.safetensors`: its header, and what follows.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use lapwing_model::Checkpoint;
+use lapwing_model_fuzz::Home;
+
+static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("qwen2"));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    HOME.write("model.safetensors", bytes);
+    let _ = Checkpoint::open(HOME.path());
+});

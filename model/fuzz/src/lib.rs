@@ -1,0 +1,34 @@
+//! A model directory of which one file is the fuzzer's. Whatever is in it, reading must end in a value or an error: no
+//! panic, no large allocation (`-rss_limit_mb`), no endless work (`-timeout`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A copy of a golden checkpoint.
+pub struct Home(tempfile::TempDir);
+
+impl Home {
+    /// `name` is a directory of `fixtures/golden`, or one below it.
+    pub fn of(name: &str) -> Home {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden").join(name);
+        let home = tempfile::tempdir().expect("a temporary directory");
+        for entry in fs::read_dir(golden).expect("the fixtures") {
+            let path = entry.expect("an entry").path();
+            if path.is_file() && !path.ends_with("expected.safetensors") {
+                fs::copy(&path, home.path().join(path.file_name().expect("a name"))).expect("a copy");
+            }
+        }
+        Home(home)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Replaces a file.
+    pub fn write(&self, file: &str, bytes: &[u8]) {
+        let path: PathBuf = self.path().join(file);
+        fs::write(path, bytes).expect("a written file");
+    }
+}

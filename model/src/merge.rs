@@ -1,0 +1,232 @@
+//! A checkpoint with an adapter worked into its weights: W + scale B A, in the type and the files of the original.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::checkpoint::{EMBEDDING, HEAD};
+use crate::fields::read_object;
+use crate::peft::Term;
+use crate::targets::every_layer;
+use crate::weights::{self, INDEX, Weights};
+use crate::{Checkpoint, Linear, ModelError, StoredAdapter, files};
+
+/// Where the low-rank term of a tensor comes from, and the tensor that it is added to.
+struct Merged<'a> {
+    name: String,
+    base: String,
+    term: Term<'a>,
+}
+
+impl Checkpoint {
+    /// Writes this checkpoint with an adapter of [`Checkpoint::adapter`] merged into it, as a directory that must be new
+    /// or empty. Types, names of files and what lies in which are those of the original; what is no weight file is
+    /// copied. Sums are in f32 and rounded once. Where the head is tied to the embedding and the adapter changes it, a
+    /// head of its own is written. `progress` is told how many tensors are written, of how many.
+    ///
+    /// # Errors
+    /// A directory that is not empty, a full disk, damaged values, or a sum that the type cannot hold. Nothing is then
+    /// left behind.
+    pub fn merge(
+        &self,
+        adapter: &StoredAdapter,
+        out: &Path,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(), ModelError> {
+        let wrong = |problem: &str| Err(ModelError::file(out, problem));
+        if out.file_name().is_none() {
+            return wrong("has no name of its own; name a directory that is to be made");
+        }
+        if files::exists(out) {
+            match fs::read_dir(out).map(|mut entries| entries.next().is_none()) {
+                Ok(true) => (),
+                Ok(false) => return wrong("exists and is not empty; choose another directory"),
+                Err(_) => return wrong("exists and is no directory; choose another name"),
+            }
+        }
+        let (config, weights) = (self.config(), &self.weights);
+        let merged = self.merged(adapter);
+        let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
+        let new_head = untied && !weights.contains(HEAD);
+        files::write_directory_aside(out, |new| {
+            let (mut done, total) = (0, weights.names().count() + usize::from(new_head));
+            for file in weights.files() {
+                let mut names = weights.names_in(file);
+                if new_head && names.contains(&EMBEDDING) {
+                    names.push(HEAD);
+                }
+                let name = file.file_name().expect("a weight file has a name");
+                write_file(&new.join(name), weights, &names, &merged, &mut || {
+                    done += 1;
+                    progress(done, total);
+                })?;
+            }
+            self.copy_the_rest(new)?;
+            if untied {
+                say_untied(new, weights, new_head)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Every tensor that the adapter changes.
+    fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<Merged<'a>> {
+        let merged = |(layer, linear): (usize, Linear)| {
+            let name = format!("{}.weight", linear.module(layer));
+            let base = match linear == Linear::Head && self.config().tied {
+                true => EMBEDDING.to_owned(),
+                false => name.clone(),
+            };
+            let term = adapter.term(layer, linear)?;
+            Some(Merged { name, base, term })
+        };
+        let layers = every_layer(self.config()).into_iter();
+        layers.filter_map(merged).collect()
+    }
+
+    /// Config, tokenizer, template, licence: every file that holds no weights.
+    fn copy_the_rest(&self, new: &Path) -> Result<(), ModelError> {
+        const WEIGHTS: [&str; 8] = [
+            "safetensors",
+            "bin",
+            "pt",
+            "pth",
+            "gguf",
+            "onnx",
+            "h5",
+            "msgpack",
+        ];
+        let unreadable = |e: std::io::Error| ModelError::file(self.dir(), e);
+        for entry in fs::read_dir(self.dir()).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let is = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
+            if !path.is_file() || WEIGHTS.iter().any(|kind| is(kind)) {
+                continue;
+            }
+            let name = path.file_name().expect("an entry has a name");
+            // Of a directory with both, the single file is what was read.
+            if name == INDEX && !self.weights.is_sharded() {
+                continue;
+            }
+            let copy = new.join(name);
+            fs::copy(&path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// One weight file: a header, then the tensors, a block of rows at a time.
+fn write_file(
+    path: &Path,
+    weights: &Weights,
+    names: &[&str],
+    merged: &[Merged],
+    finished: &mut dyn FnMut(),
+) -> Result<(), ModelError> {
+    let failed = |e: std::io::Error| ModelError::unwritable(path, e);
+    let base = |name: &str| merged.iter().find(|m| m.name == name);
+    let mut header = Map::new();
+    // transformers refuses files that do not say for whom they were written.
+    header.insert("__metadata__".into(), json!({"format": "pt"}));
+    let mut end = 0;
+    for &name in names {
+        let (dtype, shape) = weights.layout(base(name).map_or(name, |m| &m.base))?;
+        let start = end;
+        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        header.insert(
+            name.to_owned(),
+            json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]}),
+        );
+    }
+    let mut header = Value::Object(header).to_string();
+    // So that the data is aligned.
+    header.extend(std::iter::repeat_n(
+        ' ',
+        header.len().next_multiple_of(8) - header.len(),
+    ));
+
+    let mut file = BufWriter::new(fs::File::create(path).map_err(failed)?);
+    let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(failed);
+    write(&(header.len() as u64).to_le_bytes())?;
+    write(header.as_bytes())?;
+    for &name in names {
+        match base(name) {
+            Some(merged) => write_merged(path, weights, merged, &mut write)?,
+            None => weights.copy(name, &mut write)?,
+        }
+        finished();
+    }
+    let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
+    file.sync_all().map_err(failed)
+}
+
+fn write_merged(
+    path: &Path,
+    weights: &Weights,
+    merged: &Merged,
+    write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
+    let Term { a, b, rank, scale } = merged.term;
+    let (dtype, shape) = weights.layout(&merged.base)?;
+    let &[rows, cols] = shape else {
+        unreachable!("the checkpoint was checked: a linear layer is a matrix")
+    };
+    let at_once = ((1 << 20) / cols).max(1);
+    for first in (0..rows).step_by(at_once) {
+        let block = first..rows.min(first + at_once);
+        let mut values = weights.read_rows(&merged.base, block.clone())?;
+        for (n, row) in block.clone().zip(values.chunks_exact_mut(cols)) {
+            for (factor, a) in b[n * rank..][..rank].iter().zip(a.chunks_exact(cols)) {
+                let factor = scale * factor;
+                for (value, a) in row.iter_mut().zip(a) {
+                    *value += factor * a;
+                }
+            }
+        }
+        weights.release(&merged.base, block);
+        let bytes = weights::from_f32(&values, dtype).ok_or_else(|| {
+            let problem = format!("with the adapter it holds values that {dtype:?} cannot");
+            ModelError::tensor(path, &merged.name, problem)
+        })?;
+        write(&bytes)?;
+    }
+    Ok(())
+}
+
+/// The head is no longer the embedding: the config says so, and the index says where it is.
+fn say_untied(new: &Path, weights: &Weights, new_head: bool) -> Result<(), ModelError> {
+    let edit = |name: &str, change: &dyn Fn(&mut Map<String, Value>)| {
+        let path = new.join(name);
+        let mut map = read_object(&path)?;
+        change(&mut map);
+        let text = serde_json::to_string_pretty(&map).expect("JSON from JSON");
+        files::write_aside(&path, text.as_bytes())
+    };
+    edit("config.json", &|config| {
+        config.insert("tie_word_embeddings".into(), json!(false));
+    })?;
+    if weights.is_sharded() && new_head {
+        edit(INDEX, &|index| {
+            let map = index.get_mut("weight_map").and_then(Value::as_object_mut);
+            if let Some(map) = map
+                && let Some(file) = map.get(EMBEDDING).cloned()
+            {
+                map.insert(HEAD.to_owned(), file);
+            }
+            let (dtype, shape) = weights
+                .layout(EMBEDDING)
+                .expect("the checkpoint was checked");
+            let head = shape.iter().product::<usize>() as u64 * dtype.bitsize() as u64 / 8;
+            if let Some(size) = index
+                .get_mut("metadata")
+                .and_then(|m| m.get_mut("total_size"))
+                && let Some(before) = size.as_u64()
+            {
+                *size = json!(before + head);
+            }
+        })?;
+    }
+    Ok(())
+}

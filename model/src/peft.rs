@@ -1,0 +1,386 @@
+//! Adapters on disk, as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use fancy_regex::Regex;
+use lapwing_tensor::NamedValues;
+use safetensors::Dtype;
+use serde_json::{Map, Value, json};
+
+use crate::fields::{Fields, read_object};
+use crate::lora::Site;
+use crate::targets::{every_layer, matches, pattern_key};
+use crate::weights::{self, Weights};
+use crate::{Config, Linear, LoraConfig, ModelError, Targets, files};
+
+const WEIGHTS: &str = "adapter_model.safetensors";
+const CONFIG: &str = "adapter_config.json";
+/// What PEFT puts before the names of the base model.
+const PREFIX: &str = "base_model.model.";
+
+/// An adapter that was read and found to fit a model's config. Nothing is on a device yet.
+pub struct StoredAdapter {
+    pub(crate) config: LoraConfig,
+    pub(crate) sites: Vec<Site>,
+    /// A and B of each site, in that order.
+    pub(crate) tensors: Vec<NamedValues>,
+    weights: Weights,
+    /// Names in the file of tables that PEFT copied from the base, and what they are called there.
+    copies: Vec<(String, String)>,
+}
+
+impl StoredAdapter {
+    /// Reads a PEFT directory.
+    ///
+    /// # Errors
+    /// What is missing, damaged, not supported or made for another model, naming file and field or tensor.
+    pub fn read(model: &Config, dir: &Path) -> Result<StoredAdapter, ModelError> {
+        let path = dir.join(CONFIG);
+        let map = read_object(&path)?;
+        let stated = Stated::read(&Fields::new(&path, &map))?;
+        let weights = open_weights(dir)?;
+        let (sites, copies) = find(&weights, model, &stated)?;
+        let mut tensors = Vec::new();
+        for site in &sites {
+            for (name, shape) in site.names().into_iter().zip(site.shapes(model)) {
+                let values = weights.read(&name, &shape)?;
+                tensors.push((name, shape, values));
+            }
+        }
+        for (copy, _) in &copies {
+            weights.check(copy, &[model.vocab, model.width])?;
+        }
+        let layers: Vec<(usize, Linear)> = sites.iter().map(|s| (s.layer, s.linear)).collect();
+        let config = LoraConfig {
+            targets: Targets::of(&layers, model),
+            ..stated.config
+        };
+        Ok(StoredAdapter {
+            config,
+            sites,
+            tensors,
+            weights,
+            copies,
+        })
+    }
+
+    /// PEFT keeps the base's embedding and head beside an adapter of the head. They must be the base's own: with others
+    /// the adapter means another model. `base` gives some rows of a table of the base.
+    pub(crate) fn check_copies(
+        &self,
+        model: &Config,
+        mut base: impl FnMut(&str, Range<usize>) -> Result<Vec<f32>, ModelError>,
+    ) -> Result<(), ModelError> {
+        let at_once = ((1 << 20) / model.width).max(1);
+        for (copy, original) in &self.copies {
+            for first in (0..model.vocab).step_by(at_once) {
+                let rows = first..model.vocab.min(first + at_once);
+                let theirs = self.weights.read_rows(copy, rows.clone())?;
+                let ours = base(original, rows)?;
+                // Either may have been rounded to bf16, which has 8 significant bits.
+                let same =
+                    |(a, b): (&f32, &f32)| (a - b).abs() <= a.abs().max(b.abs()) / 128.0 + 1e-6;
+                if let Some(at) = theirs.iter().zip(&ours).position(|pair| !same(pair)) {
+                    let row = first + at / model.width;
+                    let problem = format!(
+                        "row {row} is not that of the base model; an adapter that brings its own table is not supported"
+                    );
+                    let path = self.weights.path_of(copy);
+                    return Err(ModelError::tensor(path, copy, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest rank.
+    pub fn rank(&self) -> usize {
+        self.sites.iter().map(|site| site.rank).max().unwrap_or(0)
+    }
+
+    /// Numbers in A and B of all sites.
+    pub fn parameters(&self) -> u64 {
+        self.tensors.iter().map(|(_, _, v)| v.len() as u64).sum()
+    }
+
+    /// The term of a layer: A (r, K), B (N, r), rank and scale.
+    pub(crate) fn term(&self, layer: usize, linear: Linear) -> Option<Term<'_>> {
+        let at = self
+            .sites
+            .iter()
+            .position(|s| (s.layer, s.linear) == (layer, linear))?;
+        let (site, pair) = (&self.sites[at], &self.tensors[2 * at..]);
+        Some(Term {
+            a: &pair[0].2,
+            b: &pair[1].2,
+            rank: site.rank,
+            scale: site.scale(self.config.rslora),
+        })
+    }
+}
+
+/// A low-rank term on the host.
+pub(crate) struct Term<'a> {
+    pub(crate) a: &'a [f32],
+    pub(crate) b: &'a [f32],
+    pub(crate) rank: usize,
+    pub(crate) scale: f32,
+}
+
+fn open_weights(dir: &Path) -> Result<Weights, ModelError> {
+    let path = dir.join(WEIGHTS);
+    if !files::exists(&path) && files::exists(&dir.join("adapter_model.bin")) {
+        let problem = "missing; there is an adapter_model.bin, which can run code when it is opened: save the adapter \
+                       as safetensors";
+        return Err(ModelError::file(&path, problem));
+    }
+    Weights::open_file(&path)
+}
+
+/// What `adapter_config.json` says. Which layers are adapted is read off the weights.
+struct Stated {
+    path: PathBuf,
+    config: LoraConfig,
+    /// regular expressions for the ends of names, with the rank or alpha of those that match
+    ranks: Vec<(Regex, f64)>,
+    alphas: Vec<(Regex, f64)>,
+}
+
+impl Stated {
+    fn read(fields: &Fields) -> Result<Stated, ModelError> {
+        match fields.text("peft_type")? {
+            Some("LORA") => (),
+            other => {
+                let found = other.unwrap_or("nothing");
+                let problem = format!("\"{found}\" is not supported, only LORA");
+                return Err(fields.wrong("peft_type", problem));
+            }
+        }
+        let off = [
+            "use_dora",
+            "fan_in_fan_out",
+            "lora_bias",
+            "use_qalora",
+            "use_bdlora",
+        ];
+        for field in off {
+            if fields.flag(field)? {
+                return Err(fields.wrong(field, "true is not supported"));
+            }
+        }
+        // These change the base as well, each time that PEFT loads them.
+        if let Some(Value::String(name)) = fields.get("init_lora_weights") {
+            let name = name.to_lowercase();
+            let changes = ["pissa", "corda", "olora", "loftq"];
+            if changes.iter().any(|start| name.starts_with(start)) {
+                let cure =
+                    "convert the adapter with PEFT's path_initial_model_for_weight_conversion";
+                let problem = format!(
+                    "\"{name}\" changes the base model too, which is not supported; {cure}"
+                );
+                return Err(fields.wrong("init_lora_weights", problem));
+            }
+        }
+        if !matches!(fields.text("bias")?, None | Some("none")) {
+            return Err(fields.wrong("bias", "only \"none\" is supported"));
+        }
+        let empty = |value: &Value| match value {
+            Value::Object(map) => map.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            _ => false,
+        };
+        for field in [
+            "modules_to_save",
+            "layer_replication",
+            "trainable_token_indices",
+            "target_parameters",
+            "alora_invocation_tokens",
+        ] {
+            if fields.get(field).is_some_and(|value| !empty(value)) {
+                return Err(fields.wrong(field, "not supported"));
+            }
+        }
+        Ok(Stated {
+            path: fields.path().to_owned(),
+            config: LoraConfig {
+                rank: fields.required_count("r", MOST_RANK)?,
+                // PEFT's own default; it always writes the field.
+                alpha: fields.positive("lora_alpha")?.unwrap_or(8.0),
+                rslora: fields.flag("use_rslora")?,
+                targets: Targets::default(),
+            },
+            ranks: pattern(fields, "rank_pattern")?,
+            alphas: pattern(fields, "alpha_pattern")?,
+        })
+    }
+
+    /// The layer with the rank and alpha that are meant for it.
+    fn site(&self, layer: usize, linear: Linear) -> Result<Site, ModelError> {
+        let module = linear.module(layer);
+        let rank = self.first(&self.ranks, "rank_pattern", &module)?;
+        let alpha = self.first(&self.alphas, "alpha_pattern", &module)?;
+        Ok(Site {
+            layer,
+            linear,
+            rank: rank.map_or(self.config.rank, |rank| rank as usize),
+            alpha: alpha.unwrap_or(self.config.alpha),
+        })
+    }
+
+    /// The value of the first key that matches, as PEFT looks it up.
+    fn first(
+        &self,
+        pattern: &[(Regex, f64)],
+        field: &str,
+        module: &str,
+    ) -> Result<Option<f64>, ModelError> {
+        for (key, value) in pattern {
+            let named = |e: ModelError| ModelError::field(&self.path, field, e);
+            if matches(key, module).map_err(named)? {
+                return Ok(Some(*value));
+            }
+        }
+        Ok(None)
+    }
+}
+
+const MOST_RANK: usize = 1 << 16;
+
+/// As many as a model may have linear layers, each with its own.
+const MOST_KEYS: usize = 1 << 13;
+
+/// `rank_pattern` or `alpha_pattern`: numbers above zero by pattern.
+fn pattern(fields: &Fields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
+    let Some(inner) = fields.object(field)? else {
+        return Ok(Vec::new());
+    };
+    if inner.names().count() > MOST_KEYS {
+        return Err(fields.wrong(field, format!("has more than {MOST_KEYS} entries")));
+    }
+    let mut found = Vec::new();
+    for key in inner.names() {
+        let value = match field {
+            "rank_pattern" => inner.required_count(key, MOST_RANK)? as f64,
+            _ => inner.required_positive(key)?,
+        };
+        let regex = pattern_key(key).map_err(|e| fields.wrong(field, e))?;
+        found.push((regex, value));
+    }
+    Ok(found)
+}
+
+/// The sites whose A and B the file holds, and copies of the base's tables; every tensor must be one or the other.
+#[allow(clippy::type_complexity)]
+fn find(
+    weights: &Weights,
+    model: &Config,
+    stated: &Stated,
+) -> Result<(Vec<Site>, Vec<(String, String)>), ModelError> {
+    let mut sites = Vec::new();
+    let mut known = BTreeSet::new();
+    for (layer, linear) in every_layer(model) {
+        let names = Site::names_of(layer, linear);
+        if names.iter().any(|name| weights.contains(name)) {
+            sites.push(stated.site(layer, linear)?);
+            known.extend(names);
+        }
+    }
+    let mut copies = Vec::new();
+    for name in weights.names().filter(|&name| !known.contains(name)) {
+        match copied(name) {
+            Some(original) => copies.push((name.to_owned(), original)),
+            None => {
+                let problem = match name.contains("lora_embedding") {
+                    true => "an adapted embedding is not supported",
+                    false => {
+                        "this model has no linear layer of that name; is it the adapter of another model?"
+                    }
+                };
+                return Err(ModelError::tensor(weights.path_of(name), name, problem));
+            }
+        }
+    }
+    if sites.is_empty() {
+        return Err(ModelError::file(
+            weights.path_of(""),
+            "holds no low-rank term",
+        ));
+    }
+    Ok((sites, copies))
+}
+
+/// What a table is called in the base, if this is the name of a copy.
+fn copied(name: &str) -> Option<String> {
+    let original = name.strip_prefix(PREFIX)?.replace(".base_layer.", ".");
+    let tables = ["model.embed_tokens.weight", "lm_head.weight"];
+    tables.contains(&original.as_str()).then_some(original)
+}
+
+/// Writes a PEFT directory aside and renames it into place. `base` is what PEFT shall load the base model from;
+/// `tensors` are A and B of each site.
+pub(crate) fn write(
+    dir: &Path,
+    base: &str,
+    config: &LoraConfig,
+    sites: &[Site],
+    tensors: &[NamedValues],
+) -> Result<(), ModelError> {
+    let path = dir.join(WEIGHTS);
+    let bytes = weights::serialize(tensors, Dtype::F32).map_err(|tensor| {
+        let problem = "holds values that are not finite; not saved";
+        ModelError::tensor(&path, &tensor, problem)
+    })?;
+    let json = serde_json::to_string_pretty(&config_json(base, config, sites));
+    let json = json.expect("JSON from JSON");
+    files::write_directory_aside(dir, |new| {
+        files::write_aside(&new.join(WEIGHTS), &bytes)?;
+        files::write_aside(&new.join(CONFIG), json.as_bytes())
+    })
+}
+
+/// Every field that PEFT's versions have had for plain LoRA, so that none of them has to guess.
+fn config_json(base: &str, config: &LoraConfig, sites: &[Site]) -> Value {
+    let differing = |of: &dyn Fn(&Site) -> Option<Value>| -> Map<String, Value> {
+        let named = |site: &Site| Some((site.linear.module(site.layer), of(site)?));
+        sites.iter().filter_map(named).collect()
+    };
+    let ranks = differing(&|s| (s.rank != config.rank).then(|| json!(s.rank)));
+    let alphas = differing(&|s| (s.alpha != config.alpha).then(|| whole_if_whole(s.alpha)));
+    json!({
+        "alpha_pattern": alphas,
+        "auto_mapping": null,
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "exclude_modules": null,
+        "fan_in_fan_out": false,
+        "inference_mode": true,
+        "init_lora_weights": true,
+        "layer_replication": null,
+        "layers_pattern": null,
+        "layers_to_transform": null,
+        "loftq_config": {},
+        "lora_alpha": whole_if_whole(config.alpha),
+        "lora_bias": false,
+        "lora_dropout": 0.0,
+        "modules_to_save": null,
+        "peft_type": "LORA",
+        "r": config.rank,
+        "rank_pattern": ranks,
+        "revision": null,
+        "target_modules": config.targets,
+        "task_type": "CAUSAL_LM",
+        "use_dora": false,
+        "use_rslora": config.rslora,
+    })
+}
+
+/// PEFT's own alphas are whole numbers and stay so.
+fn whole_if_whole(alpha: f64) -> Value {
+    if alpha.fract() == 0.0 && alpha.abs() < 1e15 {
+        json!(alpha as i64)
+    } else {
+        json!(alpha)
+    }
+}

@@ -1,0 +1,157 @@
+//! The estimates of memory against what is in use at the worst moment.
+
+use lapwing_model::{Adapter, Arena, Config, LoraConfig, Model, TokenTree, Tokens, initial};
+use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters, Tensor};
+
+/// Shapes in which different terms are the largest: blocks, the MLP, the head.
+fn shapes() -> [Config; 3] {
+    [
+        Config::qwen2(500, 256, 3, 8, 2, 256),
+        Config::qwen2(300, 256, 1, 4, 4, 1024),
+        Config::qwen2(5000, 256, 1, 4, 4, 256),
+    ]
+}
+
+/// Enough that tensors are above the size below which buffers come in powers of two.
+const TOKENS: usize = 1100;
+const RANK: usize = 8;
+
+const DRAWS: usize = 200;
+
+/// So many tokens, in sequences that share nothing: attention over long ones would take the test's time.
+fn sequences() -> Vec<Vec<u32>> {
+    const LENGTH: usize = 50;
+    let sequence = |first| {
+        (0..LENGTH)
+            .map(|i| ((first + i * i) % 293) as u32)
+            .collect()
+    };
+    (0..TOKENS / LENGTH).map(sequence).collect()
+}
+
+struct Bench {
+    gpu: Gpu,
+    model: Model,
+    adapter: Adapter,
+    _parameters: (Parameters, Parameters),
+}
+
+impl Bench {
+    /// On a device of its own, so that nobody else's memory is counted.
+    fn new(config: Config) -> Bench {
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let weights = Parameters::new(&gpu, &initial(&config, 1));
+        let model = Model::over(&gpu, config, &weights).without_gradients();
+        let lora = LoraConfig {
+            rank: RANK,
+            ..LoraConfig::default()
+        };
+        let (adapter, parameters) = Adapter::new(&model, lora, 2).unwrap();
+        Bench {
+            gpu,
+            model,
+            adapter,
+            _parameters: (weights, parameters),
+        }
+    }
+
+    /// Bytes that `work` takes at its worst moment beyond what was there.
+    fn taken(&self, work: impl FnOnce()) -> u64 {
+        self.gpu.finish().unwrap();
+        let before = self.gpu.bytes_in_use();
+        self.gpu.reset_peak();
+        work();
+        self.gpu.finish().unwrap();
+        self.gpu.peak_in_use() - before
+    }
+
+    fn update(&self, checkpointing: bool) {
+        let model = self.model.clone().with_checkpointing(checkpointing);
+        let mut tree = TokenTree::new();
+        for ids in sequences() {
+            tree.insert(&ids);
+        }
+        let packed = tree.pack();
+        let rows: Vec<u32> = (0..TOKENS as u32).collect();
+        let rows = Indices::new(&self.gpu, &rows);
+        let tokens = Tokens::new(&self.gpu, &packed);
+        let hidden = model.forward(&tokens, Some(&self.adapter));
+        let head = model.head(Some(&self.adapter));
+        let targets = Indices::new(&self.gpu, &packed.ids);
+        let log_probs = hidden.log_probs(&head, &rows, &targets, 1.0).log_probs;
+        drop(hidden);
+        drop(log_probs.sum().backward());
+    }
+}
+
+/// Estimates are for deciding what fits: too small is worse than too large.
+fn assert_estimate(what: &str, estimate: u64, taken: u64) {
+    let ratio = estimate as f64 / taken as f64;
+    println!("{what}: estimated {estimate}, taken {taken}: {ratio:.2}");
+    assert!(
+        (0.95..1.4).contains(&ratio),
+        "{what}: {estimate} for {taken}"
+    );
+}
+
+#[test]
+fn updates_take_what_was_estimated() {
+    for config in shapes() {
+        let bench = Bench::new(config.clone());
+        for checkpointing in [false, true] {
+            let taken = bench.taken(|| bench.update(checkpointing));
+            // The gradients of the adapter come on top: four bytes a number.
+            let lora = LoraConfig {
+                rank: RANK,
+                ..LoraConfig::default()
+            };
+            let gradients = 4 * lora.parameters(&config).unwrap();
+            let estimate = config.update_bytes(TOKENS, RANK, checkpointing) + gradients;
+            let what = format!(
+                "{} {}, checkpointing {checkpointing}",
+                config.width, config.vocab
+            );
+            assert_estimate(&what, estimate, taken);
+        }
+    }
+}
+
+#[test]
+fn playing_takes_what_was_estimated() {
+    for config in shapes() {
+        let bench = Bench::new(config.clone());
+        let mut arena = None;
+        let taken = bench.taken(|| {
+            let mut made = Arena::new(&bench.model, TOKENS);
+            let sequences = sequences();
+            let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
+            let adapter = bench.adapter.without_gradients();
+            made.prefill(&bench.model, Some(&adapter), &sequences)
+                .unwrap();
+            let rows = Indices::new(&bench.gpu, &(0..DRAWS as u32).collect::<Vec<u32>>());
+            let keys = [[1, 2]; DRAWS];
+            drop(
+                made.hidden()
+                    .draw(&bench.model.head(None), &rows, &keys, 1.0),
+            );
+            arena = Some(made);
+        });
+        let arena_bytes = TOKENS as u64 * config.arena_row_bytes();
+        let estimate = config.forward_bytes(TOKENS, DRAWS) + arena_bytes;
+        assert_estimate(&format!("playing {}", config.width), estimate, taken);
+        let held: u64 = bench.taken(|| drop(Tensor::zeros(&bench.gpu, &[1])));
+        assert!(held < 1 << 20, "{held}");
+    }
+}
+
+#[test]
+fn no_tensor_of_the_most_tokens_exceeds_a_binding() {
+    for config in shapes() {
+        let most = config.most_tokens(1 << 20, RANK);
+        let widest = config
+            .mlp_width
+            .max(config.width)
+            .max(config.vocab.min(2048));
+        assert!(most * widest * 4 <= 1 << 20 && (most + 1) * widest * 4 > 1 << 20);
+    }
+}

@@ -1,0 +1,329 @@
+//! score, generate and merge, on golden checkpoints and on wrong input.
+
+use std::fs;
+use std::path::Path;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::program::{Said, run};
+
+fn golden(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fixtures/golden")
+        .join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|x| x.as_f64().unwrap())
+        .collect()
+}
+
+/// What a command that must succeed prints as JSON.
+fn json_of(directory: &Path, arguments: &[&str]) -> Value {
+    let said = run(directory, arguments);
+    assert_eq!(said.code, 0, "{}", said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+/// The tokens of a golden checkpoint's `ids3`, in a file, and with an adapter the log-probs that PEFT gives them.
+fn expected(directory: &Path, name: &str) -> (Vec<u32>, Vec<f32>) {
+    let bytes = fs::read(Path::new(&golden(name)).join("expected.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let words = |tensor: &str| {
+        file.tensor(tensor)
+            .unwrap()
+            .data()
+            .as_chunks::<4>()
+            .0
+            .to_vec()
+    };
+    let ids: Vec<u32> = words("ids3").into_iter().map(u32::from_le_bytes).collect();
+    fs::write(directory.join("ids.json"), json!(ids).to_string()).unwrap();
+    (
+        ids,
+        words("lora.logprobs")
+            .into_iter()
+            .map(f32::from_le_bytes)
+            .collect(),
+    )
+}
+
+#[test]
+fn tokens_are_scored_as_their_library_scores_them() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["qwen2", "qwen2-sharded", "qwen3", "llama"] {
+        let (ids, wanted) = expected(home.path(), name);
+        let (model, adapter) = (golden(name), golden(&format!("{name}/adapter")));
+        let arguments = [
+            "score",
+            "--model",
+            &model,
+            "--adapter",
+            &adapter,
+            "--ids",
+            "ids.json",
+            "--json",
+        ];
+        let scored = json_of(home.path(), &arguments);
+        assert_eq!(scored["ids"], json!(ids));
+        let got = numbers(&scored["logprobs"]);
+        assert_eq!(got.len(), ids.len() - 1);
+        for (got, wanted) in got.iter().zip(wanted) {
+            assert!(
+                (got - f64::from(wanted)).abs() <= 1e-3,
+                "{name}: {got} for {wanted}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_text_is_scored_token_by_token() {
+    let home = tempfile::tempdir().unwrap();
+    let said = run(home.path(), &["score", "--text", "go left or right"]);
+    assert_eq!(said.code, 0);
+    let told: Vec<&str> = said.err.lines().collect();
+    assert!(told[0].starts_with("needs up to "), "{told:?}");
+    assert_eq!(
+        told[1..],
+        ["model lapwing-base: qwen2, 241,216 parameters, 29 matrices in f16"]
+    );
+    assert_snapshot!(said.out, @r###"
+          id   log-prob  token
+          74             g
+          82    -7.3453  o
+         349   -13.4849  Ġleft
+         390   -18.3342  Ġor
+         350   -12.9406  Ġright
+    sum -52.1051, mean -13.0263, perplexity 454187.2272
+    "###);
+    // Longer than the head takes at once, and every row its own.
+    let ids: Vec<u32> = (0..1500).map(|i| i % 300).collect();
+    fs::write(home.path().join("ids.json"), json!(ids).to_string()).unwrap();
+    let long = json_of(home.path(), &["score", "--ids", "ids.json", "--json"]);
+    fs::write(home.path().join("ids.json"), json!(ids[..40]).to_string()).unwrap();
+    let short = json_of(home.path(), &["score", "--ids", "ids.json", "--json"]);
+    let (long, short) = (numbers(&long["logprobs"]), numbers(&short["logprobs"]));
+    assert_eq!(long.len(), 1499);
+    assert_eq!(long[..39], short[..]);
+}
+
+#[test]
+fn a_model_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let model = golden("qwen2");
+    let generate = |more: &[&str]| {
+        let arguments = [
+            &["generate", "--model", &model, "--max-new-tokens", "12"][..],
+            more,
+        ]
+        .concat();
+        run(home.path(), &arguments)
+    };
+    let ids = |said: Said| -> Value {
+        assert_eq!(said.code, 0, "{}", said.err);
+        serde_json::from_str::<Value>(&said.out).unwrap()["ids"].clone()
+    };
+    let greedy = ids(generate(&["--prompt", "go", "--greedy", "--json"]));
+    assert_eq!(greedy.as_array().unwrap().len(), 12);
+    // One likeliest token, a tiny share of chance, no temperature: all the same.
+    for cut in [
+        ["--top-k", "1"],
+        ["--top-p", "0.0001"],
+        ["--temperature", "0"],
+    ] {
+        let arguments = [&["--prompt", "go", "--json"][..], &cut].concat();
+        assert_eq!(ids(generate(&arguments)), greedy, "{cut:?}");
+    }
+    let drawn = |seed| {
+        ids(generate(&[
+            "--prompt",
+            "go",
+            "--json",
+            "--temperature",
+            "2",
+            "--seed",
+            seed,
+        ]))
+    };
+    assert_eq!(drawn("1"), drawn("1"));
+    assert_ne!(drawn("1"), drawn("2"));
+
+    // A conversation is the text that its template makes of it.
+    let messages =
+        json!([{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]);
+    fs::write(home.path().join("chat.json"), messages.to_string()).unwrap();
+    let replied = ids(generate(&["--chat", "chat.json", "--greedy", "--json"]));
+    let text = "<|im_start|>system\nPlay.<|im_end|>\n<|im_start|>user\ngo<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(
+        ids(generate(&["--prompt", text, "--greedy", "--json"])),
+        replied
+    );
+    let object = json!({"messages": messages, "enable_thinking": false});
+    fs::write(home.path().join("chat.json"), object.to_string()).unwrap();
+    assert_eq!(
+        ids(generate(&["--chat", "chat.json", "--greedy", "--json"])),
+        replied
+    );
+}
+
+#[test]
+fn a_merged_model_scores_as_model_and_adapter() {
+    let home = tempfile::tempdir().unwrap();
+    let (model, adapter) = (golden("qwen2-sharded"), golden("qwen2-sharded/adapter"));
+    let said = run(
+        home.path(),
+        &[
+            "merge",
+            "--model",
+            &model,
+            "--adapter",
+            &adapter,
+            "--out",
+            "merged",
+        ],
+    );
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "The model is in merged.\n"),
+        "{}",
+        said.err
+    );
+    let (_, wanted) = expected(home.path(), "qwen2-sharded");
+    let scored = json_of(
+        home.path(),
+        &["score", "--model", "merged", "--ids", "ids.json", "--json"],
+    );
+    for (got, wanted) in numbers(&scored["logprobs"]).iter().zip(wanted) {
+        assert!(
+            (got - f64::from(wanted)).abs() <= 1e-3,
+            "{got} for {wanted}"
+        );
+    }
+    let again = run(
+        home.path(),
+        &[
+            "merge",
+            "--model",
+            &model,
+            "--adapter",
+            &adapter,
+            "--out",
+            "merged",
+        ],
+    );
+    assert_eq!(again.code, 1);
+    assert_snapshot!(again.err, @"error: merged: exists and is not empty; choose another directory");
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let refused = |content: &str, arguments: &[&str]| {
+        fs::write(home.path().join("in.json"), content).unwrap();
+        let said = run(home.path(), arguments);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{}", said.err);
+        said.err
+    };
+    let ids = ["score", "--ids", "in.json"];
+    assert_snapshot!(refused("[1, -2]", &ids), @"error: in.json: wanted a list of token ids, such as [1, 2, 3]; found -2");
+    assert_snapshot!(refused("[1, 4000]", &ids), @"error: in.json: token 4000 is beyond the model's vocabulary of 420");
+    assert_snapshot!(refused("[]", &ids), @"error: in.json: there is no token in it");
+    assert_snapshot!(refused(&json!(vec![1; 3000]).to_string(), &ids), @"error: in.json: 3000 tokens, and the model was made for 2048 (max_position_embeddings)");
+    assert_snapshot!(refused("", &["score", "--ids", "nowhere.json"]), @"error: nowhere.json: No such file or directory (os error 2)");
+    assert_snapshot!(refused("", &["score", "--text", ""]), @"error: --text: there is no token in it");
+    let chat = ["generate", "--chat", "in.json"];
+    assert_snapshot!(refused("[{\"content\": \"hello\"}]", &chat), @r#"error: in.json: message 0 has no role; wanted such as {"role": "user", "content": "..."}"#);
+    assert_snapshot!(refused("{\"message\": []}", &chat), @"error: in.json: wanted a list of messages, or an object with `messages`");
+    assert_snapshot!(refused("[]", &chat), @"error: in.json: there is no message in it");
+    let other = golden("qwen2/adapter");
+    let arguments = ["merge", "--adapter", &other, "--out", "out"];
+    let said = refused("", &arguments).replace(&other, "ADAPTER");
+    assert_snapshot!(said, @"error: ADAPTER/adapter_model.safetensors: tensor base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight: the shape is [32, 4], wanted [64, 4]");
+    assert!(!home.path().join("out").exists());
+    // Also where only token ids are asked for: a tokenizer of another model.
+    let foreign = home.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(Path::new(&golden("llama")).join(file), foreign.join(file)).unwrap();
+    }
+    fs::write(home.path().join("in.json"), "[1, 2]").unwrap();
+    let score = ["score", "--model", "foreign", "--ids", "in.json", "--json"];
+    assert_eq!(run(home.path(), &score).code, 0, "without a tokenizer");
+    let tokenizer = fs::read(Path::new(&golden("qwen3")).join("tokenizer.json")).unwrap();
+    let mut tokenizer: Value = serde_json::from_slice(&tokenizer).unwrap();
+    tokenizer["model"]["vocab"]["hello"] = json!(151_645);
+    fs::write(foreign.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    assert_snapshot!(refused("[1, 2]", &score), @r#"error: foreign/tokenizer.json: token "hello" has id 151645, but the model's vocab_size is 384; is it the tokenizer of another model?"#);
+    let both = run(home.path(), &["score", "--text", "a", "--ids", "in.json"]);
+    assert_eq!(both.code, 2);
+    let cold = run(
+        home.path(),
+        &[
+            "generate",
+            "--prompt",
+            "a",
+            "--greedy",
+            "--temperature",
+            "0.5",
+        ],
+    );
+    assert_eq!(cold.code, 2);
+    let none = run(home.path(), &["generate", "--greedy"]);
+    assert_eq!(none.code, 2);
+    assert_snapshot!(none.err, @r###"
+    error: the following required arguments were not provided:
+      <--prompt <TEXT>|--chat <FILE.json>|--ids <FILE.json>>
+
+    Usage: lapwing generate --greedy <--prompt <TEXT>|--chat <FILE.json>|--ids <FILE.json>>
+
+    For more information, try '--help'.
+    "###);
+}
+
+/// Variables reach the template: from the file of a conversation, and from the config of a run.
+#[test]
+fn variables_reach_the_template() {
+    let home = tempfile::tempdir().unwrap();
+    let model = home.path().join("model");
+    fs::create_dir(&model).unwrap();
+    for file in [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ] {
+        fs::copy(Path::new(&golden("qwen2")).join(file), model.join(file)).unwrap();
+    }
+    let template = "{{ raise_exception('mood is ' ~ mood) if mood is defined else 'go' }}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let messages = json!([{"role": "user", "content": "go"}]);
+    let generate = |conversation: Value| {
+        fs::write(home.path().join("chat.json"), conversation.to_string()).unwrap();
+        let arguments = [
+            "generate",
+            "--model",
+            "model",
+            "--chat",
+            "chat.json",
+            "--max-new-tokens",
+            "1",
+        ];
+        run(home.path(), &arguments)
+    };
+    assert_eq!(generate(messages.clone()).code, 0);
+    let told = generate(json!({"messages": messages, "mood": "good"})).err;
+    assert!(
+        told.ends_with("invalid operation: mood is good\n"),
+        "{told}"
+    );
+    let set = "policy.chat_template_kwargs.mood=bad";
+    let told = run(home.path(), &["eval", "--model", "model", "--set", set]).err;
+    assert!(told.ends_with("invalid operation: mood is bad\n"), "{told}");
+}
