@@ -182,13 +182,23 @@ impl Weights {
         (a.dtype, &a.shape, bytes(a)) == (b.dtype, &b.shape, bytes(b))
     }
 
-    /// Hands out the bytes of a tensor as they are.
+    /// Hands out the bytes of a tensor as they are; of floats only if they are finite.
     pub(crate) fn copy(
         &self,
         name: &str,
         write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
         let stored = self.stored(name)?;
+        if matches!(
+            stored.dtype,
+            Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64
+        ) {
+            let rows = stored.shape.first().copied().unwrap_or(1);
+            let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
+            for first in (0..rows).step_by(at_once) {
+                self.read_rows(name, first..rows.min(first + at_once))?;
+            }
+        }
         write(&self.files[stored.file].1[stored.bytes.clone()])?;
         self.release(name, 0..stored.shape.first().copied().unwrap_or(1));
         Ok(())

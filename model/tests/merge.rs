@@ -243,6 +243,14 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
     let error = merge(&golden("qwen2"), &adapter, Path::new("..")).unwrap_err();
     assert!(error.contains("has no name of its own"), "{error}");
 
+    // A tensor that no adapter changes is looked at all the same.
+    let damaged = Copy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
+        data[..2].copy_from_slice(&[0x80, 0x7f]);
+    });
+    let error = merge(damaged.0.path(), &adapter, &home.path().join("damaged")).unwrap_err();
+    let wanted = "tensor model.norm.weight: holds inf in row 0; the checkpoint is damaged";
+    assert!(error.ends_with(wanted), "{error}");
+
     // A head that does not fit f16 once the adapter is on it.
     let model = load("llama");
     let dir = home.path().join("large");
