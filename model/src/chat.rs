@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ impl Message {
 pub struct ChatTemplate {
     path: std::path::PathBuf,
     environment: Arc<Environment<'static>>,
+    /// whether it has come to an end before
+    proven: AtomicBool,
     /// What the template finds beside the conversation: the special tokens, and what was set.
     variables: Map<String, Value>,
 }
@@ -70,6 +73,8 @@ const LONGEST_SOURCE: usize = 64 << 10;
 const STACK: usize = 256 << 20;
 /// Published templates take milliseconds. This bounds what a step may do to memory, too, which nothing else does.
 const LONGEST_TIME: Duration = Duration::from_secs(1);
+/// One that has come to an end before gets longer: a long run must not die of a machine that stalls for a moment.
+const LONGEST_TIME_LATER: Duration = Duration::from_secs(60);
 /// Bytes of a rendered conversation; the longest contexts of published models are a few megabytes of text.
 const LONGEST: usize = 64 << 20;
 const NAME: &str = "chat_template";
@@ -125,7 +130,7 @@ impl ChatTemplate {
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", tojson);
         let source = without_generation_tags(source);
-        let parsed = with_room(move || {
+        let parsed = with_room(LONGEST_TIME, move || {
             environment.add_template_owned(NAME, source)?;
             Ok(environment)
         });
@@ -133,6 +138,7 @@ impl ChatTemplate {
         Ok(ChatTemplate {
             path: path.to_owned(),
             environment,
+            proven: AtomicBool::new(false),
             variables,
         })
     }
@@ -161,13 +167,18 @@ impl ChatTemplate {
         context.insert("documents".into(), Value::Null);
         context.extend(self.variables.clone());
         let environment = self.environment.clone();
-        let rendered = with_room(move || {
+        let limit = match self.proven.load(Ordering::Relaxed) {
+            true => LONGEST_TIME_LATER,
+            false => LONGEST_TIME,
+        };
+        let rendered = with_room(limit, move || {
             let mut text = Limited(Vec::new());
             let template = environment.get_template(NAME)?;
             template.render_captured_to(Serde(context), &mut text)?;
             Ok(text.0)
         });
         let text = rendered.map_err(wrong)?;
+        self.proven.store(true, Ordering::Relaxed);
         String::from_utf8(text).map_err(|e| wrong(e.to_string()))
     }
 }
@@ -175,6 +186,7 @@ impl ChatTemplate {
 /// Does some work with a stack that a source within the limits cannot exhaust, for as long as it may take. What takes
 /// longer is left behind; whoever loaded such a template has no use for the rest of this process.
 fn with_room<T: Send + 'static>(
+    limit: Duration,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, String> {
     let (sender, receiver) = mpsc::channel();
@@ -183,10 +195,10 @@ fn with_room<T: Send + 'static>(
         let _ = sender.send(work());
     });
     spawned.map_err(|e| format!("there is no room to run it: {e}"))?;
-    match receiver.recv_timeout(LONGEST_TIME) {
+    match receiver.recv_timeout(limit) {
         Ok(done) => done.map_err(|e| told(&e)),
         Err(RecvTimeoutError::Timeout) => {
-            let seconds = LONGEST_TIME.as_secs();
+            let seconds = limit.as_secs();
             Err(format!(
                 "it does not come to an end (stopped after {seconds} s)"
             ))

@@ -177,18 +177,16 @@ fn a_model_goes_on() {
 fn a_merged_model_scores_as_model_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let (model, adapter) = (golden("qwen2-sharded"), golden("qwen2-sharded/adapter"));
-    let said = run(
-        home.path(),
-        &[
-            "merge",
-            "--model",
-            &model,
-            "--adapter",
-            &adapter,
-            "--out",
-            "merged",
-        ],
-    );
+    let arguments = [
+        "merge",
+        "--model",
+        &model,
+        "--adapter",
+        &adapter,
+        "--out",
+        "merged",
+    ];
+    let said = run(home.path(), &arguments);
     assert_eq!(
         (said.code, said.out.as_str()),
         (0, "The model is in merged.\n"),
@@ -206,18 +204,7 @@ fn a_merged_model_scores_as_model_and_adapter() {
             "{got} for {wanted}"
         );
     }
-    let again = run(
-        home.path(),
-        &[
-            "merge",
-            "--model",
-            &model,
-            "--adapter",
-            &adapter,
-            "--out",
-            "merged",
-        ],
-    );
+    let again = run(home.path(), &arguments);
     assert_eq!(again.code, 1);
     assert_snapshot!(again.err, @"error: merged: exists and is not empty; choose another directory");
 }
