@@ -32,14 +32,14 @@
 mod map;
 mod plan;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::options::{self, OptionsError, View, refused};
 use crate::rng::Stream;
-use crate::{Game, Kind, Scenario, Turn};
+use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
 use map::{Cell, Map};
 use plan::Plan;
 
@@ -53,7 +53,8 @@ pub(crate) const KIND: Kind = Kind {
 const NAME: &str = "frozen-lake";
 
 /// In Gymnasium's order: the neighbours of an action in this circle are the ways it can slip.
-const ACTIONS: [&str; 4] = ["left", "down", "right", "up"];
+static ACTIONS: LazyLock<[String; 4]> =
+    LazyLock::new(|| ["left", "down", "right", "up"].map(str::to_owned));
 
 /// The longest side; a board is read cell by cell, so larger ones fit no prompt.
 const LONGEST_SIDE: usize = 64;
@@ -124,7 +125,7 @@ impl FrozenLake {
             None => drawn(&options)?,
             Some(rows) => {
                 let problem = |problem| OptionsError::Value {
-                    game: NAME,
+                    game: NAME.to_owned(),
                     option: "map".to_owned(),
                     problem,
                 };
@@ -191,6 +192,10 @@ fn drawn(options: &Options) -> Result<Source, OptionsError> {
 }
 
 impl Scenario for FrozenLake {
+    fn name(&self) -> &str {
+        NAME
+    }
+
     fn rules(&self) -> String {
         let mut rules = String::from("You walk on a frozen lake.");
         if self.view == View::Board {
@@ -205,24 +210,24 @@ impl Scenario for FrozenLake {
         rules
     }
 
-    fn actions(&self) -> &'static [&'static str] {
-        &ACTIONS
+    fn actions(&self) -> &[String] {
+        &*ACTIONS
     }
 
-    fn start(&self, scene: u64, luck: u64) -> Box<dyn Game> {
+    fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
         let lake = self.lake(scene);
         let player = lake.map.start();
-        Box::new(Walk {
+        Ok(Box::new(Walk {
             lake,
             player,
             steps: 0,
             view: self.view,
             luck: Stream::new(luck, "frozen-lake slips"),
-        })
+        }))
     }
 
-    fn reward_bounds(&self) -> (f64, f64) {
-        (0.0, 1.0)
+    fn reward_bounds(&self) -> Option<(f64, f64)> {
+        Some((0.0, 1.0))
     }
 
     fn step_limit(&self) -> usize {
@@ -302,27 +307,20 @@ impl Walk {
 }
 
 impl Game for Walk {
-    fn observe(&self) -> String {
-        match self.view {
+    fn observe(&self, _: usize) -> Result<String, GameError> {
+        Ok(match self.view {
             View::Board => self.lake.map.board(self.player),
             View::Full => self.lake.map.told(self.player),
-        }
+        })
     }
 
-    fn play(&mut self, action: Option<usize>) -> Turn {
+    fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
+        check_actions(NAME, actions, &[self.over()], ACTIONS.len());
         if self.over() {
-            return Turn {
-                reward: 0.0,
-                over: true,
-            };
+            return Ok(vec![Outcome::AFTER_THE_END]);
         }
         self.steps += 1;
-        if let Some(action) = action {
-            assert!(
-                action < ACTIONS.len(),
-                "{NAME}: there is no action {action}, only {}",
-                ACTIONS.len()
-            );
+        if let Some(action) = actions[0] {
             let way = if self.lake.slippery {
                 map::slips(action)[self.luck.below(3)]
             } else {
@@ -330,21 +328,20 @@ impl Game for Walk {
             };
             self.player = self.lake.map.neighbour(self.player, way);
         }
-        Turn {
-            reward: if self.succeeded() { 1.0 } else { 0.0 },
+        Ok(vec![Outcome {
+            reward: if self.succeeded(0) { 1.0 } else { 0.0 },
             over: self.over(),
-        }
+        }])
     }
 
-    fn succeeded(&self) -> bool {
+    fn succeeded(&self, _: usize) -> bool {
         self.lake.map.cell(self.player) == Cell::Goal
     }
 
-    fn best_actions(&self) -> Vec<usize> {
+    fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         let left = self.lake.step_limit.saturating_sub(self.steps);
-        self.lake
-            .plan()
-            .best_actions(&self.lake.map, self.player, left)
+        let lake = &self.lake;
+        Some(lake.plan().best_actions(&lake.map, self.player, left))
     }
 }
 

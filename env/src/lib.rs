@@ -1,25 +1,27 @@
 //! Text games for language agents.
 //!
-//! A [`Kind`] is a game with its options open; [`GAMES`] lists them. Configured, it is a [`Scenario`], and a scenario
-//! starts episodes, each a running [`Game`]. An episode begins from two seeds: the **scene** fixes the state it starts
-//! from, the **luck** fixes what chance does afterwards. Games know no step limit of their own: a referee stops the
-//! episode, and [`Scenario::step_limit`] is only what it goes by unless told otherwise.
+//! A [`Kind`] is a built-in game with its options open; [`GAMES`] lists them. Configured, it is a [`Scenario`], and a
+//! scenario starts episodes, each a running [`Game`] of one or more agents. An episode begins from two seeds: the
+//! **scene** fixes the state it starts from, the **luck** fixes what chance does afterwards. Games know no step limit of
+//! their own: a referee stops the episode, and [`Scenario::step_limit`] is only what it goes by unless told otherwise.
 //!
 //! ```
-//! let lake = lapwing_env::find("frozen-lake").unwrap();
-//! let scenario = (lake.configure)(&serde_json::json!({ "map": ["SF", "HG"] })).unwrap();
-//! let mut game = scenario.start(0, 0);
-//! assert_eq!(game.observe(), "P _\nO G");
+//! let lake = lapwing_env::find("frozen-lake")?;
+//! let scenario = (lake.configure)(&serde_json::json!({ "map": ["SF", "HG"] }))?;
+//! let mut game = scenario.start(0, 0)?;
+//! assert_eq!(game.observe(0)?, "P _\nO G");
 //!
-//! let right = scenario.actions().iter().position(|&word| word == "right");
-//! let down = scenario.actions().iter().position(|&word| word == "down");
-//! assert!(!game.play(right).over);
-//! assert_eq!(game.play(down).reward, 1.0);
-//! assert!(game.succeeded());
+//! let right = scenario.actions().iter().position(|word| word == "right");
+//! let down = scenario.actions().iter().position(|word| word == "down");
+//! assert!(!game.play(&[right])?[0].over);
+//! assert_eq!(game.play(&[down])?[0].reward, 1.0);
+//! assert!(game.succeeded(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! To add a game: write `src/NAME.rs`, whose head is its page (description, actions, observation, start, rewards, end,
-//! options, departures from its source), and add its line to `GAMES`. The tests run over that list.
+//! options, departures from its source), and add its line to `GAMES`. The tests run over that list. A game that is known
+//! at run time only (one that lives in another process, say) implements [`Scenario`] and [`Game`] and is in no list.
 
 mod frozen_lake;
 mod options;
@@ -27,62 +29,126 @@ pub mod rng;
 mod snake;
 
 use serde_json::Value;
+use thiserror::Error;
 
 pub use options::{OptionsError, UnknownGame, suggestion};
 
-/// What one step of a game brought.
+/// What one round brought to one agent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Turn {
-    /// The game's own reward for this step.
+pub struct Outcome {
+    /// The game's own reward for this round.
     pub reward: f64,
-    /// Whether the rules ended the episode (terminated; a step limit never shows here).
+    /// Whether the rules ended this agent's episode (terminated; a step limit never shows here).
     pub over: bool,
 }
 
-/// One running episode.
-pub trait Game: Send {
-    /// The current state, told in words and pictures. It holds all that the agent gets to see.
-    fn observe(&self) -> String;
+impl Outcome {
+    /// What every further round brings to an agent whose episode is over.
+    pub(crate) const AFTER_THE_END: Outcome = Outcome {
+        reward: 0.0,
+        over: true,
+    };
+}
 
-    /// Plays one step. `action` is a place in [`Scenario::actions`]; `None` stands for a reply that could not be read:
-    /// the agent does not move, the world goes on, the step counts.
+/// A game cannot go on: its process has died, a file is missing.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{game}: {problem}")]
+pub struct GameError {
+    /// The game.
+    pub game: String,
+    /// What is wrong, and the cure if there is one.
+    pub problem: String,
+}
+
+impl GameError {
+    /// `game` cannot go on because of `problem`.
+    pub fn new(game: impl Into<String>, problem: impl Into<String>) -> GameError {
+        GameError {
+            game: game.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// One running episode. Agents are numbered from 0 to [`Scenario::agents`] - 1.
+///
+/// # Errors
+/// [`Game::observe`], [`Game::key`] and [`Game::play`] fail if the game cannot go on, for instance because the process
+/// in which it runs has died. After that the episode is of no use.
+pub trait Game: Send {
+    /// The current state as this agent meets it, told in words and pictures. It holds all that the agent gets to see.
+    fn observe(&self, agent: usize) -> Result<String, GameError>;
+
+    /// Names the state as this agent meets it: equal keys, equal states. States are merged and given credit by it. It is
+    /// the observation, unless a game can say it shorter.
+    fn key(&self, agent: usize) -> Result<String, GameError> {
+        self.observe(agent)
+    }
+
+    /// Plays one round. `actions` has an entry for each agent, in order: a place in [`Scenario::actions`], or `None` for a
+    /// reply that could not be read, where the agent does not move, the world goes on and the step counts. Entries of
+    /// agents whose episode is over are ignored.
     ///
-    /// After the end nothing changes any more: the reward is 0 and `over` stays true.
+    /// The answer has an entry for each agent too. `over` stays true once it is; from the next round on the reward is 0.
+    /// When all agents' episodes are over nothing changes any more.
     ///
     /// # Panics
-    /// If `action` is not a place in the list of actions.
-    fn play(&mut self, action: Option<usize>) -> Turn;
+    /// If there are more or fewer actions than agents, or one of them is not a place in the list of actions.
+    fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError>;
 
-    /// Whether the episode, as it stands, counts as a success.
-    fn succeeded(&self) -> bool;
+    /// Whether the agent's episode, as it stands, counts as a success.
+    fn succeeded(&self, agent: usize) -> bool;
 
-    /// The actions among which the game's scripted player chooses, as places in [`Scenario::actions`]; never empty.
-    /// How good that player is, the page of the game says.
-    fn best_actions(&self) -> Vec<usize>;
+    /// The actions among which the game's scripted player chooses for this agent, as places in [`Scenario::actions`];
+    /// never empty. `None` if the game has no scripted player. How good that player is, the page of the game says.
+    fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
+        let _ = agent;
+        None
+    }
+
+    /// The highest return that any player can expect for this agent from this state on, within the scenario's step limit,
+    /// if it is known exactly.
+    fn optimum(&self, agent: usize) -> Option<f64> {
+        let _ = agent;
+        None
+    }
 }
 
 /// A configured game, ready to start episodes.
 pub trait Scenario: Send + Sync + std::fmt::Debug {
-    /// The rules, for the agent to read. How to reply is not among them.
+    /// The name of the game.
+    fn name(&self) -> &str;
+
+    /// The rules, for every agent to read: they say nothing about its number. How to reply is not among them.
     fn rules(&self) -> String;
 
-    /// The words for the actions, all different.
-    fn actions(&self) -> &'static [&'static str];
+    /// The words for the actions, all different. Every agent has all of them.
+    fn actions(&self) -> &[String];
+
+    /// How many agents play in one episode, at least 1.
+    fn agents(&self) -> usize {
+        1
+    }
 
     /// Starts an episode. The same two seeds give the same game; `luck` has no part in the first state.
-    fn start(&self, scene: u64, luck: u64) -> Box<dyn Game>;
+    ///
+    /// # Errors
+    /// If the game cannot be started, for instance because a file or a program that it needs is missing.
+    fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError>;
 
-    /// The lowest and the highest reward that a single step can bring.
-    fn reward_bounds(&self) -> (f64, f64);
+    /// The lowest and the highest reward that a single round can bring to an agent, if the game knows.
+    fn reward_bounds(&self) -> Option<(f64, f64)> {
+        None
+    }
 
-    /// After how many steps a referee stops an episode, unless told otherwise.
+    /// After how many rounds a referee stops an episode, unless told otherwise.
     fn step_limit(&self) -> usize;
 
     /// Every option with the value in force, as a JSON object without nulls. Configuring with it gives the same scenario.
     fn options(&self) -> Value;
 }
 
-/// A game that can be configured.
+/// A built-in game, to be configured.
 #[derive(Debug)]
 pub struct Kind {
     /// The name by which it is asked for.
@@ -95,7 +161,7 @@ pub struct Kind {
     pub configure: fn(&Value) -> Result<Box<dyn Scenario>, OptionsError>,
 }
 
-/// Every game there is.
+/// Every built-in game.
 pub static GAMES: &[Kind] = &[frozen_lake::KIND, snake::KIND];
 
 /// Finds a game by its name.
@@ -107,4 +173,21 @@ pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
         .iter()
         .find(|kind| kind.name == name)
         .ok_or_else(|| UnknownGame::new(name))
+}
+
+/// Panics unless there is an entry for each agent in `over`, and an action behind the entry of each that still plays.
+fn check_actions(game: &str, actions: &[Option<usize>], over: &[bool], count: usize) {
+    assert!(
+        actions.len() == over.len(),
+        "{game}: {} actions for {} agents",
+        actions.len(),
+        over.len()
+    );
+    for (action, _) in actions.iter().zip(over).filter(|(_, over)| !**over) {
+        assert!(
+            action.is_none_or(|action| action < count),
+            "{game}: there is no action {}, only {count}",
+            action.unwrap_or_default()
+        );
+    }
 }

@@ -12,7 +12,7 @@ pub enum OptionsError {
     #[error("{game}: the options must be a table of names and values, found {found}")]
     NotATable {
         /// The game.
-        game: &'static str,
+        game: String,
         /// What was given instead.
         found: String,
     },
@@ -20,7 +20,7 @@ pub enum OptionsError {
     #[error("{game}: unknown option `{option}`{}; the options are {}", suggestion(.option, .known), .known.join(", "))]
     Unknown {
         /// The game.
-        game: &'static str,
+        game: String,
         /// The name that was given.
         option: String,
         /// The names there are.
@@ -30,7 +30,7 @@ pub enum OptionsError {
     #[error("{game}: option `{option}` {problem}")]
     Value {
         /// The game.
-        game: &'static str,
+        game: String,
         /// The option.
         option: String,
         /// What was found, and what was wanted.
@@ -71,12 +71,12 @@ pub(crate) enum View {
 
 /// Reads the options of `game`, each left out taking its default.
 pub(crate) fn read<T: Default + Serialize + DeserializeOwned>(
-    game: &'static str,
+    game: &str,
     given: &Value,
 ) -> Result<T, OptionsError> {
     let Value::Object(table) = given else {
         return Err(OptionsError::NotATable {
-            game,
+            game: game.to_owned(),
             found: shortened(given),
         });
     };
@@ -85,20 +85,20 @@ pub(crate) fn read<T: Default + Serialize + DeserializeOwned>(
         read_one::<T>(game, name, value)?;
     }
     serde_json::from_value(given.clone()).map_err(|error| OptionsError::NotATable {
-        game,
+        game: game.to_owned(),
         found: error.to_string(),
     })
 }
 
 fn read_one<T: Default + Serialize + DeserializeOwned>(
-    game: &'static str,
+    game: &str,
     name: &str,
     value: &Value,
 ) -> Result<(), OptionsError> {
     let known = names::<T>();
     if !known.iter().any(|known| known == name) {
         return Err(OptionsError::Unknown {
-            game,
+            game: game.to_owned(),
             option: name.to_owned(),
             known,
         });
@@ -112,14 +112,14 @@ fn read_one<T: Default + Serialize + DeserializeOwned>(
 
 /// The error for an option that is `found` and should be `wanted`.
 pub(crate) fn refused(
-    game: &'static str,
+    game: &str,
     option: &str,
     found: impl Serialize,
     wanted: &str,
 ) -> OptionsError {
     let found = shortened(&serde_json::to_value(found).unwrap_or_default());
     OptionsError::Value {
-        game,
+        game: game.to_owned(),
         option: option.to_owned(),
         problem: format!("is {found}, but must be {wanted}"),
     }

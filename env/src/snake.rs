@@ -1,16 +1,20 @@
-//! Snake: eat, grow, and do not run into anything, while another snake does the same.
+//! Snake: eat, grow, and do not run into anything, while other snakes do the same.
 //!
 //! **Description.** A board of snakes and apples where all snakes move at once, after FastSnake, the game that the first
-//! author of MS-GRPO published (github.com/jim-dilkes/FastSnake at 9c68315). The agent is snake 1.
+//! author of MS-GRPO published (github.com/jim-dilkes/FastSnake at 9c68315). Some snakes are agents, the others enemies.
 //!
-//! **Actions.** `up`, `down`, `left`, `right`: the head goes one cell that way. The agent dies if that cell is off the
+//! **Agents.** `agents` of them, one by default, each with observations, rewards and an end of its own. Each sees the board
+//! from its own side: its head is always `1`, and the others follow in the order agents, enemies. So rules and prompts are
+//! the same for all, and one policy can play every seat. To an agent every other snake is an enemy.
+//!
+//! **Actions.** `up`, `down`, `left`, `right`: the head goes one cell that way. A snake dies if that cell is off the
 //! board, if another head moves there in the same round, or if any snake, itself included, was there before the round:
-//! its own tail counts although it moves away, and so does the cell that an enemy's head is leaving. A snake of one cell
+//! its own tail counts although it moves away, and so does the cell that another head is leaving. A snake of one cell
 //! can turn back, a longer one dies of it.
 //!
-//! **An action that could not be read** leaves the agent where it is, with its whole body; the enemies move, things
-//! reappear, the round counts and brings `step_reward`. A standing snake is a wall: an enemy that runs into any cell of
-//! it dies, the agent is unhurt and wins nothing by it, and if that was the last enemy the game is over. So the agent
+//! **An action that could not be read** leaves the agent where it is, with its whole body; the others move, things
+//! reappear, the round counts and brings `step_reward`. A standing snake is a wall: a snake that runs into any cell of
+//! it dies, the agent is unhurt and wins nothing by it, and if that was the last other snake the game is over. So an agent
 //! never dies in such a round.
 //!
 //! **Enemies.** Each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
@@ -23,38 +27,41 @@
 //! head, `2` (to `9`) enemy head, `T` any body, `A` apple, `B` banana, `F` fire, `_` empty. `view = "full"` puts
 //! coordinates, what things are worth and a key above the board; only it tells whose body is whose.
 //!
-//! **Start.** Things first, then the agent, then the enemies, each of one cell, on empty cells drawn evenly from the
+//! **Start.** Things first, then the agents, then the enemies, each of one cell, on empty cells drawn evenly from the
 //! scene. Luck moves the enemies and says where things reappear.
 //!
 //! **Rewards.** Each round `step_reward`, and what the agent ate, or `death_reward` if it died. Success is to be alive
 //! and to have eaten things worth more than 0 in all; if nothing in the game is worth points, to have lost none.
 //!
-//! **End.** When the agent dies, or when it is the only one left of a game with enemies. The referee's step limit is
-//! `step_limit` unless it is told otherwise.
+//! **End.** For an agent when it dies; the others play on. For all when at most one snake lives, unless the game began with
+//! one. The referee's step limit is `step_limit` unless it is told otherwise.
 //!
-//! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `enemies` = 1 (0 to 8); `apples` = 5;
-//! `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes poison apples, and the rules say so); `banana_reward` = 1;
-//! `fire_reward` = -1; `death_reward` = -2; `step_reward` = -0.01; `step_limit` = 20; `view` = "board".
+//! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `agents` = 1 (1 to 9); `enemies` = 1 (0
+//! to 8), no more than 9 snakes in all; `apples` = 5; `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes poison
+//! apples, and the rules say so); `banana_reward` = 1; `fire_reward` = -1; `death_reward` = -2; `step_reward` = -0.01;
+//! `step_limit` = 20; `view` = "board".
 //!
 //! **Scripted player.** Greedy: of the moves that do not kill, rather those not next to an enemy's head, then rather
 //! those onto nothing that costs points, it takes those nearest to something worth points. It does not plan ahead.
 //!
 //! **Departures from FastSnake.** Cells drawn are truly empty (there a slip of coordinates can put a snake on an apple).
 //! Bananas and fires reappear after all have moved, like apples, not at once. `death_reward` is the whole cost of death
-//! (there a fixed -1 plus the option). Without enemies the game lasts until the agent dies (there one round). When the
-//! agent dies the episode ends, even if two enemies live on. The round limit is the referee's and truncates. There are
-//! no hills.
+//! (there a fixed -1 plus the option). Without other snakes the game lasts until the agent dies (there one round). When
+//! all agents are dead the game ends, even if two enemies live on. The round limit is the referee's and truncates. There
+//! are no hills.
 
 mod board;
 mod options;
 mod players;
 mod text;
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use crate::options::View;
 use crate::rng::Stream;
-use crate::{Game, Kind, Scenario, Turn};
+use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
 use board::{Board, Event, Snake, Thing};
 use options::Options;
 
@@ -71,7 +78,8 @@ pub(crate) const KIND: Kind = Kind {
 
 const NAME: &str = "snake";
 
-const ACTIONS: [&str; 4] = ["up", "down", "left", "right"];
+static ACTIONS: LazyLock<[String; 4]> =
+    LazyLock::new(|| ["up", "down", "left", "right"].map(str::to_owned));
 
 #[derive(Debug)]
 struct SnakeGame {
@@ -79,14 +87,21 @@ struct SnakeGame {
 }
 
 impl Scenario for SnakeGame {
+    fn name(&self) -> &str {
+        NAME
+    }
+
     fn rules(&self) -> String {
         let options = &self.options;
         let mut rules = String::from("You are snake 1.");
-        if options.enemies > 0 {
+        if options.snakes() > 1 {
             rules += " All snakes move at once.";
         }
         if options.view == View::Board {
-            rules += &format!(" Key: {}.", text::key(options.enemies, &options.kinds()));
+            rules += &format!(
+                " Key: {}.",
+                text::key(options.snakes() - 1, &options.kinds())
+            );
         }
         for thing in options.kinds() {
             let (_, name) = text::names(thing);
@@ -105,11 +120,15 @@ impl Scenario for SnakeGame {
             + " You die if you hit a wall, a snake or your own body. Get as many points as you can."
     }
 
-    fn actions(&self) -> &'static [&'static str] {
-        &ACTIONS
+    fn actions(&self) -> &[String] {
+        &*ACTIONS
     }
 
-    fn start(&self, scene: u64, luck: u64) -> Box<dyn Game> {
+    fn agents(&self) -> usize {
+        self.options.agents
+    }
+
+    fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
         let mut stream = Stream::new(scene, "snake scene");
         let (width, height) = self.options.sides();
         let mut board = Board {
@@ -121,27 +140,29 @@ impl Scenario for SnakeGame {
         for thing in Thing::ALL {
             (0..self.options.count(thing)).for_each(|_| board.put(thing, &mut stream));
         }
-        for _ in 0..=self.options.enemies {
+        for _ in 0..self.options.snakes() {
             let cell = board.free_cell(&mut stream);
             board.snakes.push(Snake(cell.into_iter().collect()));
         }
-        Box::new(Episode {
+        Ok(Box::new(Episode {
             options: self.options.clone(),
             board,
-            score: 0.0,
+            scores: vec![0.0; self.options.agents],
             enemies: Stream::new(luck, "snake enemies"),
             things: Stream::new(luck, "snake things"),
-        })
+        }))
     }
 
-    fn reward_bounds(&self) -> (f64, f64) {
+    fn reward_bounds(&self) -> Option<(f64, f64)> {
         let eaten = self.options.kinds().into_iter().map(Event::Ate);
         let rewards = eaten
             .chain([Event::Nothing, Event::Died])
             .map(|event| self.options.reward(event));
-        rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
-            (low.min(reward), high.max(reward))
-        })
+        Some(
+            rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
+                (low.min(reward), high.max(reward))
+            }),
+        )
     }
 
     fn step_limit(&self) -> usize {
@@ -156,8 +177,8 @@ impl Scenario for SnakeGame {
 struct Episode {
     options: Options,
     board: Board,
-    /// The worth of all that the agent has eaten.
-    score: f64,
+    /// By agent the worth of all that it has eaten.
+    scores: Vec<f64>,
     /// How the enemies move.
     enemies: Stream,
     /// Where things reappear.
@@ -165,80 +186,82 @@ struct Episode {
 }
 
 impl Episode {
-    fn alive(&self) -> bool {
-        self.board.snakes[0].alive()
+    fn over(&self) -> Vec<bool> {
+        let alone = self.options.snakes() > 1 && self.board.living() <= 1;
+        let agents = &self.board.snakes[..self.options.agents];
+        agents.iter().map(|snake| alone || !snake.alive()).collect()
     }
 
-    fn over(&self) -> bool {
-        !self.alive() || (self.options.enemies > 0 && self.board.living() == 1)
+    /// Has things reappear that were eaten. Counting what is missing also makes up for a board that was full before.
+    fn replenish(&mut self) {
+        for thing in Thing::ALL {
+            let same = |(_, kind): &&(_, Thing)| *kind == thing;
+            let there = self.board.things.iter().filter(same).count();
+            (there..self.options.count(thing))
+                .for_each(|_| self.board.put(thing, &mut self.things));
+        }
     }
 }
 
 impl Game for Episode {
-    fn observe(&self) -> String {
-        match self.options.view {
-            View::Board => text::picture(&self.board),
-            View::Full => text::told(&self.board, &self.options.kinds(), |thing| {
+    fn observe(&self, agent: usize) -> Result<String, GameError> {
+        let board = self.board.seen_by(agent);
+        Ok(match self.options.view {
+            View::Board => text::picture(&board),
+            View::Full => text::told(&board, &self.options.kinds(), |thing| {
                 self.options.worth(thing)
             }),
-        }
+        })
     }
 
-    fn play(&mut self, action: Option<usize>) -> Turn {
-        if self.over() {
-            return Turn {
-                reward: 0.0,
-                over: true,
-            };
+    fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
+        let before = self.over();
+        check_actions(NAME, actions, &before, ACTIONS.len());
+        if before.iter().all(|&over| over) {
+            return Ok(vec![Outcome::AFTER_THE_END; before.len()]);
         }
-        if let Some(action) = action {
-            assert!(
-                action < ACTIONS.len(),
-                "{NAME}: there is no action {action}, only {}",
-                ACTIONS.len()
-            );
-        }
-        let mut moves = vec![action];
-        for who in 1..self.board.snakes.len() {
+        let mut moves = actions.to_vec();
+        for who in actions.len()..self.board.snakes.len() {
             moves.push(players::enemy(&self.board, who, &mut self.enemies));
         }
         let events = self.board.advance(&moves);
-        if let Event::Ate(thing) = events[0] {
-            self.score += self.options.worth(thing);
+        for (score, event) in self.scores.iter_mut().zip(&events) {
+            if let Event::Ate(thing) = event {
+                *score += self.options.worth(*thing);
+            }
         }
-        // Counting what is missing, rather than what was eaten, also makes up for a board that was full before.
-        for thing in Thing::ALL {
-            let there = self
-                .board
-                .things
-                .iter()
-                .filter(|(_, kind)| *kind == thing)
-                .count();
-            (there..self.options.count(thing))
-                .for_each(|_| self.board.put(thing, &mut self.things));
-        }
-        Turn {
-            reward: self.options.reward(events[0]),
-            over: self.over(),
-        }
+        self.replenish();
+        let outcome = |agent: usize, over| {
+            if before[agent] {
+                return Outcome::AFTER_THE_END;
+            }
+            let reward = self.options.reward(events[agent]);
+            Outcome { reward, over }
+        };
+        Ok((0..)
+            .zip(self.over())
+            .map(|(agent, over)| outcome(agent, over))
+            .collect())
     }
 
-    fn succeeded(&self) -> bool {
+    fn succeeded(&self, agent: usize) -> bool {
         let worthwhile = self
             .options
             .kinds()
             .into_iter()
             .any(|thing| self.options.worth(thing) > 0.0);
-        self.alive()
+        let score = self.scores[agent];
+        self.board.snakes[agent].alive()
             && if worthwhile {
-                self.score > 0.0
+                score > 0.0
             } else {
-                self.score >= 0.0
+                score >= 0.0
             }
     }
 
-    fn best_actions(&self) -> Vec<usize> {
-        players::greedy(&self.board, |thing| self.options.worth(thing))
+    fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
+        let board = self.board.seen_by(agent);
+        Some(players::greedy(&board, |thing| self.options.worth(thing)))
     }
 }
 

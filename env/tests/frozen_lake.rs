@@ -46,10 +46,10 @@ fn an_unread_action_leaves_the_player_where_it_is() {
             &json!({ "slippery": slippery }),
         );
         for seed in 0..50 {
-            let mut game = scenario.start(seed, seed);
-            let before = game.observe();
-            assert!(!game.play(None).over);
-            assert_eq!(game.observe(), before);
+            let mut game = scenario.start(seed, seed).unwrap();
+            let before = game.observe(0).unwrap();
+            assert!(!game.play(&[None]).unwrap()[0].over);
+            assert_eq!(game.observe(0).unwrap(), before);
         }
     }
 }
@@ -67,9 +67,9 @@ fn the_random_player_succeeds_as_often_as_it_should() {
         let mut stream = Stream::new(1, "player");
         let mut successes = 0;
         for luck in 0..EPISODES {
-            let mut game = scenario.start(0, luck);
-            play(&*scenario, &mut *game, |_| Some(stream.below(4)));
-            successes += u64::from(game.succeeded());
+            let mut game = scenario.start(0, luck).unwrap();
+            play(&*scenario, &mut *game, |_, _| Some(stream.below(4)));
+            successes += u64::from(game.succeeded(0));
         }
         // The standard deviation of the frequency is 0.0021; four of them.
         let frequency = successes as f64 / EPISODES as f64;
@@ -82,10 +82,10 @@ fn the_random_player_succeeds_as_often_as_it_should() {
 fn every_scene_draws_its_own_map() {
     let scenario = configured(find("frozen-lake").unwrap(), &json!({}));
     let boards: std::collections::HashSet<String> = (0..100)
-        .map(|scene| scenario.start(scene, 0).observe())
+        .map(|scene| scenario.start(scene, 0).unwrap().observe(0).unwrap())
         .collect();
     assert!(boards.len() > 80, "{}", boards.len());
-    insta::assert_snapshot!(scenario.start(0, 0).observe(), @r"
+    insta::assert_snapshot!(scenario.start(0, 0).unwrap().observe(0).unwrap(), @r"
     P _ _ _
     _ _ _ _
     _ _ _ O

@@ -1,6 +1,6 @@
 //! What must hold of every game in the list, with its default options and with the variants named here.
 
-use lapwing_env::{GAMES, Game, Kind, OptionsError, Scenario, Turn, find, rng::Stream};
+use lapwing_env::{GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, rng::Stream};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -19,6 +19,14 @@ const VARIANTS: &[(&str, &str)] = &[
     (
         "snake",
         r#"{"size": 6, "enemies": 0, "apple_reward": -1, "step_reward": 0, "step_limit": 12}"#,
+    ),
+    (
+        "snake",
+        r#"{"size": 5, "agents": 2, "enemies": 0, "apples": 2, "step_limit": 8}"#,
+    ),
+    (
+        "snake",
+        r#"{"size": 4, "agents": 3, "enemies": 1, "apples": 3, "view": "full", "step_limit": 4}"#,
     ),
 ];
 
@@ -50,26 +58,51 @@ pub fn refusal(game: &str, options: Value) -> String {
     }
 }
 
-/// Plays to the end or the step limit; `choose` gives each action. Tells what was seen, done and got.
+/// What the agents saw, did and got in one round, an entry each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    pub seen: Vec<String>,
+    pub actions: Vec<Option<usize>>,
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What all agents see.
+pub fn seen(scenario: &dyn Scenario, game: &dyn Game) -> Vec<String> {
+    let agents = 0..scenario.agents();
+    agents.map(|agent| game.observe(agent).unwrap()).collect()
+}
+
+/// Plays until the episodes of all agents are over, or to the step limit; `choose` gives each agent's action.
 pub fn play(
     scenario: &dyn Scenario,
     game: &mut dyn Game,
-    mut choose: impl FnMut(&dyn Game) -> Option<usize>,
-) -> Vec<(String, Option<usize>, Turn)> {
-    let mut steps: Vec<(String, Option<usize>, Turn)> = Vec::new();
-    while steps.len() < scenario.step_limit() && !steps.last().is_some_and(|(.., turn)| turn.over) {
-        let seen = game.observe();
-        let action = choose(game);
-        steps.push((seen, action, game.play(action)));
+    mut choose: impl FnMut(&dyn Game, usize) -> Option<usize>,
+) -> Vec<Round> {
+    let mut rounds: Vec<Round> = Vec::new();
+    while rounds.len() < scenario.step_limit() && !rounds.last().is_some_and(all_over) {
+        let seen = seen(scenario, game);
+        let agents = 0..scenario.agents();
+        let actions: Vec<Option<usize>> = agents.map(|agent| choose(game, agent)).collect();
+        let outcomes = game.play(&actions).unwrap();
+        assert_eq!(outcomes.len(), scenario.agents());
+        rounds.push(Round {
+            seen,
+            actions,
+            outcomes,
+        });
     }
-    steps
+    rounds
+}
+
+pub fn all_over(round: &Round) -> bool {
+    round.outcomes.iter().all(|outcome| outcome.over)
 }
 
 /// A player of random actions, with some that could not be read.
-pub fn random(scenario: &dyn Scenario, seed: u64) -> impl FnMut(&dyn Game) -> Option<usize> {
+pub fn random(scenario: &dyn Scenario, seed: u64) -> impl FnMut(&dyn Game, usize) -> Option<usize> {
     let count = scenario.actions().len();
     let mut stream = Stream::new(seed, "random player");
-    move |_| Some(stream.below(count + 1)).filter(|&action| action < count)
+    move |_, _| Some(stream.below(count + 1)).filter(|&action| action < count)
 }
 
 proptest! {
@@ -79,9 +112,13 @@ proptest! {
     fn the_same_seeds_give_the_same_game(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
             let run = || {
-                let mut game = scenario.start(scene, luck);
-                let steps = play(&*scenario, &mut *game, random(&*scenario, player));
-                (steps, game.observe(), game.succeeded(), game.best_actions())
+                let mut game = scenario.start(scene, luck).unwrap();
+                let rounds = play(&*scenario, &mut *game, random(&*scenario, player));
+                let told = |agent| {
+                    (game.key(agent).unwrap(), game.succeeded(agent), game.best_actions(agent), game.optimum(agent))
+                };
+                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
+                (rounds, seen(&*scenario, &*game), told)
             };
             prop_assert_eq!(run(), run());
         }
@@ -90,16 +127,50 @@ proptest! {
     #[test]
     fn luck_does_not_change_the_scene(scene: u64, luck: u64, other: u64) {
         for (_, scenario) in scenarios() {
-            prop_assert_eq!(scenario.start(scene, luck).observe(), scenario.start(scene, other).observe());
+            let first = |luck| {
+                let game = scenario.start(scene, luck).unwrap();
+                let keys: Vec<String> = (0..scenario.agents()).map(|agent| game.key(agent).unwrap()).collect();
+                (seen(&*scenario, &*game), keys)
+            };
+            prop_assert_eq!(first(luck), first(other));
         }
     }
 
     #[test]
     fn rewards_keep_within_their_bounds(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
-            let (lowest, highest) = scenario.reward_bounds();
-            for (.., turn) in play(&*scenario, &mut *scenario.start(scene, luck), random(&*scenario, player)) {
-                prop_assert!((lowest..=highest).contains(&turn.reward), "{} not in {lowest}..={highest}", turn.reward);
+            let (lowest, highest) = scenario.reward_bounds().unwrap();
+            let mut over = vec![false; scenario.agents()];
+            for round in play(&*scenario, &mut *scenario.start(scene, luck).unwrap(), random(&*scenario, player)) {
+                for (outcome, _) in round.outcomes.iter().zip(&over).filter(|(_, over)| !**over) {
+                    let reward = outcome.reward;
+                    prop_assert!((lowest..=highest).contains(&reward), "{reward} not in {lowest}..={highest}");
+                }
+                over = round.outcomes.iter().map(|outcome| outcome.over).collect();
+            }
+        }
+    }
+
+    /// An agent whose episode is over may send what it likes, a number that is no action too.
+    #[test]
+    fn what_is_over_stays_over(scene: u64, luck: u64, player: u64) {
+        for (_, scenario) in scenarios() {
+            let mut game = scenario.start(scene, luck).unwrap();
+            let mut random = random(&*scenario, player);
+            let mut over = vec![false; scenario.agents()];
+            for _ in 0..scenario.step_limit() {
+                let choose = |agent: usize| if over[agent] { Some(usize::MAX) } else { random(&*game, agent) };
+                let actions: Vec<Option<usize>> = (0..over.len()).map(choose).collect();
+                let ended = |agent: usize| (over[agent], game.succeeded(agent), game.optimum(agent));
+                let before: Vec<_> = (0..over.len()).map(ended).collect();
+                let outcomes = game.play(&actions).unwrap();
+                for (agent, &(over, success, optimum)) in before.iter().enumerate() {
+                    if over {
+                        prop_assert_eq!(outcomes[agent], Outcome { reward: 0.0, over: true });
+                        prop_assert_eq!((game.succeeded(agent), game.optimum(agent)), (success, optimum));
+                    }
+                }
+                over = outcomes.iter().map(|outcome| outcome.over).collect();
             }
         }
     }
@@ -107,14 +178,17 @@ proptest! {
     #[test]
     fn after_the_end_nothing_changes(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
-            let mut game = scenario.start(scene, luck);
-            let steps = play(&*scenario, &mut *game, random(&*scenario, player));
-            prop_assert!(steps.len() <= scenario.step_limit());
-            if steps.last().is_some_and(|(.., turn)| turn.over) {
-                let seen = (game.observe(), game.succeeded());
+            let mut game = scenario.start(scene, luck).unwrap();
+            let rounds = play(&*scenario, &mut *game, random(&*scenario, player));
+            prop_assert!(rounds.len() <= scenario.step_limit());
+            if rounds.last().is_some_and(all_over) {
+                let agents = scenario.agents();
+                let success = |game: &dyn Game| (0..agents).map(|agent| game.succeeded(agent)).collect::<Vec<bool>>();
+                let before = (seen(&*scenario, &*game), success(&*game));
                 for action in (0..scenario.actions().len()).map(Some).chain([None]) {
-                    prop_assert_eq!(game.play(action), Turn { reward: 0.0, over: true });
-                    prop_assert_eq!((game.observe(), game.succeeded()), seen.clone());
+                    let outcomes = game.play(&vec![action; agents]).unwrap();
+                    prop_assert_eq!(outcomes, vec![Outcome { reward: 0.0, over: true }; agents]);
+                    prop_assert_eq!((seen(&*scenario, &*game), success(&*game)), before.clone());
                 }
             }
         }
@@ -124,13 +198,13 @@ proptest! {
     fn the_scripted_player_always_has_an_action(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
             let mut random = random(&*scenario, player);
-            let checked = |game: &dyn Game| {
-                let best = game.best_actions();
+            let checked = |game: &dyn Game, agent: usize| {
+                let best = game.best_actions(agent).unwrap();
                 assert!(!best.is_empty() && best.iter().all(|&action| action < scenario.actions().len()), "{best:?}");
                 assert!(best.is_sorted_by(|one, next| one < next), "{best:?}");
-                random(game)
+                random(game, agent)
             };
-            play(&*scenario, &mut *scenario.start(scene, luck), checked);
+            play(&*scenario, &mut *scenario.start(scene, luck).unwrap(), checked);
         }
     }
 }
@@ -152,6 +226,7 @@ fn names_and_action_words_are_distinct_plain_words() {
         assert!(kind.summary.ends_with('.'), "{}", kind.summary);
     }
     for (kind, scenario) in scenarios() {
+        assert_eq!(scenario.name(), kind.name);
         let words = scenario.actions();
         for (place, word) in words.iter().enumerate() {
             assert!(
@@ -164,13 +239,22 @@ fn names_and_action_words_are_distinct_plain_words() {
 }
 
 #[test]
-fn an_action_out_of_the_list_is_a_mistake_that_names_the_game() {
+fn actions_that_do_not_fit_are_a_mistake_that_names_the_game() {
     for (kind, scenario) in scenarios() {
-        let count = scenario.actions().len();
-        let play = || scenario.start(0, 0).play(Some(count));
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).unwrap_err();
+        let panic = |actions: &[Option<usize>]| {
+            let play = || scenario.start(0, 0).unwrap().play(actions);
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).unwrap_err();
+            panic.downcast_ref::<String>().unwrap().clone()
+        };
+        let (agents, count) = (scenario.agents(), scenario.actions().len());
         let wanted = format!("{}: there is no action {count}, only {count}", kind.name);
-        assert_eq!(panic.downcast_ref::<String>(), Some(&wanted));
+        let mut one_wrong = vec![None; agents];
+        one_wrong[agents - 1] = Some(count);
+        assert_eq!(panic(&one_wrong), wanted);
+        for given in [0, agents + 1] {
+            let wanted = format!("{}: {given} actions for {agents} agents", kind.name);
+            assert_eq!(panic(&vec![Some(0); given]), wanted);
+        }
     }
 }
 
@@ -233,22 +317,40 @@ fn transcripts() {
             .entry(kind.name)
             .and_modify(|number| *number += 1)
             .or_insert(0);
-        let mut game = scenario.start(3, 5);
-        let mut steps = 0;
-        let player = |game: &dyn Game| {
-            steps += 1;
-            if steps == 2 {
-                None
+        let mut game = scenario.start(3, 5).unwrap();
+        let mut asked = vec![0; scenario.agents()];
+        let player = |game: &dyn Game, agent: usize| {
+            asked[agent] += 1;
+            match asked[agent] {
+                2 => None,
+                _ => Some(game.best_actions(agent).unwrap()[0]),
+            }
+        };
+        // Where there is but one agent it needs no number.
+        let alone = scenario.agents() == 1;
+        let whose = |agent| {
+            if alone {
+                String::new()
             } else {
-                Some(game.best_actions()[0])
+                format!("agent {agent}:\n")
             }
         };
         let mut text = format!("options: {}\n\n{}\n", scenario.options(), scenario.rules());
-        for (seen, action, turn) in play(&*scenario, &mut *game, player) {
-            let word = action.map_or("(not readable)", |action| scenario.actions()[action]);
-            text += &format!("\n{seen}\n> {word}   reward {}\n", turn.reward);
+        let mut over = vec![false; scenario.agents()];
+        for round in play(&*scenario, &mut *game, player) {
+            let seen = round.seen.iter().enumerate();
+            for (agent, seen) in seen.filter(|(agent, _)| !over[*agent]) {
+                let word = round.actions[agent]
+                    .map_or("(not readable)", |action| &scenario.actions()[action]);
+                let reward = round.outcomes[agent].reward;
+                text += &format!("\n{}{seen}\n> {word}   reward {reward}\n", whose(agent));
+            }
+            over = round.outcomes.iter().map(|outcome| outcome.over).collect();
         }
-        text += &format!("\n{}\nsuccess: {}\n", game.observe(), game.succeeded());
+        for agent in 0..scenario.agents() {
+            let (seen, success) = (game.observe(agent).unwrap(), game.succeeded(agent));
+            text += &format!("\n{}{seen}\nsuccess: {success}\n", whose(agent));
+        }
         insta::assert_snapshot!(format!("{}-{number}", kind.name), text);
     }
 }

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use crate::games::{configured, play, random, refusal};
-use lapwing_env::find;
+use lapwing_env::{Game, Outcome, find};
 
 #[test]
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("snake", options);
-    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
@@ -44,13 +44,13 @@ fn an_unread_action_neither_moves_nor_kills_the_agent() {
         &json!({ "size": 4, "enemies": 3, "apples": 2 }),
     );
     for seed in 0..200 {
-        let mut game = scenario.start(seed, seed);
-        let start = head(&game.observe());
-        for (seen, _, turn) in play(&*scenario, &mut *game, |_| None) {
-            assert_eq!(head(&seen), start);
-            assert_eq!(turn.reward, -0.01);
+        let mut game = scenario.start(seed, seed).unwrap();
+        let start = head(&game.observe(0).unwrap());
+        for round in play(&*scenario, &mut *game, |_, _| None) {
+            assert_eq!(head(&round.seen[0]), start);
+            assert_eq!(round.outcomes[0].reward, -0.01);
         }
-        assert_eq!(head(&game.observe()), start);
+        assert_eq!(head(&game.observe(0).unwrap()), start);
     }
 }
 
@@ -61,15 +61,14 @@ fn without_enemies_the_game_goes_on_until_the_agent_dies() {
         &json!({ "enemies": 0, "step_limit": 10_000 }),
     );
     for seed in 0..50 {
-        let mut game = scenario.start(seed, seed);
-        let steps = play(&*scenario, &mut *game, random(&*scenario, seed));
-        assert!(
-            steps
-                .last()
-                .is_some_and(|(.., turn)| turn.over && turn.reward == -2.01),
-            "{steps:?}"
-        );
-        assert!(!game.succeeded());
+        let mut game = scenario.start(seed, seed).unwrap();
+        let rounds = play(&*scenario, &mut *game, random(&*scenario, seed));
+        let died = Outcome {
+            reward: -2.01,
+            over: true,
+        };
+        assert_eq!(rounds.last().unwrap().outcomes, [died]);
+        assert!(!game.succeeded(0));
     }
 }
 
@@ -77,10 +76,10 @@ fn without_enemies_the_game_goes_on_until_the_agent_dies() {
 fn the_number_of_apples_stays_the_same() {
     let scenario = configured(find("snake").unwrap(), &json!({ "size": 5, "apples": 4 }));
     for seed in 0..100 {
-        let mut game = scenario.start(seed, seed);
-        let greedy = |game: &dyn lapwing_env::Game| Some(game.best_actions()[0]);
-        for (seen, ..) in play(&*scenario, &mut *game, greedy) {
-            assert_eq!(seen.matches('A').count(), 4, "{seen}");
+        let mut game = scenario.start(seed, seed).unwrap();
+        let greedy = |game: &dyn Game, agent| Some(game.best_actions(agent).unwrap()[0]);
+        for round in play(&*scenario, &mut *game, greedy) {
+            assert_eq!(round.seen[0].matches('A').count(), 4, "{}", round.seen[0]);
         }
     }
 }

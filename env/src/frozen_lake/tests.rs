@@ -83,14 +83,14 @@ fn playing_follows_the_golden_transition_tables() {
                 }
                 for luck in 0..tries {
                     let mut walk = walk(&lake, state, luck);
-                    let turn = walk.play(Some(action));
+                    let outcome = walk.play(&[Some(action)]).unwrap()[0];
                     seen[walk.player] += 1.0 / tries as f64;
                     let same = |&&(_, next, reward, over): &&_| {
-                        (walk.player, turn) == (next, Turn { reward, over })
+                        (walk.player, outcome) == (next, Outcome { reward, over })
                     };
                     assert!(
-                        outcomes.iter().any(|outcome| same(&outcome)),
-                        "{state} {action}: {turn:?}"
+                        outcomes.iter().any(|golden| same(&golden)),
+                        "{state} {action}: {outcome:?}"
                     );
                 }
                 for (seen, expected) in seen.iter().zip(&expected) {
@@ -151,7 +151,7 @@ fn the_random_and_the_scripted_player_have_the_golden_chances() {
         let scripted = chance_within_20(&lake, |cell, left| {
             let mut walk = walk(&lake, cell, 0);
             walk.steps = 20 - left;
-            walk.best_actions()
+            walk.best_actions(0).unwrap()
         });
         assert!(
             (random - chances.random).abs() < 1e-12,

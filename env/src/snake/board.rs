@@ -49,7 +49,7 @@ enum Step {
     To(Cell),
 }
 
-/// The state of the game. The agent is snake 0.
+/// The state of the game. The agents come first, the enemies after them.
 #[derive(Debug, Clone)]
 pub(super) struct Board {
     pub width: usize,
@@ -59,6 +59,13 @@ pub(super) struct Board {
 }
 
 impl Board {
+    /// The board as an agent sees it: with its own snake first, and the others behind it in their order.
+    pub fn seen_by(&self, agent: usize) -> Board {
+        let mut board = self.clone();
+        board.snakes[..=agent].rotate_right(1);
+        board
+    }
+
     /// Plays one round: every snake moves at once, by its place in `moves` (up 0, down 1, left 2, right 3; `None` stays
     /// where it is). A snake dies if it leaves the board, if another moves to the same cell, or if any snake, itself
     /// included, was on that cell before the round, even with a tail that moves away. Otherwise it eats what is there

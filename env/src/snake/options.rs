@@ -10,12 +10,16 @@ use crate::options::{OptionsError, View, read, refused};
 /// The longest side; a board is read cell by cell, so larger ones fit no prompt.
 const LONGEST_SIDE: usize = 64;
 
+/// A head is shown as one digit.
+const MOST_SNAKES: usize = 9;
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Options {
     pub size: Option<usize>,
     pub width: Option<usize>,
     pub height: Option<usize>,
+    pub agents: usize,
     pub enemies: usize,
     pub apples: usize,
     pub bananas: usize,
@@ -35,6 +39,7 @@ impl Default for Options {
             size: None,
             width: None,
             height: None,
+            agents: 1,
             enemies: 1,
             apples: 5,
             bananas: 0,
@@ -61,7 +66,16 @@ impl Options {
         ] {
             within(name, side.unwrap_or(2), 2, LONGEST_SIDE)?;
         }
-        within("enemies", options.enemies, 0, 8)?;
+        within("agents", options.agents, 1, MOST_SNAKES)?;
+        within("enemies", options.enemies, 0, MOST_SNAKES - 1)?;
+        if options.snakes() > MOST_SNAKES {
+            let most = MOST_SNAKES - options.enemies;
+            let wanted = format!(
+                "at most {most} with `enemies` = {}, {MOST_SNAKES} snakes in all",
+                options.enemies
+            );
+            return Err(refused(NAME, "agents", options.agents, &wanted));
+        }
         within("step_limit", options.step_limit, 1, 100_000)?;
         let rewards = [
             ("apple_reward", options.apple_reward),
@@ -91,14 +105,13 @@ impl Options {
 
     /// Checks that all there is has a cell of its own.
     fn fit(&self, cells: usize) -> Result<(), OptionsError> {
-        let mut room = cells - 1 - self.enemies.min(cells - 1);
-        if 1 + self.enemies > cells {
-            return Err(refused(
-                NAME,
-                "enemies",
-                self.enemies,
-                &format!("at most {} on {cells} cells", cells - 1),
-            ));
+        let mut room = cells;
+        for (name, count) in [("agents", self.agents), ("enemies", self.enemies)] {
+            if count > room {
+                let wanted = format!("at most {room} on {cells} cells");
+                return Err(refused(NAME, name, count, &wanted));
+            }
+            room -= count;
         }
         for (name, count) in [
             ("apples", self.apples),
@@ -113,6 +126,11 @@ impl Options {
             room -= count;
         }
         Ok(())
+    }
+
+    /// How many snakes there are, agents and enemies.
+    pub fn snakes(&self) -> usize {
+        self.agents + self.enemies
     }
 
     pub fn sides(&self) -> (usize, usize) {

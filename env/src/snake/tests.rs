@@ -202,13 +202,13 @@ fn averages(options: &Value, player: impl Fn(&dyn Game, &mut Stream) -> usize) -
     let (mut total, mut deaths) = (0.0, 0);
     let mut stream = Stream::new(1, "player");
     for seed in 0..GAMES {
-        let mut game = scenario.start(seed, seed);
+        let mut game = scenario.start(seed, seed).unwrap();
         for _ in 0..scenario.step_limit() {
             let action = player(&*game, &mut stream);
-            let turn = game.play(Some(action));
-            total += turn.reward;
-            deaths += u64::from(turn.reward < -1.5);
-            if turn.over {
+            let outcome = game.play(&[Some(action)]).unwrap()[0];
+            total += outcome.reward;
+            deaths += u64::from(outcome.reward < -1.5);
+            if outcome.over {
                 break;
             }
         }
@@ -221,7 +221,7 @@ fn random(_: &dyn Game, stream: &mut Stream) -> usize {
 }
 
 fn greedy(game: &dyn Game, stream: &mut Stream) -> usize {
-    let best = game.best_actions();
+    let best = game.best_actions(0).unwrap();
     best[stream.below(best.len())]
 }
 

@@ -35,7 +35,7 @@ pub(super) fn picture(board: &Board) -> String {
     for (who, snake) in board.snakes.iter().enumerate() {
         for (place, &cell) in snake.0.iter().enumerate() {
             let number =
-                char::from_digit(who as u32 + 1, 10).expect("at most eight enemies are configured");
+                char::from_digit(who as u32 + 1, 10).expect("at most nine snakes are configured");
             mark(cell, if place == 0 { number } else { 'T' });
         }
     }
