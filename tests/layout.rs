@@ -177,7 +177,7 @@ fn every_knob_is_read_somewhere() {
         .filter(|path| !path.ends_with("config/check.rs") && !path.ends_with("config/tests.rs"))
         .map(|path| read(path))
         .collect();
-    let config: toml::Table = lapwing::Config::default().to_toml().parse().unwrap();
+    let config: toml::Table = lapwing_train::Config::default().to_toml().parse().unwrap();
     for (section, value) in &config {
         let keys = value
             .as_table()

@@ -1,25 +1,28 @@
 //! What the model reads: the prompt of every game, in both forms of reply, under the template of the built-in base and
 //! under that of a published chat model.
 
-use lapwing::agent::Prompts;
-use lapwing::base::Files;
-use lapwing::config::Reply;
 use lapwing_env::GAMES;
 use lapwing_model::ChatTemplate;
+use lapwing_train::base::files::Files;
+use lapwing_train::play::prompt::{Prompts, rules};
+use lapwing_train::run::config::Reply;
 
 #[test]
 fn prompts_read_so() {
-    let base = Files::open(None).unwrap().template().unwrap();
+    let files = Files::open(None).unwrap();
+    let tokenizer = files.tokenizer().unwrap();
+    let base = || files.template().unwrap();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden/qwen2");
-    let qwen = ChatTemplate::load(golden.as_ref()).unwrap();
+    let qwen = || ChatTemplate::load(golden.as_ref()).unwrap();
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
-        let observation = scenario.start(1, 1).observe();
-        for (name, template, reply) in [("base", &base, Reply::Word), ("qwen2", &qwen, Reply::Tags)]
-        {
-            let prompt = Prompts::new(&*scenario, reply)
-                .text(template, &observation)
-                .unwrap();
+        let observation = scenario.start(1, 1).unwrap().observe(0).unwrap();
+        for (name, template, reply) in [
+            ("base", base(), Reply::Word),
+            ("qwen2", qwen(), Reply::Tags),
+        ] {
+            let prompts = Prompts::new(&*scenario, reply, tokenizer.clone(), template);
+            let prompt = prompts.text(&observation).unwrap();
             insta::assert_snapshot!(format!("{}-{name}", kind.name), prompt);
         }
     }
@@ -29,16 +32,17 @@ fn prompts_read_so() {
 #[test]
 fn the_rules_are_a_shared_prefix_of_tokens() {
     let files = Files::open(None).unwrap();
-    let template = files.template().unwrap();
     let tokenizer = files.tokenizer().unwrap();
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
-        let prompts = Prompts::new(&*scenario, Reply::Word);
-        let rules = tokenizer.encode(&prompts.rules().content).unwrap();
-        let ids = |seed| {
-            let observation = scenario.start(seed, seed).observe();
-            let text = prompts.text(&template, &observation).unwrap();
-            tokenizer.encode(&text).unwrap()
+        let template = files.template().unwrap();
+        let mut prompts = Prompts::new(&*scenario, Reply::Word, tokenizer.clone(), template);
+        let rules = tokenizer
+            .encode(&rules(&*scenario, Reply::Word).content)
+            .unwrap();
+        let mut ids = |seed| {
+            let observation = scenario.start(seed, seed).unwrap().observe(0).unwrap();
+            prompts.ids(&observation).unwrap()
         };
         let (one, other) = (ids(1), ids(2));
         let shared = one

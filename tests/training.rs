@@ -2,23 +2,33 @@
 
 use std::path::Path;
 
-use lapwing::batch::{Chosen, pack};
-use lapwing::config::Aggregation;
-use lapwing::ms_grpo::train;
-use lapwing::pretrain::{Pretraining, pretrain};
-use lapwing::progress::Progress;
-use lapwing::report::{Report, StepMetrics};
-use lapwing::rollout::Seat;
-use lapwing::run::{Purpose, Run};
-use lapwing::run_dir::RunDir;
-use lapwing::{Config, Error};
+use lapwing_env::Scenario;
 use lapwing_model::Tokens;
 use lapwing_tensor::{Indices, testing::gpu};
+use lapwing_train::base::pretrain::{Pretraining, pretrain};
+use lapwing_train::learn::batch::{self, Chosen, pack};
+use lapwing_train::learn::ms_grpo;
+use lapwing_train::play::players::scripted::{Random, Scripted};
+use lapwing_train::play::{Ending, Episode, Player, Referee, Seat};
+use lapwing_train::record::metrics::{Learned, StepMetrics};
+use lapwing_train::record::{Record, RecordError, Sink, directory};
+use lapwing_train::run::config::Aggregation;
+use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::run::trainer::train;
+use lapwing_train::{Config, Error};
 use serde_json::Value;
 
 fn config(changes: &[&str]) -> Config {
+    preset("frozen-lake", changes)
+}
+
+fn preset(name: &str, changes: &[&str]) -> Config {
     let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
-    Config::load("frozen-lake", &changes).unwrap()
+    Config::load(name, &changes).unwrap()
+}
+
+fn state(config: Config) -> State {
+    State::new(&gpu(), config, Purpose::Train, &()).unwrap()
 }
 
 /// Trains and returns the lines of `metrics.jsonl`.
@@ -28,14 +38,39 @@ fn lines(config: Config) -> Result<Vec<String>, Error> {
 
 /// The same, keeping the run in this directory.
 fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
-    let steps = config.train.steps;
-    let run_dir = RunDir::create(dir, &config)?;
-    let mut report = Report::new(run_dir, Progress::hidden(), steps);
-    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden())?;
-    train(&mut run, &mut report)?;
+    let mut jsonl = directory::create(dir, &config)?;
+    train(
+        &mut state(config),
+        &directory::adapter(dir),
+        &mut [&mut jsonl],
+        &(),
+    )?;
     let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
     assert!(dir.join("adapter/adapter_model.safetensors").exists());
     Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The training steps among these lines, with what was learned in them.
+fn steps(lines: &[String]) -> Vec<(StepMetrics, Learned)> {
+    let step = |line: &String| match serde_json::from_str(line).unwrap() {
+        Record::Step(step) => Some((step.learned.expect("something was learned"), step)),
+        Record::Evaluation(_) => None,
+    };
+    lines
+        .iter()
+        .filter_map(step)
+        .map(|(learned, step)| (step, learned))
+        .collect()
+}
+
+fn seats(count: u64) -> Vec<Seat> {
+    (0..count)
+        .map(|i| Seat {
+            scene: i,
+            luck: i,
+            reply: i,
+        })
+        .collect()
 }
 
 fn without_times(line: &str) -> Value {
@@ -83,26 +118,27 @@ fn the_ratio_of_the_first_update_is_one() {
         "train.group_size=8",
         "policy.max_new_tokens=2",
     ]);
-    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden()).unwrap();
-    let seats: Vec<Seat> = (0..24)
-        .map(|i| Seat {
-            scene: i / 8,
-            luck: i,
-            reply: i,
-        })
-        .collect();
-    let episodes = run.play(&seats, 1.0, |_| ()).unwrap();
+    let mut state = state(config);
+    let seat = |i| Seat {
+        scene: i / 8,
+        luck: i,
+        reply: i,
+    };
+    let seats: Vec<Seat> = (0..24).map(seat).collect();
+    let episodes = state.play(&seats, 1.0, &()).unwrap();
+    let ones = [1.0; 20];
     let chosen: Vec<_> = episodes
         .iter()
         .map(|episode| Chosen {
             episode,
-            advantage: 1.0,
+            advantages: &ones,
             importance: 1.0,
         })
         .collect();
+    let over = batch::count(episodes.iter(), Aggregation::Token);
     for limit in [8192, 300] {
-        for batch in pack(&chosen, Aggregation::Token, limit) {
-            let (model, adapter) = (&run.agent.model, run.agent.adapter.as_ref());
+        for batch in pack(&chosen, Aggregation::Token, over, limit) {
+            let (model, adapter) = (&state.policy.model, state.policy.adapter.as_ref());
             let hidden = model.forward(&Tokens::new(&gpu(), &batch.tree), adapter);
             let (rows, targets) = (
                 Indices::new(&gpu(), &batch.rows),
@@ -127,15 +163,12 @@ fn the_ratio_of_the_first_update_is_one() {
 #[test]
 fn merging_pays_at_the_default_preset() {
     let lines = lines(config(&["train.steps=2", "eval.episodes=4"])).unwrap();
-    let steps: Vec<StepMetrics> = lines
-        .iter()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
+    let steps = steps(&lines);
     assert_eq!(steps.len(), 2);
-    for step in steps {
+    for (step, learned) in steps {
         assert!(4 * step.tokens_computed <= step.tokens_played, "{step:?}");
         assert_eq!(
-            step.clip_fraction, 0.0,
+            learned.clip_fraction, 0.0,
             "nothing is clipped at a ratio of 1"
         );
     }
@@ -145,44 +178,23 @@ fn merging_pays_at_the_default_preset() {
 #[test]
 fn the_kl_is_that_against_the_model_without_its_adapter() {
     let lines = lines(config(&SMALL)).unwrap();
-    let kl: Vec<f64> = lines
+    let kl: Vec<f64> = steps(&lines)
         .iter()
-        .filter_map(|line| serde_json::from_str::<StepMetrics>(line).ok())
-        .map(|step| step.kl)
+        .map(|(_, learned)| learned.kl)
         .collect();
     assert_eq!(kl[0], 0.0, "{kl:?}");
     assert!(kl[1] > 1e-6 && kl[2] > kl[1], "{kl:?}");
 }
 
-/// With this seed some of the scenes that would come first are the evaluation's: of 200 maps of 4x4, some come again.
-#[test]
-fn scenes_of_the_evaluation_are_never_trained_on() {
-    let run = Run::new(&gpu(), config(&[]), Purpose::Train, &Progress::hidden()).unwrap();
-    let first = |scene| run.scenario.start(scene, 0).observe();
-    let evaluation = lapwing::evaluate::seats(run.config.eval.seed, run.config.eval.episodes);
-    let held_out: std::collections::HashSet<String> =
-        evaluation.iter().map(|seat| first(seat.scene)).collect();
-    let mut redrawn = 0;
-    for step in 0..500 {
-        let scene = run.training_scene(step, 0);
-        assert!(!held_out.contains(&first(scene)), "step {step}");
-        let undisturbed = lapwing::seeds::derive(run.config.train.seed, "scene", &[step, 0, 0]);
-        redrawn += usize::from(scene != undisturbed);
-    }
-    assert!(redrawn > 0, "nothing was held out, so nothing was tested");
-}
-
+/*SCENES*/
 /// Cutting an update into batches of fewer tokens changes it by rounding only.
 #[test]
 fn an_update_in_small_batches_is_the_update_in_one() {
     let norm = |tokens: &str| {
         let limit = format!("train.tokens_per_batch={tokens}");
         let lines = lines(config(&[&SMALL[..], &["train.steps=1", &limit]].concat())).unwrap();
-        let step: StepMetrics = lines
-            .iter()
-            .find_map(|line| serde_json::from_str(line).ok())
-            .unwrap();
-        (step.grad_norm, step.loss)
+        let (_, learned) = steps(&lines)[0];
+        (learned.grad_norm, learned.loss)
     };
     let (whole, parts) = (norm("8192"), norm("200"));
     assert!(whole.0 > 0.0);
@@ -250,45 +262,41 @@ fn pretraining_twice_gives_the_same_files() {
 /// the penalty is taken off, and the step limit ends the episode.
 #[test]
 fn the_referee_deals_with_replies_that_cannot_be_read() {
-    let mut run = Run::new(
-        &gpu(),
-        config(&["policy.format_penalty=0.25"]),
-        Purpose::Train,
-        &Progress::hidden(),
-    )
-    .unwrap();
-    let seats: Vec<Seat> = (0..6)
-        .map(|i| Seat {
-            scene: i,
-            luck: i,
-            reply: i,
-        })
-        .collect();
-    let episodes = run.play(&seats, 1000.0, |_| ()).unwrap();
-    let limit = run.scenario.step_limit();
+    let mut state = state(config(&["policy.format_penalty=0.25"]));
+    let episodes = state.play(&seats(6), 1000.0, &()).unwrap();
+    let limit = state.scenario.step_limit();
     let mut unread = 0;
     for episode in &episodes {
-        assert!(episode.steps.len() <= limit);
-        assert!(!episode.truncated || episode.steps.len() == limit && !episode.success);
-        for (i, step) in episode.steps.iter().enumerate() {
-            let next = episode.steps.get(i + 1).map(|next| &next.observation);
-            if step.action.is_none() {
+        assert!(episode.turns.len() <= limit);
+        let truncated = episode.ending == Some(Ending::Truncated);
+        assert!(!truncated || episode.turns.len() == limit && !episode.success);
+        for (i, turn) in episode.turns.iter().enumerate() {
+            let next = episode
+                .turns
+                .get(i + 1)
+                .map_or(&episode.last, |next| &next.observation);
+            if turn.action.is_none() {
                 unread += 1;
-                assert_eq!((step.reward, step.shaping), (0.0, -0.25));
-                assert!(next.is_none_or(|next| *next == step.observation));
+                assert_eq!((turn.reward, turn.shaping), (0.0, -0.25));
+                assert_eq!(*next, turn.observation);
             } else {
-                assert_eq!(step.shaping, 0.0);
+                assert_eq!(turn.shaping, 0.0);
             }
         }
+        let unread = episode
+            .turns
+            .iter()
+            .filter(|turn| turn.action.is_none())
+            .count();
         let penalties = episode.game_return() - episode.composite_return();
-        assert!(
-            (penalties - 0.25 * episode.steps.iter().filter(|s| s.action.is_none()).count() as f64)
-                .abs()
-                < 1e-9
-        );
+        assert!((penalties - 0.25 * unread as f64).abs() < 1e-9);
     }
     assert!(unread > 50, "{unread} of at most {} replies", 6 * limit);
-    assert!(episodes.iter().any(|episode| episode.truncated));
+    assert!(
+        episodes
+            .iter()
+            .any(|episode| episode.ending == Some(Ending::Truncated))
+    );
 }
 
 /// What is over by the rules is not truncated, also in the last step that the limit allows.
@@ -296,21 +304,24 @@ fn the_referee_deals_with_replies_that_cannot_be_read() {
 fn a_goal_in_the_last_step_is_not_a_truncation() {
     // The greedy player of a trained agent is not needed: on a lake of one move, some of many episodes make it at once.
     let config = config(&["game.options.map=[\"SG\"]", "game.options.step_limit=1"]);
-    let mut run = Run::new(&gpu(), config, Purpose::Train, &Progress::hidden()).unwrap();
-    let seats: Vec<Seat> = (0..40)
-        .map(|i| Seat {
-            scene: 0,
-            luck: 0,
-            reply: i,
-        })
-        .collect();
-    let episodes = run.play(&seats, 1.0, |_| ()).unwrap();
+    let seat = |i| Seat {
+        scene: 0,
+        luck: 0,
+        reply: i,
+    };
+    let seats: Vec<Seat> = (0..40).map(seat).collect();
+    let episodes = state(config).play(&seats, 1.0, &()).unwrap();
     assert!(
         episodes.iter().any(|episode| episode.success),
         "forty tries at one move in four"
     );
     for episode in episodes {
-        assert_eq!(episode.success, !episode.truncated);
+        let ending = if episode.success {
+            Ending::Terminated
+        } else {
+            Ending::Truncated
+        };
+        assert_eq!(episode.ending, Some(ending));
         assert_eq!(episode.success, episode.composite_return() == 1.0);
     }
 }
@@ -329,13 +340,7 @@ fn training_goes_on_from_an_adapter() {
     let second = run_in(&home.path().join("second"), config.clone()).unwrap();
     let evaluation = |line: &str| serde_json::from_str::<Value>(line).unwrap()["eval"].clone();
     assert_eq!(evaluation(&second[0]), evaluation(first.last().unwrap()));
-    let kl = |lines: &[String], step: usize| {
-        let steps: Vec<StepMetrics> = lines
-            .iter()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        steps[step].kl
-    };
+    let kl = |lines: &[String], step: usize| steps(lines)[step].1.kl;
     assert!(kl(&first, 2) > 1e-4);
     assert_eq!(kl(&second, 0), 0.0);
     assert!(kl(&second, 2) > 0.0);
@@ -346,6 +351,194 @@ fn training_goes_on_from_an_adapter() {
     };
     assert_eq!(rank("second"), rank("first"));
     // It plays as the adapter that it is.
-    let run = Run::new(&gpu(), config, Purpose::Play, &Progress::hidden()).unwrap();
-    assert!(run.parameters.is_none() && run.agent.adapter.is_some());
+    let state = State::new(&gpu(), config, Purpose::Play, &()).unwrap();
+    assert!(state.parameters.is_none() && state.policy.adapter.is_some());
+}
+
+/// A run's state is plain data: taken apart and put together elsewhere, it goes on as if nothing had happened.
+#[test]
+fn a_state_put_together_again_goes_on_the_same() {
+    let config = || config(&[&SMALL[..], &["train.lr=0.003"]].concat());
+    let step = |state: &mut State| {
+        let metrics = ms_grpo::step(state, &()).unwrap();
+        state.step += 1;
+        StepMetrics {
+            seconds_rollout: 0.0,
+            seconds_update: 0.0,
+            ..metrics
+        }
+    };
+    let mut whole = state(config());
+    let before: Vec<StepMetrics> = (0..2).map(|_| step(&mut whole)).collect();
+    let snapshot = whole.snapshot().unwrap();
+    let after: Vec<StepMetrics> = (0..2).map(|_| step(&mut whole)).collect();
+    assert!(
+        before
+            .iter()
+            .chain(&after)
+            .all(|step| step.learned.is_some())
+    );
+
+    // Another state, which has learned something else.
+    let mut other = state(self::config(
+        &[&SMALL[..], &["train.lr=0.003", "train.seed=9"]].concat(),
+    ));
+    step(&mut other);
+    other.config = config();
+    other.restore(&snapshot);
+    let again: Vec<StepMetrics> = (0..2).map(|_| step(&mut other)).collect();
+    assert_eq!(after, again);
+    assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
+}
+
+/// Keeps nothing, and fails after so many steps.
+struct Failing(usize);
+
+impl Sink for Failing {
+    fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+        if record.step() < self.0 {
+            return Ok(());
+        }
+        let reason = std::io::ErrorKind::StorageFull.into();
+        Err(RecordError::Write {
+            path: "metrics.jsonl".into(),
+            reason,
+        })
+    }
+}
+
+fn weights(dir: &Path) -> Vec<u8> {
+    std::fs::read(dir.join("adapter_model.safetensors")).unwrap()
+}
+
+/// Whatever ends a run early, what it has learned is kept.
+#[test]
+fn an_error_does_not_lose_what_was_learned() {
+    let home = tempfile::tempdir().unwrap();
+    let adapter = home.path().join("adapter");
+    let mut run = state(config(&[&SMALL[..], &["train.lr=0.003"]].concat()));
+    let error = train(&mut run, &adapter, &mut [&mut Failing(3)], &()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot write metrics.jsonl"),
+        "{error}"
+    );
+    assert_eq!(run.step, 3);
+    let saved = weights(&adapter);
+    run.save_adapter(&home.path().join("now")).unwrap();
+    assert!(
+        saved == weights(&home.path().join("now")),
+        "not as it was after the third step"
+    );
+}
+
+/// A diverged adapter is not worth keeping: the one of the last evaluation stays.
+#[test]
+fn weights_that_are_no_numbers_do_not_replace_an_adapter() {
+    let home = tempfile::tempdir().unwrap();
+    let adapter = home.path().join("adapter");
+    let mut run = state(config(
+        &[&SMALL[..], &["train.lr=1e38", "train.steps=40"]].concat(),
+    ));
+    run.save_adapter(&home.path().join("fresh")).unwrap();
+    let error = train(&mut run, &adapter, &mut [], &()).unwrap_err();
+    assert!(run.step < 40, "{error}");
+    assert!(
+        weights(&adapter) == weights(&home.path().join("fresh")),
+        "{error}"
+    );
+}
+
+/// Several passes in several minibatches: each is an update, and from the second on the policy is not the one that played.
+#[test]
+fn passes_and_minibatches_are_updates() {
+    let more = [
+        "train.passes=2",
+        "train.minibatches=3",
+        "train.lr=0.003",
+        "train.steps=1",
+    ];
+    let mut run = state(config(&[&SMALL[..], &more].concat()));
+    let learned = ms_grpo::step(&mut run, &()).unwrap().learned.unwrap();
+    assert_eq!(run.parameters.as_ref().unwrap().steps(), 6);
+    assert!(
+        learned.kl > 0.0 && learned.clip_fraction > 0.0,
+        "{learned:?}"
+    );
+    assert!(learned.grad_norm.is_finite() && learned.loss.is_finite());
+}
+
+/// Where every reply is as good as every other nothing is learned, and no number pretends that it was.
+#[test]
+fn a_step_that_learns_nothing_says_so() {
+    // A goal that cannot be reached in one turn.
+    let nothing = [
+        "game.options.map=[\"SFG\"]",
+        "game.options.step_limit=1",
+        "policy.format_penalty=0",
+    ];
+    let lines = lines(config(&[&SMALL[..], &nothing].concat())).unwrap();
+    let step: Value = serde_json::from_str(&lines[1]).unwrap();
+    assert_eq!(step["groups_skipped"], 2);
+    for key in ["kl", "loss", "grad_norm", "clip_fraction", "lr"] {
+        assert!(step.get(key).is_none(), "{key} in {step}");
+    }
+}
+
+/// Two policies meet in one game, each with its own observation and reward. One of them says anything, so that its replies
+/// can be told from the other's.
+#[test]
+fn two_models_play_snake_against_each_other() {
+    let changes = [
+        "game.name=snake",
+        "game.options.agents=2",
+        "game.options.enemies=0",
+        "game.options.size=6",
+    ];
+    let load = || State::new(&gpu(), config(&changes), Purpose::Play, &()).unwrap();
+    let (mut one, mut other) = (load(), load());
+    let mut sober = one.policy.player(1.0, 1);
+    let mut confused = other.policy.player(1000.0, 1);
+    let scenario = &*one.scenario;
+    let referee = Referee {
+        step_limit: scenario.step_limit(),
+        format_penalty: 0.1,
+    };
+    let mut play = |players: &mut [&mut dyn Player]| {
+        referee
+            .play(scenario, &seats(8), players, &mut |_| ())
+            .unwrap()
+    };
+    let episodes = play(&mut [&mut sober, &mut confused]);
+    assert_eq!(episodes.len(), 16);
+    let of = |agent: usize| -> Vec<&Episode> { episodes.iter().skip(agent).step_by(2).collect() };
+    let valid = |episodes: &[&Episode]| {
+        let turns = || episodes.iter().flat_map(|episode| &episode.turns);
+        turns().filter(|turn| turn.action.is_some()).count() as f64 / turns().count() as f64
+    };
+    assert!(
+        valid(&of(0)) > 0.9 && valid(&of(1)) < 0.5,
+        "{} and {}",
+        valid(&of(0)),
+        valid(&of(1))
+    );
+    for (first, second) in of(0).into_iter().zip(of(1)) {
+        assert_ne!(first.turns[0].observation, second.turns[0].observation);
+        assert!(first.ending.is_some() && second.ending.is_some());
+        assert!(
+            first
+                .turns
+                .iter()
+                .chain(&second.turns)
+                .all(|turn| turn.sampled.is_some())
+        );
+    }
+    let returns = |agent| -> Vec<f64> { of(agent).iter().map(|e| e.game_return()).collect() };
+    assert_ne!(returns(0), returns(1));
+    // Who begins where does not matter: scripted and random players may sit down with a model, too.
+    let mixed = play(&mut [&mut Random::default(), &mut Scripted::default()]);
+    assert!(
+        mixed
+            .iter()
+            .all(|episode| episode.turns.iter().all(|turn| turn.sampled.is_none()))
+    );
 }

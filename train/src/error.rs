@@ -2,23 +2,26 @@
 
 use std::path::PathBuf;
 
-use lapwing_env::{OptionsError, UnknownGame};
+use lapwing_env::{GameError, OptionsError, UnknownGame};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
-use crate::config::ConfigError;
-use crate::memory::MemoryError;
-use crate::run_dir::RunError;
+use crate::record::RecordError;
+use crate::run::config::ConfigError;
+use crate::run::memory::MemoryError;
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A game that does not exist.
     #[error(transparent)]
-    Game(#[from] UnknownGame),
+    UnknownGame(#[from] UnknownGame),
     /// An option that the game does not take.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// A game that cannot go on.
+    #[error(transparent)]
+    Game(#[from] GameError),
     /// The model, its tokenizer, its chat template or the adapter.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -50,9 +53,9 @@ pub enum Error {
         /// What the model was made for.
         most: usize,
     },
-    /// The run directory.
+    /// What the run tells could not be kept.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Record(#[from] RecordError),
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -61,6 +64,12 @@ pub enum Error {
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
     )]
     Unpack(std::io::Error),
+    /// A person who plays could not be read from or written to.
+    #[error(transparent)]
+    Terminal(#[from] std::io::Error),
+    /// A person who plays does not want to go on.
+    #[error("left")]
+    Left,
     /// A tokenizer could not be made or read.
     #[error("tokenizer: {0}")]
     Vocabulary(String),

@@ -1,26 +1,18 @@
 //! Post-trains small language models to act: MS-GRPO on any GPU.
 //!
-//! The algorithm is [`ms_grpo`], to be read from top to bottom. Beside it stand what any such algorithm needs: the
-//! agent ([`agent`]), the referee ([`rollout`]), what goes through the model in an update ([`batch`]), evaluation,
-//! configuration and reporting.
+//! The algorithm is [`learn::ms_grpo`], to be read from top to bottom. Around it: [`play`] has the players and the
+//! referee, [`run`] what a run holds and the loop over its steps, [`record`] what a run tells, [`base`] the small model
+//! that is built in. Nothing here knows a terminal: what goes on is told to a [`Progress`], what was measured to the
+//! [`record::Sink`]s.
 
-pub mod aaw;
-pub mod agent;
 pub mod base;
-pub mod batch;
-pub mod config;
 pub mod error;
-pub mod evaluate;
-pub mod memory;
-pub mod ms_grpo;
-pub mod pretrain;
+pub mod learn;
+pub mod play;
 pub mod progress;
-pub mod report;
-pub mod rollout;
+pub mod record;
 pub mod run;
-pub mod run_dir;
-pub mod seeds;
-pub mod vocabulary;
 
-pub use config::{Config, ConfigError};
 pub use error::Error;
+pub use progress::Progress;
+pub use run::config::{Config, ConfigError};

@@ -1,0 +1,281 @@
+//! `lapwing play`: one game on the terminal, by a model or by hand.
+
+use std::cell::RefCell;
+use std::io::{self, BufRead, Write};
+
+use anyhow::Result;
+use lapwing_env::Scenario;
+use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::Error;
+use lapwing_train::play::players::human::Human;
+use lapwing_train::play::{Episode, Referee, Seat};
+use lapwing_train::run::state::{Purpose, State};
+
+use crate::args;
+use crate::progress::Terminal;
+
+/// Lets the model play, and shows what it saw, said and got.
+pub fn by_model(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &args::Play,
+) -> Result<()> {
+    let mut config = arguments.config()?;
+    // Nothing is held out, and one episode is all that is played.
+    config.eval.episodes = 1;
+    let temperature = config.eval.temperature;
+    let terminal = Terminal::new();
+    let mut state = State::new(&open_gpu()?, config, Purpose::Play, &terminal)?;
+    let episodes = state.play(&[seat(arguments.seed)], temperature, &terminal)?;
+    drop(terminal);
+    let mut out = io::stdout().lock();
+    for (number, episode) in (1..).zip(&episodes) {
+        if episodes.len() > 1 {
+            writeln!(out, "=== agent {number} of {}", episodes.len())?;
+        }
+        let first = episode.turns.first().map_or("", |turn| &turn.observation);
+        let prompt = state.policy.prompts.text(first)?;
+        transcript(&prompt, state.scenario.actions(), episode, &mut out)?;
+    }
+    Ok(())
+}
+
+fn seat(seed: u64) -> Seat {
+    Seat {
+        scene: seed,
+        luck: seed,
+        reply: seed,
+    }
+}
+
+/// An episode as a person reads it. `prompt` is the whole prompt of the first turn; the later ones differ in the
+/// observation only.
+fn transcript(
+    prompt: &str,
+    actions: &[String],
+    episode: &Episode,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for (number, turn) in (1..).zip(&episode.turns) {
+        let seen = if number == 1 {
+            prompt
+        } else {
+            &turn.observation
+        };
+        writeln!(out, "--- turn {number}\n{seen}\n> {}", turn.text.trim())?;
+        match turn.action {
+            Some(action) => write!(out, "{}: reward {}", actions[action], turn.reward)?,
+            None => write!(out, "cannot be read, does not move: reward {}", turn.reward)?,
+        }
+        if turn.shaping != 0.0 {
+            write!(out, ", shaping {}", turn.shaping)?;
+        }
+        writeln!(out, "\n")?;
+    }
+    writeln!(
+        out,
+        "{}",
+        ending(episode.success, episode.turns.len(), episode.game_return())
+    )
+}
+
+/// Lets the person at the terminal play.
+pub fn by_hand(arguments: &args::Play) -> Result<()> {
+    let scenario = arguments.config()?.game.scenario()?;
+    hand(
+        &*scenario,
+        arguments.seed,
+        io::stdin().lock(),
+        io::stdout().lock(),
+    )
+}
+
+/// Writes to what others write to as well.
+struct Shared<'a, W>(&'a RefCell<W>);
+
+impl<W: Write> Write for Shared<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}
+
+/// A game in which every action is a line of input. Ends with the input, too.
+fn hand(scenario: &dyn Scenario, seed: u64, input: impl BufRead, out: impl Write) -> Result<()> {
+    let out = RefCell::new(out);
+    let (actions, limit) = (scenario.actions(), scenario.step_limit());
+    writeln!(out.borrow_mut(), "{}\n", scenario.rules())?;
+    writeln!(
+        out.borrow_mut(),
+        "You have {limit} turns. Say {}, or their first letters; quit ends the game.",
+        actions.join(", ")
+    )?;
+
+    let mut human = Human::new(input, Shared(&out), limit);
+    let (mut turns, mut total) = (0, 0.0);
+    let mut shown = Ok(());
+    // A reply that cannot be read is asked for again, so there is nothing to take off.
+    let referee = Referee {
+        step_limit: limit,
+        format_penalty: 0.0,
+    };
+    let played = referee.play(
+        scenario,
+        &[seat(seed)],
+        &mut [&mut human],
+        &mut |episodes| {
+            let of_first = &episodes[0];
+            let Some(turn) = of_first
+                .turns
+                .last()
+                .filter(|_| of_first.turns.len() > turns)
+            else {
+                return;
+            };
+            (turns, total) = (of_first.turns.len(), of_first.game_return());
+            let said = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
+            if shown.is_ok() {
+                shown = said;
+            }
+        },
+    );
+    shown?;
+    match played {
+        Ok(episodes) => {
+            let episode = &episodes[0];
+            let ending = ending(episode.success, turns, total);
+            writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?;
+            Ok(())
+        }
+        Err(Error::Left) => {
+            let (turns, total) = (counted(turns), rounded(total));
+            writeln!(out.borrow_mut(), "\nleft after {turns}, return {total}")?;
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The last line of an episode.
+fn ending(success: bool, turns: usize, total: f64) -> String {
+    let verdict = if success { "success" } else { "no success" };
+    let (turns, total) = (counted(turns), rounded(total));
+    format!("over after {turns}: {verdict}, return {total}")
+}
+
+fn counted(turns: usize) -> String {
+    format!("{turns} {}", if turns == 1 { "turn" } else { "turns" })
+}
+
+/// Without the last digits, in which a sum of decimal fractions is off.
+fn rounded(total: f64) -> f64 {
+    (total * 1e9).round() / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use lapwing_train::play::{Ending, Turn};
+
+    use super::*;
+
+    fn lake() -> Box<dyn Scenario> {
+        let options = serde_json::json!({ "map": ["SF", "HG"], "step_limit": 3 });
+        (lapwing_env::find("frozen-lake").unwrap().configure)(&options).unwrap()
+    }
+
+    fn played(input: &str) -> String {
+        let mut out = Vec::new();
+        hand(&*lake(), 1, input.as_bytes(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_game_by_hand_reads_so() {
+        assert_snapshot!(played("jump\n\nRight\nd\n"), @"
+        You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
+
+        You have 3 turns. Say left, down, right, up, or their first letters; quit ends the game.
+
+        P _
+        O G
+        turn 1/3> `jump` is none of left, down, right, up (quit leaves)
+        turn 1/3> `` is none of left, down, right, up (quit leaves)
+        turn 1/3> right: reward 0
+
+        _ P
+        O G
+        turn 2/3> down: reward 1
+
+        _ _
+        O P
+        over after 2 turns: success, return 1
+        ");
+    }
+
+    #[test]
+    fn the_end_of_the_input_ends_the_game() {
+        assert!(played("r\n").ends_with("\nleft after 1 turn, return 0\n"));
+        assert!(played("quit\n").ends_with("\nleft after 0 turns, return 0\n"));
+    }
+
+    #[test]
+    fn a_sum_of_fractions_reads_as_on_paper() {
+        let total: f64 = (0..6).map(|_| -0.01).sum();
+        assert_eq!(
+            ending(false, 6, total),
+            "over after 6 turns: no success, return -0.06"
+        );
+    }
+
+    #[test]
+    fn the_step_limit_ends_the_game() {
+        assert!(played("l\nl\nl\nr\n").ends_with("over after 3 turns: no success, return 0\n"));
+    }
+
+    #[test]
+    fn a_transcript_reads_so() {
+        let turn = |observation: &str, text: &str, action, reward, shaping| Turn {
+            observation: observation.to_owned(),
+            text: text.to_owned(),
+            action,
+            reward,
+            shaping,
+            sampled: None,
+        };
+        let episode = Episode {
+            turns: vec![
+                turn("P _", "right", Some(2), 0.0, 0.0),
+                turn("_ P", "up up", None, 0.0, -0.1),
+                turn("_ P", "down", Some(1), 1.0, 0.0),
+            ],
+            success: true,
+            ending: Some(Ending::Terminated),
+            last: String::new(),
+        };
+        let prompt = "<system>The rules.<user>P _<assistant>";
+        let mut out = Vec::new();
+        transcript(prompt, lake().actions(), &episode, &mut out).unwrap();
+        assert_snapshot!(String::from_utf8(out).unwrap(), @"
+        --- turn 1
+        <system>The rules.<user>P _<assistant>
+        > right
+        right: reward 0
+
+        --- turn 2
+        _ P
+        > up up
+        cannot be read, does not move: reward 0, shaping -0.1
+
+        --- turn 3
+        _ P
+        > down
+        down: reward 1
+
+        over after 3 turns: success, return 1
+        ");
+    }
+}

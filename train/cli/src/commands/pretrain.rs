@@ -1,0 +1,37 @@
+//! `lapwing pretrain`: a small base model from nothing.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::Progress;
+use lapwing_train::base::pretrain::{self, Pretraining};
+
+use crate::args;
+use crate::progress::Terminal;
+
+/// Trains all weights of a new model and writes it down.
+pub fn pretrain(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &args::Pretrain,
+) -> Result<()> {
+    let usual = Pretraining::default();
+    let how = Pretraining {
+        game: arguments.game.clone(),
+        skill: arguments.skill.unwrap_or(usual.skill),
+        steps: arguments.steps.unwrap_or(usual.steps),
+        seed: arguments.seed,
+        ..usual
+    };
+    let gpu = open_gpu()?;
+    let terminal = Terminal::new();
+    terminal.phase("pretraining", how.steps, "updates");
+    pretrain::pretrain(&gpu, &how, &arguments.out, |so_far| {
+        terminal.done(so_far.step);
+        let text = format!("loss {:.4} (at least {:.4})", so_far.loss, so_far.floor);
+        terminal.steps(so_far.step, how.steps, &text);
+    })?;
+    drop(terminal);
+    writeln!(io::stdout(), "The model is in {}.", arguments.out.display())?;
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! What `score` and `generate` have in common: a model outside of any game, and token ids from the user.
+
+use std::path::Path;
+
+use anyhow::Result;
+use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
+use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::Progress;
+use lapwing_train::base::files::Files;
+use lapwing_train::run::memory::{Demand, Plan};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args;
+use crate::progress::Terminal;
+
+/// Something that was typed, or a file that was named, is not what it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {problem}")]
+pub struct InputError {
+    origin: String,
+    problem: String,
+}
+
+impl InputError {
+    pub fn new(origin: impl Into<String>, problem: impl ToString) -> InputError {
+        let (origin, problem) = (origin.into(), problem.to_string());
+        InputError { origin, problem }
+    }
+}
+
+/// A loaded model, with room for one sequence.
+pub struct Subject {
+    pub model: Model,
+    pub adapter: Option<Adapter>,
+    pub arena: Arena,
+}
+
+impl Subject {
+    /// Loads for `ids` and so many more tokens; the ids are checked before anything is loaded.
+    pub fn load(
+        open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+        arguments: &args::Subject,
+        files: &Files,
+        ids: usize,
+        more: usize,
+    ) -> Result<Subject> {
+        let stored = arguments.adapter.as_deref();
+        let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
+        let gpu = open_gpu()?;
+        let longest = ids + more;
+        let demand = Demand {
+            trained: 0,
+            used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
+            rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
+            tokens_per_batch: 0,
+            longest,
+            shared: 0,
+            episodes: 1,
+            cure: "use a shorter text or fewer tokens, or a smaller model",
+        };
+        let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
+        if longest + ROOM > plan.arena_rows {
+            let most = plan.arena_rows;
+            let problem = format!("{longest} tokens, and {most} fit this adapter's memory");
+            return Err(InputError::new("the text and what follows", problem).into());
+        }
+        let terminal = Terminal::new();
+        terminal.planned(&plan);
+        let model = files.load(&gpu, &terminal)?;
+        drop(terminal);
+        let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
+        // It grows: a reply may be much shorter than the longest.
+        let mut arena = Arena::new(&model, ids + more.min(256));
+        arena.set_most_rows(longest + ROOM);
+        Ok(Subject {
+            model,
+            adapter,
+            arena,
+        })
+    }
+}
+
+/// Token ids of a JSON file.
+pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
+    const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
+    let origin = path.display().to_string();
+    let list: Vec<Value> = read_json(path, WANTED)?;
+    let id = |value: &Value| {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| InputError::new(origin.clone(), format!("{WANTED}; found {value}")))
+    };
+    let ids = list.iter().map(id).collect::<Result<Vec<u32>, _>>()?;
+    check_ids(origin, &ids, config)?;
+    Ok(ids)
+}
+
+/// Complains of no tokens, of tokens that the model does not have, and of more than it was made for.
+pub fn check_ids(origin: String, ids: &[u32], config: &Config) -> Result<()> {
+    let wrong = |problem: String| Err(InputError::new(origin.clone(), problem).into());
+    if ids.is_empty() {
+        return wrong("there is no token in it".into());
+    }
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= config.vocab) {
+        return wrong(format!(
+            "token {id} is beyond the model's vocabulary of {}",
+            config.vocab
+        ));
+    }
+    if ids.len() > config.max_positions {
+        let (found, most) = (ids.len(), config.max_positions);
+        return wrong(format!(
+            "{found} tokens, and the model was made for {most} (max_position_embeddings)"
+        ));
+    }
+    Ok(())
+}
+
+/// A JSON file of some form.
+pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
+    let origin = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|e| InputError::new(origin.clone(), e))?;
+    let wrong = |e: serde_json::Error| InputError::new(origin, format!("{wanted}: {e}"));
+    Ok(serde_json::from_str(&text).map_err(wrong)?)
+}

@@ -1,0 +1,152 @@
+//! What the program says of plans, models, steps and evaluations, in a line.
+
+use indicatif::{BinaryBytes, HumanCount};
+use lapwing_model::Model;
+use lapwing_train::record::metrics::{EvalMetrics, StepMetrics};
+use lapwing_train::run::config::{Sampling, Train};
+use lapwing_train::run::memory::Plan;
+
+/// "needs up to 7.43 GiB of the device's 24.00 GiB: weights 5.90 GiB, ..."
+pub fn plan(plan: &Plan) -> String {
+    let size = BinaryBytes;
+    let mut text = format!("needs up to {}", size(plan.total()));
+    if let Some(memory) = plan.memory {
+        text += &format!(" of the device's {}", size(memory));
+    }
+    text += &format!(": weights {}", size(plan.weights));
+    text += &format!(", keys and values {}", size(plan.arena));
+    text += &format!(", activations {}", size(plan.activations));
+    if plan.checkpointing {
+        text += " (blocks are computed again in the update)";
+    }
+    if plan.optimiser > 0 {
+        text += &format!(", adapter and optimiser {}", size(plan.optimiser));
+    }
+    text
+}
+
+/// What was loaded, in which precision, and what was not as expected.
+pub fn model(name: &str, model: &Model) -> Vec<String> {
+    let report = model.report();
+    let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
+    let held: Vec<String> = formats
+        .filter(|(_, count)| *count > 0)
+        .map(|(format, count)| format!("{count} matrices in {format}"))
+        .collect();
+    let (family, held) = (model.config().family.model_type(), held.join(", "));
+    let parameters = HumanCount(report.parameters);
+    let mut lines = vec![format!(
+        "model {name}: {family}, {parameters} parameters, {held}"
+    )];
+    let mut list = |what: &str, names: &[String]| {
+        if let [first, rest @ ..] = names {
+            let more = match rest.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            lines.push(format!("  {what}: {first}{more}"));
+        }
+    };
+    list(
+        "too large or too small for f16, so held in bf16",
+        &report.out_of_f16_range,
+    );
+    list(
+        "in the files, but no part of this architecture",
+        &report.ignored,
+    );
+    lines
+}
+
+/// How the episodes to learn from are chosen.
+pub fn sampling(train: &Train) -> String {
+    let (learn, group) = (train.learn, train.group_size);
+    match train.sampling {
+        Sampling::All => "learning from all of them".to_owned(),
+        Sampling::Aaw => {
+            format!("learning from {learn} of each {group}, drawn by absolute advantage (AAW)")
+        }
+        Sampling::Uniform => format!("learning from {learn} of each {group}, drawn evenly"),
+        Sampling::Top => format!("learning from the {learn} of each {group} that stand out most"),
+    }
+}
+
+/// What a step brought.
+pub fn step(metrics: &StepMetrics) -> String {
+    let learned = match &metrics.learned {
+        Some(learned) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
+        None => "nothing to learn: all returns equal".to_owned(),
+    };
+    format!(
+        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  entropy {:.3}  {learned}  {:.2} s",
+        metrics.return_mean,
+        metrics.success_rate,
+        metrics.valid_action_rate,
+        metrics.episode_length_mean,
+        metrics.entropy,
+        metrics.seconds_rollout + metrics.seconds_update
+    )
+}
+
+/// How an examination went.
+pub fn evaluation(eval: &EvalMetrics) -> String {
+    format!(
+        "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
+        eval.episodes, eval.success_rate, eval.return_mean, eval.valid_action_rate
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use lapwing_train::record::metrics::Learned;
+
+    use super::*;
+
+    #[test]
+    fn a_step_and_an_evaluation_read_so() {
+        let learned = Learned {
+            kl: 0.001,
+            grad_norm: 0.5,
+            ..Learned::default()
+        };
+        let mut metrics = StepMetrics {
+            return_mean: 0.25,
+            success_rate: 0.25,
+            valid_action_rate: 0.99,
+            entropy: 1.2,
+            seconds_rollout: 0.1,
+            seconds_update: 0.05,
+            episode_length_mean: 8.5,
+            learned: Some(learned),
+            ..StepMetrics::default()
+        };
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
+        metrics.learned = None;
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: all returns equal  0.15 s");
+        let eval = EvalMetrics {
+            episodes: 50,
+            return_mean: -0.2,
+            ..EvalMetrics::default()
+        };
+        assert_snapshot!(evaluation(&eval), @"evaluation on 50 episodes: success 0.000, return -0.200, valid 0.00");
+    }
+
+    #[test]
+    fn a_plan_reads_so() {
+        let mut small = Plan {
+            weights: 485_171,
+            arena: 81_684_070,
+            activations: 187 << 20,
+            optimiser: 1_782_579,
+            memory: Some(24 << 30),
+            arena_rows: 4096,
+            checkpointing: false,
+        };
+        assert_snapshot!(plan(&small), @"needs up to 267.01 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
+        small.memory = None;
+        small.optimiser = 0;
+        small.checkpointing = true;
+        assert_snapshot!(plan(&small), @"needs up to 265.31 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
+    }
+}

@@ -1,0 +1,75 @@
+//! The program: what was typed, what is done, and how it ends.
+
+mod args;
+mod commands;
+mod describe;
+mod progress;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use lapwing_train::{ConfigError, Error};
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    quiet_driver();
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe has read enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not eprintln, which panics where nobody reads.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Train(train) => commands::train::train(|| cli.open_gpu(), train),
+        Command::Eval(eval) => commands::eval::eval(|| cli.open_gpu(), eval),
+        Command::Play(play) if play.human => commands::play::by_hand(play),
+        Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
+        Command::Score(score) => commands::score::score(|| cli.open_gpu(), score),
+        Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
+        Command::Merge(merge) => commands::merge::merge(merge),
+        Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
+        Command::Games => commands::games::list(),
+        Command::Adapters => commands::adapters::list(cli.adapter_index),
+    }
+}
+
+/// Without a desktop session, a layer that comes with Mesa prints "error: XDG_RUNTIME_DIR is invalid or not set" each
+/// time it is asked for adapters. It sorts adapters by the screen they drive, which cannot matter then; this disables it.
+fn quiet_driver() {
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none()
+        && std::env::var_os("MESA_VK_DEVICE_SELECT").is_none()
+    {
+        // Safety: the first thing that the program does, so no other thread reads the environment.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Whether what was typed is at fault; clap ends with the same code.
+fn is_usage(error: &anyhow::Error) -> bool {
+    // An error of a run speaks for the one it wraps, which is therefore no link of the chain.
+    match error.downcast_ref::<Error>() {
+        Some(Error::UnknownGame(_) | Error::Options(_)) => true,
+        Some(Error::Config(error)) => error.is_usage(),
+        _ => error
+            .downcast_ref::<ConfigError>()
+            .is_some_and(ConfigError::is_usage),
+    }
+}

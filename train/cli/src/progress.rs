@@ -1,0 +1,331 @@
+//! What is going on right now: bars on a terminal, now and then a plain line elsewhere. All of it goes to standard error.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use lapwing_model::Model;
+use lapwing_train::Progress;
+use lapwing_train::record::{Evaluation, Record, RecordError, Sink};
+use lapwing_train::run::memory::Plan;
+
+use crate::describe;
+
+/// No plain line of progress sooner than this after the one before.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(2);
+
+/// After this long without a line, the phase at work says how far it is, so that a stuck one is named.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Shows the work of one command: a phase after the other, and the steps that they make up.
+#[derive(Debug)]
+pub struct Terminal {
+    display: Display,
+}
+
+#[derive(Debug)]
+enum Display {
+    /// A bar for the whole and a line for the phase.
+    Bars(Bars),
+    /// Lines, and a thread that breaks the silence.
+    Lines(Arc<Lines>, Option<JoinHandle<()>>),
+}
+
+impl Terminal {
+    /// Bars if standard error is a terminal, lines if it is not.
+    pub fn new() -> Terminal {
+        if std::io::stderr().is_terminal() {
+            return Terminal {
+                display: Display::Bars(Bars::default()),
+            };
+        }
+        let lines = Arc::new(Lines::new());
+        let watched = lines.clone();
+        let watcher = thread::spawn(move || watched.watch());
+        Terminal {
+            display: Display::Lines(lines, Some(watcher)),
+        }
+    }
+
+    /// `done` of `total` steps are done; `text` says what the last brought. Lines leave out what comes too fast.
+    pub fn steps(&self, done: usize, total: usize, text: &str) {
+        match &self.display {
+            Display::Bars(bars) => bars.steps(done, total, text),
+            Display::Lines(lines, _) => {
+                if done <= 1 || done == total || lines.silence() >= SHORTEST_SILENCE {
+                    lines.print(&format!("step {done}/{total}  {text}"));
+                }
+            }
+        }
+    }
+
+    /// Prints a line that stays.
+    pub fn line(&self, text: &str) {
+        match &self.display {
+            // Printing fails only where there is nobody to read it.
+            Display::Bars(bars) => bars.all.println(text).unwrap_or_default(),
+            Display::Lines(lines, _) => lines.print(text),
+        }
+    }
+}
+
+impl Progress for Terminal {
+    /// `rollout 63/100 episodes, 210/s`.
+    fn phase(&self, name: &'static str, total: usize, unit: &'static str) {
+        let work = Work {
+            name,
+            unit,
+            total,
+            done: 0,
+            started: Instant::now(),
+        };
+        match &self.display {
+            Display::Bars(bars) => bars.phase(work),
+            Display::Lines(lines, _) => *held(&lines.work) = Some(work),
+        }
+    }
+
+    fn done(&self, done: usize) {
+        match &self.display {
+            Display::Bars(bars) => bars.progress(done),
+            Display::Lines(lines, _) => {
+                if let Some(work) = &mut *held(&lines.work) {
+                    work.done = done;
+                }
+            }
+        }
+    }
+
+    fn planned(&self, plan: &Plan) {
+        self.line(&describe::plan(plan));
+    }
+
+    fn loaded(&self, name: &str, model: &Model) {
+        describe::model(name, model)
+            .iter()
+            .for_each(|line| self.line(line));
+    }
+
+    fn note(&self, text: &str) {
+        self.line(text);
+    }
+}
+
+/// Shows the steps and evaluations of a run.
+pub struct Steps<'a> {
+    /// where
+    pub terminal: &'a Terminal,
+    /// how many there will be
+    pub total: usize,
+}
+
+impl Sink for Steps<'_> {
+    fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+        match record {
+            Record::Step(metrics) => {
+                self.terminal
+                    .steps(metrics.step, self.total, &describe::step(metrics));
+            }
+            Record::Evaluation(Evaluation { step, eval }) => {
+                let text = describe::evaluation(eval);
+                self.terminal
+                    .line(&format!("step {step}/{}  {text}", self.total));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Terminal {
+    fn default() -> Terminal {
+        Terminal::new()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        match &mut self.display {
+            Display::Bars(bars) => bars.all.clear().unwrap_or_default(),
+            Display::Lines(lines, watcher) => {
+                lines.over.store(true, Relaxed);
+                if let Some(watcher) = watcher.take() {
+                    watcher.thread().unpark();
+                    let _ = watcher.join();
+                }
+            }
+        }
+    }
+}
+
+/// Nothing panics while it holds one of these locks.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().expect("no panic while held")
+}
+
+#[derive(Debug, Default)]
+struct Bars {
+    all: MultiProgress,
+    steps: OnceLock<ProgressBar>,
+    phase: OnceLock<ProgressBar>,
+    work: Mutex<Option<Work>>,
+}
+
+impl Bars {
+    fn phase(&self, work: Work) {
+        self.phase_bar().set_message(work.text());
+        *held(&self.work) = Some(work);
+    }
+
+    fn progress(&self, done: usize) {
+        if let Some(work) = &mut *held(&self.work) {
+            work.done = done;
+            self.phase_bar().set_message(work.text());
+        }
+    }
+
+    fn steps(&self, done: usize, total: usize, text: &str) {
+        let bar = self.steps.get_or_init(|| {
+            let style = style("step {pos}/{len} {bar:12} {eta} left  {wide_msg}");
+            self.all
+                .insert(0, ProgressBar::new(total as u64).with_style(style))
+        });
+        bar.set_message(text.to_owned());
+        bar.set_position(done as u64);
+    }
+
+    fn phase_bar(&self) -> &ProgressBar {
+        self.phase.get_or_init(|| {
+            let bar = self
+                .all
+                .add(ProgressBar::new_spinner().with_style(style("{spinner} {msg}")));
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        })
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a fixed template")
+}
+
+#[derive(Debug)]
+struct Lines {
+    work: Mutex<Option<Work>>,
+    last_line: Mutex<Instant>,
+    over: AtomicBool,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        Lines {
+            work: Mutex::default(),
+            last_line: Mutex::new(Instant::now()),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn print(&self, text: &str) {
+        *held(&self.last_line) = Instant::now();
+        // Not eprintln, which panics where nobody reads.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    fn silence(&self) -> Duration {
+        held(&self.last_line).elapsed()
+    }
+
+    fn watch(&self) {
+        while !self.over.load(Relaxed) {
+            thread::park_timeout(Duration::from_millis(500));
+            let text = held(&self.work).as_ref().map(Work::text);
+            if let Some(text) = text
+                && self.silence() >= LONGEST_SILENCE
+            {
+                self.print(&text);
+            }
+        }
+    }
+}
+
+/// A piece of work under way.
+#[derive(Debug)]
+struct Work {
+    name: &'static str,
+    unit: &'static str,
+    total: usize,
+    done: usize,
+    started: Instant,
+}
+
+impl Work {
+    fn text(&self) -> String {
+        self.text_after(self.started.elapsed())
+    }
+
+    fn text_after(&self, elapsed: Duration) -> String {
+        let Work {
+            name,
+            unit,
+            total,
+            done,
+            ..
+        } = self;
+        let mut text = format!("{name} {done}/{total} {unit}");
+        if *done > 0 {
+            text += &format!(
+                ", {}/s",
+                short(*done as f64 / elapsed.as_secs_f64().max(1e-3))
+            );
+        }
+        if elapsed >= LONGEST_SILENCE {
+            text += &format!(", for {} s", elapsed.as_secs());
+        }
+        text
+    }
+}
+
+/// A number in about three figures: 0.25, 31, 8.1k.
+fn short(number: f64) -> String {
+    match number {
+        n if n < 1.0 => format!("{n:.2}"),
+        n if n < 10.0 => format!("{n:.1}"),
+        n if n < 1000.0 => format!("{n:.0}"),
+        n if n < 10_000.0 => format!("{:.1}k", n / 1000.0),
+        n => format!("{:.0}k", n / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn a_phase_says_how_far_it_is_and_how_fast() {
+        let after = |seconds, done| {
+            let work = Work {
+                name: "rollout",
+                unit: "episodes",
+                total: 100,
+                done,
+                started: Instant::now(),
+            };
+            work.text_after(Duration::from_secs(seconds))
+        };
+        assert_snapshot!(after(0, 0), @"rollout 0/100 episodes");
+        assert_snapshot!(after(3, 63), @"rollout 63/100 episodes, 21/s");
+        assert_snapshot!(after(200, 3), @"rollout 3/100 episodes, 0.01/s, for 200 s");
+    }
+
+    #[test]
+    fn rates_have_about_three_figures() {
+        assert_eq!(
+            [0.25, 3.12, 31.2, 8123.0, 81_234.0].map(short),
+            ["0.25", "3.1", "31", "8.1k", "81k"]
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! The files of a model, those of the base that is built into the program or of a directory, and their way to the device.
+
+use std::path::Path;
+
+use lapwing_model::{
+    ChatTemplate, Checkpoint, LoadOptions, Model, ModelError, StoredAdapter, Tokenizer,
+};
+use lapwing_tensor::Gpu;
+
+use crate::{Error, Progress};
+
+macro_rules! embedded {
+    ($($file:literal)*) => {
+        &[$(($file, include_bytes!(concat!("../../../fixtures/base/", $file)))),*]
+    };
+}
+
+/// Made by `lapwing pretrain`; `fixtures/base/README.md` says how.
+const FILES: &[(&str, &[u8])] = embedded!(
+    "config.json"
+    "generation_config.json"
+    "model.safetensors"
+    "tokenizer.json"
+    "tokenizer_config.json"
+    "chat_template.jinja"
+);
+
+/// What the embedded base is called in an adapter's `base_model_name_or_path`.
+pub const NAME: &str = "lapwing-base";
+
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Writes the embedded base as a Hugging Face directory.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub fn unpack(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    FILES
+        .iter()
+        .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
+}
+
+/// A model's files, read and checked; nothing is on a device yet.
+pub struct Files {
+    /// what it is called in messages, and in an adapter's `base_model_name_or_path`
+    pub name: String,
+    /// config and weights
+    pub checkpoint: Checkpoint,
+    /// none: there is no such file
+    tokenizer: Option<Tokenizer>,
+    /// where the embedded base lies while it is read
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+impl Files {
+    /// Opens a model directory; `None` is the embedded base.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong; the error names it.
+    pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
+        // The loader maps files, so the embedded ones go through a directory that is gone when they are loaded.
+        let unpacked = match dir {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
+        };
+        let path = match (dir, &unpacked) {
+            (Some(dir), _) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
+            (Some(dir), _) => dir,
+            (None, unpacked) => {
+                let path = unpacked.as_ref().expect("made above").path();
+                unpack(path).map_err(Error::Unpack)?;
+                path
+            }
+        };
+        let checkpoint = Checkpoint::open(path)?;
+        // Read even where it may not be needed, so that one of another model is noticed whatever is done.
+        let tokenizer = match path.join(TOKENIZER).exists() {
+            true => Some(Tokenizer::load(path, checkpoint.config())?),
+            false => None,
+        };
+        Ok(Files {
+            name: dir.map_or(NAME.to_owned(), |dir| dir.display().to_string()),
+            checkpoint,
+            tokenizer,
+            _unpacked: unpacked,
+        })
+    }
+
+    /// Text to token ids and back. A model without one can go on with token ids.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
+        self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
+            path: self.checkpoint.dir().join(TOKENIZER),
+            problem: "missing".to_owned(),
+        })
+    }
+
+    /// The model's own way to write a conversation. A model without one can go on with a text, but not play.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be parsed.
+    pub fn template(&self) -> Result<ChatTemplate, ModelError> {
+        ChatTemplate::load(self.checkpoint.dir())
+    }
+
+    /// Reads an adapter for this model.
+    ///
+    /// # Errors
+    /// If it is missing, damaged, not supported or made for another model.
+    pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
+        if !dir.is_dir() {
+            return Err(Error::NoAdapter(dir.to_owned()));
+        }
+        Ok(self.checkpoint.adapter(dir)?)
+    }
+
+    /// Puts the weights on the device and says what they are.
+    ///
+    /// # Errors
+    /// A damaged value, or a lost device.
+    pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
+        const MILLION: u64 = 1_000_000;
+        let mut begun = false;
+        let model = self
+            .checkpoint
+            .load(gpu, &LoadOptions::default(), &mut |done, total| {
+                if !begun {
+                    progress.phase("loading", (total / MILLION) as usize, "million weights");
+                    begun = true;
+                }
+                progress.done((done / MILLION) as usize);
+            })?;
+        progress.loaded(&self.name, &model);
+        Ok(model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It travels with every copy of the program.
+    #[test]
+    fn the_built_in_base_is_small() {
+        let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(bytes <= 2 << 20, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,347 @@
+//! Makes a small base model from nothing: all weights are trained to imitate a noisy scripted player.
+//!
+//! The player plays a game's own good moves with a chance of `skill` and any move otherwise. The model learns the
+//! player's distribution over moves in every state that the player meets, so it ends up able to play, but playing
+//! badly: what reinforcement learning can then bring out.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use lapwing_env::Scenario;
+use lapwing_env::rng::Stream;
+use lapwing_model::{ChatTemplate, Config, Model, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
+
+use super::vocabulary;
+use crate::Error;
+use crate::play::players::scripted::{Chances, best_actions, word};
+use crate::play::prompt::{self, Prompts};
+use crate::play::{Ask, Player, Referee, Reply, Seat};
+use crate::record::write_error;
+use crate::run::config;
+use crate::run::seeds;
+
+/// How a base model is made.
+#[derive(Debug, Clone)]
+pub struct Pretraining {
+    /// the game whose player is imitated
+    pub game: String,
+    /// chance that the player makes one of the game's good moves; otherwise any move
+    pub skill: f64,
+    /// optimiser updates
+    pub steps: usize,
+    /// scenes played for each update
+    pub scenes: usize,
+    /// peak learning rate; it rises over the first twentieth of the steps and falls along a cosine to a twentieth
+    pub lr: f64,
+    /// width of the residual stream
+    pub width: usize,
+    /// blocks
+    pub layers: usize,
+    /// attention heads
+    pub heads: usize,
+    /// width inside the MLP
+    pub mlp_width: usize,
+    /// everything random follows from it
+    pub seed: u64,
+}
+
+impl Default for Pretraining {
+    /// What made the embedded base.
+    fn default() -> Pretraining {
+        Pretraining {
+            game: "frozen-lake".to_owned(),
+            skill: 0.15,
+            steps: 1000,
+            scenes: 24,
+            lr: 3e-3,
+            width: 64,
+            layers: 4,
+            heads: 4,
+            mlp_width: 192,
+            seed: 1,
+        }
+    }
+}
+
+/// What one update learned from.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// updates done
+    pub step: usize,
+    /// cross-entropy against the player's distribution, nats a move
+    pub loss: f64,
+    /// the player's own entropy on the same states: the least that the loss can be
+    pub floor: f64,
+}
+
+/// Trains a base and writes it to `dir` as a Hugging Face directory. `progress` is told now and then.
+///
+/// # Errors
+/// If the game is unknown, the device fails or the directory cannot be written.
+pub fn pretrain(
+    gpu: &Gpu,
+    how: &Pretraining,
+    dir: &Path,
+    progress: impl FnMut(Progress),
+) -> Result<(), Error> {
+    let scenario = (lapwing_env::find(&how.game)?.configure)(&serde_json::json!({}))?;
+    let is_new = !dir.exists();
+    write_aside(dir, |aside| make(gpu, how, &*scenario, aside, progress)).inspect_err(|_| {
+        if is_new {
+            // Fails if others have put something there, which is then theirs to keep.
+            let _ = fs::remove_dir(dir);
+        }
+    })
+}
+
+/// Lets `make` fill a directory inside of `dir`, and moves its files up if all went well: a failure leaves `dir` as it was,
+/// and a place that cannot be written is known before the work begins.
+fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(write_error(dir))?;
+    let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
+    make(aside.path())?;
+    for entry in fs::read_dir(aside.path()).map_err(write_error(dir))? {
+        let entry = entry.map_err(write_error(dir))?;
+        let file = dir.join(entry.file_name());
+        fs::rename(entry.path(), &file).map_err(write_error(&file))?;
+    }
+    Ok(())
+}
+
+fn make(
+    gpu: &Gpu,
+    how: &Pretraining,
+    scenario: &dyn Scenario,
+    dir: &Path,
+    mut progress: impl FnMut(Progress),
+) -> Result<(), Error> {
+    let rules = prompt::rules(scenario, config::Reply::Word).content;
+    vocabulary::write(dir, scenario, &rules)?;
+    let (vocab, end) = vocabulary::size_and_end(dir)?;
+    let mut config = Config::qwen2(
+        vocab,
+        how.width,
+        how.layers,
+        how.heads,
+        how.heads,
+        how.mlp_width,
+    );
+    config.eos = vec![end];
+    let tokenizer = Tokenizer::load(dir, &config)?;
+    let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
+    let actions: Vec<u32> = scenario
+        .actions()
+        .iter()
+        .map(word_id)
+        .collect::<Result<_, Error>>()?;
+    let template = ChatTemplate::load(dir)?;
+    let mut prompts = Prompts::new(scenario, config::Reply::Word, tokenizer, template);
+
+    let weights = initial(&config, seeds::derive(how.seed, "weights", &[]));
+    let mut parameters = Parameters::new(gpu, &weights);
+    let model = Model::over(gpu, config, &parameters);
+
+    for step in 0..how.steps {
+        let lesson = lesson(how, step, scenario, &mut prompts, &actions, end)?;
+        let tokens = Tokens::new(gpu, &lesson.tree.pack());
+        let (rows, targets) = (
+            Indices::new(gpu, &lesson.rows),
+            Indices::new(gpu, &lesson.targets),
+        );
+        let hidden = model.forward(&tokens, None);
+        let log_probs = hidden
+            .log_probs(&model.head(None), &rows, &targets, 1.0)
+            .log_probs;
+        let weights = Tensor::from_slice(gpu, &lesson.weights, &[lesson.weights.len()]);
+        let loss = log_probs.mul(&weights).sum().neg();
+        parameters.accumulate(&loss.backward());
+        parameters.step(AdamW {
+            lr: how.lr * schedule(step, how.steps),
+            beta1: 0.9,
+            beta2: 0.98,
+            eps: 1e-8,
+            weight_decay: 0.01,
+            max_norm: 1.0,
+        });
+        if step % 20 == 0 || step + 1 == how.steps {
+            progress(Progress {
+                step: step + 1,
+                loss: f64::from(loss.to_vec()?[0]),
+                floor: lesson.floor,
+            });
+        }
+    }
+    Ok(model.save(dir, Format::F16)?)
+}
+
+/// Rises linearly, falls along a cosine.
+fn schedule(step: usize, steps: usize) -> f64 {
+    let (now, rise) = ((step + 1) as f64 / steps as f64, 0.05);
+    if now < rise {
+        now / rise
+    } else {
+        let fallen = (now - rise) / (1.0 - rise);
+        0.05 + 0.95 * (1.0 + (std::f64::consts::PI * fallen).cos()) / 2.0
+    }
+}
+
+/// The states of some episodes and the player's moves in them.
+struct Lesson {
+    tree: TokenTree,
+    rows: Vec<u32>,
+    targets: Vec<u32>,
+    /// the share of each target in the loss
+    weights: Vec<f32>,
+    floor: f64,
+}
+
+/// Plays with a good move now and then, and remembers what it thought in each state.
+struct Teacher {
+    skill: f64,
+    chances: Chances,
+    /// for each episode the states that it met: what was seen, the chance of each move, and the move made
+    met: Vec<Vec<(String, Vec<f64>, usize)>>,
+}
+
+impl Player for Teacher {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+        let mut replies = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
+            let chosen = pick(&moves, self.chances.of(ask, "player"));
+            replies.push(word(ask, chosen));
+            self.met[ask.episode].push((ask.observation.to_owned(), moves, chosen));
+        }
+        Ok(replies)
+    }
+}
+
+fn lesson(
+    how: &Pretraining,
+    step: usize,
+    scenario: &dyn Scenario,
+    prompts: &mut Prompts,
+    actions: &[u32],
+    end: u32,
+) -> Result<Lesson, Error> {
+    let seat = |number| {
+        let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
+        Seat {
+            scene: seed,
+            luck: seed,
+            reply: seed,
+        }
+    };
+    let seats: Vec<Seat> = (0..how.scenes).map(seat).collect();
+    let mut teacher = Teacher {
+        skill: how.skill,
+        chances: Chances::default(),
+        met: vec![Vec::new(); seats.len() * scenario.agents()],
+    };
+    let referee = Referee {
+        step_limit: scenario.step_limit(),
+        format_penalty: 0.0,
+    };
+    referee.play(scenario, &seats, &mut [&mut teacher], &mut |_| ())?;
+
+    let mut tree = TokenTree::new();
+    let mut states = Vec::new();
+    for met in teacher.met {
+        let mut seen = HashSet::new();
+        for (observation, moves, chosen) in met {
+            if !seen.insert(observation.clone()) {
+                continue;
+            }
+            // The reply is the word and the end; the end is not run through the model.
+            let prompt = prompts.ids(&observation)?;
+            let replied = tree.insert(&[&prompt[..], &[actions[chosen]]].concat());
+            states.push((replied, prompt.len(), moves));
+        }
+    }
+    let packed = tree.pack();
+    let share = 1.0 / states.len() as f32;
+    let mut lesson = Lesson {
+        tree,
+        rows: vec![],
+        targets: vec![],
+        weights: vec![],
+        floor: 0.0,
+    };
+    for (replied, prompt, moves) in states {
+        let path = packed.path(replied);
+        for (action, chance) in actions.iter().zip(&moves) {
+            lesson.rows.push(path[prompt - 1]);
+            lesson.targets.push(*action);
+            lesson.weights.push(share * *chance as f32);
+            // 0 ln 0 is 0.
+            if *chance > 0.0 {
+                lesson.floor -= f64::from(share) * chance * chance.ln();
+            }
+        }
+        lesson.rows.push(path[prompt]);
+        lesson.targets.push(end);
+        lesson.weights.push(share);
+    }
+    Ok(lesson)
+}
+
+/// The noisy player's chance of each move.
+fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
+    let mut moves = vec![(1.0 - skill) / actions as f64; actions];
+    for action in best {
+        moves[*action] += skill / best.len() as f64;
+    }
+    moves
+}
+
+fn pick(chances: &[f64], chance: &mut Stream) -> usize {
+    let mut left = chance.unit();
+    for (i, share) in chances.iter().enumerate() {
+        left -= share;
+        if left < 0.0 {
+            return i;
+        }
+    }
+    chances.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_leaves_nothing_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("base");
+        let fails = |aside: &Path| {
+            fs::write(aside.join("config.json"), "half").unwrap();
+            Err(Error::Vocabulary("no words".to_owned()))
+        };
+        write_aside(&dir, fails).unwrap_err();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+
+        // What is there already stays, unless it is made anew.
+        fs::write(dir.join("README.md"), "kept").unwrap();
+        fs::write(dir.join("config.json"), "old").unwrap();
+        write_aside(&dir, fails).unwrap_err();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "old");
+        let works = |aside: &Path| {
+            fs::write(aside.join("config.json"), "new").unwrap();
+            Ok(())
+        };
+        write_aside(&dir, works).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(dir.join("README.md")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_noisy_player_has_a_chance_for_every_move() {
+        assert_eq!(distribution(&[1, 2], 4, 1.0), [0.0, 0.5, 0.5, 0.0]);
+        assert_eq!(distribution(&[3], 4, 0.5), [0.125, 0.125, 0.125, 0.625]);
+        let mut chance = Stream::new(1, "player");
+        assert!((0..100).all(|_| pick(&[0.0, 0.0, 1.0, 0.0], &mut chance) == 2));
+    }
+}

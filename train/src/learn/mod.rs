@@ -1,0 +1,6 @@
+//! How a step becomes a better adapter: a file for each algorithm, and what they share.
+
+pub mod batch;
+pub mod choose;
+pub mod credit;
+pub mod ms_grpo;

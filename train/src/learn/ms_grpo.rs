@@ -1,0 +1,264 @@
+//! Multi-step group-relative policy optimisation (MS-GRPO, arXiv 2508.10839), from top to bottom.
+//!
+//! Each scene is played by a group of episodes. The advantage A of an episode is how far its whole return stands out in
+//! its group, and every token of every turn of the episode gets it. Of each group the episodes that stand out, either
+//! way, are likelier to be learned from (absolute-advantage-weighted sampling, AAW). One step of training is
+//!
+//! ```text
+//! play  ->  weigh  ->  choose  ->  learn
+//! ```
+//!
+//! What is learned is a lower loss. For a token of log-prob l, which was l_old when it was drawn and l_ref under the
+//! reference:
+//!
+//! ```text
+//! w    = exp(l - l_old)
+//! loss = mean over tokens of  beta KL - min(w A, clip(w, 1 - clip_low, 1 + clip_high) A)
+//! KL   = exp(-d) - 1 + d                                             with d = l - l_ref (k3)
+//! ```
+//!
+//! Choices where the paper is silent, and departures from it:
+//! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
+//! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
+//! 3. The reference is the same model with its adapter off; or, when training goes on from an adapter, with that adapter
+//!    as it was.
+//! 4. A step may play several scenes, a group for each. Scenes that are kept for the evaluation are never trained on.
+//! 5. Equal prompts are computed once, in play and in the update. The results are those of separate sequences.
+//! 6. In a game of several agents the group of a scene is a group for each of them.
+
+use std::time::Instant;
+
+use lapwing_env::rng::Stream;
+use lapwing_model::{Adapter, Tokens};
+use lapwing_tensor::{AdamW, Indices, KlEstimator};
+
+use crate::learn::batch::{self, Chosen, pack};
+use crate::learn::choose::choose;
+use crate::learn::credit::{Credit, by_episode};
+use crate::play::{Episode, Seat};
+use crate::record::metrics::{Learned, StepMetrics};
+use crate::run::config::Kl;
+use crate::run::seeds;
+use crate::run::state::State;
+use crate::{Error, Progress};
+
+/// One step of training: play, weigh, choose, learn.
+///
+/// # Errors
+/// If the game, the model or the device fails.
+pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, Error> {
+    // Play every scene with a group of episodes, all at once, with the policy as it stands.
+    let started = Instant::now();
+    let computed_before = state.policy.arena.computed();
+    let seats = seats(state)?;
+    let temperature = state.config.policy.temperature;
+    let agents = state.scenario.agents();
+    progress.phase("rollout", seats.len() * agents, "episodes");
+    let episodes = state.play(&seats, temperature, progress)?;
+    let tokens_rollout = state.policy.arena.computed() - computed_before;
+    let seconds_rollout = started.elapsed().as_secs_f64();
+
+    // Weigh each episode against its group.
+    let started = Instant::now();
+    let train = &state.config.train;
+    let groups: Vec<Vec<&Episode>> = episodes
+        .chunks(train.group_size * agents)
+        .flat_map(|scene| {
+            (0..agents).map(|agent| scene.iter().skip(agent).step_by(agents).collect())
+        })
+        .collect();
+    let credits: Vec<Vec<Credit>> = groups.iter().map(|group| by_episode(group)).collect();
+
+    // Choose which to learn from.
+    let mut chosen = Vec::new();
+    let mut expected = 0.0;
+    let mut groups_skipped = 0;
+    for (number, (group, credits)) in groups.iter().zip(&credits).enumerate() {
+        let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
+        if advantages.iter().all(|a| *a == 0.0) {
+            groups_skipped += 1;
+            continue;
+        }
+        let seed = seeds::derive(train.seed, "choose", &[state.step, number]);
+        let drawn = choose(train, &advantages, &mut Stream::new(seed, "choose"));
+        let share = drawn.len() as f64 / group.len() as f64;
+        expected += share * batch::count(group.iter().copied(), train.aggregation);
+        chosen.extend(drawn.into_iter().map(|(i, importance)| Chosen {
+            episode: group[i],
+            advantages: &credits[i].turns,
+            importance,
+        }));
+    }
+
+    // Learn from them.
+    let learned = learn(state, &chosen, expected, progress)?;
+    Ok(StepMetrics {
+        step: state.step + 1,
+        groups_skipped,
+        tokens_computed: tokens_rollout
+            + learned
+                .as_ref()
+                .map_or(0, |learned| learned.tokens_computed),
+        learned,
+        seconds_rollout,
+        seconds_update: started.elapsed().as_secs_f64(),
+        ..StepMetrics::of_episodes(&episodes)
+    })
+}
+
+/// Who plays in this step: `group_size` games on each of `groups` fresh scenes.
+fn seats(state: &State) -> Result<Vec<Seat>, Error> {
+    let (train, step) = (&state.config.train, state.step);
+    let mut seats = Vec::with_capacity(train.groups * train.group_size);
+    for group in 0..train.groups {
+        let scene = state
+            .scenes
+            .training(&*state.scenario, train.seed, step, group)?;
+        for episode in 0..train.group_size {
+            let member = if train.shared_luck { 0 } else { episode };
+            seats.push(Seat {
+                scene,
+                luck: seeds::derive(train.seed, "luck", &[step, group, member]),
+                reply: seeds::derive(train.seed, "reply", &[step, group, episode]),
+            });
+        }
+    }
+    Ok(seats)
+}
+
+/// Passes over the chosen episodes; each minibatch is one optimiser update. `None` if there is nothing to learn from.
+///
+/// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
+/// `expected` to hold instead: dividing by what this one holds would bias the weights that were just corrected.
+fn learn(
+    state: &mut State,
+    chosen: &[Chosen<'_>],
+    expected: f64,
+    progress: &dyn Progress,
+) -> Result<Option<Learned>, Error> {
+    let train = state.config.train.clone();
+    let lr = train.lr * ((state.step + 1) as f64 / (train.warmup + 1) as f64).min(1.0);
+    let mut updates = Vec::new();
+    for pass in 0..train.passes {
+        let mut order: Vec<usize> = (0..chosen.len()).collect();
+        if train.minibatches > 1 {
+            let seed = seeds::derive(train.seed, "minibatches", &[state.step, pass]);
+            shuffle(&mut order, &mut Stream::new(seed, "minibatches"));
+        }
+        for part in parts(&order, train.minibatches) {
+            let minibatch: Vec<Chosen<'_>> = part.iter().map(|i| chosen[*i]).collect();
+            let over = match train.correction {
+                true => expected * part.len() as f64 / chosen.len() as f64,
+                false => batch::count(minibatch.iter().map(|c| c.episode), train.aggregation),
+            };
+            updates.push(update(state, &minibatch, over, lr, progress)?);
+        }
+    }
+    Ok(Learned::mean_of(&updates))
+}
+
+/// As many parts as asked for, as long as there is something for each; their lengths differ by one at most.
+fn parts(order: &[usize], count: usize) -> impl Iterator<Item = &[usize]> {
+    let count = count.min(order.len());
+    (0..count).map(move |i| &order[i * order.len() / count..(i + 1) * order.len() / count])
+}
+
+/// One optimiser update from these episodes.
+fn update(
+    state: &mut State,
+    chosen: &[Chosen<'_>],
+    over: f64,
+    lr: f64,
+    progress: &dyn Progress,
+) -> Result<Learned, Error> {
+    let train = &state.config.train;
+    let temperature = state.config.policy.temperature as f32;
+    let clip = (train.clip_low as f32, train.clip_high as f32);
+    let policy = &state.policy;
+    let (model, gpu) = (&policy.model, policy.model.gpu());
+    let parameters = state.parameters.as_mut().expect("a run that trains");
+
+    let mut batches = pack(chosen, train.aggregation, over, train.tokens_per_batch);
+    let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
+    let mut learned = Learned {
+        lr,
+        ..Learned::default()
+    };
+    progress.phase("update", batches.len(), "batches");
+    for (done, batch) in batches.iter_mut().enumerate() {
+        let tokens = Tokens::new(gpu, &batch.tree);
+        let (rows, targets) = (
+            Indices::new(gpu, &batch.rows),
+            Indices::new(gpu, &batch.targets),
+        );
+        let log_probs = |adapter: Option<&Adapter>| {
+            let hidden = model.forward(&tokens, adapter);
+            hidden
+                .log_probs(&model.head(adapter), &rows, &targets, temperature)
+                .log_probs
+        };
+
+        // The reference: the same model with its adapter off, or as it was when training began.
+        let reference = log_probs(policy.reference.as_ref()).to_vec()?;
+        for token in &mut batch.tokens {
+            token.reference = reference[token.pair as usize];
+        }
+
+        // The policy as it is now, and the loss of every sampled token.
+        let log_probs = log_probs(policy.adapter.as_ref());
+        let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, estimator(train.kl));
+        parameters.accumulate(&of.loss.backward());
+
+        let share = batch.tokens.len() as f64 / all_tokens as f64;
+        learned.loss += f64::from(of.loss.to_vec()?[0]);
+        learned.kl += share * f64::from(of.kl.to_vec()?[0]);
+        learned.clip_fraction += share * f64::from(of.clip_fraction.to_vec()?[0]);
+        learned.tokens_computed += 2 * batch.tree.len() as u64;
+        progress.done(done + 1);
+    }
+    let norm = parameters.step(AdamW {
+        lr,
+        beta1: train.betas[0],
+        beta2: train.betas[1],
+        eps: 1e-8,
+        weight_decay: train.weight_decay,
+        max_norm: train.max_grad_norm,
+    });
+    learned.grad_norm = f64::from(norm.to_vec()?[0]);
+    Ok(learned)
+}
+
+fn estimator(kl: Kl) -> KlEstimator {
+    match kl {
+        Kl::K1 => KlEstimator::K1,
+        Kl::K2 => KlEstimator::K2,
+        Kl::K3 => KlEstimator::K3,
+    }
+}
+
+/// Fisher and Yates.
+fn shuffle(order: &mut [usize], chance: &mut Stream) {
+    for i in (1..order.len()).rev() {
+        order.swap(i, chance.below(i + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Nine episodes in eight minibatches are eight updates.
+        #[test]
+        fn there_are_as_many_minibatches_as_asked_for(episodes in 0usize..60, wanted in 1usize..12) {
+            let order: Vec<usize> = (0..episodes).collect();
+            let parts: Vec<&[usize]> = parts(&order, wanted).collect();
+            prop_assert_eq!(parts.len(), wanted.min(episodes));
+            prop_assert_eq!(parts.concat(), order);
+            let lengths = || parts.iter().map(|part| part.len());
+            prop_assert!(lengths().max().unwrap_or(0) <= lengths().min().unwrap_or(0) + 1);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Episodes: who plays, on which scenes, by whose rules, and how well.
+
+pub mod evaluate;
+pub mod player;
+pub mod players;
+pub mod prompt;
+pub mod referee;
+pub mod scenes;
+
+pub use player::{Ask, Player, Reply, Sampled};
+pub use referee::{Ending, Episode, Referee, Seat, Turn};

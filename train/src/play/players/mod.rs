@@ -1,0 +1,5 @@
+//! Everything that can play, a file each.
+
+pub mod human;
+pub mod model;
+pub mod scripted;

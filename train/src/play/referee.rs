@@ -1,0 +1,431 @@
+//! The referee: plays many episodes at once, whoever plays them.
+//!
+//! Every living agent of every game takes its turn together with the others. Step limits and unreadable replies are the
+//! referee's business, not the game's.
+
+use lapwing_env::{Game, Scenario};
+
+use crate::Error;
+use crate::play::player::{Ask, Player, Reply, Sampled};
+use crate::run::seeds;
+
+/// What the referee goes by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Referee {
+    /// An episode that is not over after so many turns is truncated.
+    pub step_limit: usize,
+    /// Taken off the return for a reply that cannot be read.
+    pub format_penalty: f64,
+}
+
+/// One game to be played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seat {
+    /// the seed of the initial state
+    pub scene: u64,
+    /// the seed of what chance does afterwards
+    pub luck: u64,
+    /// the seed of what the players leave to chance
+    pub reply: u64,
+}
+
+/// One action of one agent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Turn {
+    /// what the agent saw
+    pub observation: String,
+    /// what it said
+    pub text: String,
+    /// `None`: that could not be read
+    pub action: Option<usize>,
+    /// how a model of ours came to say it
+    pub sampled: Option<Sampled>,
+    /// what the game gave
+    pub reward: f64,
+    /// what the referee added: minus the format penalty, or zero
+    pub shaping: f64,
+}
+
+/// Why an episode is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By the game's rules.
+    Terminated,
+    /// By the step limit.
+    Truncated,
+}
+
+/// What one agent of a game lived through.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Episode {
+    /// from the first to the last
+    pub turns: Vec<Turn>,
+    /// whether the game counts it as won
+    pub success: bool,
+    /// `None` while it is played
+    pub ending: Option<Ending>,
+    /// what the agent sees after the last turn; empty while it is played
+    pub last: String,
+}
+
+impl Episode {
+    /// How many of these are over.
+    pub fn over(episodes: &[Episode]) -> usize {
+        episodes
+            .iter()
+            .filter(|episode| episode.ending.is_some())
+            .count()
+    }
+
+    /// C: the sum over the turns of reward and shaping.
+    pub fn composite_return(&self) -> f64 {
+        self.turns
+            .iter()
+            .map(|turn| turn.reward + turn.shaping)
+            .sum()
+    }
+
+    /// What the game gave, without the shaping.
+    pub fn game_return(&self) -> f64 {
+        self.turns.iter().map(|turn| turn.reward).sum()
+    }
+
+    /// The replies that a model of ours sampled.
+    pub fn sampled(&self) -> impl Iterator<Item = &Sampled> {
+        self.turns.iter().filter_map(|turn| turn.sampled.as_ref())
+    }
+
+    /// Tokens of its replies.
+    pub fn reply_tokens(&self) -> usize {
+        self.sampled().map(|reply| reply.ids.len()).sum()
+    }
+
+    /// Tokens that it would take as separate sequences: a prompt and a reply for every turn.
+    pub fn tokens(&self) -> usize {
+        self.sampled()
+            .map(|reply| reply.prompt.len() + reply.ids.len())
+            .sum()
+    }
+}
+
+impl Referee {
+    /// Plays one game for each seat, all at once. A game of n agents makes n episodes, side by side: those of the first
+    /// seat come first. Agent a is played by `players[a % players.len()]`, so that one player takes all sides and two can
+    /// meet. `watch` sees all episodes as they stand after each round.
+    ///
+    /// # Errors
+    /// If a game or a player fails.
+    ///
+    /// # Panics
+    /// If there are no players, or one gives more or fewer replies than it was asked for.
+    pub fn play(
+        &self,
+        scenario: &dyn Scenario,
+        seats: &[Seat],
+        players: &mut [&mut dyn Player],
+        watch: &mut dyn FnMut(&[Episode]),
+    ) -> Result<Vec<Episode>, Error> {
+        let agents = scenario.agents();
+        let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
+        let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
+        let mut episodes = vec![Episode::default(); seats.len() * agents];
+        for round in 0..self.step_limit {
+            let living: Vec<usize> = (0..episodes.len())
+                .filter(|&e| episodes[e].ending.is_none())
+                .collect();
+            if living.is_empty() {
+                break;
+            }
+            for &e in &living {
+                let observation = games[e / agents].observe(e % agents)?;
+                episodes[e].turns.push(Turn {
+                    observation,
+                    ..Turn::default()
+                });
+            }
+            let replies = ask_all(scenario, seats, &games, &episodes, &living, round, players)?;
+            for (&e, reply) in living.iter().zip(replies) {
+                let turn = episodes[e].turns.last_mut().expect("pushed above");
+                turn.shaping = if reply.action.is_none() {
+                    -self.format_penalty
+                } else {
+                    0.0
+                };
+                (turn.action, turn.text, turn.sampled) = (reply.action, reply.text, reply.sampled);
+            }
+            for (game, own) in games.iter_mut().zip(episodes.chunks_mut(agents)) {
+                if own.iter().all(|episode| episode.ending.is_some()) {
+                    continue;
+                }
+                let last = |episode: &Episode| episode.turns.last().and_then(|turn| turn.action);
+                let actions: Vec<Option<usize>> = own.iter().map(last).collect();
+                let outcomes = game.play(&actions)?;
+                for (agent, (episode, outcome)) in own.iter_mut().zip(outcomes).enumerate() {
+                    if episode.ending.is_some() {
+                        continue;
+                    }
+                    episode.turns.last_mut().expect("it lives").reward = outcome.reward;
+                    episode.success = game.succeeded(agent);
+                    episode.ending = match outcome.over {
+                        true => Some(Ending::Terminated),
+                        false if round + 1 == self.step_limit => Some(Ending::Truncated),
+                        false => None,
+                    };
+                    if episode.ending.is_some() {
+                        episode.last = game.observe(agent)?;
+                    }
+                }
+            }
+            watch(&episodes);
+        }
+        Ok(episodes)
+    }
+}
+
+/// A reply for each living episode, from the player of its agent.
+fn ask_all(
+    scenario: &dyn Scenario,
+    seats: &[Seat],
+    games: &[Box<dyn Game>],
+    episodes: &[Episode],
+    living: &[usize],
+    round: usize,
+    players: &mut [&mut dyn Player],
+) -> Result<Vec<Reply>, Error> {
+    let (agents, sides) = (scenario.agents(), players.len());
+    let mut replies = vec![Reply::default(); living.len()];
+    for (side, player) in players.iter_mut().enumerate() {
+        let (mut places, mut asks) = (Vec::new(), Vec::new());
+        for (place, &e) in living.iter().enumerate() {
+            let (seat, agent) = (e / agents, e % agents);
+            if agent % sides != side {
+                continue;
+            }
+            places.push(place);
+            asks.push(Ask {
+                episode: e,
+                turn: round,
+                seed: seed_of(&seats[seat], agent),
+                actions: scenario.actions(),
+                observation: &episodes[e].turns[round].observation,
+                game: &*games[seat],
+                agent,
+            });
+        }
+        if asks.is_empty() {
+            continue;
+        }
+        let given = player.act(&asks)?;
+        assert_eq!(
+            given.len(),
+            asks.len(),
+            "a player's replies, and what it was asked for"
+        );
+        for (place, reply) in places.into_iter().zip(given) {
+            replies[place] = reply;
+        }
+    }
+    Ok(replies)
+}
+
+/// Agents of one game draw from seeds of their own; the first has the seat's.
+fn seed_of(seat: &Seat, agent: usize) -> u64 {
+    match agent {
+        0 => seat.reply,
+        agent => seeds::derive(seat.reply, "agent", &[agent]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapwing_env::{GameError, Outcome};
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails.
+    #[derive(Debug)]
+    struct Counting {
+        actions: Vec<String>,
+        breaks: usize,
+    }
+
+    struct Count {
+        rounds: usize,
+        breaks: usize,
+    }
+
+    impl Scenario for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+        fn rules(&self) -> String {
+            "Count.".to_owned()
+        }
+        fn actions(&self) -> &[String] {
+            &self.actions
+        }
+        fn agents(&self) -> usize {
+            2
+        }
+        fn start(&self, _: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
+            Ok(Box::new(Count {
+                rounds: 0,
+                breaks: self.breaks,
+            }))
+        }
+        fn step_limit(&self) -> usize {
+            4
+        }
+        fn options(&self) -> Value {
+            Value::Null
+        }
+    }
+
+    impl Game for Count {
+        fn observe(&self, agent: usize) -> Result<String, GameError> {
+            Ok(format!("agent {agent}, round {}", self.rounds))
+        }
+        fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
+            self.rounds += 1;
+            if self.rounds == self.breaks {
+                return Err(GameError::new("counting", "lost count"));
+            }
+            let outcome = |(agent, action): (usize, &Option<usize>)| {
+                let over = agent == 0 && self.rounds >= 2;
+                let late = agent == 0 && self.rounds > 2;
+                let reward = if late {
+                    0.0
+                } else {
+                    action.map_or(-1.0, |a| a as f64)
+                };
+                Outcome { reward, over }
+            };
+            Ok(actions.iter().enumerate().map(outcome).collect())
+        }
+        fn succeeded(&self, agent: usize) -> bool {
+            agent == 0 && self.rounds == 2
+        }
+    }
+
+    /// Says its number, or in the given turn nothing that can be read; remembers who asked.
+    struct Says {
+        number: usize,
+        mumbles: usize,
+        asked: Vec<(usize, usize, u64)>,
+    }
+
+    impl Says {
+        fn new(number: usize, mumbles: usize) -> Says {
+            Says {
+                number,
+                mumbles,
+                asked: Vec::new(),
+            }
+        }
+    }
+
+    impl Player for Says {
+        fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+            let reply = |ask: &Ask<'_>| {
+                assert_eq!(
+                    ask.observation,
+                    format!("agent {}, round {}", ask.agent, ask.turn)
+                );
+                self.asked.push((ask.episode, ask.turn, ask.seed));
+                let action = (ask.turn != self.mumbles).then_some(self.number);
+                Reply {
+                    action,
+                    text: format!("{action:?}"),
+                    sampled: None,
+                }
+            };
+            Ok(asks.iter().map(reply).collect())
+        }
+    }
+
+    fn scenario(breaks: usize) -> Counting {
+        let actions = ["zero", "one", "two"].map(str::to_owned).to_vec();
+        Counting { actions, breaks }
+    }
+
+    const REFEREE: Referee = Referee {
+        step_limit: 4,
+        format_penalty: 0.5,
+    };
+    const SEATS: [Seat; 2] = [
+        Seat {
+            scene: 1,
+            luck: 2,
+            reply: 3,
+        },
+        Seat {
+            scene: 4,
+            luck: 5,
+            reply: 6,
+        },
+    ];
+
+    #[test]
+    fn every_agent_has_its_own_player_episode_and_end() {
+        let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
+        let mut over = Vec::new();
+        let episodes = REFEREE
+            .play(
+                &scenario(9),
+                &SEATS,
+                &mut [&mut one, &mut two],
+                &mut |episodes| {
+                    over.push(Episode::over(episodes));
+                },
+            )
+            .unwrap();
+        assert_eq!(over, [0, 2, 2, 4]);
+        for game in episodes.chunks(2) {
+            let [first, second] = game else {
+                panic!("two agents")
+            };
+            assert_eq!(
+                (first.ending, second.ending),
+                (Some(Ending::Terminated), Some(Ending::Truncated))
+            );
+            assert_eq!((first.success, second.success), (true, false));
+            let rewards = |episode: &Episode| -> Vec<(f64, f64)> {
+                episode
+                    .turns
+                    .iter()
+                    .map(|turn| (turn.reward, turn.shaping))
+                    .collect()
+            };
+            assert_eq!(rewards(first), [(1.0, 0.0), (-1.0, -0.5)]);
+            assert_eq!(rewards(second), [(2.0, 0.0); 4]);
+            assert_eq!((first.game_return(), first.composite_return()), (0.0, -0.5));
+            assert_eq!(
+                (&*first.last, &*second.last),
+                ("agent 0, round 2", "agent 1, round 4")
+            );
+            assert_eq!(second.turns[3].text, "Some(2)");
+        }
+        // Nobody is asked after the end, and every agent draws from a seed of its own.
+        assert_eq!(one.asked, [(0, 0, 3), (2, 0, 6), (0, 1, 3), (2, 1, 6)]);
+        assert_eq!(two.asked.len(), 8);
+        assert!(two.asked.iter().all(|(_, _, seed)| ![3, 6].contains(seed)));
+        // One player may take all sides.
+        let mut both = Says::new(0, 9);
+        REFEREE
+            .play(&scenario(9), &SEATS, &mut [&mut both], &mut |_| ())
+            .unwrap();
+        assert_eq!(both.asked.len(), 12);
+    }
+
+    #[test]
+    fn a_game_that_fails_is_named() {
+        let played = REFEREE.play(
+            &scenario(3),
+            &SEATS,
+            &mut [&mut Says::new(0, 9)],
+            &mut |_| (),
+        );
+        assert_eq!(played.unwrap_err().to_string(), "counting: lost count");
+    }
+}

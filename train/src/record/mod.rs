@@ -1,0 +1,162 @@
+//! What a run tells: metrics, a struct for each kind, and the sinks that receive them. What is shown on a terminal is
+//! none of its business; that is a sink like any other.
+
+pub mod directory;
+pub mod jsonl;
+pub mod metrics;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use metrics::{EvalMetrics, StepMetrics};
+
+/// Something measured; a line of `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Record {
+    /// The policy was examined.
+    Evaluation(Evaluation),
+    /// A step of training was made.
+    Step(StepMetrics),
+}
+
+/// An examination of the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Training steps done before it.
+    pub step: usize,
+    /// How it went.
+    pub eval: EvalMetrics,
+}
+
+/// Receives what a run tells, as it comes: a file, a terminal, a plot.
+pub trait Sink {
+    /// Takes a record, whose numbers are all finite.
+    ///
+    /// # Errors
+    /// If it cannot be kept.
+    fn record(&mut self, record: &Record) -> Result<(), RecordError>;
+}
+
+/// Something that could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The directory has files in it.
+    #[error("{} exists and is not empty: choose another directory with --out, or remove it", .path.display())]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
+    Write {
+        /// What could not be written.
+        path: PathBuf,
+        /// Why.
+        reason: io::Error,
+    },
+    /// A measured number is infinite or not a number; JSON knows neither, and neither means anything good.
+    #[error(
+        "step {step}: `{metric}` is not a finite number: training has diverged; try a smaller train.lr"
+    )]
+    NotFinite {
+        /// The training step.
+        step: usize,
+        /// The metric.
+        metric: String,
+    },
+}
+
+/// What to do about the errors that have a cure.
+fn cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, or choose another place with --out"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; choose another place with --out"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; a part of its path is a file: choose another place with --out"
+        }
+        _ => "",
+    }
+}
+
+/// The error of a write to this path.
+pub(crate) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
+    move |reason| RecordError::Write {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+impl Record {
+    /// The steps that were done when it was measured.
+    pub fn step(&self) -> usize {
+        match self {
+            Record::Step(metrics) => metrics.step,
+            Record::Evaluation(evaluation) => evaluation.step,
+        }
+    }
+
+    /// Makes sure that every number in it is finite.
+    ///
+    /// # Errors
+    /// Naming the first that is not.
+    pub fn check(&self) -> Result<(), RecordError> {
+        // serde_json writes what is not finite as null, and no metric is null on purpose.
+        let value = serde_json::to_value(self).expect("metrics are plain values");
+        let step = self.step();
+        null_in(&value, "").map_or(Ok(()), |metric| {
+            Err(RecordError::NotFinite { step, metric })
+        })
+    }
+}
+
+/// The dotted name of the first null.
+fn null_in(value: &serde_json::Value, name: &str) -> Option<String> {
+    match value {
+        serde_json::Value::Null => Some(name.to_owned()),
+        serde_json::Value::Object(map) => map.iter().find_map(|(key, value)| {
+            let name = if name.is_empty() {
+                key.clone()
+            } else {
+                format!("{name}.{key}")
+            };
+            null_in(value, &name)
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::record::metrics::Learned;
+
+    #[test]
+    fn what_is_not_finite_is_refused_by_name() {
+        let learned = Learned {
+            kl: f64::NAN,
+            ..Learned::default()
+        };
+        let metrics = StepMetrics {
+            step: 2,
+            learned: Some(learned),
+            ..StepMetrics::default()
+        };
+        assert_snapshot!(Record::Step(metrics).check().unwrap_err(), @"step 2: `kl` is not a finite number: training has diverged; try a smaller train.lr");
+        let eval = EvalMetrics {
+            return_mean: f64::INFINITY,
+            ..EvalMetrics::default()
+        };
+        assert_snapshot!(Record::Evaluation(Evaluation { step: 3, eval }).check().unwrap_err(), @"step 3: `eval.return_mean` is not a finite number: training has diverged; try a smaller train.lr");
+        Record::Step(StepMetrics::default()).check().unwrap();
+    }
+}

@@ -1,0 +1,146 @@
+//! Ranges: what a value may be beyond its type.
+
+use super::{Config, ConfigError, Sampling};
+
+/// Refuses values that no run could mean.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let Config {
+        name,
+        lora,
+        policy,
+        train,
+        eval,
+        ..
+    } = config;
+    if name.is_empty() || name.contains(['/', '\\']) {
+        return Err(range(
+            "name",
+            name,
+            "a name for a directory, without slashes",
+        ));
+    }
+    between("lora.rank", lora.rank, 1, 1 << 16)?;
+    positive("lora.alpha", lora.alpha)?;
+    lora.targets
+        .check()
+        .map_err(|reason| ConfigError::Targets { reason })?;
+
+    // Beyond these, logits divided by it are all alike or infinite.
+    within("policy.temperature", policy.temperature, 1e-3, 1e3)?;
+    between("policy.max_new_tokens", policy.max_new_tokens, 1, 1 << 24)?;
+    not_negative("policy.format_penalty", policy.format_penalty)?;
+
+    between("train.groups", train.groups, 1, 1 << 24)?;
+    // One episode has nothing to stand out from.
+    between("train.group_size", train.group_size, 2, 1 << 24)?;
+    at_least("train.learn", train.learn, 1)?;
+    if train.sampling != Sampling::All && train.learn > train.group_size {
+        let wanted = format!("at most train.group_size, which is {}", train.group_size);
+        return Err(range("train.learn", train.learn, wanted));
+    }
+    positive("train.aaw_temperature", train.aaw_temperature)?;
+    if train.correction && train.sampling != Sampling::Aaw {
+        return Err(range(
+            "train.correction",
+            true,
+            "false unless train.sampling is \"aaw\"",
+        ));
+    }
+    within("train.clip_low", train.clip_low, 0.0, 1.0)?;
+    not_negative("train.clip_high", train.clip_high)?;
+    not_negative("train.beta", train.beta)?;
+    at_least("train.passes", train.passes, 1)?;
+    at_least("train.minibatches", train.minibatches, 1)?;
+    not_negative("train.lr", train.lr)?;
+    not_negative("train.weight_decay", train.weight_decay)?;
+    for beta in train.betas {
+        if !(0.0..1.0).contains(&beta) {
+            return Err(range(
+                "train.betas",
+                beta,
+                "two numbers from 0 to just below 1",
+            ));
+        }
+    }
+    positive("train.max_grad_norm", train.max_grad_norm)?;
+    seed("train.seed", train.seed)?;
+    // A prompt and its reply go through the model together.
+    at_least(
+        "train.tokens_per_batch",
+        train.tokens_per_batch,
+        policy.max_new_tokens + 1,
+    )?;
+
+    between("eval.episodes", eval.episodes, 1, 1 << 24)?;
+    seed("eval.seed", eval.seed)?;
+    match eval.temperature {
+        0.0 => Ok(()),
+        other if (1e-3..=1e3).contains(&other) => Ok(()),
+        other => {
+            let wanted = "0, or a number from 0.001 to 1000";
+            Err(range("eval.temperature", other, wanted))
+        }
+    }
+}
+
+fn range(key: &str, found: impl ToString, wanted: impl Into<String>) -> ConfigError {
+    ConfigError::Range {
+        key: key.to_owned(),
+        found: found.to_string(),
+        wanted: wanted.into(),
+    }
+}
+
+fn at_least(key: &'static str, found: usize, least: usize) -> Result<(), ConfigError> {
+    if found >= least {
+        Ok(())
+    } else {
+        Err(range(key, found, format!("at least {least}")))
+    }
+}
+
+fn between(key: &'static str, found: usize, least: usize, most: usize) -> Result<(), ConfigError> {
+    if (least..=most).contains(&found) {
+        Ok(())
+    } else {
+        Err(range(
+            key,
+            found,
+            format!("a whole number from {least} to {most}"),
+        ))
+    }
+}
+
+/// TOML has no infinity to guard against by type: it can be written, so it is refused here.
+fn positive(key: &'static str, found: f64) -> Result<(), ConfigError> {
+    if found > 0.0 && found.is_finite() {
+        Ok(())
+    } else {
+        Err(range(key, found, "a number above 0"))
+    }
+}
+
+fn not_negative(key: &'static str, found: f64) -> Result<(), ConfigError> {
+    if found >= 0.0 && found.is_finite() {
+        Ok(())
+    } else {
+        Err(range(key, found, "a number, 0 or more"))
+    }
+}
+
+fn within(key: &'static str, found: f64, low: f64, high: f64) -> Result<(), ConfigError> {
+    if (low..=high).contains(&found) {
+        Ok(())
+    } else {
+        Err(range(key, found, format!("a number from {low} to {high}")))
+    }
+}
+
+/// Whole numbers end at 2^63 - 1 in TOML, and the resolved config must be written as TOML.
+fn seed(key: &'static str, found: u64) -> Result<(), ConfigError> {
+    if i64::try_from(found).is_ok() {
+        Ok(())
+    } else {
+        Err(range(key, found, "at most 9223372036854775807"))
+    }
+}

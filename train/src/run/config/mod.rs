@@ -1,0 +1,351 @@
+//! Every knob of a run, its default and the reason for it.
+//!
+//! The defaults are the paper's (arXiv 2508.10839) where it says, and ours where it is silent. A preset under
+//! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
+
+mod check;
+mod error;
+mod load;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use lapwing_env::Scenario;
+use lapwing_model::{LoraConfig, Targets};
+use serde::{Deserialize, Serialize};
+
+pub use error::ConfigError;
+pub use load::{PRESETS, Preset};
+
+/// All that a run depends on. Written to the run directory, it makes the same run again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Names the run directory. A preset's own name, or the stem of the file.
+    pub name: String,
+    /// The language model.
+    pub model: Model,
+    /// The adapter that is trained.
+    pub lora: Lora,
+    /// The game that is played.
+    pub game: Game,
+    /// How the model plays it.
+    pub policy: Policy,
+    /// How it learns from that.
+    pub train: Train,
+    /// How it is examined.
+    pub eval: Eval,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: "run".to_owned(),
+            model: Model::default(),
+            lora: Lora::default(),
+            game: Game::default(),
+            policy: Policy::default(),
+            train: Train::default(),
+            eval: Eval::default(),
+        }
+    }
+}
+
+/// The language model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
+    /// Empty: the small base that is built into the program, so that training needs no download.
+    pub dir: String,
+    /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
+    /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
+    pub adapter: String,
+}
+
+impl Model {
+    /// The directory to read the model from; `None` is the embedded base.
+    pub fn directory(&self) -> Option<&Path> {
+        (!self.dir.is_empty()).then(|| Path::new(&self.dir))
+    }
+
+    /// The directory of the adapter to go on from.
+    pub fn adapter_directory(&self) -> Option<&Path> {
+        (!self.adapter.is_empty()).then(|| Path::new(&self.adapter))
+    }
+}
+
+/// The adapter: low-rank matrices beside frozen weights.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lora {
+    /// Rank of the adapter's matrices. 16: small ranks suffice for learning from rewards, which say little per episode.
+    pub rank: usize,
+    /// The low-rank term is scaled by alpha / rank. Twice the rank, as most published adapters have it.
+    pub alpha: f64,
+    /// The linear layers that get an adapter, as PEFT's `target_modules`: a list of names such as `q_proj` or
+    /// `model.layers.0.mlp.up_proj`; a regular expression for the whole name; or `all-linear`, which the paper does.
+    /// That leaves out the head (`lm_head`): it is the largest matrix of a small model, and the published models know
+    /// the words already.
+    pub targets: Targets,
+    /// Scale by alpha / sqrt(rank) instead (rank-stabilised). Off, as in PEFT.
+    pub rslora: bool,
+}
+
+impl Lora {
+    /// The same as the model reads it.
+    pub fn for_model(&self) -> LoraConfig {
+        LoraConfig {
+            rank: self.rank,
+            alpha: self.alpha,
+            rslora: self.rslora,
+            targets: self.targets.clone(),
+        }
+    }
+}
+
+impl Default for Lora {
+    fn default() -> Lora {
+        Lora {
+            rank: 16,
+            alpha: 32.0,
+            targets: Targets::default(),
+            rslora: false,
+        }
+    }
+}
+
+/// The game.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Game {
+    /// One of those that `lapwing games` lists.
+    pub name: String,
+    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults.
+    pub options: toml::Table,
+}
+
+impl Game {
+    /// The game with these options.
+    ///
+    /// # Errors
+    /// If there is no such game, or it does not take these options.
+    pub fn scenario(&self) -> Result<Box<dyn Scenario>, ConfigError> {
+        let options = load::json("game.options", &self.options)?;
+        Ok((lapwing_env::find(&self.name)?.configure)(&options.into())?)
+    }
+}
+
+impl Default for Game {
+    fn default() -> Game {
+        Game {
+            name: "frozen-lake".to_owned(),
+            options: toml::Table::new(),
+        }
+    }
+}
+
+/// How the model plays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// What the reply must look like.
+    pub reply: Reply,
+    /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
+    /// ratio is 1. 1: the model as it is.
+    pub temperature: f64,
+    /// A reply is cut off after so many tokens. 256 leaves room for a few sentences of thought.
+    pub max_new_tokens: usize,
+    /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
+    pub format_penalty: f64,
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: what the template
+    /// does by itself.
+    pub chat_template_kwargs: toml::Table,
+}
+
+impl Policy {
+    /// The variables in the form that templates read.
+    ///
+    /// # Errors
+    /// If one of them is something that templates do not have.
+    pub fn template_variables(
+        &self,
+    ) -> Result<serde_json::Map<String, serde_json::Value>, ConfigError> {
+        load::json("policy.chat_template_kwargs", &self.chat_template_kwargs)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            reply: Reply::Tags,
+            temperature: 1.0,
+            max_new_tokens: 256,
+            format_penalty: 1.0,
+            chat_template_kwargs: toml::Table::new(),
+        }
+    }
+}
+
+/// The form of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// The action word and nothing else.
+    Word,
+    /// Any thoughts, then `<action>word</action>`.
+    Tags,
+}
+
+/// How the adapter learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Train {
+    /// Steps of training: each plays, weighs, chooses and learns. The paper: 700.
+    pub steps: usize,
+    /// Scenes played in a step, one group of episodes each. 1, as the paper seems to.
+    pub groups: usize,
+    /// G, the episodes of a group. The paper: 100.
+    pub group_size: usize,
+    /// G', the episodes of a group that are learned from. The paper: 25. With `sampling = "all"` it is not used.
+    pub learn: usize,
+    /// How those are chosen.
+    pub sampling: Sampling,
+    /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
+    pub aaw_temperature: f64,
+    /// Weigh each drawn episode by the inverse of its chance to be drawn, which undoes AAW's bias towards episodes that
+    /// stand out. Off: that bias is the method.
+    pub correction: bool,
+    /// The episodes of a group share what chance does after the start, too. Off: the advantage should average over luck.
+    pub shared_luck: bool,
+    /// A token's ratio counts down to 1 - this. 0.2, as in PPO.
+    pub clip_low: f64,
+    /// A token's ratio counts up to 1 + this. 0.2, as in PPO.
+    pub clip_high: f64,
+    /// Weight of the KL penalty against the model without its adapter, or with the one that training began from. Small:
+    /// it guards against collapse and should not hold the policy back.
+    pub beta: f64,
+    /// How that KL is estimated from one sample.
+    pub kl: Kl,
+    /// What the loss is an average over.
+    pub aggregation: Aggregation,
+    /// Times that a step's episodes are learned from. 1: the only fully on-policy choice.
+    pub passes: usize,
+    /// Optimiser updates in a pass. 1, for the same reason.
+    pub minibatches: usize,
+    /// Learning rate of AdamW. 1e-5: adapters want about ten times what full training does, which is 1e-6 here.
+    pub lr: f64,
+    /// Steps in which the learning rate rises from 0. 0: Adam's own correction suffices at this rate.
+    pub warmup: usize,
+    /// Decoupled weight decay. 0: the KL penalty holds the adapter near the base already.
+    pub weight_decay: f64,
+    /// Decay of AdamW's two moments. Its usual values.
+    pub betas: [f64; 2],
+    /// The norm that the whole gradient is cut down to. 1, the usual value.
+    pub max_grad_norm: f64,
+    /// Everything random follows from this number.
+    pub seed: u64,
+    /// Tokens of the packed tree that go through the model at once in an update (a micro-batch): bounds the memory,
+    /// changes no result beyond rounding.
+    pub tokens_per_batch: usize,
+}
+
+impl Default for Train {
+    fn default() -> Train {
+        Train {
+            steps: 700,
+            groups: 1,
+            group_size: 100,
+            learn: 25,
+            sampling: Sampling::Aaw,
+            aaw_temperature: 1.0,
+            correction: false,
+            shared_luck: false,
+            clip_low: 0.2,
+            clip_high: 0.2,
+            beta: 0.001,
+            kl: Kl::K3,
+            aggregation: Aggregation::Token,
+            passes: 1,
+            minibatches: 1,
+            lr: 1e-5,
+            warmup: 0,
+            weight_decay: 0.0,
+            betas: [0.9, 0.999],
+            max_grad_norm: 1.0,
+            seed: 1,
+            tokens_per_batch: 8192,
+        }
+    }
+}
+
+/// How the episodes to learn from are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampling {
+    /// Drawn without replacement, likelier the larger the absolute advantage (the paper's).
+    Aaw,
+    /// Drawn without replacement, all alike.
+    Uniform,
+    /// Every episode.
+    All,
+    /// Those of the largest absolute advantage.
+    Top,
+}
+
+/// An estimate of the KL divergence from one sample, with r = log p_ref - log p.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kl {
+    /// -r: unbiased, may be negative.
+    K1,
+    /// r^2 / 2: never negative, biased.
+    K2,
+    /// exp(r) - 1 - r: unbiased and never negative.
+    K3,
+}
+
+/// What the loss is an average over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    /// All tokens alike: long replies and long episodes count for more.
+    Token,
+    /// Turns of the game, each the mean of its tokens: long episodes count for more.
+    Turn,
+    /// Episodes, each the mean of its turns.
+    Episode,
+}
+
+/// How the policy is examined: sampled play on scenes that training never sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Eval {
+    /// Episodes, each on its own scene. The paper: 50.
+    pub episodes: usize,
+    /// Training steps between two evaluations; 0: only before the first step and after the last.
+    pub every: usize,
+    /// The scenes follow from this number alone, so that different runs are examined on the same ones.
+    pub seed: u64,
+    /// Sampling temperature; 0 takes the likeliest token. 1: the policy that was trained.
+    pub temperature: f64,
+}
+
+impl Eval {
+    /// Whether an evaluation comes before this step.
+    pub fn is_due(&self, step: usize) -> bool {
+        step == 0 || self.every > 0 && step.is_multiple_of(self.every)
+    }
+}
+
+impl Default for Eval {
+    fn default() -> Eval {
+        Eval {
+            episodes: 50,
+            every: 50,
+            seed: 1,
+            temperature: 1.0,
+        }
+    }
+}

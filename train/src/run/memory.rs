@@ -1,0 +1,382 @@
+//! How much device memory a run will need, from what, and whether the device has it: known before anything is loaded.
+
+use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ROOM, StoredAdapter};
+use lapwing_tensor::Caps;
+
+use crate::Error;
+use crate::base::files::Files;
+use crate::run::config::Config;
+
+/// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
+const HEADROOM: u64 = 10;
+/// An arena may always take so much; it keeps what was computed in the rounds before.
+const CACHE: u64 = 64 << 20;
+/// ... and at most what so many rounds may need: states and replies come again, so that few games need more.
+const ROUNDS: usize = 4;
+
+/// What the memory depends on, beside the model.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand {
+    /// Numbers in the adapter that is trained; 0: nothing is.
+    pub trained: u64,
+    /// Numbers in adapters that are only used.
+    pub used: u64,
+    /// Rank of the adapter.
+    pub rank: usize,
+    /// `train.tokens_per_batch`; 0 if nothing is trained.
+    pub tokens_per_batch: usize,
+    /// Tokens of the longest prompt and reply together.
+    pub longest: usize,
+    /// Tokens with which all prompts begin.
+    pub shared: usize,
+    /// Episodes that are played at once.
+    pub episodes: usize,
+    /// What to do where no smaller batch helps.
+    pub cure: &'static str,
+}
+
+/// What matters of a device.
+#[derive(Clone, Copy)]
+struct Device {
+    memory: Option<u64>,
+    max_binding: u64,
+}
+
+/// What a run will take, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The frozen weights.
+    pub weights: u64,
+    /// Keys, values and hidden states of what is being played, at most.
+    pub arena: u64,
+    /// What passes through the model at once.
+    pub activations: u64,
+    /// The adapter, its gradients and the optimiser's two moments.
+    pub optimiser: u64,
+    /// What the device has; `None` where it does not say.
+    pub memory: Option<u64>,
+    /// Tokens that the arena may hold.
+    pub arena_rows: usize,
+    /// Whether an update computes blocks again instead of keeping what their gradients need.
+    pub checkpointing: bool,
+}
+
+/// It does not fit.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum MemoryError {
+    /// The device has too little memory.
+    #[error("{}; {cure}", shortage(.least))]
+    TooLittle {
+        /// The least that the run would take.
+        least: Box<Plan>,
+        /// Which setting to change.
+        cure: String,
+    },
+    /// Some tensor of a batch would be larger than a kernel can see.
+    #[error(
+        "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
+         {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
+    )]
+    Binding {
+        /// What was asked for.
+        tokens: usize,
+        /// The most bytes that a kernel sees.
+        binding: u64,
+        /// The most tokens that fit.
+        most: usize,
+    },
+    /// Not even one prompt and reply fit.
+    #[error(
+        "a prompt and its reply may have {longest} tokens, and this adapter's kernels see {most} tokens of this model at \
+         once; set policy.max_new_tokens lower, or use a smaller model"
+    )]
+    Longest {
+        /// Tokens of the longest prompt and reply.
+        longest: usize,
+        /// The most tokens that fit.
+        most: usize,
+    },
+}
+
+/// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
+fn shortage(plan: &Plan) -> String {
+    format!(
+        "needs up to {:.2} GiB (weights {:.2}, keys and values {:.2}, activations {:.2}, adapter and optimiser {:.2}), and \
+         of the device's {:.2} GiB it may take {:.2}",
+        gib(&plan.total()),
+        gib(&plan.weights),
+        gib(&plan.arena),
+        gib(&plan.activations),
+        gib(&plan.optimiser),
+        gib(&plan.memory.unwrap_or_default()),
+        gib(&plan.allowed())
+    )
+}
+
+fn gib(bytes: &u64) -> f64 {
+    *bytes as f64 / (1u64 << 30) as f64
+}
+
+impl Plan {
+    /// Divides the memory of a device.
+    ///
+    /// # Errors
+    /// If it does not suffice; the error names the setting to change.
+    pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
+        let weights = checkpoint.device_bytes(&LoadOptions::default());
+        let device = Device {
+            memory: caps.memory,
+            max_binding: caps.max_binding,
+        };
+        plan(device, checkpoint.config(), weights, demand)
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.arena + self.activations + self.optimiser
+    }
+
+    fn allowed(&self) -> u64 {
+        self.memory
+            .map_or(u64::MAX, |memory| memory - memory / HEADROOM)
+    }
+}
+
+fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<Plan, MemoryError> {
+    let most = model.most_tokens(device.max_binding, demand.rank);
+    if demand.tokens_per_batch > 0 && demand.longest > most {
+        let longest = demand.longest;
+        return Err(MemoryError::Longest { longest, most });
+    }
+    if demand.tokens_per_batch > most {
+        return Err(MemoryError::Binding {
+            tokens: demand.tokens_per_batch,
+            binding: device.max_binding,
+            most,
+        });
+    }
+    let row = model.arena_row_bytes();
+    // One round of all episodes, or what costs little anyway.
+    let episode = demand.longest + ROOM;
+    let round = (episode - demand.shared)
+        .saturating_mul(demand.episodes)
+        .saturating_add(demand.shared);
+    let possible = model.most_arena_rows(device.max_binding);
+    // A single text meets nothing again.
+    let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
+    let wanted = round.max(cheap as usize).min(possible);
+    // Values, gradients as they come and as they are gathered, two moments.
+    let optimiser = 4 * (5 * demand.trained + demand.used);
+    let at_once = most.min(4096).min(round);
+    let prefill = model.forward_bytes(at_once, demand.episodes);
+    let with = |checkpointing: bool, tokens: usize, rows: usize| {
+        let update = match tokens {
+            0 => 0,
+            // A step that is longer than a batch goes through as a whole.
+            tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, checkpointing),
+        };
+        Plan {
+            weights,
+            arena: rows as u64 * row,
+            activations: update.max(prefill),
+            optimiser,
+            memory: device.memory,
+            arena_rows: rows,
+            checkpointing,
+        }
+    };
+    let fits = |plan: &Plan| plan.total() <= plan.allowed();
+    // Where the device does not say what it has, do not take much.
+    let roomy = |plan: &Plan| plan.memory.is_some() || plan.activations < 1 << 30;
+    let tokens = demand.tokens_per_batch;
+    let plain = with(false, tokens, wanted);
+    let sparing = with(true, tokens, wanted);
+    for plan in [plain, sparing] {
+        if fits(&plan) && (plan.checkpointing || roomy(&plan)) {
+            // What is computed need not be computed again in the next round: half of what is left is for that.
+            let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
+            let more = (left / 2 / row) as usize;
+            let rows = plan.arena_rows.saturating_add(more).min(possible);
+            let rows = rows.min(round.saturating_mul(ROUNDS)).max(plan.arena_rows);
+            return Ok(with(plan.checkpointing, tokens, rows));
+        }
+    }
+    // Fewer episodes at a time, down to one.
+    let least = with(true, tokens, episode);
+    if fits(&least) {
+        let left = least.allowed() - (least.total() - least.arena);
+        let rows = ((left / row) as usize).min(wanted);
+        return Ok(with(true, tokens, rows));
+    }
+    let smaller = (1..=tokens / 64).rev().map(|n| 64 * n);
+    let fitting = smaller
+        .filter(|&tokens| tokens >= demand.longest)
+        .find(|&tokens| fits(&with(true, tokens, episode)));
+    let cure = match fitting {
+        Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
+        None if weights > least.allowed() / 2 => "use a smaller model".to_owned(),
+        None => demand.cure.to_owned(),
+    };
+    Err(MemoryError::TooLittle {
+        least: Box::new(least),
+        cure,
+    })
+}
+
+/// What a run will depend on. `starts` are the prompts of the evaluation's first turns.
+///
+/// # Errors
+/// If the adapter's targets name no layer of the model.
+pub(crate) fn demand(
+    config: &Config,
+    trains: bool,
+    files: &Files,
+    stored: Option<&StoredAdapter>,
+    agents: usize,
+    starts: &[Vec<u32>],
+) -> Result<Demand, Error> {
+    let fresh = || {
+        config
+            .lora
+            .for_model()
+            .parameters(files.checkpoint.config())
+    };
+    let numbers = stored.map_or(0, StoredAdapter::parameters);
+    let (trained, used) = match (trains, stored) {
+        (false, _) => (0, numbers),
+        (true, Some(_)) => (numbers, numbers),
+        (true, None) => (fresh()?, 0),
+    };
+    let games = config.train.groups.saturating_mul(config.train.group_size);
+    let alike = |other: &Vec<u32>| {
+        starts[0]
+            .iter()
+            .zip(other)
+            .take_while(|(a, b)| a == b)
+            .count()
+    };
+    let shared = starts.iter().map(alike).min().unwrap_or(0);
+    let prompt = starts.iter().map(Vec::len).max().unwrap_or(0);
+    let games = config.eval.episodes.max(if trains { games } else { 0 });
+    Ok(Demand {
+        trained,
+        used,
+        rank: stored.map_or(config.lora.rank, StoredAdapter::rank),
+        tokens_per_batch: if trains {
+            config.train.tokens_per_batch
+        } else {
+            0
+        },
+        // Later observations may be longer than the first.
+        longest: prompt + (prompt - shared) / 2 + config.policy.max_new_tokens,
+        shared,
+        episodes: games.saturating_mul(agents),
+        cure: "set policy.max_new_tokens lower, or use a smaller model",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Qwen2.5-3B.
+    fn large() -> (Model, u64) {
+        let model = Model::qwen2(151_936, 2048, 36, 16, 2, 11_008);
+        let numbers: usize = model
+            .tensors()
+            .iter()
+            .map(|(_, s)| s.iter().product::<usize>())
+            .sum();
+        (model, 2 * numbers as u64)
+    }
+
+    fn device(gib: u64, max_binding: u64) -> Device {
+        let memory = Some(gib << 30);
+        Device {
+            memory,
+            max_binding,
+        }
+    }
+
+    fn demand(tokens_per_batch: usize) -> Demand {
+        Demand {
+            trained: 30_000_000,
+            used: 0,
+            rank: 16,
+            tokens_per_batch,
+            longest: 500,
+            shared: 300,
+            episodes: 100,
+            cure: "use a smaller model",
+        }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn an_update_of_a_3b_model_stays_below_16_gib() {
+        let (model, weights) = large();
+        // 25 episodes x 10 steps of 400 + 100 tokens go through in batches of the default size.
+        let tokens = crate::run::config::Train::default().tokens_per_batch;
+        let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
+        assert!(plan.checkpointing);
+        println!("{plan:?}");
+        assert!(
+            plan.arena > 100 * 200 * model.arena_row_bytes(),
+            "all episodes at once"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_a_setting_that_does() {
+        let (model, weights) = large();
+        let small = device(9, 2 * GIB);
+        let error = plan(small, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        let found = error.rsplit_once("train.tokens_per_batch=").unwrap().1;
+        let tokens: usize = found.split(' ').next().unwrap().parse().unwrap();
+        assert!(plan(small, &model, weights, &demand(tokens)).is_ok());
+        assert!(plan(small, &model, weights, &demand(tokens + 64)).is_err());
+        let tiny = device(6, 2 * GIB);
+        let error = plan(tiny, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("use a smaller model"), "{error}");
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_see_is_refused_with_a_setting_that_it_can() {
+        let (model, weights) = large();
+        let narrow = device(64, 128 << 20);
+        let error = plan(narrow, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("set train.tokens_per_batch=3048 or less"),
+            "{error}"
+        );
+        assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
+    }
+
+    #[test]
+    fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
+        let model = Model::qwen2(640, 64, 4, 4, 4, 256);
+        let roomy = device(8, 128 << 20);
+        assert!(
+            !plan(roomy, &model, 1 << 20, &demand(8192))
+                .unwrap()
+                .checkpointing
+        );
+        let (model, weights) = large();
+        let silent = Device {
+            memory: None,
+            max_binding: 2 * GIB,
+        };
+        assert!(
+            plan(silent, &model, weights, &demand(8192))
+                .unwrap()
+                .checkpointing
+        );
+    }
+}

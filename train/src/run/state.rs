@@ -1,0 +1,205 @@
+//! What a run holds: the config, the game, the policy and its optimiser, and how far it has come.
+
+use std::path::Path;
+
+use lapwing_env::Scenario;
+use lapwing_model::{Adapter, Arena};
+use lapwing_tensor::{Gpu, ParameterState, Parameters};
+
+use crate::base::files::{self, Files};
+use crate::play::players::model::{ModelPlayer, Policy};
+use crate::play::prompt::Prompts;
+use crate::play::scenes::{self, Scenes};
+use crate::play::{Episode, Referee, Seat};
+use crate::run::config::Config;
+use crate::run::memory::{self, Plan};
+use crate::run::seeds;
+use crate::{Error, Progress};
+
+/// Positions that the KV arena holds at first; it grows.
+const ARENA_ROWS: usize = 4096;
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To teach an adapter: a fresh one, or the one that the config names.
+    Train,
+    /// To play, with the adapter that the config names or without one.
+    Play,
+}
+
+/// A training run or an evaluation. All that is random follows from the config's seeds and the step, so that no generator
+/// has a state of its own.
+pub struct State {
+    /// every knob
+    pub config: Config,
+    /// the configured game
+    pub scenario: Box<dyn Scenario>,
+    /// which of its scenes are trained on
+    pub scenes: Scenes,
+    /// who plays
+    pub policy: Policy,
+    /// the adapter's weights and their optimiser state, in a run that trains
+    pub parameters: Option<Parameters>,
+    /// steps of training done
+    pub step: usize,
+}
+
+/// What a run has learned so far, as plain data: all of a [`State`] that its config does not say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// steps of training done
+    pub step: usize,
+    /// optimiser updates done
+    pub updates: u64,
+    /// the adapter's weights and the optimiser's moments
+    pub parameters: Vec<ParameterState>,
+}
+
+impl State {
+    /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`.
+    ///
+    /// # Errors
+    /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
+    pub fn new(
+        gpu: &Gpu,
+        config: Config,
+        purpose: Purpose,
+        progress: &dyn Progress,
+    ) -> Result<State, Error> {
+        let scenario = config.game.scenario()?;
+        let files = Files::open(config.model.directory())?;
+        let mut template = files.template()?;
+        template.set(config.policy.template_variables()?);
+        let stored = config.model.adapter_directory();
+        let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
+        let tokenizer = files.tokenizer()?.clone();
+        let mut prompts = Prompts::new(&*scenario, config.policy.reply, tokenizer, template);
+        let seats = scenes::evaluation(config.eval.seed, config.eval.episodes);
+        let scenes = Scenes::new(&*scenario, &seats)?;
+
+        let mut starts = Vec::new();
+        for seat in &seats {
+            let game = scenario.start(seat.scene, seat.luck)?;
+            starts.push(prompts.ids(&game.observe(0)?)?.to_vec());
+        }
+        let trains = purpose == Purpose::Train;
+        let demand = memory::demand(
+            &config,
+            trains,
+            &files,
+            stored.as_ref(),
+            scenario.agents(),
+            &starts,
+        )?;
+        let most = files.checkpoint.config().max_positions;
+        if demand.longest > most {
+            let longest = demand.longest;
+            return Err(Error::TooLong { longest, most });
+        }
+        let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
+        progress.planned(&plan);
+        let model = files.load(gpu, progress)?;
+        let model = model.with_checkpointing(plan.checkpointing);
+
+        let frozen = |stored| Adapter::frozen(&model, stored);
+        let (adapter, parameters) = match (&stored, purpose) {
+            (Some(stored), Purpose::Train) => {
+                let (adapter, parameters) = Adapter::trained(&model, stored);
+                (Some(adapter), Some(parameters))
+            }
+            (None, Purpose::Train) => {
+                let seed = seeds::derive(config.train.seed, "adapter", &[]);
+                let fresh = Adapter::new(&model, config.lora.for_model(), seed)?;
+                (Some(fresh.0), Some(fresh.1))
+            }
+            (stored, Purpose::Play) => (stored.as_ref().map(frozen), None),
+        };
+        let reference = match purpose {
+            Purpose::Train => stored.as_ref().map(frozen),
+            Purpose::Play => None,
+        };
+        let mut arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows));
+        arena.set_most_rows(plan.arena_rows);
+        Ok(State {
+            config,
+            scenario,
+            scenes,
+            policy: Policy {
+                model,
+                adapter,
+                reference,
+                prompts,
+                arena,
+            },
+            parameters,
+            step: 0,
+        })
+    }
+
+    /// The game, its referee, and the policy at play with replies sampled at this temperature.
+    pub fn seated(&mut self, temperature: f64) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
+        let referee = Referee {
+            step_limit: self.scenario.step_limit(),
+            format_penalty: self.config.policy.format_penalty,
+        };
+        let player = self
+            .policy
+            .player(temperature, self.config.policy.max_new_tokens);
+        (&*self.scenario, referee, player)
+    }
+
+    /// Plays a game for each seat, the policy on all sides.
+    ///
+    /// # Errors
+    /// If the game, the model or the device fails.
+    pub fn play(
+        &mut self,
+        seats: &[Seat],
+        temperature: f64,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Episode>, Error> {
+        let (scenario, referee, mut player) = self.seated(temperature);
+        referee.play(scenario, seats, &mut [&mut player], &mut |episodes| {
+            progress.done(Episode::over(episodes));
+        })
+    }
+
+    /// Takes out what was learned.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    ///
+    /// # Panics
+    /// If the run does not train.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let parameters = self.parameters.as_ref().expect("a run that trains");
+        Ok(Snapshot {
+            step: self.step,
+            updates: parameters.steps(),
+            parameters: parameters.state()?,
+        })
+    }
+
+    /// Puts it back, into a state of the same config: what follows is what would have followed there.
+    ///
+    /// # Panics
+    /// If the run does not train, or adapts other layers or ranks.
+    #[track_caller]
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        let parameters = self.parameters.as_mut().expect("a run that trains");
+        parameters.restore(&snapshot.parameters, snapshot.updates);
+        self.step = snapshot.step;
+    }
+
+    /// Writes the adapter as a PEFT directory.
+    ///
+    /// # Errors
+    /// If it cannot be written, or its weights are not finite; what was there before stays.
+    pub fn save_adapter(&self, dir: &Path) -> Result<(), Error> {
+        let model = self.config.model.directory();
+        let base = model.map_or(files::NAME.to_owned(), |dir| dir.display().to_string());
+        let adapter = self.policy.adapter.as_ref().expect("a run has an adapter");
+        Ok(adapter.save(dir, &base)?)
+    }
+}
