@@ -18,35 +18,39 @@
 //!
 //! **End.** In a hole or at the goal. The referee's step limit is `step_limit` unless it is told otherwise.
 //!
-//! **Options.** `size` = 4, or `width` and `height` (each as `size` unless given); `frozen` = 0.8; `slippery` = false;
-//! `map` = a list of rows of `S`, `F`, `H`, `G`, which also fixes the size, so that `size`, `width`, `height` and
-//! `frozen` are not used; `step_limit` = 20; `view` = "board".
+//! **Options.** `size` = 4, or `width` and `height` (each as `size` unless given); `largest`: if given, each scene draws
+//! its width and its height, each evenly from `size` to `largest`; `frozen` = 0.8; `slippery` = false; `map` = a list of
+//! rows of `S`, `F`, `H`, `G`, which stands for all of the options before it but `slippery`; `step_limit` = 20; `view` =
+//! "board".
 //!
 //! **Scripted player.** Firm ice: any step along a shortest path. Slippery ice: whatever gives the best chance to reach
 //! the goal in the steps that remain of `step_limit` (value iteration over exactly those); when there is no chance left,
 //! what would be best at the start. Both are optimal.
 //!
+//! **Optimum.** Known: the best player's chance to reach the goal in the steps that remain of `step_limit`.
+//!
 //! **Departures from Gymnasium.** Every scene draws its own map, where Gymnasium keeps one map for an environment. The
 //! step limit is the referee's. The clearing of a path after a thousand draws, and the invalid action, are ours.
 
 mod map;
+mod options;
 mod plan;
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::options::{self, OptionsError, View, refused};
+use crate::options::{OptionsError, View};
 use crate::rng::Stream;
 use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
 use map::{Cell, Map};
+use options::Options;
 use plan::Plan;
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
-    options: options::names::<Options>,
+    options: crate::options::names::<Options>,
     configure: |options| Ok(Box::new(FrozenLake::new(options)?)),
 };
 
@@ -56,139 +60,37 @@ const NAME: &str = "frozen-lake";
 static ACTIONS: LazyLock<[String; 4]> =
     LazyLock::new(|| ["left", "down", "right", "up"].map(str::to_owned));
 
-/// The longest side; a board is read cell by cell, so larger ones fit no prompt.
-const LONGEST_SIDE: usize = 64;
-
-/// The highest step limit, so that planning every step of it on the largest map still fits in memory.
-const LONGEST_EPISODE: usize = 1000;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Options {
-    size: Option<usize>,
-    width: Option<usize>,
-    height: Option<usize>,
-    frozen: Option<f64>,
-    slippery: bool,
-    map: Option<Vec<String>>,
-    step_limit: usize,
-    view: View,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            size: None,
-            width: None,
-            height: None,
-            frozen: None,
-            slippery: false,
-            map: None,
-            step_limit: 20,
-            view: View::Board,
-        }
-    }
-}
-
-/// Where the maps come from.
-#[derive(Debug)]
-enum Source {
-    Given(Arc<Lake>),
-    Drawn {
-        width: usize,
-        height: usize,
-        frozen: f64,
-    },
-}
-
 #[derive(Debug)]
 struct FrozenLake {
-    source: Source,
-    slippery: bool,
-    step_limit: usize,
-    view: View,
+    options: Options,
+    /// The lake of all scenes, if the options say its map.
+    given: Option<Arc<Lake>>,
 }
 
 impl FrozenLake {
     fn new(given: &Value) -> Result<FrozenLake, OptionsError> {
-        let options: Options = options::read(NAME, given)?;
-        let (slippery, step_limit) = (options.slippery, options.step_limit);
-        if !(1..=LONGEST_EPISODE).contains(&step_limit) {
-            return Err(refused(
-                NAME,
-                "step_limit",
-                step_limit,
-                &format!("from 1 to {LONGEST_EPISODE}"),
-            ));
-        }
-        let source = match &options.map {
-            None => drawn(&options)?,
-            Some(rows) => {
-                let problem = |problem| OptionsError::Value {
-                    game: NAME.to_owned(),
-                    option: "map".to_owned(),
-                    problem,
-                };
-                let map = Map::parse(rows, LONGEST_SIDE).map_err(problem)?;
-                Source::Given(Arc::new(Lake::new(map, slippery, step_limit)))
-            }
-        };
+        let (options, map) = Options::checked(given)?;
+        let lake = |map| Arc::new(Lake::new(map, options.slippery, options.step_limit));
         Ok(FrozenLake {
-            source,
-            slippery,
-            step_limit,
-            view: options.view,
+            given: map.map(lake),
+            options,
         })
     }
 
     fn lake(&self, scene: u64) -> Arc<Lake> {
-        match &self.source {
-            Source::Given(lake) => lake.clone(),
-            Source::Drawn {
-                width,
-                height,
-                frozen,
-            } => {
-                let map = Map::draw(
-                    *width,
-                    *height,
-                    *frozen,
-                    &mut Stream::new(scene, "frozen-lake map"),
-                );
-                Arc::new(Lake::new(map, self.slippery, self.step_limit))
-            }
+        if let Some(lake) = &self.given {
+            return lake.clone();
         }
+        let options = &self.options;
+        // A stream of its own, so that lakes of a drawn size that comes out as 4 are those of size 4.
+        let mut sides = Stream::new(scene, "frozen-lake sides");
+        let [width, height] = options
+            .sides()
+            .map(|side| side.start() + sides.below(side.end() - side.start() + 1));
+        let mut cells = Stream::new(scene, "frozen-lake map");
+        let map = Map::draw(width, height, options.frozen(), &mut cells);
+        Arc::new(Lake::new(map, options.slippery, options.step_limit))
     }
-}
-
-fn drawn(options: &Options) -> Result<Source, OptionsError> {
-    let sides = [
-        ("size", options.size),
-        ("width", options.width),
-        ("height", options.height),
-    ];
-    for (name, side) in sides {
-        if let Some(side) = side
-            && !(2..=LONGEST_SIDE).contains(&side)
-        {
-            return Err(refused(
-                NAME,
-                name,
-                side,
-                &format!("from 2 to {LONGEST_SIDE}"),
-            ));
-        }
-    }
-    let size = options.size.unwrap_or(4);
-    let frozen = options.frozen.unwrap_or(0.8);
-    if !(frozen > 0.0 && frozen <= 1.0) {
-        return Err(refused(NAME, "frozen", frozen, "more than 0 and at most 1"));
-    }
-    Ok(Source::Drawn {
-        width: options.width.unwrap_or(size),
-        height: options.height.unwrap_or(size),
-        frozen,
-    })
 }
 
 impl Scenario for FrozenLake {
@@ -198,12 +100,12 @@ impl Scenario for FrozenLake {
 
     fn rules(&self) -> String {
         let mut rules = String::from("You walk on a frozen lake.");
-        if self.view == View::Board {
+        if self.options.view == View::Board {
             rules += " P is you, _ is ice, O is a hole, G is the goal.";
         }
         rules +=
             " Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.";
-        if self.slippery {
+        if self.options.slippery {
             rules +=
                 " The ice is slippery: two moves in three slip to a side of where you want to go.";
         }
@@ -221,7 +123,7 @@ impl Scenario for FrozenLake {
             lake,
             player,
             steps: 0,
-            view: self.view,
+            view: self.options.view,
             luck: Stream::new(luck, "frozen-lake slips"),
         }))
     }
@@ -231,32 +133,11 @@ impl Scenario for FrozenLake {
     }
 
     fn step_limit(&self) -> usize {
-        self.step_limit
+        self.options.step_limit
     }
 
     fn options(&self) -> Value {
-        let mut options = Options {
-            slippery: self.slippery,
-            step_limit: self.step_limit,
-            view: self.view,
-            ..Options::default()
-        };
-        match &self.source {
-            Source::Given(lake) => options.map = Some(lake.map.rows()),
-            Source::Drawn {
-                width,
-                height,
-                frozen,
-            } => {
-                options.frozen = Some(*frozen);
-                if width == height {
-                    options.size = Some(*width);
-                } else {
-                    (options.width, options.height) = (Some(*width), Some(*height));
-                }
-            }
-        }
-        options::in_force(&options)
+        crate::options::in_force(&self.options)
     }
 }
 
@@ -266,7 +147,7 @@ struct Lake {
     map: Map,
     slippery: bool,
     step_limit: usize,
-    /// Made when first asked for: only scripted players ask.
+    /// Made when first asked for: most episodes are played without.
     plan: OnceLock<Plan>,
 }
 
@@ -304,6 +185,10 @@ impl Walk {
     fn over(&self) -> bool {
         matches!(self.lake.map.cell(self.player), Cell::Hole | Cell::Goal)
     }
+
+    fn steps_left(&self) -> usize {
+        self.lake.step_limit.saturating_sub(self.steps)
+    }
 }
 
 impl Game for Walk {
@@ -312,6 +197,10 @@ impl Game for Walk {
             View::Board => self.lake.map.board(self.player),
             View::Full => self.lake.map.told(self.player),
         })
+    }
+
+    fn key(&self, _: usize) -> Result<String, GameError> {
+        Ok(self.lake.map.in_short(self.player))
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
@@ -339,9 +228,17 @@ impl Game for Walk {
     }
 
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
-        let left = self.lake.step_limit.saturating_sub(self.steps);
-        let lake = &self.lake;
+        let (lake, left) = (&self.lake, self.steps_left());
         Some(lake.plan().best_actions(&lake.map, self.player, left))
+    }
+
+    fn optimum(&self, _: usize) -> Option<f64> {
+        // Who stands at the goal has had its reward.
+        Some(if self.over() {
+            0.0
+        } else {
+            self.lake.plan().chance(self.player, self.steps_left())
+        })
     }
 }
 

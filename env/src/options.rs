@@ -1,6 +1,8 @@
 //! Reading a game's options, and saying what is wrong with them.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -69,6 +71,9 @@ pub(crate) enum View {
     Full,
 }
 
+/// The longest side of a board, which is read cell by cell: larger ones fit no prompt.
+pub(crate) const LONGEST_SIDE: usize = 64;
+
 /// Reads the options of `game`, each left out taking its default.
 pub(crate) fn read<T: Default + Serialize + DeserializeOwned>(
     game: &str,
@@ -108,6 +113,74 @@ fn read_one<T: Default + Serialize + DeserializeOwned>(
         Ok(_) => Ok(()),
         Err(error) => Err(refused(game, name, value, &in_words(&error.to_string()))),
     }
+}
+
+/// Reads an option that can be left out. Given as null it is an error and not the same as left out, since nulls are what
+/// becomes of a NaN, or of a value that went missing on its way.
+pub(crate) fn unless_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    option: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(option).map(Some)
+}
+
+/// Checks that an option lies in its range.
+pub(crate) fn within(
+    game: &str,
+    option: &str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), OptionsError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let wanted = format!("from {} to {}", range.start(), range.end());
+    Err(refused(game, option, value, &wanted))
+}
+
+/// Refuses options that would be ignored because of others, which `beside` tells.
+pub(crate) fn left_out(
+    game: &str,
+    given: &Value,
+    options: &[&str],
+    beside: &str,
+) -> Result<(), OptionsError> {
+    let unused = options
+        .iter()
+        .find_map(|&name| Some((name, given.get(name)?)));
+    match unused {
+        Some((name, value)) => {
+            let wanted = format!("left out beside {beside}");
+            Err(refused(game, name, value, &wanted))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Settles `size`, `width` and `height`: one size for a square board, otherwise both sides.
+pub(crate) fn settle_sides(
+    game: &str,
+    [size, width, height]: [&mut Option<usize>; 3],
+    usual: usize,
+) -> Result<(), OptionsError> {
+    for (name, side) in [("size", &size), ("width", &width), ("height", &height)] {
+        within(game, name, side.unwrap_or(usual), 2..=LONGEST_SIDE)?;
+    }
+    if let (Some(size), Some(_), Some(_)) = (&size, &width, &height) {
+        return Err(refused(
+            game,
+            "size",
+            size,
+            "left out beside `width` and `height`",
+        ));
+    }
+    let square = size.unwrap_or(usual);
+    let sides = (width.unwrap_or(square), height.unwrap_or(square));
+    (*size, *width, *height) = if sides.0 == sides.1 {
+        (Some(sides.0), None, None)
+    } else {
+        (None, Some(sides.0), Some(sides.1))
+    };
+    Ok(())
 }
 
 /// The error for an option that is `found` and should be `wanted`.
@@ -155,6 +228,8 @@ fn in_words(error: &str) -> String {
         "a boolean" => "true or false".to_owned(),
         "string or map" => "a name in quotes".to_owned(),
         "a sequence" => "a list".to_owned(),
+        // No option is a text, only what is in the list of rows.
+        "a string" => "a list of texts in quotes".to_owned(),
         other => other.to_owned(),
     }
 }
@@ -169,27 +244,12 @@ fn shortened(value: &Value) -> String {
 
 /// ` (did you mean ...?)` for a name that is not known, if a known one is near enough; otherwise nothing.
 pub fn suggestion(name: &str, known: &[String]) -> String {
-    let nearest = known.iter().map(|known| (edits(name, known), known)).min();
+    let edits = |known| strsim::osa_distance(name, known);
+    let nearest = known.iter().map(|known| (edits(known), known)).min();
     match nearest {
         Some((edits, known)) if edits <= 1 + name.chars().count() / 4 => {
             format!(" (did you mean `{known}`?)")
         }
         _ => String::new(),
     }
-}
-
-/// How many letters must be inserted, removed or changed to turn one word into the other.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &other) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }

@@ -86,6 +86,28 @@ struct SnakeGame {
     options: Options,
 }
 
+impl SnakeGame {
+    /// The board that a scene starts from.
+    fn board(&self, scene: u64) -> Board {
+        let mut stream = Stream::new(scene, "snake scene");
+        let (width, height) = self.options.sides();
+        let mut board = Board {
+            width,
+            height,
+            snakes: Vec::new(),
+            things: Vec::new(),
+        };
+        for thing in Thing::ALL {
+            (0..self.options.count(thing)).for_each(|_| board.put(thing, &mut stream));
+        }
+        for _ in 0..self.options.snakes() {
+            let cell = board.free_cell(&mut stream);
+            board.snakes.push(Snake(cell.into_iter().collect()));
+        }
+        board
+    }
+}
+
 impl Scenario for SnakeGame {
     fn name(&self) -> &str {
         NAME
@@ -129,24 +151,9 @@ impl Scenario for SnakeGame {
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
-        let mut stream = Stream::new(scene, "snake scene");
-        let (width, height) = self.options.sides();
-        let mut board = Board {
-            width,
-            height,
-            snakes: Vec::new(),
-            things: Vec::new(),
-        };
-        for thing in Thing::ALL {
-            (0..self.options.count(thing)).for_each(|_| board.put(thing, &mut stream));
-        }
-        for _ in 0..self.options.snakes() {
-            let cell = board.free_cell(&mut stream);
-            board.snakes.push(Snake(cell.into_iter().collect()));
-        }
         Ok(Box::new(Episode {
             options: self.options.clone(),
-            board,
+            board: self.board(scene),
             scores: vec![0.0; self.options.agents],
             enemies: Stream::new(luck, "snake enemies"),
             things: Stream::new(luck, "snake things"),
@@ -212,6 +219,10 @@ impl Game for Episode {
                 self.options.worth(thing)
             }),
         })
+    }
+
+    fn key(&self, agent: usize) -> Result<String, GameError> {
+        Ok(text::in_short(&self.board.seen_by(agent)))
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {

@@ -1,5 +1,6 @@
 //! What must hold of every game.
 
+mod foreign;
 mod frozen_lake;
 mod games;
 mod snake;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::games::{configured, play, refusal};
-use lapwing_env::{find, rng::Stream};
+use lapwing_env::{Game, Scenario, find, rng::Stream};
 
 #[test]
 fn a_bad_map_is_refused() {
@@ -23,12 +23,19 @@ fn a_bad_map_is_refused() {
 #[test]
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("frozen-lake", options);
-    insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, frozen, slippery, map, step_limit, view");
-    insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, frozen, slippery, map, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number, 0 or more");
     insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number, 0 or more"#);
+    insta::assert_snapshot!(refused(json!({ "width": null })), @"frozen-lake: option `width` is null, but must be a whole number, 0 or more");
+    insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"frozen-lake: option `size` is 6, but must be left out beside `width` and `height`");
+    insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be from 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 8, "height": 4 })), @"frozen-lake: option `height` is 4, but must be left out beside `largest`, which has it drawn");
+    insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number");
+    insta::assert_snapshot!(refused(json!({ "map": [1, 2] })), @"frozen-lake: option `map` is [1,2], but must be a list of texts in quotes");
     insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0.0, but must be more than 0 and at most 1");
     insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be more than 0 and at most 1");
     insta::assert_snapshot!(refused(json!({ "slippery": 1 })), @"frozen-lake: option `slippery` is 1, but must be true or false");
@@ -36,6 +43,99 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be from 1 to 1000");
     insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be `board` or `full`"#);
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
+}
+
+/// A map says the size and every cell, so options for drawing one would be ignored beside it.
+#[test]
+fn a_map_stands_alone() {
+    for drawn in ["size", "width", "height", "largest", "frozen"] {
+        let error = refusal("frozen-lake", json!({ "map": ["SG"], drawn: 1 }));
+        let wanted = "is 1, but must be left out beside `map`, which stands for it";
+        assert_eq!(error, format!("frozen-lake: option `{drawn}` {wanted}"));
+    }
+}
+
+#[test]
+fn sides_are_drawn_evenly_from_the_scene() {
+    let lake = |options| configured(find("frozen-lake").unwrap(), &options);
+    let drawn = lake(json!({ "size": 6, "largest": 8 }));
+    let key = |scenario: &dyn Scenario, scene| scenario.start(scene, 0).unwrap().key(0).unwrap();
+    let mut counts = std::collections::BTreeMap::new();
+    for scene in 0..3600 {
+        let board = drawn.start(scene, 1).unwrap().observe(0).unwrap();
+        let sides = (
+            board.lines().next().unwrap().len().div_ceil(2),
+            board.lines().count(),
+        );
+        *counts.entry(sides).or_insert(0) += 1;
+        if scene < 50 {
+            let fixed = lake(json!({ "width": sides.0, "height": sides.1 }));
+            assert_eq!(key(&*drawn, scene), key(&*fixed, scene));
+        }
+    }
+    assert_eq!(counts.len(), 9);
+    // The standard deviation of a count is 19; five of them.
+    assert!(
+        counts.values().all(|count| (305..495).contains(count)),
+        "{counts:?}"
+    );
+}
+
+/// The step limit counts from the start: what a detour costs is gone.
+#[test]
+fn the_optimum_follows_the_episode() {
+    let options = json!({ "map": ["SFF", "HFG"], "step_limit": 4 });
+    let scenario = configured(find("frozen-lake").unwrap(), &options);
+    let (left, down, right) = (Some(0), Some(1), Some(2));
+    let optima = |actions: &[Option<usize>]| -> Vec<f64> {
+        let mut game = scenario.start(0, 0).unwrap();
+        let mut optima = vec![game.optimum(0).unwrap()];
+        for &action in actions {
+            game.play(&[action]).unwrap();
+            optima.push(game.optimum(0).unwrap());
+        }
+        optima
+    };
+    assert_eq!(
+        optima(&[left, right, right, down]),
+        [1.0, 1.0, 1.0, 1.0, 0.0],
+        "had its reward"
+    );
+    assert_eq!(
+        optima(&[left, None]),
+        [1.0, 1.0, 0.0],
+        "two steps left, three to go"
+    );
+    assert_eq!(optima(&[down]), [1.0, 0.0], "in a hole");
+    assert_eq!(
+        optima(&[left; 6]),
+        [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        "beyond the limit"
+    );
+}
+
+/// Firm lakes to the digit, slippery ones on average.
+#[test]
+fn the_scripted_player_gets_the_optimum_on_drawn_lakes() {
+    for (slippery, episodes) in [(false, 1), (true, 400)] {
+        let options = json!({ "size": 6, "largest": 8, "slippery": slippery, "step_limit": 60 });
+        let scenario = configured(find("frozen-lake").unwrap(), &options);
+        let (mut difference, mut variance) = (0.0, 0.0);
+        for scene in 0..20 {
+            let optimum = scenario.start(scene, 0).unwrap().optimum(0).unwrap();
+            assert!(optimum > 0.0, "60 steps are enough to cross any of them");
+            for luck in 0..episodes {
+                let mut game = scenario.start(scene, luck).unwrap();
+                let scripted = |game: &dyn Game, agent| Some(game.best_actions(agent).unwrap()[0]);
+                let rounds = play(&*scenario, &mut *game, scripted);
+                let reward: f64 = rounds.iter().map(|round| round.outcomes[0].reward).sum();
+                difference += reward - optimum;
+                variance += optimum * (1.0 - optimum);
+            }
+        }
+        // Four standard deviations of the sum; on firm ice there is no deviation.
+        assert!(difference.abs() <= 4.0 * variance.sqrt(), "{difference}");
+    }
 }
 
 #[test]

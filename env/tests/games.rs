@@ -1,5 +1,7 @@
 //! What must hold of every game in the list, with its default options and with the variants named here.
 
+use std::collections::HashMap;
+
 use lapwing_env::{GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, rng::Stream};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,6 +13,10 @@ const VARIANTS: &[(&str, &str)] = &[
     (
         "frozen-lake",
         r#"{"map": ["FFS", "FHH", "FFG"], "slippery": true, "step_limit": 12}"#,
+    ),
+    (
+        "frozen-lake",
+        r#"{"size": 6, "largest": 8, "slippery": true, "step_limit": 16}"#,
     ),
     (
         "snake",
@@ -28,6 +34,7 @@ const VARIANTS: &[(&str, &str)] = &[
         "snake",
         r#"{"size": 4, "agents": 3, "enemies": 1, "apples": 3, "view": "full", "step_limit": 4}"#,
     ),
+    ("snake", r#"{"size": 5, "apples": 2, "step_limit": 8}"#),
 ];
 
 /// Every scenario to test.
@@ -209,6 +216,42 @@ proptest! {
     }
 }
 
+/// Neither may two states share a key, nor one state have two. Full observations tell all there is to a state.
+#[test]
+fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
+    for (kind, scenario) in scenarios() {
+        let viewed = |view: &str| {
+            let mut options = scenario.options();
+            options["view"] = json!(view);
+            configured(kind, &options)
+        };
+        let (full, board) = (viewed("full"), viewed("board"));
+        let (mut states, mut keys) = (HashMap::new(), HashMap::new());
+        let mut met_again = 0;
+        for seed in 0..60 {
+            let mut told = full.start(seed, seed).unwrap();
+            let mut shown = board.start(seed, seed).unwrap();
+            let mut random = random(&*scenario, seed);
+            for _ in 0..scenario.step_limit() {
+                for agent in 0..scenario.agents() {
+                    let (key, state) = (told.key(agent).unwrap(), told.observe(agent).unwrap());
+                    assert_eq!(shown.key(agent).unwrap(), key);
+                    assert!(!key.contains('\n') && key.len() < state.len(), "{key}");
+                    let known = states.insert(key.clone(), state.clone());
+                    met_again += usize::from(known.is_some());
+                    assert!(known.is_none_or(|known| known == state), "{key}\n{state}");
+                    let known = keys.insert(state.clone(), key.clone());
+                    assert!(known.is_none_or(|known| known == key), "{key}\n{state}");
+                }
+                let agents = 0..scenario.agents();
+                let actions: Vec<_> = agents.map(|agent| random(&*told, agent)).collect();
+                assert_eq!(told.play(&actions), shown.play(&actions));
+            }
+        }
+        assert!(met_again > 0, "{}: no state twice", scenario.options());
+    }
+}
+
 #[test]
 fn names_and_action_words_are_distinct_plain_words() {
     let plain = |word: &str| {
@@ -284,6 +327,78 @@ fn the_options_in_force_configure_the_same_scenario() {
 }
 
 #[test]
+fn the_options_given_are_in_force() {
+    for (name, options) in VARIANTS {
+        let given: Value = serde_json::from_str(options).unwrap();
+        let in_force = configured(find(name).unwrap(), &given).options();
+        for (option, value) in given.as_object().unwrap() {
+            assert!(
+                same(&in_force[option], value),
+                "{name}: {option} in {in_force}"
+            );
+        }
+    }
+}
+
+/// Equal values, whether numbers are written with a point or without.
+fn same(one: &Value, other: &Value) -> bool {
+    one == other || (one.is_number() && one.as_f64() == other.as_f64())
+}
+
+/// An option that is ignored in silence costs days, so every value is either taken or refused by the option's name.
+#[test]
+fn no_option_is_ignored_whatever_its_value() {
+    let values = [
+        json!(true),
+        json!("text"),
+        json!([]),
+        json!([1]),
+        json!({}),
+        json!(-3),
+        json!(2.5),
+        json!(u64::MAX),
+        json!(1e300),
+        json!(-1e300),
+    ];
+    let mut taken = Vec::new();
+    for kind in GAMES {
+        for option in (kind.options)() {
+            let with = |value: &Value| (kind.configure)(&json!({ option.as_str(): value }));
+            let refused = format!("{}: option `{option}` ", kind.name);
+            for value in &values {
+                match with(value) {
+                    Err(error) => assert!(error.to_string().starts_with(&refused), "{error}"),
+                    Ok(scenario) => {
+                        let in_force = &scenario.options()[&option];
+                        assert!(same(in_force, value), "{value} became {in_force}");
+                        taken.push(format!("{} {option} {value}", kind.name));
+                    }
+                }
+            }
+            // A NaN becomes null on its way into JSON.
+            for null in [json!(null), json!(f64::NAN)] {
+                let error = with(&null).expect_err(&option).to_string();
+                let wanted = format!("{refused}is null, but must be ");
+                assert!(error.starts_with(&wanted), "{error}");
+            }
+        }
+    }
+    insta::assert_snapshot!(taken.join("\n"), @r"
+    frozen-lake slippery true
+    snake apple_reward -3
+    snake apple_reward 2.5
+    snake banana_reward -3
+    snake banana_reward 2.5
+    snake fire_reward -3
+    snake fire_reward 2.5
+    snake death_reward -3
+    snake death_reward 2.5
+    snake step_reward -3
+    snake step_reward 2.5
+    ");
+}
+
+#[test]
 fn options_that_are_no_options_are_refused() {
     for kind in GAMES {
         for options in [
@@ -291,7 +406,6 @@ fn options_that_are_no_options_are_refused() {
             json!([1]),
             json!("4x4"),
             json!({"no such option": 1}),
-            json!({"step_limit": "many"}),
         ] {
             let error = refusal(kind.name, options);
             assert!(
@@ -305,13 +419,14 @@ fn options_that_are_no_options_are_refused() {
 #[test]
 fn an_unknown_game_is_answered_with_those_there_are() {
     insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
+    insta::assert_snapshot!(find("sanke").unwrap_err(), @"unknown game `sanke` (did you mean `snake`?); the games are frozen-lake, snake");
     insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake");
 }
 
 /// The rules and an episode of the scripted player (with one unread action), for each game and variant.
 #[test]
 fn transcripts() {
-    let mut numbers = std::collections::HashMap::new();
+    let mut numbers = HashMap::new();
     for (kind, scenario) in scenarios() {
         let number = numbers
             .entry(kind.name)

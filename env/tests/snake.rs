@@ -12,6 +12,13 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
+    insta::assert_snapshot!(refused(json!({ "agents": 0 })), @"snake: option `agents` is 0, but must be from 1 to 9");
+    insta::assert_snapshot!(refused(json!({ "agents": 10 })), @"snake: option `agents` is 10, but must be from 1 to 9");
+    insta::assert_snapshot!(refused(json!({ "agents": 9 })), @"snake: option `agents` is 9, but must be at most 8 with `enemies` = 1, 9 snakes in all");
+    insta::assert_snapshot!(refused(json!({ "agents": 4, "enemies": 6 })), @"snake: option `agents` is 4, but must be at most 3 with `enemies` = 6, 9 snakes in all");
+    insta::assert_snapshot!(refused(json!({ "size": 2, "agents": 5, "enemies": 0 })), @"snake: option `agents` is 5, but must be at most 4 on 4 cells");
+    insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"snake: option `size` is 6, but must be left out beside `width` and `height`");
+    insta::assert_snapshot!(refused(json!({ "step_reward": f64::NAN })), @"snake: option `step_reward` is null, but must be a number");
     insta::assert_snapshot!(refused(json!({ "size": 2, "enemies": 4, "apples": 0 })), @"snake: option `enemies` is 4, but must be at most 3 on 4 cells");
     insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 8 })), @"snake: option `apples` is 8, but must be at most 7, as many as there is room for on 9 cells");
     insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 2, "bananas": 3, "fires": 3 })), @"snake: option `fires` is 3, but must be at most 2, as many as there is room for on 9 cells");
@@ -29,6 +36,8 @@ fn the_rules_tell_the_variant() {
     insta::assert_snapshot!(rules(json!({})), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 enemy head, T body, A apple, _ empty. Each apple gives 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
     insta::assert_snapshot!(rules(json!({ "apple_reward": -1 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 enemy head, T body, A apple, _ empty. Each apple is poisonous, costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
     insta::assert_snapshot!(rules(json!({ "enemies": 0, "bananas": 2, "banana_reward": 5, "view": "full" })), @"You are snake 1. Each apple gives 1 point and makes you longer. Each banana gives 5 points and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+    insta::assert_snapshot!(rules(json!({ "agents": 2, "enemies": 0 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 enemy head, T body, A apple, _ empty. Each apple gives 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
+    insta::assert_snapshot!(rules(json!({ "agents": 2, "enemies": 2 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 to 4 enemy heads, T body, A apple, _ empty. Each apple gives 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
     insta::assert_snapshot!(rules(json!({ "enemies": 3, "fires": 2, "apple_reward": 0 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 to 4 enemy heads, T body, A apple, F fire, _ empty. Each apple gives nothing and makes you longer. Each fire costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
 }
 
@@ -69,6 +78,28 @@ fn without_enemies_the_game_goes_on_until_the_agent_dies() {
         };
         assert_eq!(rounds.last().unwrap().outcomes, [died]);
         assert!(!game.succeeded(0));
+    }
+}
+
+/// Where every snake is an agent nothing is left to chance but where apples reappear.
+#[test]
+fn nine_agents_fit_and_see_themselves_as_one() {
+    let options = json!({ "size": 4, "agents": 9, "enemies": 0, "apples": 7 });
+    let scenario = configured(find("snake").unwrap(), &options);
+    let heads = |board: &str| -> Vec<usize> {
+        let heads = "123456789".chars();
+        heads.map(|head| board.find(head).unwrap()).collect()
+    };
+    for seed in 0..20 {
+        let game = scenario.start(seed, seed).unwrap();
+        let first = heads(&game.observe(0).unwrap());
+        for agent in 1..9 {
+            let seen = heads(&game.observe(agent).unwrap());
+            let mut expected = first.clone();
+            let own = expected.remove(agent);
+            expected.insert(0, own);
+            assert_eq!(seen, expected);
+        }
     }
 }
 

@@ -206,6 +206,12 @@ impl Map {
         board
     }
 
+    /// All that [`Map::told`] tells of the lake itself, in one line: its rows and the number of the player's cell.
+    pub fn in_short(&self, player: usize) -> String {
+        // Nobody sees where the start was.
+        format!("{} {player}", self.rows().join("/").replace('S', "F"))
+    }
+
     /// The lake in coordinates, then a key, then the picture.
     pub fn told(&self, player: usize) -> String {
         let (width, height) = (self.width, self.height());

@@ -1,11 +1,11 @@
-//! The scripted player of the lake: which actions are best where.
+//! What is best on a lake: which actions, and how good they are.
 
 use super::map::{Cell, Map, slips};
 
-/// What the player knows about a map.
+/// What there is to know about a map.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// For every cell the steps to the goal.
+    /// For every cell the steps to the goal, if there is a way.
     Firm(Vec<Option<usize>>),
     /// For every number of steps left, from 0 on, and every cell, the chance to reach the goal.
     Slippery(Vec<Vec<f64>>),
@@ -30,7 +30,7 @@ impl Plan {
             let next = &chances[left];
             let best = |cell| match map.cell(cell) {
                 Cell::Ice => (0..4)
-                    .map(|action| chance(map, next, cell, action))
+                    .map(|action| through(map, next, cell, action))
                     .fold(0.0, f64::max),
                 Cell::Hole | Cell::Goal => next[cell],
             };
@@ -39,7 +39,16 @@ impl Plan {
         Plan::Slippery(chances)
     }
 
-    /// The actions that are as good as any with so many steps left.
+    /// The best chance to be at the goal within so many steps, at most those that were planned.
+    pub fn chance(&self, cell: usize, left: usize) -> f64 {
+        match self {
+            Plan::Firm(distances) if distances[cell].is_some_and(|steps| steps <= left) => 1.0,
+            Plan::Firm(_) => 0.0,
+            Plan::Slippery(chances) => chances[left][cell],
+        }
+    }
+
+    /// The actions that are as good as any with so many steps left, at most those that were planned.
     pub fn best_actions(&self, map: &Map, cell: usize, left: usize) -> Vec<usize> {
         match self {
             Plan::Firm(distances) => {
@@ -51,21 +60,20 @@ impl Plan {
                 highest((0..4).map(worth))
             }
             Plan::Slippery(chances) => {
-                let full = chances.len() - 1;
-                let left = if chances[left.min(full)][cell] > 0.0 {
-                    left.min(full)
+                let left = if chances[left][cell] > 0.0 {
+                    left
                 } else {
-                    full
+                    chances.len() - 1
                 };
                 let next = &chances[left.saturating_sub(1)];
-                highest((0..4).map(|action| chance(map, next, cell, action)))
+                highest((0..4).map(|action| through(map, next, cell, action)))
             }
         }
     }
 }
 
 /// The chance to reach the goal from where an action leads.
-fn chance(map: &Map, next: &[f64], cell: usize, action: usize) -> f64 {
+fn through(map: &Map, next: &[f64], cell: usize, action: usize) -> f64 {
     slips(action)
         .iter()
         .map(|&way| next[map.neighbour(cell, way)])

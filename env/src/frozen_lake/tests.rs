@@ -1,8 +1,11 @@
-//! The lake against Gymnasium's tables (`fixtures/golden/frozen_lake.json`).
+//! The lake against Gymnasium's tables (`fixtures/golden/frozen_lake.json`, `fixtures/golden/lake_optima.json`).
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::*;
+use crate::options::LONGEST_SIDE;
 
 #[derive(Deserialize)]
 struct Golden {
@@ -27,13 +30,15 @@ struct Chances {
     random: f64,
 }
 
+fn read<T: DeserializeOwned>(name: &str) -> T {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden");
+    let text = std::fs::read_to_string(format!("{golden}/{name}")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
 /// Every golden map, firm and slippery, with its table and chances.
 fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../fixtures/golden/frozen_lake.json"
-    );
-    let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let golden: Golden = read("frozen_lake.json");
     let lake = |rows: &[String], slippery| {
         Arc::new(Lake::new(
             Map::parse(rows, LONGEST_SIDE).unwrap(),
@@ -163,6 +168,41 @@ fn the_random_and_the_scripted_player_have_the_golden_chances() {
             "scripted: {scripted} against {}",
             chances.best
         );
+    }
+}
+
+#[derive(Deserialize)]
+struct Optima {
+    cases: Vec<OptimaOfMap>,
+}
+
+#[derive(Deserialize)]
+struct OptimaOfMap {
+    map: Vec<String>,
+    slippery: bool,
+    optimum_by_horizon: BTreeMap<usize, f64>,
+}
+
+/// Both for a step limit of so many steps, and for the longest one with so many left. Tolerance: as above.
+#[test]
+fn the_optima_are_the_golden_ones() {
+    let optima: Optima = read("lake_optima.json");
+    assert_eq!(optima.cases.len(), 16);
+    for case in &optima.cases {
+        for (&horizon, golden) in &case.optimum_by_horizon {
+            for step_limit in [horizon, 200] {
+                let map = Map::parse(&case.map, LONGEST_SIDE).unwrap();
+                let lake = Arc::new(Lake::new(map, case.slippery, step_limit));
+                let mut walk = walk(&lake, lake.map.start(), 0);
+                walk.steps = step_limit - horizon;
+                let optimum = walk.optimum(0).unwrap();
+                assert!(
+                    (optimum - golden).abs() < 1e-12,
+                    "{:?} within {horizon}: {optimum} against {golden}",
+                    case.map
+                );
+            }
+        }
     }
 }
 

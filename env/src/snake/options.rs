@@ -5,10 +5,7 @@ use serde_json::Value;
 
 use super::NAME;
 use super::board::{Event, Thing};
-use crate::options::{OptionsError, View, read, refused};
-
-/// The longest side; a board is read cell by cell, so larger ones fit no prompt.
-const LONGEST_SIDE: usize = 64;
+use crate::options::{OptionsError, View, read, refused, settle_sides, unless_null, within};
 
 /// A head is shown as one digit.
 const MOST_SNAKES: usize = 9;
@@ -16,8 +13,11 @@ const MOST_SNAKES: usize = 9;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Options {
+    #[serde(deserialize_with = "unless_null")]
     pub size: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
     pub width: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
     pub height: Option<usize>,
     pub agents: usize,
     pub enemies: usize,
@@ -59,15 +59,8 @@ impl Options {
     /// Reads the options and settles the size.
     pub fn checked(given: &Value) -> Result<Options, OptionsError> {
         let mut options: Options = read(NAME, given)?;
-        for (name, side) in [
-            ("size", options.size),
-            ("width", options.width),
-            ("height", options.height),
-        ] {
-            within(name, side.unwrap_or(2), 2, LONGEST_SIDE)?;
-        }
-        within("agents", options.agents, 1, MOST_SNAKES)?;
-        within("enemies", options.enemies, 0, MOST_SNAKES - 1)?;
+        within(NAME, "agents", options.agents, 1..=MOST_SNAKES)?;
+        within(NAME, "enemies", options.enemies, 0..=MOST_SNAKES - 1)?;
         if options.snakes() > MOST_SNAKES {
             let most = MOST_SNAKES - options.enemies;
             let wanted = format!(
@@ -76,7 +69,7 @@ impl Options {
             );
             return Err(refused(NAME, "agents", options.agents, &wanted));
         }
-        within("step_limit", options.step_limit, 1, 100_000)?;
+        within(NAME, "step_limit", options.step_limit, 1..=100_000)?;
         let rewards = [
             ("apple_reward", options.apple_reward),
             ("banana_reward", options.banana_reward),
@@ -89,17 +82,10 @@ impl Options {
                 return Err(refused(NAME, name, reward, "from -1000 to 1000"));
             }
         }
-        let size = options.size.unwrap_or(10);
-        let (width, height) = (
-            options.width.unwrap_or(size),
-            options.height.unwrap_or(size),
-        );
+        let sides = [&mut options.size, &mut options.width, &mut options.height];
+        settle_sides(NAME, sides, 10)?;
+        let (width, height) = options.sides();
         options.fit(width * height)?;
-        (options.size, options.width, options.height) = if width == height {
-            (Some(width), None, None)
-        } else {
-            (None, Some(width), Some(height))
-        };
         Ok(options)
     }
 
@@ -171,16 +157,4 @@ impl Options {
                 Event::Ate(thing) => self.worth(thing),
             }
     }
-}
-
-fn within(name: &str, value: usize, lowest: usize, highest: usize) -> Result<(), OptionsError> {
-    if (lowest..=highest).contains(&value) {
-        return Ok(());
-    }
-    Err(refused(
-        NAME,
-        name,
-        value,
-        &format!("from {lowest} to {highest}"),
-    ))
 }

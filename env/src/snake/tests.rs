@@ -78,6 +78,7 @@ fn rounds_go_as_in_the_golden_game() {
         };
         let moves: Vec<Option<usize>> = case.snakes.keys().map(way).collect();
         let things = board.things.len();
+        let before = board.clone();
         let events = board.advance(&moves);
 
         let expected: Vec<Snake> = case.after.snakes.values().map(Body::snake).collect();
@@ -104,6 +105,37 @@ fn rounds_go_as_in_the_golden_game() {
         assert_eq!(board.things.len(), things - eaten.len(), "case {number}");
         let over = board.living() <= 1 || case.round + 1 >= case.max_rounds;
         assert_eq!(over, case.after.over, "case {number}");
+
+        // The same round with an agent on every seat.
+        let options = Options {
+            agents: moves.len(),
+            enemies: 0,
+            apples: 0,
+            apple_reward: case.apple_reward,
+            banana_reward: case.banana_reward,
+            death_reward: -1.0,
+            step_reward: 0.0,
+            ..Options::default()
+        };
+        let mut episode = episode(options, before);
+        for (agent, (outcome, name)) in episode
+            .play(&moves)
+            .unwrap()
+            .iter()
+            .zip(case.snakes.keys())
+            .enumerate()
+        {
+            let golden = case.after.rewards.get(name).copied().unwrap_or(0.0);
+            let over = board.living() <= 1 || !board.snakes[agent].alive();
+            assert_eq!(
+                *outcome,
+                Outcome {
+                    reward: golden,
+                    over
+                },
+                "case {number}, snake {name}"
+            );
+        }
     }
 }
 
@@ -120,7 +152,133 @@ fn board(width: usize, height: usize, snakes: &[&[Cell]]) -> Board {
     }
 }
 
+/// An episode that is at this board.
+fn episode(options: Options, board: Board) -> Episode {
+    Episode {
+        scores: vec![0.0; options.agents],
+        options,
+        board,
+        enemies: Stream::new(1, "snake enemies"),
+        things: Stream::new(1, "snake things"),
+    }
+}
+
+const UP: Option<usize> = Some(0);
 const LEFT: Option<usize> = Some(2);
+const RIGHT: Option<usize> = Some(3);
+
+/// Agents only, and no things.
+fn agents(board: Board) -> Episode {
+    let options = Options {
+        agents: board.snakes.len(),
+        enemies: 0,
+        apples: 0,
+        ..Options::default()
+    };
+    episode(options, board)
+}
+
+fn outcome(reward: f64, over: bool) -> Outcome {
+    Outcome { reward, over }
+}
+
+#[test]
+fn a_death_ends_the_episode_of_that_agent_alone_while_two_others_live() {
+    let mut game = agents(board(3, 3, &[&[(0, 0)], &[(2, 0)], &[(1, 2)]]));
+    let (alive, dead, gone) = (
+        outcome(-0.01, false),
+        outcome(-2.01, true),
+        Outcome::AFTER_THE_END,
+    );
+    assert_eq!(game.play(&[LEFT, UP, None]).unwrap(), [dead, alive, alive]);
+    assert!(game.observe(0).unwrap().find('1').is_none());
+    assert!(!game.succeeded(0) && !game.over()[1]);
+    // The dead one may send anything; the second runs into the wall, and the third is the only one left.
+    let last = outcome(-0.01, true);
+    assert_eq!(
+        game.play(&[Some(9), RIGHT, None]).unwrap(),
+        [gone, dead, last]
+    );
+    assert_eq!(game.play(&[None; 3]).unwrap(), [gone; 3]);
+}
+
+#[test]
+fn of_two_agents_alone_the_death_of_one_ends_the_game_of_both() {
+    let mut game = agents(board(4, 2, &[&[(0, 0)], &[(2, 0)]]));
+    game.options.apples = 1;
+    game.board.things.push(((3, 0), Thing::Apple));
+    let outcomes = game.play(&[LEFT, RIGHT]).unwrap();
+    assert_eq!(outcomes, [outcome(-2.01, true), outcome(0.99, true)]);
+    assert_eq!((game.succeeded(0), game.succeeded(1)), (false, true));
+}
+
+#[test]
+fn agents_that_meet_both_die_and_a_standing_one_is_a_wall() {
+    let two = || agents(board(3, 1, &[&[(0, 0)], &[(2, 0)]]));
+    let died = outcome(-2.01, true);
+    assert_eq!(two().play(&[RIGHT, LEFT]).unwrap(), [died, died]);
+    let mut standing = agents(board(3, 1, &[&[(1, 0)], &[(2, 0)]]));
+    assert_eq!(
+        standing.play(&[None, LEFT]).unwrap(),
+        [outcome(-0.01, true), died]
+    );
+}
+
+#[test]
+fn enemies_live_on_after_the_last_agent_but_no_one_plays_on() {
+    let mut game = agents(board(5, 5, &[&[(0, 0)], &[(2, 2)], &[(4, 4)]]));
+    (game.options.agents, game.options.enemies) = (1, 2);
+    game.scores.truncate(1);
+    assert_eq!(game.play(&[LEFT]).unwrap(), [outcome(-2.01, true)]);
+    let after = game.key(0).unwrap();
+    assert_eq!(game.play(&[LEFT]).unwrap(), [Outcome::AFTER_THE_END]);
+    assert_eq!(game.key(0).unwrap(), after);
+    assert_eq!(game.board.living(), 2);
+}
+
+/// Seats are alike: with two agents in each other's place all goes the same, from the other's side.
+#[test]
+fn agents_that_change_seats_change_nothing_else() {
+    for view in [View::Board, View::Full] {
+        let options = Options {
+            size: Some(4),
+            agents: 2,
+            enemies: 1,
+            apples: 3,
+            view,
+            ..Options::default()
+        };
+        let scenario = SnakeGame {
+            options: options.clone(),
+        };
+        let mut deaths = 0;
+        for seed in 0..100 {
+            let there = scenario.board(seed);
+            let mut swapped = there.clone();
+            swapped.snakes.swap(0, 1);
+            let (mut one, mut other) = (
+                episode(options.clone(), there),
+                episode(options.clone(), swapped),
+            );
+            let mut player = Stream::new(seed, "player");
+            for _ in 0..10 {
+                for (agent, seat) in [(0, 1), (1, 0)] {
+                    assert_eq!(one.observe(agent), other.observe(seat));
+                    assert_eq!(one.key(agent), other.key(seat));
+                    assert_eq!(one.best_actions(agent), other.best_actions(seat));
+                    assert_eq!(one.succeeded(agent), other.succeeded(seat));
+                }
+                let [first, second] = [0; 2].map(|_| Some(player.below(5)).filter(|&way| way < 4));
+                let outcomes = one.play(&[first, second]).unwrap();
+                let mut mirrored = other.play(&[second, first]).unwrap();
+                mirrored.swap(0, 1);
+                assert_eq!(outcomes, mirrored);
+                deaths += usize::from(outcomes[0].reward < -1.5);
+            }
+        }
+        assert!(deaths > 10, "{deaths}");
+    }
+}
 
 #[test]
 fn an_enemy_that_runs_into_a_standing_agent_dies_alone() {

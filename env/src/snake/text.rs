@@ -68,6 +68,22 @@ pub(super) fn key(enemies: usize, kinds: &[Thing]) -> String {
     key + ", _ empty"
 }
 
+/// All that [`told`] tells of the board itself, in one line: sides and things, then the snakes, a dead one as nothing.
+pub(super) fn in_short(board: &Board) -> String {
+    let mut things = board.things.clone();
+    things.sort();
+    let mut short = format!("{}x{}", board.width, board.height);
+    for ((x, y), thing) in things {
+        short += &format!(" {}{x},{y}", names(thing).0);
+    }
+    for snake in &board.snakes {
+        short.push('|');
+        let cells: Vec<String> = snake.0.iter().map(|(x, y)| format!("{x},{y}")).collect();
+        short += &cells.join(" ");
+    }
+    short
+}
+
 /// The board in coordinates, then a key, then the picture. What is told of equal boards is equal.
 pub(super) fn told(board: &Board, kinds: &[Thing], worth: impl Fn(Thing) -> f64) -> String {
     let mut lines = vec![

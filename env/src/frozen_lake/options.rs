@@ -1,0 +1,105 @@
+//! The options of Frozen Lake. Their defaults are those of the paper.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::NAME;
+use super::map::Map;
+use crate::options::{
+    LONGEST_SIDE, OptionsError, View, left_out, read, refused, settle_sides, unless_null, within,
+};
+
+/// The highest step limit, so that planning every step of it on the largest map still fits in memory.
+const LONGEST_EPISODE: usize = 1000;
+
+const SIZE: usize = 4;
+const FROZEN: f64 = 0.8;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Options {
+    #[serde(deserialize_with = "unless_null")]
+    size: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
+    width: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
+    height: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
+    largest: Option<usize>,
+    #[serde(deserialize_with = "unless_null")]
+    frozen: Option<f64>,
+    pub slippery: bool,
+    #[serde(deserialize_with = "unless_null")]
+    map: Option<Vec<String>>,
+    pub step_limit: usize,
+    pub view: View,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            size: None,
+            width: None,
+            height: None,
+            largest: None,
+            frozen: None,
+            slippery: false,
+            map: None,
+            step_limit: 20,
+            view: View::Board,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the options, and settles either the map, which is then there too, or what maps are drawn from.
+    pub fn checked(given: &Value) -> Result<(Options, Option<Map>), OptionsError> {
+        let mut options: Options = read(NAME, given)?;
+        within(NAME, "step_limit", options.step_limit, 1..=LONGEST_EPISODE)?;
+        if let Some(rows) = &options.map {
+            let drawn = ["size", "width", "height", "largest", "frozen"];
+            left_out(NAME, given, &drawn, "`map`, which stands for it")?;
+            let map = Map::parse(rows, LONGEST_SIDE).map_err(|problem| OptionsError::Value {
+                game: NAME.to_owned(),
+                option: "map".to_owned(),
+                problem,
+            })?;
+            return Ok((options, Some(map)));
+        }
+        if options.largest.is_some() {
+            left_out(
+                NAME,
+                given,
+                &["width", "height"],
+                "`largest`, which has it drawn",
+            )?;
+        }
+        let sides = [&mut options.size, &mut options.width, &mut options.height];
+        settle_sides(NAME, sides, SIZE)?;
+        if let (Some(largest), Some(size)) = (options.largest, options.size) {
+            within(NAME, "largest", largest, size..=LONGEST_SIDE)?;
+        }
+        let frozen = options.frozen();
+        if !(frozen > 0.0 && frozen <= 1.0) {
+            return Err(refused(NAME, "frozen", frozen, "more than 0 and at most 1"));
+        }
+        options.frozen = Some(frozen);
+        Ok((options, None))
+    }
+
+    /// What the width and the height are drawn from.
+    pub fn sides(&self) -> [RangeInclusive<usize>; 2] {
+        let size = self.size.unwrap_or(SIZE);
+        [self.width, self.height].map(|side| {
+            let shortest = side.unwrap_or(size);
+            shortest..=self.largest.unwrap_or(shortest)
+        })
+    }
+
+    /// The chance that a drawn cell is frozen.
+    pub fn frozen(&self) -> f64 {
+        self.frozen.unwrap_or(FROZEN)
+    }
+}
