@@ -8,7 +8,8 @@
 //!
 //! **Observation.** `view = "board"`: the rows from top to bottom, one character a cell with spaces between: `P` the
 //! player, `O` a hole, `G` the goal, `_` anything else, the start too. `view = "full"` puts coordinates and a key above
-//! the board: column and row from (0, 0) at the bottom left.
+//! the board: column and row from (0, 0) at the bottom left. The key of a state is the map and the player's place, in
+//! either view; how many steps were taken is no part of it.
 //!
 //! **Start.** At `S`. The map is the given one, or is drawn from the scene: start at the top left, goal at the bottom
 //! right, every other cell frozen with probability `frozen`, drawn again until the goal can be reached. A map that a
@@ -19,9 +20,9 @@
 //! **End.** In a hole or at the goal. The referee's step limit is `step_limit` unless it is told otherwise.
 //!
 //! **Options.** `size` = 4, or `width` and `height` (each as `size` unless given); `largest`: if given, each scene draws
-//! its width and its height, each evenly from `size` to `largest`; `frozen` = 0.8; `slippery` = false; `map` = a list of
-//! rows of `S`, `F`, `H`, `G`, which stands for all of the options before it but `slippery`; `step_limit` = 20; `view` =
-//! "board".
+//! its width and its height, each evenly from `size` to `largest`; `frozen` = 0.8; `map` = a list of rows of `S`, `F`, `H`,
+//! `G`, which stands for all of these; `slippery` = false; `step_limit` = 20; `view` = "board". An option that another
+//! leaves no use for is refused.
 //!
 //! **Scripted player.** Firm ice: any step along a shortest path. Slippery ice: whatever gives the best chance to reach
 //! the goal in the steps that remain of `step_limit` (value iteration over exactly those); when there is no chance left,

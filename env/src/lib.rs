@@ -25,6 +25,7 @@
 
 mod frozen_lake;
 mod options;
+mod picture;
 pub mod rng;
 mod snake;
 
@@ -119,7 +120,7 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
     /// The name of the game.
     fn name(&self) -> &str;
 
-    /// The rules, for every agent to read: they say nothing about its number. How to reply is not among them.
+    /// The rules, for the agents to read: the same for all of them. How to reply is not among them.
     fn rules(&self) -> String;
 
     /// The words for the actions, all different. Every agent has all of them.

@@ -25,7 +25,8 @@
 //!
 //! **Observation.** `view = "board"`: the rows from top to bottom, one character a cell with spaces between: `1` own
 //! head, `2` (to `9`) enemy head, `T` any body, `A` apple, `B` banana, `F` fire, `_` empty. `view = "full"` puts
-//! coordinates, what things are worth and a key above the board; only it tells whose body is whose.
+//! coordinates, what things are worth and a key above the board; only it tells whose body is whose. The key of a state
+//! says as much as that, in either view.
 //!
 //! **Start.** Things first, then the agents, then the enemies, each of one cell, on empty cells drawn evenly from the
 //! scene. Luck moves the enemies and says where things reappear.
@@ -214,7 +215,7 @@ impl Game for Episode {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
-            View::Board => text::picture(&board),
+            View::Board => text::shown(&board),
             View::Full => text::told(&board, &self.options.kinds(), |thing| {
                 self.options.worth(thing)
             }),

@@ -33,7 +33,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"frozen-lake: option `size` is 6, but must be left out beside `width` and `height`");
     insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from 4 to 64");
     insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be from 4 to 64");
-    insta::assert_snapshot!(refused(json!({ "largest": 8, "height": 4 })), @"frozen-lake: option `height` is 4, but must be left out beside `largest`, which has it drawn");
+    insta::assert_snapshot!(refused(json!({ "largest": 8, "height": 4 })), @"frozen-lake: option `height` is 4, but must be left out beside `largest`, which draws it");
     insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number");
     insta::assert_snapshot!(refused(json!({ "map": [1, 2] })), @"frozen-lake: option `map` is [1,2], but must be a list of texts in quotes");
     insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0.0, but must be more than 0 and at most 1");

@@ -81,7 +81,6 @@ fn without_enemies_the_game_goes_on_until_the_agent_dies() {
     }
 }
 
-/// Where every snake is an agent nothing is left to chance but where apples reappear.
 #[test]
 fn nine_agents_fit_and_see_themselves_as_one() {
     let options = json!({ "size": 4, "agents": 9, "enemies": 0, "apples": 7 });
@@ -100,6 +99,56 @@ fn nine_agents_fit_and_see_themselves_as_one() {
             expected.insert(0, own);
             assert_eq!(seen, expected);
         }
+    }
+}
+
+#[test]
+fn every_mix_of_agents_and_enemies_plays() {
+    for agents in 1..=9 {
+        for enemies in 0..=9 - agents {
+            let options = json!({ "size": 5, "agents": agents, "enemies": enemies, "apples": 3 });
+            let scenario = configured(find("snake").unwrap(), &options);
+            let (lowest, highest) = scenario.reward_bounds().unwrap();
+            for seed in 0..10 {
+                let mut game = scenario.start(seed, seed).unwrap();
+                let rounds = play(&*scenario, &mut *game, random(&*scenario, seed));
+                let outcomes = rounds.iter().flat_map(|round| &round.outcomes);
+                for outcome in outcomes {
+                    let possible = (lowest..=highest).contains(&outcome.reward);
+                    assert!(
+                        possible || (outcome.over && outcome.reward == 0.0),
+                        "{outcome:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What a small board is for: a player who tries succeeds most of the time, one who does not seldom does.
+#[test]
+fn on_small_boards_there_is_something_to_learn() {
+    for (size, apples, enemies) in [(5, 2, 0), (5, 2, 1), (6, 3, 0), (6, 3, 1)] {
+        let options = json!({ "size": size, "apples": apples, "enemies": enemies });
+        let scenario = configured(find("snake").unwrap(), &options);
+        let mut random = random(&*scenario, 1);
+        let mut successes = [0; 2];
+        for seed in 0..300 {
+            let scripted = |game: &dyn Game| Some(game.best_actions(0).unwrap()[0]);
+            for (player, successes) in successes.iter_mut().enumerate() {
+                let mut game = scenario.start(seed, seed).unwrap();
+                play(&*scenario, &mut *game, |game, agent| match player {
+                    0 => scripted(game),
+                    _ => random(game, agent),
+                });
+                *successes += i32::from(game.succeeded(0));
+            }
+        }
+        let [scripted, random] = successes;
+        assert!(
+            scripted > 210 && random < 60,
+            "{options}: {scripted} and {random} of 300"
+        );
     }
 }
 

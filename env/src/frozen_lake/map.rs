@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::picture;
 use crate::rng::Stream;
 
 /// What a cell is. The start is ice like any other.
@@ -188,22 +189,13 @@ impl Map {
 
     /// The picture of the lake.
     pub fn board(&self, player: usize) -> String {
-        let mut board = String::with_capacity(2 * self.size());
-        for cell in 0..self.size() {
-            board.push(match self.cells[cell] {
-                _ if cell == player => 'P',
-                Cell::Hole => 'O',
-                Cell::Goal => 'G',
-                Cell::Ice => '_',
-            });
-            board.push(if (cell + 1) % self.width == 0 {
-                '\n'
-            } else {
-                ' '
-            });
-        }
-        board.pop();
-        board
+        let letter = |cell| match self.cells[cell] {
+            _ if cell == player => 'P',
+            Cell::Hole => 'O',
+            Cell::Goal => 'G',
+            Cell::Ice => '_',
+        };
+        picture::rows((0..self.size()).map(letter), self.width)
     }
 
     /// All that [`Map::told`] tells of the lake itself, in one line: its rows and the number of the player's cell.

@@ -73,7 +73,7 @@ impl Options {
                 NAME,
                 given,
                 &["width", "height"],
-                "`largest`, which has it drawn",
+                "`largest`, which draws it",
             )?;
         }
         let sides = [&mut options.size, &mut options.width, &mut options.height];

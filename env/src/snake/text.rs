@@ -1,6 +1,7 @@
 //! How the Snake board is told.
 
 use super::board::{Board, Cell, Snake, Thing};
+use crate::picture;
 
 /// The character of a thing on the board, and its name.
 pub(super) fn names(thing: Thing) -> (char, &'static str) {
@@ -25,8 +26,8 @@ pub(super) fn worth_in_words(worth: f64) -> String {
     }
 }
 
-/// The picture: rows from top to bottom, one character a cell with spaces between.
-pub(super) fn picture(board: &Board) -> String {
+/// The picture alone.
+pub(super) fn shown(board: &Board) -> String {
     let mut cells = vec!['_'; board.width * board.height];
     let mut mark = |(x, y): Cell, letter| cells[(board.height - 1 - y) * board.width + x] = letter;
     for &(cell, thing) in &board.things {
@@ -39,17 +40,7 @@ pub(super) fn picture(board: &Board) -> String {
             mark(cell, if place == 0 { number } else { 'T' });
         }
     }
-    let row = |row: &[char]| {
-        row.iter()
-            .map(char::to_string)
-            .collect::<Vec<String>>()
-            .join(" ")
-    };
-    cells
-        .chunks(board.width)
-        .map(row)
-        .collect::<Vec<String>>()
-        .join("\n")
+    picture::rows(cells.into_iter(), board.width)
 }
 
 /// The meaning of the characters; `kinds` are the things that this game has.
@@ -123,7 +114,7 @@ pub(super) fn told(board: &Board, kinds: &[Thing], worth: impl Fn(Thing) -> f64)
         ));
     }
     lines.push(format!("Key: {}", key(board.snakes.len() - 1, kinds)));
-    lines.push(format!("State:\n{}", picture(board)));
+    lines.push(format!("State:\n{}", shown(board)));
     lines.join("\n")
 }
 
