@@ -2,8 +2,8 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_model::{
-    Adapter, Arena, Config, LoraConfig, Model, Request, Sampling, Targets, TokenTree, Tokens,
-    generate, initial,
+    Adapter, Arena, Config, LoraConfig, Model, Request, Sampling, Shape, Targets, TokenTree,
+    Tokens, generate, initial,
 };
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters};
 
@@ -15,7 +15,14 @@ const STATES: u64 = 16;
 
 fn model() -> (Model, Adapter) {
     let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
-    let config = Config::qwen2(64, 96, 3, 4, 4, 256);
+    let config = Config::qwen2(Shape {
+        vocab: 64,
+        width: 96,
+        layers: 3,
+        heads: 4,
+        kv_heads: 4,
+        mlp_width: 256,
+    });
     let parameters = Parameters::new(&gpu, &initial(&config, 1));
     let model = Model::over(&gpu, config, &parameters).without_gradients();
     let targets = Targets::Pattern(".*".into());
@@ -46,7 +53,7 @@ fn requests(round: u64) -> Vec<Request> {
 
 fn sampling(criterion: &mut Criterion) {
     let (model, adapter) = model();
-    let mut arena = Arena::new(&model, 1 << 14);
+    let mut arena = Arena::new(&model, 1 << 14, 1 << 16);
     for length in [1, 8] {
         let sampling = Sampling {
             temperature: 1.0,

@@ -1,14 +1,14 @@
 //! Many replies at once: token ids in, token ids out. This file knows no text and no game.
 //!
 //! Prompts and replies live in one [`Arena`], so what they share is computed once. Every round draws one token for
-//! each living reply on the device and reads back only its id, log-prob and entropy; finished replies leave at once, and the last token of
-//! a reply is never run through the model, because nobody asks what follows it.
+//! each living reply on the device and reads back only its id, log-prob and entropy, all at once; finished replies leave
+//! at once, and the last token of a reply is never run through the model, because nobody asks what follows it.
 
 use std::collections::HashSet;
 
-use lapwing_tensor::{Head, Indices, Tensor};
+use lapwing_tensor::random::{Random, mix};
+use lapwing_tensor::{Draw, Head, Indices, Tensor};
 
-use crate::random::{Random, mix};
 use crate::{Adapter, Arena, Model, ModelError, Node};
 
 /// A prompt to be continued.
@@ -165,16 +165,15 @@ fn together(
             let rows = Indices::new(model.gpu(), rows);
             drawn.extend(draw(arena.hidden(), &head, &rows, keys, sampling)?);
         }
-        let is_token = |drawn: &Drawn| drawn.log_prob.is_finite();
-        if !drawn.iter().all(is_token) {
+        if !drawn.iter().all(|draw| draw.log_prob.is_finite()) {
             return Err(ModelError::NotNumbers);
         }
-        for (&i, drawn) in living.iter().zip(drawn) {
+        for (&i, draw) in living.iter().zip(drawn) {
             let reply = &mut replies[i];
-            reply.ids.push(drawn.id);
-            reply.log_probs.push(drawn.log_prob);
-            reply.entropies.push(drawn.entropy);
-            reply.stopped = sampling.stop.contains(&drawn.id);
+            reply.ids.push(draw.token);
+            reply.log_probs.push(draw.log_prob);
+            reply.entropies.push(draw.entropy);
+            reply.stopped = sampling.stop.contains(&draw.token);
         }
         living.retain(|&i| !replies[i].stopped);
         let left = sampling.max_new_tokens - round - 1;
@@ -193,12 +192,6 @@ fn together(
     Ok(replies)
 }
 
-struct Drawn {
-    id: u32,
-    log_prob: f32,
-    entropy: f32,
-}
-
 /// One token after each of these rows: on the device, unless only some tokens are in question.
 fn draw(
     hidden: &Tensor,
@@ -206,7 +199,7 @@ fn draw(
     rows: &Indices,
     keys: &[u64],
     sampling: &Sampling,
-) -> Result<Vec<Drawn>, ModelError> {
+) -> Result<Vec<Draw>, ModelError> {
     let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
     if cut && sampling.temperature > 0.0 {
         let logits = hidden.gather_rows(rows).logits(head).to_vec()?;
@@ -219,24 +212,13 @@ fn draw(
         .iter()
         .map(|&key| [key as u32, (key >> 32) as u32])
         .collect();
-    let draws = hidden.draw(head, rows, &keys, sampling.temperature);
-    let (ids, log_probs, entropies) = (
-        draws.tokens.to_vec()?,
-        draws.log_probs.to_vec()?,
-        draws.entropy.to_vec()?,
-    );
-    let all = ids.into_iter().zip(log_probs).zip(entropies);
-    Ok(all
-        .map(|((id, log_prob), entropy)| Drawn {
-            id,
-            log_prob,
-            entropy,
-        })
-        .collect())
+    Ok(hidden
+        .draw(head, rows, &keys, sampling.temperature)
+        .read()?)
 }
 
 /// A token among the likeliest of a row.
-fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Drawn {
+fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Draw {
     let scaled: Vec<f64> = logits
         .iter()
         .map(|&z| f64::from(z) / f64::from(sampling.temperature))
@@ -272,8 +254,8 @@ fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Drawn {
         .map(|id| -log_prob(id).exp() * log_prob(id))
         .filter(|h| h.is_finite())
         .sum();
-    Drawn {
-        id: id as u32,
+    Draw {
+        token: id as u32,
         log_prob: log_prob(id) as f32,
         entropy: entropy as f32,
     }
@@ -286,7 +268,7 @@ mod tests {
     fn drawn(sampling: &Sampling) -> Vec<u32> {
         let logits = [0.0f32, 3.0, 2.0, 3.0, -1.0];
         let mut ids: Vec<u32> = (0..2000)
-            .map(|key| among(&logits, mix(key), sampling).id)
+            .map(|key| among(&logits, mix(key), sampling).token)
             .collect();
         ids.sort_unstable();
         ids

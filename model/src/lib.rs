@@ -5,46 +5,32 @@
 //! ([`Arena`]): whatever sequences share is computed once. Text is a matter of [`Tokenizer`] and [`ChatTemplate`];
 //! everything else here knows token ids only. No file in this crate knows a game.
 //!
-//! Read first: `transformer.rs`, the whole decoder on one page.
+//! Read first: `decoder/transformer.rs`, the whole decoder on one page.
 
-mod arena;
-mod chat;
-mod checkpoint;
-mod clock;
-mod config;
+mod adapter;
+mod decoder;
 mod error;
-mod fields;
 mod files;
 mod generate;
-mod layout;
-mod linear;
-mod load;
-mod lora;
 mod memory;
-mod merge;
-mod peft;
-mod random;
-mod rope;
-mod targets;
-mod tokenizer;
-mod transformer;
-mod tree;
-mod trie;
-mod weights;
+mod text;
 
-pub use arena::Arena;
-pub use chat::{ChatTemplate, Message};
-pub use checkpoint::{Checkpoint, LoadOptions, LoadReport, Precision};
-pub use config::{Config, Family};
+pub use adapter::config::LoraConfig;
+pub use adapter::lora::Adapter;
+pub use adapter::peft::StoredAdapter;
+pub use adapter::targets::Targets;
+pub use decoder::arena::Arena;
+pub use decoder::config::{Config, Family, Shape};
+pub use decoder::initial::initial;
+pub use decoder::linear::Linear;
+pub use decoder::rope::{Rope, Scaling};
+pub use decoder::transformer::{Model, Tokens};
+pub use decoder::tree::{PackedTree, TokenTree};
+pub use decoder::trie::Node;
 pub use error::ModelError;
+pub use files::checkpoint::Checkpoint;
+pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{ROOM, Reply, Request, Sampling, generate};
-pub use linear::Linear;
-pub use load::initial;
-pub use lora::{Adapter, LoraConfig};
-pub use peft::StoredAdapter;
-pub use rope::{Rope, Scaling};
-pub use targets::Targets;
-pub use tokenizer::Tokenizer;
-pub use transformer::{Model, Tokens};
-pub use tree::{PackedTree, TokenTree};
-pub use trie::Node;
+pub use text::chat::{ChatTemplate, Message};
+pub use text::guard::panic_is_caught;
+pub use text::tokenizer::Tokenizer;

@@ -1,6 +1,6 @@
 //! Adapters leave and come back as they were.
 
-use lapwing_model::{Adapter, Linear, LoraConfig, Targets, Tokens};
+use lapwing_model::{Adapter, Linear, LoraConfig, Model, Targets, Tokens};
 use lapwing_tensor::{AdamW, Parameters};
 use serde_json::Value;
 
@@ -104,6 +104,81 @@ fn a_fresh_adapter_changes_nothing_and_a_step_changes_it_in_place() {
     // AdamW minimises, so the log-probs have fallen; the model without the adapter has not moved.
     assert!(after.iter().sum::<f32>() < before.iter().sum::<f32>() - 1.0);
     assert_eq!(read(None), before);
+}
+
+const KNOBS: AdamW = AdamW {
+    lr: 0.01,
+    beta1: 0.9,
+    beta2: 0.999,
+    eps: 1e-8,
+    weight_decay: 0.01,
+    max_norm: 1.0,
+};
+
+/// One update that makes some tokens likelier. Gives the log-probs from before it.
+fn update(model: &Model, adapter: &Adapter, parameters: &mut Parameters, ids: &[u32]) -> Vec<f32> {
+    let log_probs = log_probs(model, Some(adapter), ids);
+    parameters.accumulate(&log_probs.mean().neg().backward());
+    parameters.step(KNOBS);
+    log_probs.to_vec().unwrap()
+}
+
+/// What a run needs to go on where it stopped: the state and the count of steps are all of it.
+#[test]
+fn training_goes_on_from_a_state_as_if_it_had_never_stopped() {
+    let model = load("qwen3");
+    let config = LoraConfig {
+        rank: 4,
+        targets: Targets::Pattern(".*".into()),
+        ..LoraConfig::default()
+    };
+    let texts = ["ids3", "ids2"].map(|case| Expected::of("qwen3").ids(case));
+    let (adapter, mut parameters) = Adapter::new(&model, config.clone(), 1).unwrap();
+    for ids in texts.iter().cycle().take(3) {
+        update(&model, &adapter, &mut parameters, ids);
+    }
+    let (state, steps) = (parameters.state().unwrap(), parameters.steps());
+    assert_eq!(steps, 3);
+
+    let (other, mut others) = Adapter::new(&model, config, 2).unwrap();
+    // What lies about there is no part of the state: moments, steps, and gradients that no step has taken.
+    update(&model, &other, &mut others, &texts[0]);
+    let left = log_probs(&model, Some(&other), &texts[0]).sum().backward();
+    others.accumulate(&left);
+    others.restore(&state, steps);
+    for ids in texts.iter().cycle().take(3) {
+        let wanted = update(&model, &adapter, &mut parameters, ids);
+        assert_eq!(update(&model, &other, &mut others, ids), wanted);
+    }
+    assert_eq!(others.state().unwrap(), parameters.state().unwrap());
+    assert_eq!(others.steps(), 6);
+    assert_ne!(others.state().unwrap(), state);
+}
+
+#[test]
+fn an_adapter_that_is_not_finite_is_not_saved_and_the_one_before_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("adapter");
+    let (_, adapter, mut parameters) = load_adapted("llama");
+    adapter.save(&dir, "llama").unwrap();
+    let contents = || {
+        let read = |name: &str| std::fs::read(dir.join(name)).unwrap();
+        ["adapter_config.json", "adapter_model.safetensors"].map(read)
+    };
+    let before = contents();
+    let mut state = parameters.state().unwrap();
+    for value in [f32::NAN, f32::INFINITY] {
+        *state[3].values.last_mut().unwrap() = value;
+        parameters.restore(&state, 0);
+        let error = adapter.save(&dir, "llama").unwrap_err().to_string();
+        let tensor = &state[3].name;
+        let problem = format!("tensor {tensor}: holds values that are not finite; not saved");
+        assert!(error.ends_with(&problem), "{error}");
+        assert!(error.contains("adapter_model.safetensors"), "{error}");
+    }
+    assert_eq!(contents(), before);
+    // Nor is anything left beside it.
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Whole models: loaded in every precision, saved, trained from nothing.
 
-use lapwing_model::{Config, LoadOptions, Model, Precision, Tokens, initial};
+use lapwing_model::{Config, LoadOptions, Model, Precision, Shape, Tokens, initial};
 use lapwing_tensor::{AdamW, Format, Parameters, testing};
 
 use crate::support::*;
@@ -65,12 +65,23 @@ fn a_saved_model_is_loaded_again() {
     }
 }
 
+fn small() -> Config {
+    Config::qwen2(Shape {
+        vocab: 48,
+        width: 32,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        mlp_width: 64,
+    })
+}
+
 #[test]
 fn a_model_trained_from_nothing_learns_and_is_saved() {
     let gpu = testing::gpu();
     let config = Config {
         eos: vec![5],
-        ..Config::qwen2(48, 32, 2, 4, 2, 64)
+        ..small()
     };
     let mut parameters = Parameters::new(&gpu, &initial(&config, 1));
     let model = Model::over(&gpu, config, &parameters);
@@ -109,7 +120,7 @@ fn a_model_trained_from_nothing_learns_and_is_saved() {
 
 #[test]
 fn starting_values_come_from_the_seed() {
-    let config = Config::qwen2(48, 32, 2, 4, 2, 64);
+    let config = small();
     assert_eq!(initial(&config, 1), initial(&config, 1));
     assert_ne!(initial(&config, 1), initial(&config, 2));
 }

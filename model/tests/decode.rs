@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lapwing_model::{Arena, Reply, Request, Sampling, Tokens, generate};
+use lapwing_model::{Arena, ROOM, Reply, Request, Sampling, Tokens, generate};
 use lapwing_tensor::Indices;
 
 use crate::support::*;
@@ -27,13 +27,16 @@ const SAMPLING: Sampling = Sampling {
     stop: vec![],
 };
 
+/// More than any of these tests needs.
+const ROWS: usize = 4096;
+
 /// The arena starts too small on purpose, so that it grows, twice, in the middle.
 fn replies(name: &str, requests: &[Request], sampling: &Sampling) -> Vec<Reply> {
     let (model, adapter, _) = load_adapted(name);
     generate(
         &model,
         Some(&adapter),
-        &mut Arena::new(&model, 40),
+        &mut Arena::new(&model, 40, ROWS),
         requests,
         sampling,
     )
@@ -127,7 +130,7 @@ fn a_stop_id_ends_a_reply_and_the_others_go_on() {
 fn every_distinct_prefix_is_computed_once() {
     let model = load("qwen2");
     let requests = requests(6);
-    let mut arena = Arena::new(&model, 512);
+    let mut arena = Arena::new(&model, 512, ROWS);
     let mut wanted = HashSet::new();
     // The last round changes nothing: all its prompts and replies are there already.
     for keys in [0, 100, 100] {
@@ -151,7 +154,7 @@ fn every_distinct_prefix_is_computed_once() {
 fn a_cleared_arena_computes_anew_and_the_same() {
     let model = load("qwen2");
     let requests = requests(3);
-    let mut arena = Arena::new(&model, 512);
+    let mut arena = Arena::new(&model, 512, ROWS);
     let first = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
     let computed = arena.computed();
     arena.clear();
@@ -163,7 +166,7 @@ fn a_cleared_arena_computes_anew_and_the_same() {
 #[test]
 fn nothing_to_say_is_no_error() {
     let model = load("qwen2");
-    let mut arena = Arena::new(&model, 8);
+    let mut arena = Arena::new(&model, 8, ROWS);
     assert!(
         generate(&model, None, &mut arena, &[], &SAMPLING)
             .unwrap()
@@ -186,14 +189,12 @@ fn an_arena_that_holds_one_reply_at_a_time_gives_the_same_replies() {
     let requests = requests(5);
     let wanted = replies("llama", &requests, &SAMPLING);
     let (model, adapter, _) = load_adapted("llama");
-    let mut arena = Arena::new(&model, 40);
     let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap();
-    arena.set_most_rows(longest + 20 + 15);
+    let mut arena = Arena::new(&model, 40, longest + 20 + ROOM);
     let got = generate(&model, Some(&adapter), &mut arena, &requests, &SAMPLING).unwrap();
     assert_eq!(got, wanted);
     assert!(arena.rows() <= arena.most_rows());
-    let mut arena = Arena::new(&model, 8);
-    arena.set_most_rows(longest);
+    let mut arena = Arena::new(&model, 8, longest);
     let error = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),

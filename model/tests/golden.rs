@@ -11,10 +11,14 @@ fn tolerance(name: &str) -> f32 {
     if name == "qwen2-sharded" { 1e-4 } else { 2e-3 }
 }
 
+/// The largest less the smallest.
+fn spread(logits: &[f32]) -> f32 {
+    let largest = logits.iter().copied().fold(f32::MIN, f32::max);
+    largest - logits.iter().copied().fold(f32::MAX, f32::min)
+}
+
 fn assert_logits(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
-    let spread = wanted.iter().fold(f32::MIN, |a, &b| a.max(b))
-        - wanted.iter().fold(f32::MAX, |a, &b| a.min(b));
-    let relative = distance(got, wanted) / spread;
+    let relative = distance(got, wanted) / spread(wanted);
     println!("{what}: {relative:e} of the spread");
     assert!(
         relative <= tolerance,
@@ -70,9 +74,26 @@ fn greedy_tokens() {
             max_new_tokens: wanted.len(),
             ..Sampling::default()
         };
-        let mut arena = Arena::new(&model, 8);
-        let replies = generate(&model, None, &mut arena, &[request], &sampling).unwrap();
-        assert_eq!(replies[0].ids, wanted, "{name}");
+        let mut arena = Arena::new(&model, 8, 1024);
+        let replies = generate(&model, None, &mut arena, &[request.clone()], &sampling).unwrap();
+        let got = &replies[0].ids;
+        assert_eq!(got.len(), wanted.len(), "{name}");
+        // Two tokens may be so near each other that rounding decides, which another adapter may do otherwise; what
+        // follows is then another text.
+        let same = got.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+        println!("{name}: {same} of {} tokens", wanted.len());
+        if same < wanted.len() {
+            let before = [&request.prompt[..], &wanted[..same]].concat();
+            let hidden = model.forward(&Tokens::sequence(model.gpu(), &before), None);
+            let logits = hidden.logits(&model.head(None)).to_vec().unwrap();
+            let last = &logits[logits.len() - model.config().vocab..];
+            let [one, other] = [got[same], wanted[same]].map(|id| last[id as usize]);
+            let allowed = tolerance(name) * spread(last);
+            assert!(
+                (one - other).abs() <= allowed,
+                "{name}: {got:?}, wanted {wanted:?}: at {same} the logits are {one} and {other}"
+            );
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use lapwing_model::{
     Adapter, Arena, ChatTemplate, Config, LoadOptions, Model, Request, Sampling, StoredAdapter,
     Tokenizer, generate,
 };
+use lapwing_tensor::random::Random;
 use lapwing_tensor::testing;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -357,7 +358,7 @@ fn logits_that_are_not_numbers_are_an_error() {
             max_new_tokens: 3,
             ..Sampling::default()
         };
-        let mut arena = Arena::new(&model, 8);
+        let mut arena = Arena::new(&model, 8, 1024);
         let drawn = generate(
             &model,
             None,
@@ -406,10 +407,9 @@ proptest! {
         let copy = Copy::of(name);
         let mut bytes = fs::read(copy.path(file)).unwrap();
         let end = header.min(bytes.len());
-        let mut state = seed | 1;
+        let mut random = Random::new(seed);
         for _ in 0..1 + seed % 4 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            bytes[(state >> 33) as usize % end] = (state >> 24) as u8;
+            bytes[(random.next_u64() % end as u64) as usize] = random.next_u64() as u8;
         }
         fs::write(copy.path(file), bytes).unwrap();
         let start = Instant::now();

@@ -1,15 +1,32 @@
 //! The estimates of memory against what is in use at the worst moment.
 
-use lapwing_model::{Adapter, Arena, Config, LoraConfig, Model, TokenTree, Tokens, initial};
+use lapwing_model::{Adapter, Arena, Config, LoraConfig, Model, Shape, TokenTree, Tokens, initial};
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters, Tensor};
 
 /// Shapes in which different terms are the largest: blocks, the MLP, the head.
 fn shapes() -> [Config; 3] {
-    [
-        Config::qwen2(500, 256, 3, 8, 2, 256),
-        Config::qwen2(300, 256, 1, 4, 4, 1024),
-        Config::qwen2(5000, 256, 1, 4, 4, 256),
-    ]
+    let blocks = Shape {
+        vocab: 500,
+        width: 256,
+        layers: 3,
+        heads: 8,
+        kv_heads: 2,
+        mlp_width: 256,
+    };
+    let mlp = Shape {
+        vocab: 300,
+        layers: 1,
+        heads: 4,
+        kv_heads: 4,
+        mlp_width: 1024,
+        ..blocks
+    };
+    let head = Shape {
+        vocab: 5000,
+        mlp_width: 256,
+        ..mlp
+    };
+    [blocks, mlp, head].map(Config::qwen2)
 }
 
 /// Enough that tensors are above the size below which buffers come in powers of two.
@@ -122,7 +139,7 @@ fn playing_takes_what_was_estimated() {
         let bench = Bench::new(config.clone());
         let mut arena = None;
         let taken = bench.taken(|| {
-            let mut made = Arena::new(&bench.model, TOKENS);
+            let mut made = Arena::new(&bench.model, TOKENS, TOKENS);
             let sequences = sequences();
             let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
             let adapter = bench.adapter.without_gradients();

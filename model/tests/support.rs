@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lapwing_model::{Adapter, LoadOptions, Model, PackedTree, TokenTree, Tokens};
+use lapwing_tensor::random::Random;
 use lapwing_tensor::{Indices, Parameters, Tensor, testing};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -119,13 +120,8 @@ pub fn pack(sequences: &[Vec<u32>]) -> (PackedTree, Vec<Vec<u32>>) {
 
 /// Sequences that begin alike in many ways: each continues a random part of an earlier one, at least its first token.
 pub fn related_sequences(seed: u64, count: usize, vocab: u32) -> Vec<Vec<u32>> {
-    let mut state = seed;
-    let mut draw = |below: u32| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        ((state >> 33) as u32) % below
-    };
+    let mut random = Random::new(seed);
+    let mut draw = |below: u32| (random.next_u64() % u64::from(below)) as u32;
     let mut sequences: Vec<Vec<u32>> = vec![(0..12).map(|_| draw(vocab)).collect()];
     while sequences.len() < count {
         let from = &sequences[draw(sequences.len() as u32) as usize];

@@ -25,6 +25,7 @@
 
 mod gpu;
 mod ops;
+pub mod random;
 mod tape;
 mod tensor;
 #[cfg(feature = "testing")]
@@ -32,7 +33,7 @@ pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
-    AdamW, Draws, Format, Head, KlEstimator, LogProbs, Lora, LossToken, Matrix, NamedValues,
+    AdamW, Draw, Draws, Format, Head, KlEstimator, LogProbs, Lora, LossToken, Matrix, NamedValues,
     OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight,
 };
 pub use tape::{Gradients, checkpoint};

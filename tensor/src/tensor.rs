@@ -234,6 +234,12 @@ impl Indices {
         }
     }
 
+    /// A range of them that a kernel is to fill with floats; it begins at a multiple of 64.
+    pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
+        let offset = self.offset + 4 * range.start as u64;
+        Tensor::view(self.storage.clone(), offset, &[range.len()])
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.len

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::random::Random;
 use crate::{Gpu, GpuOptions, Tensor};
 
 /// The device that all tests of a process share: kernels are compiled once, with bounds checks, and new buffers hold
@@ -42,15 +43,10 @@ pub struct Array {
 impl Array {
     /// Uniform values that f32 can hold, decided by the seed.
     pub fn random(shape: &[usize], seed: u64, range: Range<f64>) -> Array {
-        let mut state = seed;
+        let mut random = Random::new(seed);
         let mut next = || {
-            // splitmix64 (Steele, Lea, Flood 2014)
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let unit = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-            f64::from((range.start + unit * (range.end - range.start)) as f32)
+            let value = range.start + random.uniform() * (range.end - range.start);
+            f64::from(value as f32)
         };
         let values = (0..shape.iter().product()).map(|_| next()).collect();
         Array {

@@ -108,7 +108,8 @@ impl Tensor {
             let logits = scoring.logits(&chunk);
             scoring.summarise(&chunk, &logits, &statistics, &log_probs, Some(targets));
         }
-        let (entropy, normaliser) = scoring.finish(&statistics, &log_probs);
+        let entropy = Tensor::empty(self.gpu(), &[pairs]);
+        let normaliser = scoring.finish(&statistics, &log_probs, &entropy);
 
         // The inputs that can be tracked, in the order of the gradients.
         let lora = head.lora.as_ref();

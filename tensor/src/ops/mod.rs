@@ -24,7 +24,7 @@ pub use linear::Lora;
 pub use log_prob::{Head, LogProbs};
 pub use policy_loss::{KlEstimator, LossToken, PolicyLoss};
 pub use rope::Rotations;
-pub use sample::Draws;
+pub use sample::{Draw, Draws};
 pub use visibility::Visibility;
 pub use weight::{Format, Matrix, OutOfRange, Weight};
 

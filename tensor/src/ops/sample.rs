@@ -10,8 +10,8 @@
 
 use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
 use super::threads_together;
-use crate::gpu::{Groups, Kernel};
-use crate::{Indices, Tensor};
+use crate::gpu::{GpuError, Groups, Kernel};
+use crate::{Gpu, Indices, Tensor};
 
 const DRAW: Kernel = Kernel::new("sample", "draw");
 const CHOOSE: Kernel = Kernel::new("sample", "choose");
@@ -27,14 +27,59 @@ struct Params {
     noisy: u32,
 }
 
-/// What [`Tensor::draw`] gives for each draw. Nothing is tracked.
+/// What [`Tensor::draw`] gives, on the device. Nothing is tracked.
 pub struct Draws {
-    /// The tokens, on the device.
+    /// The tokens.
     pub tokens: Indices,
     /// Their log-probs: bit for bit what [`Tensor::log_probs`] gives for them.
     pub log_probs: Tensor,
     /// The entropy of the distribution that each was drawn from, in nats.
     pub entropy: Tensor,
+    /// All three lie in here, one after the other, each from a multiple of `SPAN` on: to read them one by one would be
+    /// to wait for the device three times a token.
+    words: Indices,
+}
+
+/// A binding begins at a multiple of this many words, 256 bytes.
+const SPAN: usize = 64;
+
+/// One draw on the host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// The token.
+    pub token: u32,
+    /// Its log-prob.
+    pub log_prob: f32,
+    /// The entropy of the distribution that it was drawn from, in nats.
+    pub entropy: f32,
+}
+
+impl Draws {
+    fn empty(gpu: &Gpu, count: usize) -> Draws {
+        let span = count.next_multiple_of(SPAN);
+        let words = Indices::empty(gpu, 3 * span);
+        Draws {
+            tokens: words.window(0..count),
+            log_probs: words.floats(span..span + count),
+            entropy: words.floats(2 * span..2 * span + count),
+            words,
+        }
+    }
+
+    /// Waits for all of them.
+    ///
+    /// # Errors
+    /// What the device reported.
+    pub fn read(&self) -> Result<Vec<Draw>, GpuError> {
+        let words = self.words.to_vec()?;
+        let parts = words.chunks_exact(words.len() / 3).collect::<Vec<_>>();
+        let draw = |i: usize| Draw {
+            token: parts[0][i],
+            log_prob: f32::from_bits(parts[1][i]),
+            entropy: f32::from_bits(parts[2][i]),
+        };
+        Ok((0..self.tokens.len()).map(draw).collect())
+    }
 }
 
 impl Tensor {
@@ -50,21 +95,6 @@ impl Tensor {
     #[track_caller]
     pub fn draw(&self, head: &Head, rows: &Indices, keys: &[[u32; 2]], temperature: f32) -> Draws {
         self.draw_cut(head, rows, keys, temperature, CUT)
-    }
-
-    /// The tokens of [`Tensor::draw`].
-    ///
-    /// # Panics
-    /// As [`Tensor::draw`].
-    #[track_caller]
-    pub fn sample(
-        &self,
-        head: &Head,
-        rows: &Indices,
-        keys: &[[u32; 2]],
-        temperature: f32,
-    ) -> Indices {
-        self.draw(head, rows, keys, temperature).tokens
     }
 
     #[track_caller]
@@ -90,9 +120,16 @@ impl Tensor {
         let (draws, blocks) = (rows.len(), scoring.blocks());
         let keys = Indices::new(gpu, keys.as_flattened());
         let statistics = scoring.statistics();
+        let drawn = Draws::empty(gpu, draws);
         let scores = Tensor::empty(gpu, &[draws, blocks]);
-        let scaled = Tensor::empty(gpu, &[draws, blocks]);
-        let ids = Indices::empty(gpu, draws * blocks);
+        // The best of a single block is the draw.
+        let (scaled, ids) = match blocks {
+            1 => (drawn.log_probs.clone(), drawn.tokens.clone()),
+            _ => (
+                Tensor::empty(gpu, &[draws, blocks]),
+                Indices::empty(gpu, draws * blocks),
+            ),
+        };
         let mut params = Params {
             draws: draws as u32,
             first: 0,
@@ -116,16 +153,13 @@ impl Tensor {
             let groups = Groups::count(draws * chunk.len().div_ceil(cut.block));
             DRAW.launch(gpu, &scoring.constants(), &bindings, &params, groups);
         }
-        let (tokens, log_probs) = if blocks == 1 {
-            (ids, scaled.reshape(&[draws]))
-        } else {
-            let (tokens, picked) = (Indices::empty(gpu, draws), Tensor::empty(gpu, &[draws]));
+        if blocks > 1 {
             let bindings = [
                 &scores.binding(),
                 &scaled.binding(),
                 &ids.binding(),
-                &tokens.binding(),
-                &picked.binding(),
+                &drawn.tokens.binding(),
+                &drawn.log_probs.binding(),
             ];
             CHOOSE.launch(
                 gpu,
@@ -134,14 +168,9 @@ impl Tensor {
                 &params,
                 Groups::of(draws, threads_together(gpu)),
             );
-            (tokens, picked)
-        };
-        let (entropy, _) = scoring.finish(&statistics, &log_probs);
-        Draws {
-            tokens,
-            log_probs,
-            entropy,
         }
+        scoring.finish(&statistics, &drawn.log_probs, &drawn.entropy);
+        drawn
     }
 }
 

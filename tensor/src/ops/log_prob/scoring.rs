@@ -192,11 +192,15 @@ impl Scoring {
         );
     }
 
-    /// Turns `picked` into log-probs, in place, once all chunks have gone by. Gives the entropy of each pair's row and
-    /// the normaliser (R, 2) that the backward pass needs.
-    pub(in crate::ops) fn finish(&self, statistics: &Tensor, picked: &Tensor) -> (Tensor, Tensor) {
+    /// Turns `picked` into log-probs, in place, once all chunks have gone by, and writes the entropy of each pair's row.
+    /// Gives the normaliser (R, 2) that the backward pass needs.
+    pub(in crate::ops) fn finish(
+        &self,
+        statistics: &Tensor,
+        picked: &Tensor,
+        entropy: &Tensor,
+    ) -> Tensor {
         let gpu = self.hidden.gpu();
-        let entropy = Tensor::empty(gpu, &[self.pairs.len()]);
         let normaliser = Tensor::empty(gpu, &[self.rows(), 2]);
         let bindings = [
             &statistics.binding(),
@@ -214,7 +218,7 @@ impl Scoring {
             &self.params(&(0..0)),
             groups,
         );
-        (entropy, normaliser)
+        normaliser
     }
 
     /// What both shaders are compiled with.

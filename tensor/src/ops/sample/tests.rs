@@ -138,6 +138,12 @@ proptest! {
             // Other blocks than before: equal but for rounding.
             prop_assert!((alone.log_probs.to_vec().unwrap()[0] - log_probs[i]).abs() < 1e-5);
         }
+        // One read gives what three give.
+        let read = together.read().unwrap();
+        prop_assert_eq!(read.iter().map(|draw| draw.token).collect::<Vec<_>>(), tokens);
+        prop_assert_eq!(read.iter().map(|draw| draw.log_prob).collect::<Vec<_>>(), &log_probs[..]);
+        let entropy = together.entropy.to_vec().unwrap();
+        prop_assert_eq!(read.iter().map(|draw| draw.entropy).collect::<Vec<_>>(), entropy);
         // What a rollout stores is what the update computes.
         let again = hidden.tensor(&gpu()).log_probs(&head, &Indices::new(&gpu(), &asked), &together.tokens, 0.9);
         prop_assert_eq!(again.log_probs.to_vec().unwrap(), log_probs);

@@ -1,6 +1,6 @@
 //! Which arena row holds which token: the host's half of the KV arena.
 
-use crate::trie::{Node, ROOT, Trie};
+use super::trie::{Node, ROOT, Trie};
 
 /// A trie of tokens, each with a row. Rows are handed out in order, so what is added together lies together.
 pub(crate) struct Layout {
@@ -113,7 +113,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lapwing_tensor::random::Random;
     use proptest::prelude::*;
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         #[test]
         fn stretches_hold_the_path_and_no_row_is_given_twice(seed: u64, count in 1usize..40) {
             let mut random = Random::new(seed);
-            let mut draw = |below: u64| (random.next() % below) as u32;
+            let mut draw = |below: u64| (random.next_u64() % below) as u32;
             let mut layout = Layout::new();
             let mut known: Vec<(Node, Vec<u32>)> = vec![(ROOT, vec![])];
             for _ in 0..count {

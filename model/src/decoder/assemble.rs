@@ -1,26 +1,13 @@
-//! A model put together from its tensors, wherever they come from, and written down again.
+//! A model put together from its tensors, wherever they come from, and each of them found again by its name.
 
-use std::path::Path;
+use lapwing_tensor::{Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
 
-use lapwing_tensor::{Format, Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
-use safetensors::Dtype;
-
-use crate::random::Random;
-use crate::transformer::{Affine, Block};
-use crate::{
-    Checkpoint, Config, Linear, LoadOptions, LoadReport, Model, ModelError, files, weights,
-};
+use super::config::{EMBEDDING, HEAD};
+use super::transformer::{Affine, Block};
+use crate::{Config, Linear, LoadReport, Model, ModelError};
 
 impl Model {
-    /// Reads a Hugging Face directory: [`Checkpoint::open`], then [`Checkpoint::load`].
-    ///
-    /// # Errors
-    /// What is missing, damaged or not supported, naming file and field or tensor.
-    pub fn load(gpu: &Gpu, dir: &Path, options: &LoadOptions) -> Result<Model, ModelError> {
-        Checkpoint::open(dir)?.load(gpu, options, &mut |_, _| ())
-    }
-
-    /// A model whose every weight is trained: `parameters` holds all of [`Config::tensors`] (see [`initial`]). An
+    /// A model whose every weight is trained: `parameters` holds all of [`Config::tensors`] (see [`initial`](crate::initial)). An
     /// optimiser step on them changes this model in place.
     ///
     /// # Panics
@@ -34,26 +21,6 @@ impl Model {
         model
     }
 
-    /// Writes `config.json` and `model.safetensors` into a directory, each aside and then renamed into place.
-    ///
-    /// # Errors
-    /// A full or read-only disk, a lost device, or a weight that the format cannot hold.
-    pub fn save(&self, dir: &Path, format: Format) -> Result<(), ModelError> {
-        let (dtype, name) = match format {
-            Format::F32 => (Dtype::F32, "float32"),
-            Format::F16 => (Dtype::F16, "float16"),
-            Format::Bf16 => (Dtype::BF16, "bfloat16"),
-        };
-        let path = dir.join("model.safetensors");
-        let bytes = weights::serialize(&self.tensors()?, dtype).map_err(|tensor| {
-            ModelError::tensor(&path, &tensor, format!("holds values that {name} cannot"))
-        })?;
-        let config =
-            serde_json::to_string_pretty(&self.config.to_json(name)).expect("JSON from JSON");
-        files::write_aside(&path, &bytes)?;
-        files::write_aside(&dir.join("config.json"), config.as_bytes())
-    }
-
     /// The values of a tensor of the checkpoint, read back from the device. A tied head is the embedding.
     pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         Ok(match self.find(name) {
@@ -63,7 +30,7 @@ impl Model {
     }
 
     /// Every tensor of the checkpoint, read back from the device.
-    fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
+    pub(crate) fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
         let mut list = Vec::new();
         for (name, shape) in self.config.tensors() {
             let values = self.values(&name)?;
@@ -137,13 +104,13 @@ pub(crate) fn assemble(
     config: Config,
     source: &mut impl Source,
 ) -> Result<Model, ModelError> {
-    let embedding = source.matrix("model.embed_tokens.weight", (config.vocab, config.width))?;
+    let embedding = source.matrix(EMBEDDING, (config.vocab, config.width))?;
     let blocks = (0..config.layers).map(|layer| assemble_block(&config, layer, source));
     let blocks = blocks.collect::<Result<_, _>>()?;
     let norm = source.vector("model.norm.weight", config.width)?;
     let head = match config.tied {
         true => embedding.clone(),
-        false => source.matrix("lm_head.weight", (config.vocab, config.width))?,
+        false => source.matrix(HEAD, (config.vocab, config.width))?,
     };
     let rotations = Rotations::new(gpu, &config.rope.inverse_frequencies(config.head_size));
     let (gpu, report) = (gpu.clone(), LoadReport::default());
@@ -206,31 +173,4 @@ impl Source for FromParameters<'_> {
     fn vector(&mut self, name: &str, _: usize) -> Result<Tensor, ModelError> {
         Ok(self.0.get(name))
     }
-}
-
-/// Values to start pretraining from: norms one, biases zero, matrices normal with variance 1/K (K numbers in), and
-/// those that write to the residual stream smaller by the square root of how many do (Radford et al. 2019).
-pub fn initial(config: &Config, seed: u64) -> Vec<NamedValues> {
-    let mut random = Random::new(seed);
-    let writers = 2.0 * config.layers as f64;
-    let fill = |(name, shape): (String, Vec<usize>)| {
-        let count = shape.iter().product();
-        let values = match shape[..] {
-            [_, inputs] => {
-                let writes = name.contains(Linear::O.path()) || name.contains(Linear::Down.path());
-                let variance = if writes {
-                    1.0 / inputs as f64 / writers
-                } else {
-                    1.0 / inputs as f64
-                };
-                (0..count)
-                    .map(|_| (random.normal() * variance.sqrt()) as f32)
-                    .collect()
-            }
-            _ if name.ends_with(".bias") => vec![0.0; count],
-            _ => vec![1.0; count],
-        };
-        (name, shape, values)
-    };
-    config.tensors().into_iter().map(fill).collect()
 }

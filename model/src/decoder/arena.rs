@@ -6,8 +6,8 @@
 
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 
-use crate::layout::Layout;
-use crate::trie::{Node, ROOT};
+use super::layout::Layout;
+use super::trie::{Node, ROOT};
 use crate::{Adapter, Model, ModelError};
 
 /// What a model and adapter, as they stand, computed for a growing set of sequences. After an optimiser step the
@@ -24,12 +24,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena with a first capacity of `rows` tokens; it doubles when full, up to the device's limit.
-    pub fn new(model: &Model, rows: usize) -> Arena {
+    /// An arena with a first capacity of `rows` tokens. When full it doubles, up to `most_rows` tokens: what the memory
+    /// was planned for. (A kernel sees so much of a buffer only, so it may be less: [`Arena::most_rows`].)
+    pub fn new(model: &Model, rows: usize, most_rows: usize) -> Arena {
         let config = model.config();
         let (gpu, kv_width) = (model.gpu().clone(), config.kv_heads * config.head_size);
         let floats = (gpu.caps().max_binding / 4) as usize;
-        let most_rows = config.most_arena_rows(gpu.caps().max_binding);
+        let bindable = config.most_arena_rows(gpu.caps().max_binding);
+        let most_rows = most_rows.clamp(1, bindable);
         let rows = rows.clamp(1, most_rows);
         let table = |width: usize| Tensor::zeros(&gpu, &[rows, width]);
         let widest = config
@@ -51,11 +53,6 @@ impl Arena {
     /// Forgets everything, keeping the memory. Nodes handed out before are void.
     pub fn clear(&mut self) {
         self.layout = Layout::new();
-    }
-
-    /// Holds at most so many tokens from now on, if it can hold them at all: bounds the memory.
-    pub fn set_most_rows(&mut self, most: usize) {
-        self.most_rows = self.most_rows.min(most);
     }
 
     /// Tokens that it can hold.

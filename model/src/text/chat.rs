@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
@@ -17,8 +16,11 @@ use minijinja::{Environment, Error, ErrorKind, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::fields::read_object;
-use crate::{ModelError, clock, files};
+use super::clock;
+use super::worker::{Unfinished, Worker};
+use crate::ModelError;
+use crate::files::disk;
+use crate::files::fields::read_object;
 
 /// What someone says in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,10 +57,12 @@ impl Message {
     }
 }
 
-/// A checkpoint's template, parsed, with the special tokens that it may print.
+/// A checkpoint's template, parsed, with the special tokens that it may print. It runs on a thread of its own, which ends
+/// when this is dropped; those who share it wait for each other.
 pub struct ChatTemplate {
     path: std::path::PathBuf,
     environment: Arc<Environment<'static>>,
+    worker: Worker,
     /// whether it has come to an end before
     proven: AtomicBool,
     /// What the template finds beside the conversation: the special tokens, and what was set.
@@ -69,7 +73,7 @@ pub struct ChatTemplate {
 const FUEL: u64 = 3_000_000;
 /// Bytes of a template; the longest published ones have some 20,000. Parsing goes as deep as a source is long.
 const LONGEST_SOURCE: usize = 64 << 10;
-/// ... and this is deep enough: [`with_room`].
+/// ... and this is deep enough.
 const STACK: usize = 256 << 20;
 /// Published templates take milliseconds. This bounds what a step may do to memory, too, which nothing else does.
 const LONGEST_TIME: Duration = Duration::from_secs(1);
@@ -87,15 +91,15 @@ impl ChatTemplate {
     pub fn load(dir: &Path) -> Result<ChatTemplate, ModelError> {
         let beside = dir.join("chat_template.jinja");
         let config_path = dir.join("tokenizer_config.json");
-        let config = match files::exists(&config_path) {
+        let config = match disk::exists(&config_path) {
             true => read_object(&config_path)?,
             false => Map::new(),
         };
         let special_tokens = special_tokens(&config);
-        if files::exists(&beside) {
+        if disk::exists(&beside) {
             return ChatTemplate::new(
                 &beside,
-                files::read_text(&beside, LONGEST_SOURCE as u64)?,
+                disk::read_text(&beside, LONGEST_SOURCE as u64)?,
                 special_tokens,
             );
         }
@@ -130,7 +134,8 @@ impl ChatTemplate {
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", tojson);
         let source = without_generation_tags(source);
-        let parsed = with_room(LONGEST_TIME, move || {
+        let worker = Worker::new(STACK);
+        let parsed = attempt(&worker, LONGEST_TIME, move || {
             environment.add_template_owned(NAME, source)?;
             Ok(environment)
         });
@@ -138,6 +143,7 @@ impl ChatTemplate {
         Ok(ChatTemplate {
             path: path.to_owned(),
             environment,
+            worker,
             proven: AtomicBool::new(false),
             variables,
         })
@@ -171,7 +177,7 @@ impl ChatTemplate {
             true => LONGEST_TIME_LATER,
             false => LONGEST_TIME,
         };
-        let rendered = with_room(limit, move || {
+        let rendered = attempt(&self.worker, limit, move || {
             let mut text = Limited(Vec::new());
             let template = environment.get_template(NAME)?;
             template.render_captured_to(Serde(context), &mut text)?;
@@ -185,26 +191,22 @@ impl ChatTemplate {
 
 /// Does some work with a stack that a source within the limits cannot exhaust, for as long as it may take. What takes
 /// longer is left behind; whoever loaded such a template has no use for the rest of this process.
-fn with_room<T: Send + 'static>(
+fn attempt<T: Send + 'static>(
+    worker: &Worker,
     limit: Duration,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, String> {
-    let (sender, receiver) = mpsc::channel();
-    let thread = std::thread::Builder::new().stack_size(STACK);
-    let spawned = thread.spawn(move || {
-        let _ = sender.send(work());
-    });
-    spawned.map_err(|e| format!("there is no room to run it: {e}"))?;
-    match receiver.recv_timeout(limit) {
-        Ok(done) => done.map_err(|e| told(&e)),
-        Err(RecvTimeoutError::Timeout) => {
-            let seconds = limit.as_secs();
-            Err(format!(
-                "it does not come to an end (stopped after {seconds} s)"
-            ))
-        }
-        Err(RecvTimeoutError::Disconnected) => Err("it breaks its engine".to_owned()),
-    }
+    let done = worker.run(limit, || work().map_err(|e| told(&e)));
+    done.unwrap_or_else(|unfinished| {
+        Err(match unfinished {
+            Unfinished::NoRoom(e) => format!("there is no room to run it: {e}"),
+            Unfinished::TooLong => {
+                let seconds = limit.as_secs();
+                format!("it does not come to an end (stopped after {seconds} s)")
+            }
+            Unfinished::Panicked => "it breaks its engine".to_owned(),
+        })
+    })
 }
 
 /// transformers marks what the assistant said with a tag of its own, which means nothing here.
@@ -464,6 +466,28 @@ mod tests {
         }
         let long = "x".repeat(LONGEST_SOURCE + 1);
         assert!(render(&long).unwrap_err().contains("longer than 64 KiB"));
+    }
+
+    #[test]
+    fn a_template_may_be_shared_and_outlives_what_goes_wrong_in_it() {
+        let source = "{% if messages[0].content == 'no' %}{{ raise_exception('no') }}{% endif %}\
+                      {{ messages[0].content }}";
+        let shared = template(source).unwrap();
+        let render = |text: &str| shared.render(&[Message::user(text)], true);
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c"] {
+                scope.spawn(move || {
+                    for number in 0..50 {
+                        let text = format!("{name}{number}");
+                        assert_eq!(render(&text).unwrap(), text);
+                        assert!(render("no").is_err());
+                    }
+                });
+            }
+        });
+        // It may also move to where it is used.
+        let rendered = std::thread::spawn(move || shared.render(&[Message::user("d")], true));
+        assert_eq!(rendered.join().unwrap().unwrap(), "d");
     }
 
     #[test]

@@ -162,9 +162,17 @@ pub(crate) fn matches(regex: &Regex, name: &str) -> Result<bool, ModelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Shape;
 
     fn config() -> Config {
-        Config::qwen2(100, 64, 12, 4, 2, 128)
+        Config::qwen2(Shape {
+            vocab: 100,
+            width: 64,
+            layers: 12,
+            heads: 4,
+            kv_heads: 2,
+            mlp_width: 128,
+        })
     }
 
     fn modules(targets: &Targets) -> Vec<String> {

@@ -3,7 +3,7 @@
 //! Token `i` attends to token `j` exactly when `j <= i < visible_until[j]`. The tokens stand in depth-first order, so
 //! every subtree is contiguous and one number per token says who may look at it.
 
-use crate::trie::{Node, ROOT, Trie};
+use super::trie::{Node, ROOT, Trie};
 
 /// Collects sequences; equal prefixes are merged token by token.
 pub struct TokenTree {
@@ -133,7 +133,7 @@ impl PackedTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lapwing_tensor::random::Random;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
@@ -162,7 +162,7 @@ mod tests {
     /// Sequences over three letters, so that many begin alike.
     fn sequences(seed: u64, count: usize, longest: usize) -> Vec<Vec<u32>> {
         let mut random = Random::new(seed);
-        let mut draw = |below: usize| (random.next() % below as u64) as usize;
+        let mut draw = |below: usize| (random.next_u64() % below as u64) as usize;
         (0..count)
             .map(|_| (0..1 + draw(longest)).map(|_| draw(3) as u32).collect())
             .collect()

@@ -1,62 +1,13 @@
-//! What a decoder looks like: the sizes and switches of a Hugging Face `config.json`.
-//!
-//! Everything that sets the supported families apart is data here; there is one transformer for all of them. Defaults
-//! for absent fields are those of the family's class in transformers.
+//! A Hugging Face `config.json`, read and written. Defaults for absent fields are those of the family's class in
+//! transformers.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Fields, read_object};
-use crate::{Linear, ModelError, Rope, Scaling, files};
-
-/// Which published architecture a checkpoint follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// Qwen2 and Qwen2.5: biases on q, k and v.
-    Qwen2,
-    /// Qwen3: q and k normalised per head.
-    Qwen3,
-    /// Llama 2 and 3, SmolLM2.
-    Llama,
-}
-
-/// The shape of a decoder.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Which published architecture this follows.
-    pub family: Family,
-    /// Tokens in the vocabulary (V).
-    pub vocab: usize,
-    /// Width of the residual stream (C).
-    pub width: usize,
-    /// Blocks.
-    pub layers: usize,
-    /// Query heads (H).
-    pub heads: usize,
-    /// Key and value heads (K); divides `heads`.
-    pub kv_heads: usize,
-    /// Numbers per head (D), a multiple of 4.
-    pub head_size: usize,
-    /// Width between gate and down (F).
-    pub mlp_width: usize,
-    /// What RMSNorm adds under its root.
-    pub eps: f32,
-    /// Rotary position embedding.
-    pub rope: Rope,
-    /// Whether the head is the embedding table.
-    pub tied: bool,
-    /// Whether q, k and v have biases.
-    pub qkv_bias: bool,
-    /// Whether the attention output has a bias.
-    pub o_bias: bool,
-    /// Whether gate, up and down have biases.
-    pub mlp_bias: bool,
-    /// Longest sequence that the model was made for.
-    pub max_positions: usize,
-    /// Ids that end a reply, from `config.json` and `generation_config.json`, sorted.
-    pub eos: Vec<u32>,
-}
+use super::disk;
+use super::fields::{Fields, read_object};
+use crate::{Config, Family, ModelError, Rope};
 
 // No published model comes near these; what exceeds them is a mistake or an attack, and is refused before anything is
 // allocated. (The shapes in the weight files are compared as well, so a lying config never allocates.)
@@ -66,38 +17,6 @@ const MOST_LAYERS: usize = 1 << 10;
 const MOST_POSITIONS: usize = 1 << 28;
 
 impl Config {
-    /// A new Qwen2-shaped decoder with a tied head, for pretraining.
-    pub fn qwen2(
-        vocab: usize,
-        width: usize,
-        layers: usize,
-        heads: usize,
-        kv_heads: usize,
-        mlp_width: usize,
-    ) -> Config {
-        Config {
-            family: Family::Qwen2,
-            vocab,
-            width,
-            layers,
-            heads,
-            kv_heads,
-            head_size: width / heads,
-            mlp_width,
-            eps: 1e-6,
-            rope: Rope {
-                theta: 10_000.0,
-                scaling: Scaling::None,
-            },
-            tied: true,
-            qkv_bias: true,
-            o_bias: false,
-            mlp_bias: false,
-            max_positions: 2048,
-            eos: Vec::new(),
-        }
-    }
-
     /// Reads `config.json` and, where present, `generation_config.json`.
     ///
     /// # Errors
@@ -107,7 +26,7 @@ impl Config {
         let map = read_object(&path)?;
         let mut config = Config::parse(&Fields::new(&path, &map))?;
         let path = dir.join("generation_config.json");
-        if files::exists(&path) {
+        if disk::exists(&path) {
             let map = read_object(&path)?;
             config
                 .eos
@@ -163,63 +82,6 @@ impl Config {
                 false => fields.token_ids("eos_token_id")?,
             },
         })
-    }
-
-    /// Whether q and k are normalised per head.
-    pub fn qk_norm(&self) -> bool {
-        self.family == Family::Qwen3
-    }
-
-    /// The shape (N, K) of a linear layer's weight: N numbers out, K in.
-    pub fn linear_shape(&self, linear: Linear) -> (usize, usize) {
-        let (queries, keys) = (self.heads * self.head_size, self.kv_heads * self.head_size);
-        match linear {
-            Linear::Q => (queries, self.width),
-            Linear::K | Linear::V => (keys, self.width),
-            Linear::O => (self.width, queries),
-            Linear::Gate | Linear::Up => (self.mlp_width, self.width),
-            Linear::Down => (self.width, self.mlp_width),
-            Linear::Head => (self.vocab, self.width),
-        }
-    }
-
-    /// Whether a linear layer has a bias.
-    pub fn has_bias(&self, linear: Linear) -> bool {
-        match linear {
-            Linear::Q | Linear::K | Linear::V => self.qkv_bias,
-            Linear::O => self.o_bias,
-            Linear::Gate | Linear::Up | Linear::Down => self.mlp_bias,
-            Linear::Head => false,
-        }
-    }
-
-    /// Name and shape of every tensor of a checkpoint, as Hugging Face names them.
-    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let mut list = vec![(
-            "model.embed_tokens.weight".to_owned(),
-            vec![self.vocab, self.width],
-        )];
-        for layer in 0..self.layers {
-            let block = |name: &str| format!("model.layers.{layer}.{name}.weight");
-            list.push((block("input_layernorm"), vec![self.width]));
-            for linear in Linear::BLOCK {
-                let (n, k) = self.linear_shape(linear);
-                list.push((format!("{}.weight", linear.module(layer)), vec![n, k]));
-                if self.has_bias(linear) {
-                    list.push((format!("{}.bias", linear.module(layer)), vec![n]));
-                }
-            }
-            if self.qk_norm() {
-                list.push((block("self_attn.q_norm"), vec![self.head_size]));
-                list.push((block("self_attn.k_norm"), vec![self.head_size]));
-            }
-            list.push((block("post_attention_layernorm"), vec![self.width]));
-        }
-        list.push(("model.norm.weight".to_owned(), vec![self.width]));
-        if !self.tied {
-            list.push(("lm_head.weight".to_owned(), vec![self.vocab, self.width]));
-        }
-        list
     }
 
     /// A `config.json` that transformers reads, in the spelling that all its versions know; `dtype` is "float16",

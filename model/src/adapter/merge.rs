@@ -6,12 +6,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{EMBEDDING, HEAD};
-use crate::fields::read_object;
-use crate::peft::Term;
-use crate::targets::every_layer;
-use crate::weights::{self, INDEX, Weights};
-use crate::{Checkpoint, Linear, ModelError, StoredAdapter, files};
+use super::peft::Term;
+use super::targets::every_layer;
+use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::files::disk;
+use crate::files::fields::read_object;
+use crate::files::weights::{self, INDEX, Weights};
+use crate::{Checkpoint, Linear, ModelError, StoredAdapter};
 
 /// Where the low-rank term of a tensor comes from, and the tensor that it is added to.
 struct Merged<'a> {
@@ -39,7 +40,7 @@ impl Checkpoint {
         if out.file_name().is_none() {
             return wrong("has no name of its own; name a directory that is to be made");
         }
-        if files::exists(out) {
+        if disk::exists(out) {
             match fs::read_dir(out).map(|mut entries| entries.next().is_none()) {
                 Ok(true) => (),
                 Ok(false) => return wrong("exists and is not empty; choose another directory"),
@@ -50,7 +51,7 @@ impl Checkpoint {
         let merged = self.merged(adapter);
         let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
         let new_head = untied && !weights.contains(HEAD);
-        files::write_directory_aside(out, |new| {
+        disk::write_directory_aside(out, |new| {
             let (mut done, total) = (0, weights.names().count() + usize::from(new_head));
             for file in weights.files() {
                 let mut names = weights.names_in(file);
@@ -202,7 +203,7 @@ fn say_untied(new: &Path, weights: &Weights, new_head: bool) -> Result<(), Model
         let mut map = read_object(&path)?;
         change(&mut map);
         let text = serde_json::to_string_pretty(&map).expect("JSON from JSON");
-        files::write_aside(&path, text.as_bytes())
+        disk::write_aside(&path, text.as_bytes())
     };
     edit("config.json", &|config| {
         config.insert("tie_word_embeddings".into(), json!(false));

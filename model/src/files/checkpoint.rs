@@ -7,47 +7,10 @@ use std::path::{Path, PathBuf};
 use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Tensor, Weight};
 use safetensors::Dtype;
 
-use crate::load::{Source, assemble, count};
-use crate::weights::Weights;
-use crate::{Config, Model, ModelError, StoredAdapter};
-
-/// In how many bits matrices are held on the device. Vectors (norms, biases) are always f32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    /// As stored, except that bf16 becomes f16 wherever that loses nothing to speak of: no value of a matrix is too large
-    /// for f16, and no row is made of values so small that f16 is the coarser one.
-    #[default]
-    Auto,
-    /// 32 bits.
-    F32,
-    /// f16; a matrix with values out of its range is held in bf16.
-    F16,
-    /// bf16.
-    Bf16,
-}
-
-/// How to load a model.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadOptions {
-    /// In how many bits matrices are held.
-    pub precision: Precision,
-}
-
-/// What was loaded.
-#[derive(Clone, Debug, Default)]
-pub struct LoadReport {
-    /// Numbers in the model.
-    pub parameters: u64,
-    /// Matrices held in 32 bits, in f16 and in bf16.
-    pub matrices: [usize; 3],
-    /// Names of matrices that f16 could not hold, being too large or too small, and that are therefore in bf16.
-    pub out_of_f16_range: Vec<String>,
-    /// Names of tensors in the files that this architecture has no place for.
-    pub ignored: Vec<String>,
-}
-
-pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
-pub(crate) const HEAD: &str = "lm_head.weight";
+use super::weights::Weights;
+use crate::decoder::assemble::{Source, assemble, count};
+use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::{Config, LoadOptions, LoadReport, Model, ModelError, Precision, StoredAdapter};
 
 /// A model directory whose config was read and whose weight files were found to hold what it asks for. Nothing is on a
 /// device yet, and no value was looked at.

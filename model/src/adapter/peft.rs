@@ -9,11 +9,13 @@ use lapwing_tensor::NamedValues;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Fields, read_object};
-use crate::lora::Site;
-use crate::targets::{every_layer, matches, pattern_key};
-use crate::weights::{self, Weights};
-use crate::{Config, Linear, LoraConfig, ModelError, Targets, files};
+use super::site::Site;
+use super::targets::{every_layer, matches, pattern_key};
+use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::files::disk;
+use crate::files::fields::{Fields, read_object};
+use crate::files::weights::{self, Weights};
+use crate::{Config, Linear, LoraConfig, ModelError, Targets};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
@@ -131,7 +133,7 @@ pub(crate) struct Term<'a> {
 
 fn open_weights(dir: &Path) -> Result<Weights, ModelError> {
     let path = dir.join(WEIGHTS);
-    if !files::exists(&path) && files::exists(&dir.join("adapter_model.bin")) {
+    if !disk::exists(&path) && disk::exists(&dir.join("adapter_model.bin")) {
         let problem = "missing; there is an adapter_model.bin, which can run code when it is opened: save the adapter \
                        as safetensors";
         return Err(ModelError::file(&path, problem));
@@ -314,8 +316,9 @@ fn find(
 /// What a table is called in the base, if this is the name of a copy.
 fn copied(name: &str) -> Option<String> {
     let original = name.strip_prefix(PREFIX)?.replace(".base_layer.", ".");
-    let tables = ["model.embed_tokens.weight", "lm_head.weight"];
-    tables.contains(&original.as_str()).then_some(original)
+    [EMBEDDING, HEAD]
+        .contains(&original.as_str())
+        .then_some(original)
 }
 
 /// Writes a PEFT directory aside and renames it into place. `base` is what PEFT shall load the base model from;
@@ -334,9 +337,9 @@ pub(crate) fn write(
     })?;
     let json = serde_json::to_string_pretty(&config_json(base, config, sites));
     let json = json.expect("JSON from JSON");
-    files::write_directory_aside(dir, |new| {
-        files::write_aside(&new.join(WEIGHTS), &bytes)?;
-        files::write_aside(&new.join(CONFIG), json.as_bytes())
+    disk::write_directory_aside(dir, |new| {
+        disk::write_aside(&new.join(WEIGHTS), &bytes)?;
+        disk::write_aside(&new.join(CONFIG), json.as_bytes())
     })
 }
 

@@ -14,8 +14,9 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use crate::fields::read_object;
-use crate::{ModelError, files};
+use super::disk;
+use super::fields::read_object;
+use crate::ModelError;
 
 /// The tensors of a checkpoint or adapter, still on disk.
 pub(crate) struct Weights {
@@ -40,11 +41,11 @@ impl Weights {
     /// `model.safetensors`, or the files that `model.safetensors.index.json` lists.
     pub(crate) fn open(dir: &Path) -> Result<Weights, ModelError> {
         let single = dir.join(SINGLE);
-        if files::exists(&single) {
+        if disk::exists(&single) {
             return Weights::open_file(&single);
         }
         let index = dir.join(INDEX);
-        if files::exists(&index) {
+        if disk::exists(&index) {
             return Weights::open_sharded(dir, &index);
         }
         Err(ModelError::file(
@@ -101,7 +102,7 @@ impl Weights {
     /// Maps a file and returns what its header lists.
     fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, Stored>, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
-        let file = files::open(path)?;
+        let file = disk::open(path)?;
         let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
         if length < 8 {
             return Err(wrong(format!("{length} bytes are not a safetensors file")));

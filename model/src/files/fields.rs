@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::{ModelError, files};
+use super::disk;
+use crate::ModelError;
 
 /// A value as a complaint shows it.
 fn brief(value: &Value) -> String {
@@ -29,7 +30,7 @@ pub(crate) struct Fields<'a> {
 /// parsed to gigabytes is none of it.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {
     const LARGEST: u64 = 32 << 20;
-    match files::read_json(path, LARGEST)? {
+    match disk::read_json(path, LARGEST)? {
         Value::Object(map) => Ok(map),
         _ => Err(ModelError::file(path, "not a JSON object")),
     }

@@ -113,7 +113,7 @@ impl Model {
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
 
-    /// What turns hidden states into log-probs: for [`Tensor::log_probs`], [`Tensor::sample`] and [`Tensor::logits`].
+    /// What turns hidden states into log-probs: for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
     pub fn head(&self, adapter: Option<&Adapter>) -> Head {
         let lora = adapter.and_then(|adapter| adapter.head()).cloned();
         Head {

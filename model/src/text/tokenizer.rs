@@ -1,14 +1,13 @@
 //! Text to token ids and back, as `tokenizer.json` says.
 
-use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::sync::Once;
 
 use serde_json::Value;
 
-use crate::fields::read_object;
-use crate::{Config, ModelError, files};
+use super::guard::guarded;
+use crate::files::disk;
+use crate::files::fields::read_object;
+use crate::{Config, ModelError};
 
 /// Published tokenizers have up to 35 MB.
 const LARGEST: u64 = 256 << 20;
@@ -29,12 +28,12 @@ impl Tokenizer {
     /// vocabulary does not have.
     pub fn load(dir: &Path, config: &Config) -> Result<Tokenizer, ModelError> {
         let path = dir.join("tokenizer.json");
-        let text = files::read_text(&path, LARGEST)?;
+        let text = disk::read_text(&path, LARGEST)?;
         let wrong =
             |e: &dyn std::fmt::Display| ModelError::file(&path, format!("not a tokenizer: {e}"));
         // The library panics at some of what is no JSON, such as a file that is cut off.
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| wrong(&e))?;
-        let mut inner = guarded(&path, || {
+        let mut inner = told(&path, || {
             tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|e| wrong(&e))
         })?;
         // What a training script wanted of its batches is no property of the text.
@@ -97,7 +96,7 @@ impl Tokenizer {
     /// The id of `eos_token` in `tokenizer_config.json`.
     fn declared_end(&self, dir: &Path) -> Result<Option<u32>, ModelError> {
         let path = dir.join("tokenizer_config.json");
-        if !files::exists(&path) {
+        if !disk::exists(&path) {
             return Ok(None);
         }
         let config = read_object(&path)?;
@@ -133,7 +132,7 @@ impl Tokenizer {
     }
 
     fn encoded(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, ModelError> {
-        guarded(&self.path, || {
+        told(&self.path, || {
             match self.inner.encode_fast(text, add_special_tokens) {
                 Ok(encoding) => Ok(encoding.get_ids().to_vec()),
                 Err(e) => {
@@ -149,7 +148,7 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer has no text for them.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
-        guarded(&self.path, || {
+        told(&self.path, || {
             let decoded = self.inner.decode(ids, true);
             decoded.map_err(|e| {
                 ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len()))
@@ -178,26 +177,9 @@ impl Tokenizer {
     }
 }
 
-thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
 /// The library panics at some tokenizers that it reads, or at the first text. That is the file's fault, and said so.
-fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, ModelError>) -> Result<T, ModelError> {
-    // What is caught here need not be told by the hook that tells panics.
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !GUARDED.get() {
-                before(info);
-            }
-        }));
-    });
-    GUARDED.set(true);
-    let done = panic::catch_unwind(AssertUnwindSafe(work));
-    GUARDED.set(false);
-    done.unwrap_or_else(|_| {
+fn told<T>(path: &Path, work: impl FnOnce() -> Result<T, ModelError>) -> Result<T, ModelError> {
+    guarded(work).unwrap_or_else(|| {
         let problem = "the tokenizers library breaks down over it; is the file damaged?";
         Err(ModelError::file(path, problem))
     })

@@ -1,0 +1,39 @@
+//! A whole model from its directory, and into one.
+
+use std::path::Path;
+
+use lapwing_tensor::{Format, Gpu};
+use safetensors::Dtype;
+
+use super::{disk, weights};
+use crate::{Checkpoint, LoadOptions, Model, ModelError};
+
+impl Model {
+    /// Reads a Hugging Face directory: [`Checkpoint::open`], then [`Checkpoint::load`].
+    ///
+    /// # Errors
+    /// What is missing, damaged or not supported, naming file and field or tensor.
+    pub fn load(gpu: &Gpu, dir: &Path, options: &LoadOptions) -> Result<Model, ModelError> {
+        Checkpoint::open(dir)?.load(gpu, options, &mut |_, _| ())
+    }
+
+    /// Writes `config.json` and `model.safetensors` into a directory, each aside and then renamed into place.
+    ///
+    /// # Errors
+    /// A full or read-only disk, a lost device, or a weight that the format cannot hold.
+    pub fn save(&self, dir: &Path, format: Format) -> Result<(), ModelError> {
+        let (dtype, name) = match format {
+            Format::F32 => (Dtype::F32, "float32"),
+            Format::F16 => (Dtype::F16, "float16"),
+            Format::Bf16 => (Dtype::BF16, "bfloat16"),
+        };
+        let path = dir.join("model.safetensors");
+        let bytes = weights::serialize(&self.tensors()?, dtype).map_err(|tensor| {
+            ModelError::tensor(&path, &tensor, format!("holds values that {name} cannot"))
+        })?;
+        let config =
+            serde_json::to_string_pretty(&self.config.to_json(name)).expect("JSON from JSON");
+        disk::write_aside(&path, &bytes)?;
+        disk::write_aside(&dir.join("config.json"), config.as_bytes())
+    }
+}
