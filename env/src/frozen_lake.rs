@@ -19,10 +19,10 @@
 //!
 //! **End.** In a hole or at the goal. The referee's step limit is `step_limit` unless it is told otherwise.
 //!
-//! **Options.** `size` = 4, or `width` and `height` (each as `size` unless given); `largest`: if given, each scene draws
-//! its width and its height, each evenly from `size` to `largest`; `frozen` = 0.8; `map` = a list of rows of `S`, `F`, `H`,
-//! `G`, which stands for all of these; `slippery` = false; `step_limit` = 20; `view` = "board". An option that another
-//! leaves no use for is refused.
+//! **Options.** `size` = 4, or `width` and `height` (each as `size` unless given); `largest`: if given, each scene
+//! draws its width and its height, each evenly from `size` to `largest`; `frozen` = 0.8; `map` = a list of rows of
+//! `S`, `F`, `H`, `G`, which stands for all of these; `slippery` = false; `step_limit` = 20; `view` = "board". An
+//! option that another leaves no use for is refused.
 //!
 //! **Scripted player.** Firm ice: any step along a shortest path. Slippery ice: whatever gives the best chance to reach
 //! the goal in the steps that remain of `step_limit` (value iteration over exactly those); when there is no chance left,

@@ -80,18 +80,18 @@ pub trait Game: Send {
     /// The current state as this agent meets it, told in words and pictures. It holds all that the agent gets to see.
     fn observe(&self, agent: usize) -> Result<String, GameError>;
 
-    /// Names the state as this agent meets it: equal keys, equal states. States are merged and given credit by it. It is
-    /// the observation, unless a game can say it shorter.
+    /// Names the state as this agent meets it: equal keys, equal states. States are merged and given credit by it. It
+    /// is the observation, unless a game can say it shorter.
     fn key(&self, agent: usize) -> Result<String, GameError> {
         self.observe(agent)
     }
 
-    /// Plays one round. `actions` has an entry for each agent, in order: a place in [`Scenario::actions`], or `None` for a
-    /// reply that could not be read, where the agent does not move, the world goes on and the step counts. Entries of
-    /// agents whose episode is over are ignored.
+    /// Plays one round. `actions` has an entry for each agent, in order: a place in [`Scenario::actions`], or `None`
+    /// for a reply that could not be read, where the agent does not move, the world goes on and the step counts.
+    /// Entries of agents whose episode is over are ignored.
     ///
-    /// The answer has an entry for each agent too. `over` stays true once it is; from the next round on the reward is 0.
-    /// When all agents' episodes are over nothing changes any more.
+    /// The answer has an entry for each agent too. `over` stays true once it is; from the next round on the reward is
+    /// 0. When all agents' episodes are over nothing changes any more.
     ///
     /// # Panics
     /// If there are more or fewer actions than agents, or one of them is not a place in the list of actions.
@@ -107,8 +107,8 @@ pub trait Game: Send {
         None
     }
 
-    /// The highest return that any player can expect for this agent from this state on, within the scenario's step limit,
-    /// if it is known exactly.
+    /// The highest return that any player can expect for this agent from this state on, within the scenario's step
+    /// limit, if it is known exactly.
     fn optimum(&self, agent: usize) -> Option<f64> {
         let _ = agent;
         None

@@ -115,8 +115,8 @@ fn read_one<T: Default + Serialize + DeserializeOwned>(
     }
 }
 
-/// Reads an option that can be left out. Given as null it is an error and not the same as left out, since nulls are what
-/// becomes of a NaN, or of a value that went missing on its way.
+/// Reads an option that can be left out. Given as null it is an error and not the same as left out, since nulls are
+/// what becomes of a NaN, or of a value that went missing on its way.
 pub(crate) fn unless_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     option: D,
 ) -> Result<Option<T>, D::Error> {

@@ -3,9 +3,9 @@
 //! **Description.** A board of snakes and apples where all snakes move at once, after FastSnake, the game that the first
 //! author of MS-GRPO published (github.com/jim-dilkes/FastSnake at 9c68315). Some snakes are agents, the others enemies.
 //!
-//! **Agents.** `agents` of them, one by default, each with observations, rewards and an end of its own. Each sees the board
-//! from its own side: its head is always `1`, and the others follow in the order agents, enemies. So rules and prompts are
-//! the same for all, and one policy can play every seat. To an agent every other snake is an enemy.
+//! **Agents.** `agents` of them, one by default, each with observations, rewards and an end of its own. Each sees the
+//! board from its own side: its head is always `1`, and the others follow in the order agents, enemies. So rules and
+//! prompts are the same for all, and one policy can play every seat. To an agent every other snake is an enemy.
 //!
 //! **Actions.** `up`, `down`, `left`, `right`: the head goes one cell that way. A snake dies if that cell is off the
 //! board, if another head moves there in the same round, or if any snake, itself included, was there before the round:
@@ -14,8 +14,8 @@
 //!
 //! **An action that could not be read** leaves the agent where it is, with its whole body; the others move, things
 //! reappear, the round counts and brings `step_reward`. A standing snake is a wall: a snake that runs into any cell of
-//! it dies, the agent is unhurt and wins nothing by it, and if that was the last other snake the game is over. So an agent
-//! never dies in such a round.
+//! it dies, the agent is unhurt and wins nothing by it, and if that was the last other snake the game is over. So an
+//! agent never dies in such a round.
 //!
 //! **Enemies.** Each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
 //! takes its tail for free), or among all four if there are none. They do not look at other snakes.
@@ -34,22 +34,22 @@
 //! **Rewards.** Each round `step_reward`, and what the agent ate, or `death_reward` if it died. Success is to be alive
 //! and to have eaten things worth more than 0 in all; if nothing in the game is worth points, to have lost none.
 //!
-//! **End.** For an agent when it dies; the others play on. For all when at most one snake lives, unless the game began with
-//! one. The referee's step limit is `step_limit` unless it is told otherwise.
+//! **End.** For an agent when it dies; the others play on. For all when at most one snake lives, unless the game began
+//! with one. The referee's step limit is `step_limit` unless it is told otherwise.
 //!
-//! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `agents` = 1 (1 to 9); `enemies` = 1 (0
-//! to 8), no more than 9 snakes in all; `apples` = 5; `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes poison
-//! apples, and the rules say so); `banana_reward` = 1; `fire_reward` = -1; `death_reward` = -2; `step_reward` = -0.01;
-//! `step_limit` = 20; `view` = "board".
+//! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `agents` = 1 (1 to 9); `enemies` =
+//! 1 (0 to 8), no more than 9 snakes in all; `apples` = 5; `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes
+//! poison apples, and the rules say so); `banana_reward` = 1; `fire_reward` = -1; `death_reward` = -2; `step_reward` =
+//! -0.01; `step_limit` = 20; `view` = "board".
 //!
 //! **Scripted player.** Greedy: of the moves that do not kill, rather those not next to an enemy's head, then rather
 //! those onto nothing that costs points, it takes those nearest to something worth points. It does not plan ahead.
 //!
-//! **Departures from FastSnake.** Cells drawn are truly empty (there a slip of coordinates can put a snake on an apple).
-//! Bananas and fires reappear after all have moved, like apples, not at once. `death_reward` is the whole cost of death
-//! (there a fixed -1 plus the option). Without other snakes the game lasts until the agent dies (there one round). When
-//! all agents are dead the game ends, even if two enemies live on. The round limit is the referee's and truncates. There
-//! are no hills.
+//! **Departures from FastSnake.** Cells drawn are truly empty (there a slip of coordinates can put a snake on an
+//! apple). Bananas and fires reappear after all have moved, like apples, not at once. `death_reward` is the whole cost
+//! of death (there a fixed -1 plus the option). Without other snakes the game lasts until the agent dies (there one
+//! round). When all agents are dead the game ends, even if two enemies live on. The round limit is the referee's and
+//! truncates. There are no hills.
 
 mod board;
 mod options;

@@ -38,7 +38,8 @@ enum Risk {
     Death,
 }
 
-/// The moves of the greedy player for snake 0 (see [`Board::seen_by`]): of those with the least risk, those nearest to something worth points.
+/// The moves of the greedy player for snake 0 (see [`Board::seen_by`]): of those with the least risk, those nearest to
+/// something worth points.
 pub(super) fn greedy(board: &Board, worth: impl Fn(Thing) -> f64) -> Vec<usize> {
     let Some(head) = board.snakes[0].head() else {
         return (0..4).collect();
