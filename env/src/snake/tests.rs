@@ -427,3 +427,13 @@ fn a_full_board_has_no_free_cell() {
     board.put(Thing::Apple, &mut Stream::new(1, "test"));
     assert_eq!(board.things, []);
 }
+
+#[test]
+fn the_key_does_not_tell_in_which_order_things_appeared() {
+    let mut there = board(3, 3, &[&[(0, 0)], &[]]);
+    there.things = vec![((1, 1), Thing::Apple), ((0, 2), Thing::Fire)];
+    let mut turned = there.clone();
+    turned.things.reverse();
+    assert_eq!(text::in_short(&there), text::in_short(&turned));
+    insta::assert_snapshot!(text::in_short(&there), @"3x3 F0,2 A1,1|0,0|");
+}
