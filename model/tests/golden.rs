@@ -75,7 +75,8 @@ fn greedy_tokens() {
             ..Sampling::default()
         };
         let mut arena = Arena::new(&model, 8, 1024);
-        let replies = generate(&model, None, &mut arena, &[request.clone()], &sampling).unwrap();
+        let requests = [request];
+        let replies = generate(&model, None, &mut arena, &requests, &sampling).unwrap();
         let got = &replies[0].ids;
         assert_eq!(got.len(), wanted.len(), "{name}");
         // Two tokens may be so near each other that rounding decides, which another adapter may do otherwise; what
@@ -83,7 +84,7 @@ fn greedy_tokens() {
         let same = got.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
         println!("{name}: {same} of {} tokens", wanted.len());
         if same < wanted.len() {
-            let before = [&request.prompt[..], &wanted[..same]].concat();
+            let before = [&requests[0].prompt[..], &wanted[..same]].concat();
             let hidden = model.forward(&Tokens::sequence(model.gpu(), &before), None);
             let logits = hidden.logits(&model.head(None)).to_vec().unwrap();
             let last = &logits[logits.len() - model.config().vocab..];
