@@ -86,18 +86,10 @@ fn add(
     }
 }
 
-var<workgroup> sums: array<f32, GROUP>;
+alias Shared = f32;
 
-/// The sum of one number per thread, the same tree every time; the answer is in sums[0].
-fn sum_of_group(local: u32, value: f32) {
-    sums[local] = value;
-    workgroupBarrier();
-    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-        if local < half {
-            sums[local] += sums[local + half];
-        }
-        workgroupBarrier();
-    }
+fn combine(a: f32, b: f32) -> f32 {
+    return a + b;
 }
 
 @group(0) @binding(0) var<storage, read> read_gradients: array<f32>;
@@ -116,9 +108,9 @@ fn square_sums(
     for (var i = span * SPAN + local; i < end; i += GROUP) {
         sum += read_gradients[i] * read_gradients[i];
     }
-    sum_of_group(local, sum);
+    let total = combined(sum, local, GROUP);
     if local == 0u && span * SPAN < params.count {
-        partials[params.first + span] = sums[0];
+        partials[params.first + span] = total;
     }
 }
 
@@ -132,9 +124,9 @@ fn finish_norm(@builtin(local_invocation_index) local: u32) {
     for (var i = local; i < params.count; i += GROUP) {
         sum += read_partials[i];
     }
-    sum_of_group(local, sum);
+    let total = combined(sum, local, GROUP);
     if local == 0u {
-        norm[0] = sqrt(sums[0]);
+        norm[0] = sqrt(total);
     }
 }
 

@@ -1,40 +1,15 @@
 // tensor/src/ops/attention.rs: scaled dot-product attention over the keys that each query sees, and its gradients.
 //
 // All threads of a group read the same key (or, in `keys_backward`, the same query) at the same time: one load serves
-// them all, on a GPU from the cache and on a processor as one scalar. Exponentials are powers of two.
+// them all, on a GPU from the cache and on a processor as one scalar. The constants, the parameters, the bindings of the
+// walks and the softmax are in attention_shared.wgsl.
 
-const HEAD_SIZE: u32 = 16u;
-/// Query heads that share a key head.
-const SHARING: u32 = 1u;
-/// Queries, or keys, of a block.
-const BLOCK: u32 = 8u;
-
-const PARTS: u32 = HEAD_SIZE / 4u;
 const LANES: u32 = BLOCK * SHARING;
-const LOG2_E: f32 = 1.4426950408889634;
-
-/// `count`: queries, which in a tree are the keys too; `values_at`: where dv begins in `gradients`, in parts.
-struct Params { count: u32, heads: u32, kv_heads: u32, groups: u32, scale: f32, values_at: u32 }
-var<immediate> params: Params;
-
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;     // (queries, heads, PARTS)
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
-@group(0) @binding(3) var<storage, read> walk: array<u32>;        // QueryWalk or KeyWalk of visibility.rs
-@group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;  // as q
-/// log2 of the sum of 2^score, for the gradients.
-@group(0) @binding(5) var<storage, read_write> log_sums: array<f32>;  // (queries, heads)
 
 @group(0) @binding(0) var<storage, read> kept_y: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> kept_log_sums: array<f32>;
 @group(0) @binding(2) var<storage, read> upstream: array<vec4<f32>>;
-/// The log sum, and dy · y.
 @group(0) @binding(3) var<storage, read_write> row_sums: array<vec2<f32>>;  // (queries, heads)
-
-@group(0) @binding(4) var<storage, read> dy: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read> kept_row_sums: array<vec2<f32>>;
-@group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> gradients: array<vec4<f32>>;  // dk, then dv
 
 @group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // as gradients, BLOCK keys an item
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
@@ -63,8 +38,7 @@ fn forward(
         own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
         sum[i] = vec4<f32>();
     }
-    var highest = LOWEST;
-    var total = 0.0;
+    var softmax = Softmax(LOWEST, 0.0, 1.0, 0.0);
     for (var item = walk[block]; item < walk[block + 1u]; item += 3u) {
         let mine = ((walk[item + 2u] >> (local % BLOCK)) & 1u) == 1u;
         for (var key = walk[item]; key < walk[item + 1u]; key += 1u) {
@@ -73,24 +47,17 @@ fn forward(
             for (var i = 0u; i < PARTS; i += 1u) {
                 products += own[i] * k[at + i];
             }
-            let score = select(LOWEST, products.x + products.y + products.z + products.w, mine);
-            // One exponential: either the new key shrinks the sum or the sum so far shrinks the new key.
-            let rise = score - highest;
-            let small = exp2(-abs(rise));
-            let shrink = select(1.0, small, rise > 0.0);
-            let weight = select(select(small, 1.0, rise > 0.0), 0.0, !mine);
-            highest = max(highest, score);
-            total = total * shrink + weight;
+            softmax = meet(softmax, dot_of(products), mine);
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * shrink + weight * v[at + i];
+                sum[i] = sum[i] * softmax.shrink + softmax.weight * v[at + i];
             }
         }
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
-            y[row * PARTS + i] = sum[i] / total;
+            y[row * PARTS + i] = sum[i] / softmax.total;
         }
-        log_sums[row] = highest + log2(total);
+        log_sums[row] = softmax.highest + log2(softmax.total);
     }
 }
 
@@ -109,7 +76,7 @@ fn sum_rows(
     for (var i = 0u; i < PARTS; i += 1u) {
         products += kept_y[row * PARTS + i] * upstream[row * PARTS + i];
     }
-    row_sums[row] = vec2<f32>(kept_log_sums[row], products.x + products.y + products.z + products.w);
+    row_sums[row] = vec2<f32>(kept_log_sums[row], dot_of(products));
 }
 
 /// dq, with the threads and the walk of `forward`.
@@ -147,10 +114,7 @@ fn queries_backward(
                 scores += own[i] * k[at + i];
                 slopes += own_dy[i] * v[at + i];
             }
-            let probability = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
-            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
-            // A key that is not seen may have a score above the log sum, and an infinite exponential.
-            let weight = select(0.0, slope, mine);
+            let weight = weigh(dot_of(scores), dot_of(slopes), sums, mine).y;
             for (var i = 0u; i < PARTS; i += 1u) {
                 sum[i] += weight * k[at + i];
             }
@@ -203,12 +167,10 @@ fn keys_backward(
                 slopes += own_v[i] * dy[at + i];
             }
             let sums = kept_row_sums[row];
-            let exponential = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
-            let probability = select(0.0, exponential, mine);
-            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
+            let weights = weigh(dot_of(scores), dot_of(slopes), sums, mine);
             for (var i = 0u; i < PARTS; i += 1u) {
-                dk[i] += slope * q[at + i];
-                dv[i] += probability * dy[at + i];
+                dk[i] += weights.y * q[at + i];
+                dv[i] += weights.x * dy[at + i];
             }
         }
     }

@@ -1,36 +1,12 @@
 // tensor/src/ops/attention.rs: attention where a processor plays the GPU (lavapipe: eight threads in step).
 //
 // There a load costs a nanosecond for every number of every thread, also where all threads read the same place. So each
-// of the eight threads of a group loads one of eight rows, and the rows are handed round by subgroupShuffle. The sums
-// are those of attention.wgsl, in the same order; so are the parameters and the bindings.
-
-const HEAD_SIZE: u32 = 16u;
-/// Query heads that share a key head.
-const SHARING: u32 = 1u;
-
-const PARTS: u32 = HEAD_SIZE / 4u;
-const LANES: u32 = 8u;
-const LOG2_E: f32 = 1.4426950408889634;
-
-/// `count`: queries, which in a tree are the keys too; `values_at`: where dv begins in `gradients`, in parts.
-struct Params { count: u32, heads: u32, kv_heads: u32, groups: u32, scale: f32, values_at: u32 }
-var<immediate> params: Params;
-
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;     // (queries, heads, PARTS)
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
-@group(0) @binding(3) var<storage, read> walk: array<u32>;        // QueryWalk (each key by itself) or KeyWalk
-@group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;  // as q
-/// log2 of the sum of 2^score, for the gradients.
-@group(0) @binding(5) var<storage, read_write> log_sums: array<f32>;  // (queries, heads)
-
-@group(0) @binding(4) var<storage, read> dy: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read> row_sums: array<vec2<f32>>;  // (queries, heads): the log sum, and dy · y
-@group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> gradients: array<vec4<f32>>;  // dk, then dv
+// of the eight threads of a group loads one of eight rows, and the rows are handed round by subgroupShuffle: BLOCK is 8,
+// and the walk over the keys names each by itself. The sums are those of attention.wgsl, in the same order; the
+// constants, the parameters, the bindings and the softmax are in attention_shared.wgsl.
 
 /// One thread a query, one group eight queries and a head.
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(BLOCK)
 fn forward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -43,7 +19,7 @@ fn forward(
     let block = index / params.heads;
     let head = index % params.heads;
     // Threads beyond the last query do it again and write nothing.
-    let query = block * LANES + lane;
+    let query = block * BLOCK + lane;
     let row = min(query, params.count - 1u) * params.heads + head;
 
     var own: array<vec4<f32>, PARTS>;
@@ -52,10 +28,9 @@ fn forward(
         own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
         sum[i] = vec4<f32>();
     }
-    var highest = LOWEST;
-    var total = 0.0;
+    var softmax = Softmax(LOWEST, 0.0, 1.0, 0.0);
     let end = walk[block + 1u];
-    for (var tile = walk[block]; tile < end; tile += 2u * LANES) {
+    for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
         let place = min(tile + 2u * lane, end - 2u);
         let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[place + 1u];
@@ -65,34 +40,28 @@ fn forward(
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
         }
-        for (var n = 0u; n < min(LANES, (end - tile) / 2u); n += 1u) {
+        for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
             let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
             var products = vec4<f32>();
             for (var i = 0u; i < PARTS; i += 1u) {
                 products += own[i] * subgroupShuffle(loaded_k[i], n);
             }
-            let score = select(LOWEST, products.x + products.y + products.z + products.w, mine);
-            let rise = score - highest;
-            let small = exp2(-abs(rise));
-            let shrink = select(1.0, small, rise > 0.0);
-            let weight = select(select(small, 1.0, rise > 0.0), 0.0, !mine);
-            highest = max(highest, score);
-            total = total * shrink + weight;
+            softmax = meet(softmax, dot_of(products), mine);
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * shrink + weight * subgroupShuffle(loaded_v[i], n);
+                sum[i] = sum[i] * softmax.shrink + softmax.weight * subgroupShuffle(loaded_v[i], n);
             }
         }
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
-            y[row * PARTS + i] = sum[i] / total;
+            y[row * PARTS + i] = sum[i] / softmax.total;
         }
-        log_sums[row] = highest + log2(total);
+        log_sums[row] = softmax.highest + log2(softmax.total);
     }
 }
 
 /// dq, with the threads and the walk of `forward`.
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(BLOCK)
 fn queries_backward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -104,7 +73,7 @@ fn queries_backward(
     }
     let block = index / params.heads;
     let head = index % params.heads;
-    let query = block * LANES + lane;
+    let query = block * BLOCK + lane;
     let row = min(query, params.count - 1u) * params.heads + head;
 
     var own: array<vec4<f32>, PARTS>;
@@ -115,9 +84,9 @@ fn queries_backward(
         own_dy[i] = dy[row * PARTS + i];
         sum[i] = vec4<f32>();
     }
-    let sums = row_sums[row];
+    let sums = kept_row_sums[row];
     let end = walk[block + 1u];
-    for (var tile = walk[block]; tile < end; tile += 2u * LANES) {
+    for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
         let place = min(tile + 2u * lane, end - 2u);
         let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[place + 1u];
@@ -127,7 +96,7 @@ fn queries_backward(
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
         }
-        for (var n = 0u; n < min(LANES, (end - tile) / 2u); n += 1u) {
+        for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
             let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
             var key: array<vec4<f32>, PARTS>;
             var scores = vec4<f32>();
@@ -137,10 +106,7 @@ fn queries_backward(
                 scores += own[i] * key[i];
                 slopes += own_dy[i] * subgroupShuffle(loaded_v[i], n);
             }
-            let probability = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
-            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
-            // A key that is not seen may have a score above the log sum, and an infinite exponential.
-            let weight = select(0.0, slope, mine);
+            let weight = weigh(dot_of(scores), dot_of(slopes), sums, mine).y;
             for (var i = 0u; i < PARTS; i += 1u) {
                 sum[i] += weight * key[i];
             }
@@ -154,7 +120,7 @@ fn queries_backward(
 }
 
 /// dk and dv: one thread a key and key head, over the queries of one item and all heads that share the key head.
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(BLOCK)
 fn keys_backward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -184,17 +150,17 @@ fn keys_backward(
     // Of the rows of q, those of the heads that share this key head, query by query.
     let first = walk[item + 1u];
     let count = (walk[item + 2u] - first) * SHARING;
-    for (var tile = 0u; tile < count; tile += LANES) {
+    for (var tile = 0u; tile < count; tile += BLOCK) {
         let place = min(tile + lane, count - 1u);
         let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
-        let loaded_sums = row_sums[row];
+        let loaded_sums = kept_row_sums[row];
         var loaded_q: array<vec4<f32>, PARTS>;
         var loaded_dy: array<vec4<f32>, PARTS>;
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_q[i] = q[row * PARTS + i];
             loaded_dy[i] = dy[row * PARTS + i];
         }
-        for (var n = 0u; n < min(LANES, count - tile); n += 1u) {
+        for (var n = 0u; n < min(BLOCK, count - tile); n += 1u) {
             let query = first + (tile + n) / SHARING;
             let mine = key <= query && query < until;
             var other_q: array<vec4<f32>, PARTS>;
@@ -208,17 +174,15 @@ fn keys_backward(
                 slopes += own_v[i] * other_dy[i];
             }
             let sums = subgroupShuffle(loaded_sums, n);
-            let exponential = exp2(scores.x + scores.y + scores.z + scores.w - sums.x);
-            let probability = select(0.0, exponential, mine);
-            let slope = probability * (slopes.x + slopes.y + slopes.z + slopes.w - sums.y);
+            let weights = weigh(dot_of(scores), dot_of(slopes), sums, mine);
             for (var i = 0u; i < PARTS; i += 1u) {
-                dk[i] += slope * other_q[i];
-                dv[i] += probability * other_dy[i];
+                dk[i] += weights.y * other_q[i];
+                dv[i] += weights.x * other_dy[i];
             }
         }
     }
     // With one item a block of keys, this is the key itself.
-    let slot = index / params.kv_heads * LANES + lane;
+    let slot = index / params.kv_heads * BLOCK + lane;
     if key < params.count {
         let to = (slot * params.kv_heads + kv_head) * PARTS;
         for (var i = 0u; i < PARTS; i += 1u) {

@@ -1,46 +1,54 @@
 //! The WGSL kernels of lapwing as text. An op is one file here and the file of the same stem in `tensor/src/ops/`.
 //!
-//! Each file is valid WGSL by itself once [`COMMON`] is put behind it (behind, so that line numbers in a compiler's
-//! message are those of the file). What varies, such as a tile size, is a `const` that the tensor crate replaces.
-
-/// What every shader may use: put behind its text before compiling.
-pub const COMMON: &str = include_str!("common.wgsl");
+//! Each file is plain WGSL, valid once what it shares with others is put behind it (behind, so that line numbers in a
+//! compiler's message are those of the file): `common.wgsl` always, and what the list below names after a plus. What
+//! varies, such as a tile size, is a `const` that the tensor crate replaces.
 
 macro_rules! shaders {
-    ($($name:ident)*) => {
-        /// Every shader: its name and its text.
-        pub const SHADERS: &[(&str, &str)] = &[$((stringify!($name), include_str!(concat!(stringify!($name), ".wgsl")))),*];
+    ($($name:ident $(+ $shared:ident)*)*) => {
+        /// The name of each shader, and its own text with those that go behind it.
+        const SHADERS: &[(&str, &[&str])] = &[$((
+            stringify!($name),
+            &[
+                include_str!(concat!(stringify!($name), ".wgsl")),
+                $(include_str!(concat!(stringify!($shared), ".wgsl")),)*
+                include_str!("common.wgsl"),
+            ],
+        )),*];
+
+        #[cfg(test)]
+        const LISTED: &[&str] = &["common", $(stringify!($name), $(stringify!($shared),)*)*];
     };
 }
 
 shaders! {
-    adamw
-    attention
-    attention_lanes
+    adamw + reduce_group
+    attention + attention_shared
+    attention_lanes + attention_shared
     binary
     embedding
     fill
-    log_prob
-    matmul_lanes
+    log_prob + reduce_group
+    matmul_lanes + matmul_shared
     matmul_slices
-    matmul_tiles
-    policy_loss
+    matmul_tiles + matmul_shared
+    policy_loss + reduce_group
     reduce
-    rms_norm
+    rms_norm + reduce_group
     rope
     rows
-    sample
+    sample + reduce_group
     swiglu
     unary
 }
 
-/// The text of the shader `name`, without [`COMMON`].
+/// The text of the shader `name`, with what it shares with others behind it.
 ///
 /// # Panics
 /// If there is no such shader: a name is written in code, never read from outside.
-pub fn source(name: &str) -> &'static str {
+pub fn source(name: &str) -> String {
     match SHADERS.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => text,
+        Some((_, texts)) => texts.join("\n"),
         None => panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?"),
     }
 }
@@ -57,10 +65,7 @@ mod tests {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "wgsl") {
                 let stem = path.file_stem().unwrap().to_str().unwrap();
-                assert!(
-                    stem == "common" || SHADERS.iter().any(|(name, _)| *name == stem),
-                    "{stem}.wgsl is not listed"
-                );
+                assert!(LISTED.contains(&stem), "{stem}.wgsl is not listed");
             }
         }
     }
@@ -72,8 +77,8 @@ mod tests {
 
     #[test]
     fn every_shader_is_valid() {
-        for (name, text) in SHADERS {
-            let text = format!("{text}\n{COMMON}");
+        for (name, _) in SHADERS {
+            let text = source(name);
             let module = naga::front::wgsl::parse_str(&text)
                 .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
             naga::valid::Validator::new(naga::valid::ValidationFlags::all(), CAPABILITIES)
@@ -87,7 +92,8 @@ mod tests {
     /// Every adapter offers eight storage buffers to a kernel and Metal keeps one for itself.
     #[test]
     fn no_shader_binds_more_than_seven_buffers() {
-        for (name, text) in SHADERS {
+        for (name, _) in SHADERS {
+            let text = source(name);
             for slot in 7..16 {
                 assert!(
                     !text.contains(&format!("@binding({slot})")),

@@ -46,7 +46,12 @@ fn part_of(index: u32) -> Part {
 /// per pair the scaled logit of its target
 @group(0) @binding(5) var<storage, read_write> picked: array<f32>;
 
-var<workgroup> sums: array<vec2<f32>, GROUP>;
+/// The threads of a workgroup first agree on their largest number, then on two sums.
+alias Shared = vec3<f32>;
+
+fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+    return vec3<f32>(max(a.x, b.x), a.yz + b.yz);
+}
 
 @compute @workgroup_size(GROUP)
 fn summarise(
@@ -64,15 +69,7 @@ fn summarise(
     for (var i = part.begin + local; i < end; i += GROUP) {
         largest = max(largest, logits[base + i] * params.inverse_temperature);
     }
-    sums[local].x = largest;
-    workgroupBarrier();
-    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-        if local < half {
-            sums[local].x = max(sums[local].x, sums[local + half].x);
-        }
-        workgroupBarrier();
-    }
-    largest = sums[0].x;
+    largest = combined(vec3<f32>(largest, 0.0, 0.0), local, GROUP).x;
     workgroupBarrier();
 
     var sum = vec2<f32>(0.0);
@@ -81,19 +78,12 @@ fn summarise(
         let e = exp(below);
         sum += vec2<f32>(e, e * below);
     }
-    sums[local] = sum;
-    workgroupBarrier();
-    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-        if local < half {
-            sums[local] += sums[local + half];
-        }
-        workgroupBarrier();
-    }
+    sum = combined(vec3<f32>(0.0, sum), local, GROUP).yz;
     if !there {
         return;
     }
     if local == 0u {
-        statistics[part.row * params.blocks + part.block] = vec4<f32>(largest, sums[0], 0.0);
+        statistics[part.row * params.blocks + part.block] = vec4<f32>(largest, sum, 0.0);
     }
     if params.pick == 0u {
         return;

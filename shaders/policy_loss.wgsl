@@ -85,7 +85,11 @@ fn losses(
     gradient[pair] = slope;
 }
 
-var<workgroup> partials: array<vec3<f32>, GROUP>;
+alias Shared = vec3<f32>;
+
+fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+    return a + b;
+}
 
 @group(0) @binding(0) var<storage, read> read_sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> loss: array<f32>;
@@ -99,18 +103,11 @@ fn total(@builtin(local_invocation_index) local: u32) {
     for (var pair = local; pair < params.count; pair += GROUP) {
         sum += read_sums[pair].xyz;
     }
-    partials[local] = sum;
-    workgroupBarrier();
-    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-        if local < half {
-            partials[local] += partials[local + half];
-        }
-        workgroupBarrier();
-    }
+    let whole = combined(sum, local, GROUP);
     if local == 0u {
-        loss[0] = partials[0].x;
-        mean_kl[0] = partials[0].y / f32(params.tokens);
-        clip_fraction[0] = partials[0].z / f32(params.tokens);
+        loss[0] = whole.x;
+        mean_kl[0] = whole.y / f32(params.tokens);
+        clip_fraction[0] = whole.z / f32(params.tokens);
     }
 }
 

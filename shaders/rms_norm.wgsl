@@ -21,24 +21,10 @@ var<immediate> params: Params;
 // weight_backward: kept_inverse and dy as above
 @group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
 
-var<workgroup> shared_sums: array<f32, GROUP>;
+alias Shared = f32;
 
-/// The sum over the threads of a row, known to all of them. In a fixed order.
-fn row_sum(own: f32, local: u32) -> f32 {
-    if LANES == 1u {
-        return own;
-    }
-    shared_sums[local] = own;
-    for (var step = LANES / 2u; step > 0u; step = step / 2u) {
-        workgroupBarrier();
-        if local % LANES < step {
-            shared_sums[local] += shared_sums[local + step];
-        }
-    }
-    workgroupBarrier();
-    let sum = shared_sums[local - local % LANES];
-    workgroupBarrier();
-    return sum;
+fn combine(a: f32, b: f32) -> f32 {
+    return a + b;
 }
 
 @compute @workgroup_size(GROUP)
@@ -55,7 +41,7 @@ fn forward(
         let v = x[first + c];
         squares += v * v;
     }
-    let scale = 1.0 / sqrt(row_sum(squares, local) / f32(params.cols) + params.eps);
+    let scale = 1.0 / sqrt(combined(squares, local, LANES) / f32(params.cols) + params.eps);
     if row >= params.rows {
         return;
     }
@@ -79,7 +65,7 @@ fn backward(
     for (var c = local % LANES; c < params.cols; c += LANES) {
         along += dy[first + c] * weight[c] * x[first + c];
     }
-    let total = row_sum(along, local);
+    let total = combined(along, local, LANES);
     if row >= params.rows {
         return;
     }

@@ -77,7 +77,11 @@ fn better(a: Best, b: Best) -> Best {
     return a;
 }
 
-var<workgroup> bests: array<Best, GROUP>;
+alias Shared = Best;
+
+fn combine(a: Best, b: Best) -> Best {
+    return better(a, b);
+}
 
 /// One workgroup finds the best token of one block for one draw.
 @compute @workgroup_size(GROUP)
@@ -112,20 +116,13 @@ fn draw(
             best = better(best, Best(logit + noise[j], logit, params.first + i + j));
         }
     }
-    bests[local] = best;
-    workgroupBarrier();
-    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-        if local < half {
-            bests[local] = better(bests[local], bests[local + half]);
-        }
-        workgroupBarrier();
-    }
+    best = combined(best, local, GROUP);
     if local == 0u && there {
         let out = place * params.blocks + (params.first + begin) / BLOCK;
-        scores[out] = bests[0].score;
-        scaled[out] = bests[0].logit;
+        scores[out] = best.score;
+        scaled[out] = best.logit;
         // Logits that are not numbers leave nothing to choose. The log-prob will show it; the id must stay a valid one.
-        ids[out] = select(bests[0].id, params.first + begin, bests[0].id == NONE);
+        ids[out] = select(best.id, params.first + begin, best.id == NONE);
     }
 }
 

@@ -159,7 +159,7 @@ impl Kernel {
         Pipeline { pipeline, layout }
     }
 
-    /// The shader with its constants replaced, the common part behind it.
+    /// The shader with its constants replaced.
     fn text(&self, constants: &[(&'static str, u32)]) -> String {
         let mut text = String::new();
         let mut replaced = 0;
@@ -186,7 +186,6 @@ impl Kernel {
             "{}: not every constant of {constants:?} is in the shader",
             self.shader
         );
-        text.push_str(lapwing_shaders::COMMON);
         text
     }
 }

@@ -16,16 +16,15 @@ mod rows;
 mod sample;
 mod swiglu;
 mod unary;
-mod visibility;
 mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
+pub use attention::Visibility;
 pub use linear::Lora;
 pub use log_prob::{Head, LogProbs};
 pub use policy_loss::{KlEstimator, LossToken, PolicyLoss};
 pub use rope::Rotations;
 pub use sample::{Draw, Draws};
-pub use visibility::Visibility;
 pub use weight::{Format, Matrix, OutOfRange, Weight};
 
 /// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a

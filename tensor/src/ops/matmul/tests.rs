@@ -3,6 +3,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::product::{LARGE, Variant};
 use super::*;
 use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
 
@@ -177,20 +178,6 @@ fn the_kernels_agree_with_each_other() {
         let got = a.matmul(&b).to_vec().unwrap();
         assert_close(&format!("{variant:?}"), &got, &wanted, TOLERANCE.value);
     });
-}
-
-/// The two shaders are one text up to the sentence that says so.
-#[test]
-fn the_kernels_share_their_loads() {
-    let shared = |name| {
-        let text = lapwing_shaders::source(name);
-        let start = text.find("/// 0: left (m, k)").unwrap();
-        &text[start..text.find("// End of what the two files share.").unwrap()]
-    };
-    assert!(
-        shared("matmul_lanes") == shared("matmul_tiles"),
-        "copy the changed part to the other file"
-    );
 }
 
 #[test]

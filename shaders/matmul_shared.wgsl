@@ -1,0 +1,82 @@
+// tensor/src/ops/matmul.rs: what matmul_lanes.wgsl and matmul_tiles.wgsl share. Put behind both.
+
+/// 0: left (m, k), right (n, k) transposed. 1: left (m, k), right (k, n). 2: left (k, m) transposed, right (k, n).
+const LAYOUT: u32 = 0u;
+/// How `right` is stored. 0: f32. 1: f16. 2: bf16.
+const FORMAT: u32 = 0u;
+/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y (read by matmul_lanes.wgsl
+/// alone).
+const WIDE: u32 = 1u;
+const Y_WIDE: u32 = 1u;
+/// 1 where there is a low-rank term, a bias, a residual.
+const HAS_LOW: u32 = 0u;
+const HAS_BIAS: u32 = 0u;
+const HAS_RESIDUAL: u32 = 0u;
+
+/// y = alpha left right + low up + bias + residual, k summed in ascending order. Of the seven buffers, those of absent
+/// terms are bound to something else and not read.
+struct Params {
+    /// y has m rows of n columns. The low-rank term has the layout of the main one and sums over rank.
+    m: u32, n: u32, k: u32, rank: u32,
+    /// In numbers, from one stored row to the next.
+    left_step: u32, right_step: u32, up_step: u32, y_step: u32,
+    /// In numbers, before the first one used.
+    left_at: u32, right_at: u32, up_at: u32, y_at: u32,
+    /// How much of k one slice sums, and how far apart the results of the slices are.
+    slice: u32, y_slice: u32,
+    alpha: f32, padding: u32,
+}
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> low: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> up: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read> residual: array<vec4<f32>>;
+
+/// Where the numbers `at` .. `at` + 4 of a row are that begins at `start` and has `end` numbers; the last stands in
+/// for those past the end.
+fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
+    return start + min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(end - 1u));
+}
+
+/// Four numbers of a row of `left`, from `at`; 0 past the end.
+fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
+    let start = params.left_at + row * params.left_step;
+    if WIDE == 1u {
+        return left[(start + at) / 4u];
+    }
+    let i = places(start, at, end);
+    let four = vec4(left[i.x / 4u][i.x % 4u], left[i.y / 4u][i.y % 4u], left[i.z / 4u][i.z % 4u], left[i.w / 4u][i.w % 4u]);
+    return select(vec4<f32>(), four, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
+}
+
+/// Four numbers of a row of `right`, from `at`; anything finite past the end, where `left` is 0 or nobody looks.
+fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
+    let start = params.right_at + row * params.right_step;
+    let first = start + at;
+    if FORMAT != 0u {
+        let half = first / 4u % 2u * 2u;
+        let pairs = vec2(right[first / 8u][half], right[first / 8u][half + 1u]);
+        if FORMAT == 1u {
+            return vec4(unpack2x16float(pairs.x), unpack2x16float(pairs.y));
+        }
+        return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
+    }
+    if WIDE == 1u {
+        return bitcast<vec4<f32>>(right[first / 4u]);
+    }
+    let i = places(start, at, end);
+    let four = vec4(right[i.x / 4u][i.x % 4u], right[i.y / 4u][i.y % 4u], right[i.z / 4u][i.z % 4u], right[i.w / 4u][i.w % 4u]);
+    return bitcast<vec4<f32>>(four);
+}
+
+/// Four numbers of the bias.
+fn bias_four(column: u32) -> vec4<f32> {
+    if HAS_BIAS == 0u {
+        return vec4<f32>();
+    }
+    let i = places(params.y_at, column, params.n);
+    return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
+}

@@ -1,0 +1,232 @@
+//! The two variants of attention: what of the sizes their kernels are told, and the launches.
+
+use std::sync::Arc;
+
+use super::visibility::{KeyWalk, QueryWalk, Visibility};
+use crate::gpu::{Binding, Groups, Kernel, Storage};
+use crate::{Gpu, Tensor};
+
+const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
+const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
+
+/// The kernels for the walks. They give the same numbers up to rounding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Variant {
+    /// For a processor: eight threads in step hand rows to each other.
+    Lanes,
+    /// For a GPU, and right on any adapter: the threads of a group read the same row.
+    Blocks,
+}
+
+impl Variant {
+    /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
+    pub(super) fn of(gpu: &Gpu, head_size: usize) -> Variant {
+        // lavapipe takes minutes to compile `Lanes` for heads of 128.
+        const WIDEST_FOR_LANES: usize = 96;
+        #[cfg(test)]
+        if let Some(forced) = super::tests::FORCED.get() {
+            return forced;
+        }
+        match gpu.is_software() && gpu.caps().subgroup.0 >= 8 && head_size <= WIDEST_FOR_LANES {
+            true => Variant::Lanes,
+            false => Variant::Blocks,
+        }
+    }
+
+    fn kernel(self, entry: &'static str) -> Kernel {
+        match self {
+            Variant::Lanes => Kernel::new("attention_lanes", entry),
+            Variant::Blocks => Kernel::new("attention", entry),
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    heads: u32,
+    kv_heads: u32,
+    groups: u32,
+    scale: f32,
+    values_at: u32,
+}
+
+/// The sizes of one attention.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) variant: Variant,
+    pub(super) queries: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_size: usize,
+}
+
+impl Sizes {
+    /// Query heads that share a key head.
+    fn sharing(self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Queries that walk together. On a GPU the heads that share a key head, which always see the same keys, fill up a
+    /// subgroup first.
+    fn queries_together(self) -> usize {
+        match self.variant {
+            Variant::Lanes => 8,
+            Variant::Blocks => (32 / self.sharing()).clamp(1, 16),
+        }
+    }
+
+    /// Query heads that a group computes: all that share a key head, or one.
+    fn heads_together(self) -> usize {
+        match self.variant {
+            Variant::Lanes => 1,
+            Variant::Blocks => self.sharing(),
+        }
+    }
+
+    /// Keys that walk together.
+    pub(super) fn keys_together(self) -> usize {
+        match self.variant {
+            Variant::Lanes => 8,
+            Variant::Blocks => 32,
+        }
+    }
+
+    pub(super) fn by_query(self, visible: &Visibility) -> QueryWalk {
+        visible.by_query(self.queries_together(), self.variant == Variant::Lanes)
+    }
+
+    pub(super) fn launch_by_query<const N: usize>(
+        self,
+        entry: &'static str,
+        walk: &QueryWalk,
+        inputs: [&Tensor; 3],
+        others: [&Tensor; N],
+    ) {
+        let mut bindings = Vec::from(inputs.map(Tensor::binding));
+        bindings.push(walk.words.binding());
+        bindings.extend(others.map(Tensor::binding));
+        let groups = walk.blocks * self.heads / self.heads_together();
+        self.variant.kernel(entry).launch(
+            inputs[0].gpu(),
+            &self.constants(self.queries_together()),
+            &bindings.iter().collect::<Vec<_>>(),
+            &self.params(groups, 0),
+            Groups::count(groups),
+        );
+    }
+
+    /// `block`: how many queries or keys walk together.
+    fn constants(self, block: usize) -> [(&'static str, u32); 3] {
+        [
+            ("HEAD_SIZE", self.head_size as u32),
+            ("SHARING", self.sharing() as u32),
+            ("BLOCK", block as u32),
+        ]
+    }
+
+    fn params(self, groups: usize, values_at: usize) -> Params {
+        Params {
+            count: self.queries as u32,
+            heads: self.heads as u32,
+            kv_heads: self.kv_heads as u32,
+            groups: groups as u32,
+            scale: 1.0 / (self.head_size as f32).sqrt(),
+            values_at: values_at as u32,
+        }
+    }
+
+    /// Of each row and head: the log sum and dy · y.
+    pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
+        let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
+        SUM_ROWS.launch(
+            y.gpu(),
+            &self.constants(self.queries_together()),
+            &[
+                &y.binding(),
+                &log_sums.binding(),
+                &dy.binding(),
+                &row_sums.binding(),
+            ],
+            &self.params(0, 0),
+            Groups::of(self.queries * self.heads, 64),
+        );
+        row_sums
+    }
+
+    pub(super) fn key_gradients(self, walk: &KeyWalk, inputs: [&Tensor; 5]) -> [Tensor; 2] {
+        let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
+        let block = self.keys_together();
+        let cut = walk.items > walk.blocks;
+        let sums = Pair::new(gpu, self.queries, cols);
+        let partial = if cut {
+            Pair::new(gpu, walk.items * block, cols)
+        } else {
+            sums.clone()
+        };
+        let groups = walk.items * self.kv_heads;
+        let [q, k, v, dy, row_sums] = inputs.map(Tensor::binding);
+        self.variant.kernel("keys_backward").launch(
+            gpu,
+            &self.constants(block),
+            &[
+                &q,
+                &k,
+                &v,
+                &walk.words.binding(),
+                &dy,
+                &row_sums,
+                &partial.binding(),
+            ],
+            &self.params(groups, partial.second_at()),
+            Groups::count(groups),
+        );
+        if cut {
+            SUM_ITEMS.launch(
+                gpu,
+                &self.constants(block),
+                &[&partial.binding(), &walk.starts.binding(), &sums.binding()],
+                &self.params(sums.second_at(), partial.second_at()),
+                Groups::of(self.queries * cols / 4, 64),
+            );
+        }
+        sums.tensors()
+    }
+}
+
+/// Two tensors of one shape in one buffer: a kernel may bind only so many.
+#[derive(Clone)]
+struct Pair {
+    storage: Arc<Storage>,
+    shape: [usize; 2],
+}
+
+impl Pair {
+    fn new(gpu: &Gpu, rows: usize, cols: usize) -> Pair {
+        let shape = [rows, cols];
+        Pair {
+            storage: gpu.alloc(2 * Pair::bytes(shape)),
+            shape,
+        }
+    }
+
+    /// Of one of them, with what keeps the second aligned.
+    fn bytes([rows, cols]: [usize; 2]) -> u64 {
+        (4 * rows * cols).next_multiple_of(256) as u64
+    }
+
+    /// Where the second begins, in parts of 16 bytes.
+    fn second_at(&self) -> usize {
+        Pair::bytes(self.shape) as usize / 16
+    }
+
+    fn binding(&self) -> Binding {
+        Binding::new(self.storage.clone(), 0, 2 * Pair::bytes(self.shape))
+    }
+
+    fn tensors(self) -> [Tensor; 2] {
+        let second = Pair::bytes(self.shape);
+        [0, second].map(|offset| Tensor::view(self.storage.clone(), offset, &self.shape))
+    }
+}

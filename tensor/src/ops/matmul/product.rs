@@ -1,0 +1,312 @@
+//! One launch of a product: its operands, what is added to it, and which kernel runs.
+
+use crate::gpu::{Binding, Groups, Kernel};
+use crate::ops::weight::{Format, Piece};
+use crate::{Gpu, Tensor};
+
+const LANES: Kernel = Kernel::new("matmul_lanes", "product");
+const TILES: Kernel = Kernel::new("matmul_tiles", "product");
+const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
+
+/// How the factors are stored; the numbering is that of `LAYOUT` in the shaders.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Layout {
+    /// left (m, k), right (n, k)
+    Nt,
+    /// left (m, k), right (k, n)
+    Nn,
+    /// left (k, m), right (k, n)
+    Tn,
+}
+
+/// The kernels for products. They give the same numbers up to rounding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Variant {
+    /// For a processor: eight threads in step hand values to each other.
+    Lanes,
+    /// For a GPU, and right on any adapter: tiles in workgroup memory.
+    Tiles,
+}
+
+impl Variant {
+    fn of(gpu: &Gpu) -> Variant {
+        #[cfg(test)]
+        if let Some(forced) = super::tests::FORCED.get() {
+            return forced;
+        }
+        match gpu.is_software() && gpu.caps().subgroup.0 >= 8 {
+            true => Variant::Lanes,
+            false => Variant::Tiles,
+        }
+    }
+
+    fn kernel(self) -> &'static Kernel {
+        match self {
+            Variant::Lanes => &LANES,
+            Variant::Tiles => &TILES,
+        }
+    }
+
+    /// Rows and columns that a workgroup computes.
+    fn tile(self, product: &Product<'_>) -> (usize, usize) {
+        match self {
+            Variant::Lanes => (product.height_in_lanes(), 32),
+            Variant::Tiles => (64, 64),
+        }
+    }
+
+    /// Workgroups below which a long sum is cut into slices to keep all of the device at work.
+    fn wanted_groups(self) -> usize {
+        match self {
+            Variant::Lanes => 2,
+            Variant::Tiles => 128,
+        }
+    }
+}
+
+/// Numbers of k below which a sum is not cut. A multiple of 16, the step of the tiles.
+const SHORTEST_SLICE: usize = 256;
+
+/// Numbers of a matrix for which tiles of another height are worth a kernel more to compile: a second or so.
+pub(super) const LARGE: usize = 1 << 18;
+
+fn large() -> usize {
+    #[cfg(test)]
+    if let Some(forced) = super::tests::FORCED_LARGE.get() {
+        return forced;
+    }
+    LARGE
+}
+
+/// A matrix in a buffer: numbers before the first one used and from one stored row to the next.
+pub(crate) struct Operand {
+    pub(crate) binding: Binding,
+    pub(crate) at: usize,
+    pub(crate) step: usize,
+}
+
+impl Operand {
+    /// All of a tensor.
+    pub(crate) fn of(x: &Tensor) -> Operand {
+        Operand {
+            binding: x.binding(),
+            at: 0,
+            step: x.cols(),
+        }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.at.is_multiple_of(4) && self.step.is_multiple_of(4)
+    }
+}
+
+impl From<Piece> for Operand {
+    fn from(piece: Piece) -> Operand {
+        Operand {
+            binding: piece.binding,
+            at: piece.at,
+            step: piece.step,
+        }
+    }
+}
+
+/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias is that of all of y's columns and is
+/// read from `y.at` on; the residual lies as y does.
+pub(crate) struct Product<'a> {
+    pub(crate) layout: Layout,
+    /// m, n and k
+    pub(crate) size: [usize; 3],
+    pub(crate) left: Operand,
+    pub(crate) right: Operand,
+    pub(crate) format: Format,
+    pub(crate) alpha: f32,
+    /// low (m, r) and up, which has the layout of `right`
+    pub(crate) low: Option<(&'a Tensor, Operand)>,
+    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) residual: Option<&'a Tensor>,
+    pub(crate) y: Operand,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    m: u32,
+    n: u32,
+    k: u32,
+    rank: u32,
+    left_step: u32,
+    right_step: u32,
+    up_step: u32,
+    y_step: u32,
+    left_at: u32,
+    right_at: u32,
+    up_at: u32,
+    y_at: u32,
+    slice: u32,
+    y_slice: u32,
+    alpha: f32,
+    padding: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct SliceParams {
+    m: u32,
+    n: u32,
+    y_step: u32,
+    y_at: u32,
+    slices: u32,
+}
+
+impl<'a> Product<'a> {
+    /// left right, nothing added.
+    pub(crate) fn new(
+        layout: Layout,
+        size: [usize; 3],
+        left: Operand,
+        right: Operand,
+        y: Operand,
+    ) -> Product<'a> {
+        Product {
+            layout,
+            size,
+            left,
+            right,
+            format: Format::F32,
+            alpha: 1.0,
+            low: None,
+            bias: None,
+            residual: None,
+            y,
+        }
+    }
+
+    /// Whether the low-rank term can be part of the launch: its kernels know only rows of whole fours.
+    pub(crate) fn fits(low: &Tensor, up: &Operand) -> bool {
+        low.cols().is_multiple_of(4) && up.is_wide()
+    }
+
+    pub(crate) fn launch(self, gpu: &Gpu) {
+        let variant = Variant::of(gpu);
+        let [m, n, k] = self.size;
+        let (height, width) = variant.tile(&self);
+        let tiles = m.div_ceil(height) * n.div_ceil(width);
+        let slice = match self.layout {
+            Layout::Tn => slice_length(k, variant.wanted_groups().div_ceil(tiles.max(1))),
+            Layout::Nt | Layout::Nn => k.max(1),
+        };
+        let slices = k.div_ceil(slice);
+        if slices <= 1 {
+            return self.run(gpu, variant, tiles, slice, 0);
+        }
+        let parts = Tensor::empty(gpu, &[slices, m, n]);
+        let y = self.y;
+        let in_parts = Product {
+            y: Operand {
+                binding: parts.binding(),
+                at: 0,
+                step: n,
+            },
+            ..self
+        };
+        in_parts.run(gpu, variant, tiles * slices, slice, m * n);
+        let params = SliceParams {
+            m: m as u32,
+            n: n as u32,
+            y_step: y.step as u32,
+            y_at: y.at as u32,
+            slices: slices as u32,
+        };
+        ADD_SLICES.launch(
+            gpu,
+            &[],
+            &[&parts.binding(), &y.binding],
+            &params,
+            Groups::of(m * n, 64),
+        );
+    }
+
+    /// Whether left and right can be read in fours. A sum along the rows of left must end with them: what follows may
+    /// belong to something else.
+    fn is_wide(&self) -> bool {
+        let ends_with_rows = self.layout == Layout::Tn || self.size[2].is_multiple_of(4);
+        self.left.is_wide() && self.right.is_wide() && ends_with_rows
+    }
+
+    /// Whether y can be written in fours.
+    fn has_wide_y(&self) -> bool {
+        self.y.is_wide() && self.size[1].is_multiple_of(4)
+    }
+
+    /// Rows of a tile of the kernel for processors. 64 where the rows are tokens: fewer loads for each number, but weight
+    /// gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which compiles
+    /// faster. Rows that only the tile has are loaded like the others: with 16 rows in a tile of 64, three loads of five
+    /// would be for nothing.
+    fn height_in_lanes(&self) -> usize {
+        let [m, n, k] = self.size;
+        match (self.layout, self.is_wide() && self.has_wide_y()) {
+            (Layout::Tn, _) | (_, false) => 32,
+            _ if n * k < large() || m > 32 => 64,
+            _ if m > 16 => 32,
+            _ => 16,
+        }
+    }
+
+    fn run(self, gpu: &Gpu, variant: Variant, groups: usize, slice: usize, y_slice: usize) {
+        let [m, n, k] = self.size;
+        let low = self.low.as_ref();
+        let params = Params {
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            rank: low.map_or(0, |(low, _)| low.cols() as u32),
+            left_step: self.left.step as u32,
+            right_step: self.right.step as u32,
+            up_step: low.map_or(0, |(_, up)| up.step as u32),
+            y_step: self.y.step as u32,
+            left_at: self.left.at as u32,
+            right_at: self.right.at as u32,
+            up_at: low.map_or(0, |(_, up)| up.at as u32),
+            y_at: self.y.at as u32,
+            slice: slice as u32,
+            y_slice: y_slice as u32,
+            alpha: self.alpha,
+            padding: 0,
+        };
+        let (wide, wide_y) = (self.is_wide(), self.has_wide_y());
+        let mut constants = vec![
+            ("LAYOUT", self.layout as u32),
+            ("FORMAT", self.format as u32),
+            ("WIDE", wide.into()),
+            ("Y_WIDE", wide_y.into()),
+            ("HAS_LOW", low.is_some().into()),
+            ("HAS_BIAS", self.bias.is_some().into()),
+            ("HAS_RESIDUAL", self.residual.is_some().into()),
+        ];
+        if variant == Variant::Lanes {
+            constants.push(("HEIGHT", variant.tile(&self).0 as u32));
+        }
+        // Absent terms are bound to something that is there anyway.
+        let left = &self.left.binding;
+        let of = |x: Option<&Tensor>| x.map(Tensor::binding);
+        let (bias, residual) = (of(self.bias), of(self.residual));
+        let low_binding = of(low.map(|(low, _)| *low));
+        let bindings = [
+            left,
+            &self.right.binding,
+            &self.y.binding,
+            low_binding.as_ref().unwrap_or(left),
+            low.map_or(left, |(_, up)| &up.binding),
+            bias.as_ref().unwrap_or(left),
+            residual.as_ref().unwrap_or(left),
+        ];
+        variant
+            .kernel()
+            .launch(gpu, &constants, &bindings, &params, Groups::count(groups));
+    }
+}
+
+/// How much of k one of about `wanted` slices sums.
+fn slice_length(k: usize, wanted: usize) -> usize {
+    k.div_ceil(wanted).next_multiple_of(16).max(SHORTEST_SLICE)
+}
