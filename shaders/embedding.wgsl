@@ -1,4 +1,4 @@
-// tensor/src/ops/embedding.rs: rows of a table, and the gradient of the table.
+// tensor/src/ops/embedding.rs: rows of a table. Its gradient is that of gathered rows: rows.wgsl.
 
 const GROUP: u32 = 64u;
 /// How the table is stored. 0: f32. 1: f16. 2: bf16.
@@ -47,31 +47,4 @@ fn gather(
     if row < params.rows {
         y[i] = number(row * params.step + i % params.cols);
     }
-}
-
-/// (T, cols)
-@group(0) @binding(0) var<storage, read> dy: array<f32>;
-/// (rows + 1): where the tokens of each id begin in `order`
-@group(0) @binding(1) var<storage, read> starts: array<u32>;
-/// (T): the tokens, sorted by id
-@group(0) @binding(2) var<storage, read> order: array<u32>;
-/// (rows, cols)
-@group(0) @binding(3) var<storage, read_write> dtable: array<f32>;
-
-@compute @workgroup_size(GROUP)
-fn gradient(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
-    if i >= params.count {
-        return;
-    }
-    let row = i / params.cols;
-    var sum = 0.0;
-    for (var at = starts[row]; at < starts[row + 1u]; at++) {
-        sum += dy[order[at] * params.cols + i % params.cols];
-    }
-    dtable[i] = sum;
 }

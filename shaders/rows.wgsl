@@ -1,4 +1,4 @@
-// tensor/src/ops/rows.rs: rows picked from a matrix, and written into one.
+// tensor/src/ops/rows.rs: rows picked from a matrix, and written into one. The gradient serves embedding.rs too.
 
 const GROUP: u32 = 64u;
 

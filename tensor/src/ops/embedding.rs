@@ -1,16 +1,13 @@
 //! Rows of a table, one for each id.
 //!
 //! y[t] = table[ids[t]]      dtable[v] = the sum of dy[t] over all t with ids[t] = v, in ascending order of t
-//!
-//! The gradient is gathered, not scattered: the host sorts the ids, so no two threads add to one number.
 
-use super::by_key::by_key;
+use super::rows::gather_gradient;
 use super::weight::Matrix;
 use crate::gpu::{Groups, Kernel};
 use crate::{Indices, Tensor};
 
 const GATHER: Kernel = Kernel::new("embedding", "gather");
-const GRADIENT: Kernel = Kernel::new("embedding", "gradient");
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -58,38 +55,11 @@ impl Tensor {
         };
         let ids = ids.clone();
         y.recorded("embedding", &[trained], move |dy| {
-            vec![Some(table_gradient(dy, &ids, &[rows, cols]))]
+            // A gradient of ids that the device chose waits for them here; training knows its tokens.
+            let ids = ids.to_vec().expect("the ids of an embedding");
+            vec![Some(gather_gradient(dy, &ids, &[rows, cols]))]
         })
     }
-}
-
-fn table_gradient(dy: &Tensor, ids: &Indices, shape: &[usize]) -> Tensor {
-    // A gradient of ids that the device chose waits for them here; training knows its tokens.
-    let ids = ids.to_vec().expect("the ids of an embedding");
-    let (starts, order) = by_key(ids.iter().copied(), shape[0]);
-    let gpu = dy.gpu();
-    let (starts, order) = (Indices::new(gpu, &starts), Indices::new(gpu, &order));
-    let y = Tensor::empty(gpu, shape);
-    let params = Params {
-        count: y.len() as u32,
-        cols: shape[1] as u32,
-        step: 0,
-        first: 0,
-        rows: shape[0] as u32,
-    };
-    GRADIENT.launch(
-        gpu,
-        &[],
-        &[
-            &dy.binding(),
-            &starts.binding(),
-            &order.binding(),
-            &y.binding(),
-        ],
-        &params,
-        Groups::of(y.len(), 64),
-    );
-    y
 }
 
 #[cfg(test)]

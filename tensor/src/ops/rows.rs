@@ -34,7 +34,8 @@ impl Tensor {
         );
         let (rows, shape) = (rows.clone(), self.shape().to_vec());
         y.recorded("gather_rows", &[self], move |dy| {
-            vec![Some(gather_gradient(dy, &rows, &shape))]
+            let rows = rows.host().expect("checked when the rows were gathered");
+            vec![Some(gather_gradient(dy, rows, &shape))]
         })
     }
 
@@ -88,11 +89,11 @@ fn check_numbers(op: &str, rows: &Indices, count: usize) {
     }
 }
 
-fn gather_gradient(dy: &Tensor, rows: &Indices, shape: &[usize]) -> Tensor {
-    let dx = Tensor::empty(dy.gpu(), shape);
-    let host = rows.host().expect("checked when the rows were gathered");
-    let (starts, places) = by_key(host.iter().copied(), dx.rows());
+/// The gradient of what has this shape, from that of the rows gathered from it. Gathered too, not scattered.
+pub(super) fn gather_gradient(dy: &Tensor, rows: &[u32], shape: &[usize]) -> Tensor {
     let gpu = dy.gpu();
+    let dx = Tensor::empty(gpu, shape);
+    let (starts, places) = by_key(rows.iter().copied(), dx.rows());
     launch(
         &GATHER_BACKWARD,
         dx.len(),
