@@ -4,7 +4,8 @@ const GROUP: u32 = 64u;
 /// Which function: the numbering of `Unary` in unary.rs.
 const FUNCTION: u32 = 0u;
 
-struct Params { count: u32 }
+/// `low` and `high`: the bounds of a clamp.
+struct Params { count: u32, low: f32, high: f32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -24,7 +25,8 @@ fn value(v: f32) -> f32 {
         case 2u: { return log(v); }
         case 3u: { return v * sigmoid(v); }
         case 4u: { return v * v; }
-        default: { return sqrt(v); }
+        case 5u: { return sqrt(v); }
+        default: { return clamp(v, params.low, params.high); }
     }
 }
 
@@ -35,7 +37,8 @@ fn slope(v: f32) -> f32 {
         case 2u: { return 1.0 / v; }
         case 3u: { let s = sigmoid(v); return s * (1.0 + v * (1.0 - s)); }
         case 4u: { return 2.0 * v; }
-        default: { return 0.5 / sqrt(v); }
+        case 5u: { return 0.5 / sqrt(v); }
+        default: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
     }
 }
 

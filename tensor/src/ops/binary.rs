@@ -2,6 +2,10 @@
 //! one, or a missing one, is repeated.
 //!
 //! da = dy ∂f/∂a and db = dy ∂f/∂b, each summed over the axes along which that input was repeated.
+//!
+//! min(a, b) and max(a, b) give their gradient to the one that they are, half to each where a = b, as in PyTorch.
+//! Comparisons are 1 where they hold and 0 elsewhere, and constants: no gradient goes through them.
+//! select(mask, a, b) is a where the mask is not 0 and b elsewhere, and so are its gradients.
 
 use crate::Tensor;
 use crate::gpu::{Groups, Kernel};
@@ -16,6 +20,17 @@ enum Binary {
     Sub,
     Mul,
     Div,
+    Min,
+    Max,
+    Less,
+    Greater,
+    AtLeast,
+    /// How much of min(a, b) is a.
+    ShareOfMin,
+    /// b where a is not 0, else 0.
+    Where,
+    /// b where a is 0, else 0.
+    Except,
 }
 
 #[repr(C)]
@@ -32,7 +47,7 @@ impl Tensor {
     /// a + b
     ///
     /// # Panics
-    /// Like all four: if the shapes cannot be broadcast against each other, or have more than four axes.
+    /// Like all here: if the shapes cannot be broadcast against each other, or have more than four axes.
     #[track_caller]
     pub fn add(&self, other: &Tensor) -> Tensor {
         let (a, b) = (self.shape().to_vec(), other.shape().to_vec());
@@ -77,6 +92,73 @@ impl Tensor {
                 vec![
                     a_wanted.then(|| slope.sum_to(a.shape())),
                     b_wanted.then(|| slope.mul(&a).div(&b).neg().sum_to(b.shape())),
+                ]
+            })
+    }
+
+    /// The smaller of a and b.
+    #[track_caller]
+    pub fn min(&self, other: &Tensor) -> Tensor {
+        self.extreme("min", other, Binary::Min)
+    }
+
+    /// The larger of a and b.
+    #[track_caller]
+    pub fn max(&self, other: &Tensor) -> Tensor {
+        self.extreme("max", other, Binary::Max)
+    }
+
+    #[track_caller]
+    fn extreme(&self, name: &'static str, other: &Tensor, function: Binary) -> Tensor {
+        let (a, b) = (self.detach(), other.detach());
+        let (a_wanted, b_wanted) = (self.is_tracked(), other.is_tracked());
+        self.binary(name, other, function)
+            .recorded(name, &[self, other], move |dy| {
+                // A number is the larger one as far as the other is the smaller one.
+                let [x, y] = match function {
+                    Binary::Min => [&a, &b],
+                    _ => [&b, &a],
+                };
+                let share = |x: &Tensor, y| dy.mul(&x.binary(name, y, Binary::ShareOfMin));
+                vec![
+                    a_wanted.then(|| share(x, y).sum_to(a.shape())),
+                    b_wanted.then(|| share(y, x).sum_to(b.shape())),
+                ]
+            })
+    }
+
+    /// 1 where a < b, else 0; untracked.
+    #[track_caller]
+    pub fn less(&self, other: &Tensor) -> Tensor {
+        self.binary("less", other, Binary::Less)
+    }
+
+    /// 1 where a > b, else 0; untracked.
+    #[track_caller]
+    pub fn greater(&self, other: &Tensor) -> Tensor {
+        self.binary("greater", other, Binary::Greater)
+    }
+
+    /// 1 where a ≥ b, else 0; untracked.
+    #[track_caller]
+    pub fn at_least(&self, other: &Tensor) -> Tensor {
+        self.binary("at_least", other, Binary::AtLeast)
+    }
+
+    /// a where `mask` is not 0, b elsewhere, whatever stands in the other one. No gradient goes to the mask.
+    #[track_caller]
+    pub fn select(mask: &Tensor, a: &Tensor, b: &Tensor) -> Tensor {
+        let mask = mask.detach();
+        let (a_shape, b_shape) = (a.shape().to_vec(), b.shape().to_vec());
+        let chosen = mask.binary("select", a, Binary::Where);
+        let rest = mask.binary("select", b, Binary::Except);
+        chosen
+            .binary("select", &rest, Binary::Add)
+            .recorded("select", &[a, b], move |dy| {
+                let part = |which, shape| Some(mask.binary("select", dy, which).sum_to(shape));
+                vec![
+                    part(Binary::Where, &a_shape),
+                    part(Binary::Except, &b_shape),
                 ]
             })
     }
@@ -151,7 +233,7 @@ fn steps(shape: &[usize], result: &[usize]) -> [u32; 4] {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::testing::{Array, Tolerance, check, check_value, gpu};
     use proptest::prelude::*;
 
     /// Two or three roundings in the value; sums over up to 4 x 5 repeats in the gradient.
@@ -196,6 +278,12 @@ mod tests {
                 (|a, b| a.mul(b), |a, b| a * b),
                 (|a, b| a.div(b), |a, b| a / b),
             ];
+            let extremes: [Case; 2] = [(|a, b| a.min(b), f64::min), (|a, b| a.max(b), f64::max)];
+            let comparisons: [Case; 3] = [
+                (|a, b| a.less(b), |a, b| f64::from(u8::from(a < b))),
+                (|a, b| a.greater(b), |a, b| f64::from(u8::from(a > b))),
+                (|a, b| a.at_least(b), |a, b| f64::from(u8::from(a >= b))),
+            ];
             let ones = |mask: u8| -> Vec<usize> {
                 shape.iter().enumerate().map(|(i, n)| if mask >> i & 1 == 1 { 1 } else { *n }).collect()
             };
@@ -206,7 +294,70 @@ mod tests {
                 let inputs = [a.clone(), b.clone()];
                 check(&|t| op(&t[0], &t[1]), &|r| reference(f, &r[0], &r[1]), &inputs, TOLERANCE);
             }
+            for (op, f) in extremes {
+                // None equal, where there is no slope.
+                let a = a.map(|v| (64.0 * v).floor() / 64.0);
+                let b = b.map(|v| (64.0 * v).floor() / 64.0 + 1.0 / 128.0);
+                check(&|t| op(&t[0], &t[1]), &|r| reference(f, &r[0], &r[1]), &[a, b], TOLERANCE);
+            }
+            for (op, f) in comparisons {
+                let inputs = [a.clone(), b.clone()];
+                check_value(&|t| op(&t[0], &t[1]), &|r| reference(f, &r[0], &r[1]), &inputs, TOLERANCE);
+            }
+            let mask = a.map(|v| f64::from(u8::from(v > 0.3)));
+            let on_device = mask.tensor(&gpu());
+            let select = |t: &[Tensor]| Tensor::select(&on_device, &t[0], &t[1]);
+            let chosen = |r: &[Array]| {
+                let a = reference(|m, v| m * v, &mask, &r[0]);
+                let b = reference(|m, v| (1.0 - m) * v, &mask, &r[1]);
+                reference(|a, b| a + b, &a, &b)
+            };
+            check(&select, &chosen, &[a, b], TOLERANCE);
         }
+    }
+
+    /// The conventions at ties. Powers of two, so that all is exact.
+    #[test]
+    fn equal_numbers_share_the_gradient_and_comparisons_have_none() {
+        let gpu = gpu();
+        let tensor = |values: [f32; 3]| Tensor::from_slice(&gpu, &values, &[3]).tracked();
+        let (a, b) = (tensor([1.0, 2.0, 4.0]), tensor([2.0, 2.0, 2.0]));
+        let gradients = |y: Tensor| {
+            let upstream = Tensor::from_slice(&gpu, &[8.0, 16.0, 32.0], &[3]);
+            let gradients = y.mul(&upstream).sum().backward();
+            [&a, &b].map(|x| gradients.get(x).unwrap().to_vec().unwrap())
+        };
+        assert_eq!(
+            gradients(a.min(&b)),
+            [[8.0, 8.0, 0.0], [0.0, 8.0, 32.0]].map(Vec::from)
+        );
+        assert_eq!(
+            gradients(a.max(&b)),
+            [[0.0, 8.0, 32.0], [8.0, 8.0, 0.0]].map(Vec::from)
+        );
+        let masks = [a.less(&b), a.greater(&b), a.at_least(&b)];
+        let wanted = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]];
+        for (mask, wanted) in masks.iter().zip(wanted) {
+            assert!(!mask.is_tracked());
+            assert_eq!(mask.to_vec().unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_not_selected_may_be_anything() {
+        let gpu = gpu();
+        let tensor = |values: [f32; 2]| Tensor::from_slice(&gpu, &values, &[2]).tracked();
+        let (mask, a, b) = (
+            tensor([1.0, 0.0]),
+            tensor([3.0, f32::INFINITY]),
+            tensor([f32::INFINITY, 4.0]),
+        );
+        let y = Tensor::select(&mask, &a, &b);
+        assert_eq!(y.to_vec().unwrap(), [3.0, 4.0]);
+        let gradients = y.sum().backward();
+        assert!(gradients.get(&mask).is_none());
+        assert_eq!(gradients.get(&a).unwrap().to_vec().unwrap(), [1.0, 0.0]);
+        assert_eq!(gradients.get(&b).unwrap().to_vec().unwrap(), [0.0, 1.0]);
     }
 
     #[test]

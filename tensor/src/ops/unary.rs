@@ -1,6 +1,8 @@
 //! One function of one number, element by element.
 //!
 //! y = f(x), dx = dy f'(x)
+//!
+//! Of a clamp f' is 1 within the bounds and on them, 0 beyond, as in PyTorch.
 
 use crate::Tensor;
 use crate::gpu::{Groups, Kernel};
@@ -17,6 +19,15 @@ enum Unary {
     Silu,
     Square,
     Sqrt,
+    Clamp,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    low: f32,
+    high: f32,
 }
 
 impl Tensor {
@@ -50,18 +61,33 @@ impl Tensor {
         self.unary("sqrt", Unary::Sqrt)
     }
 
+    /// What is below `low` becomes `low`, what is above `high` becomes `high`. The gradient passes on the bounds too.
+    ///
+    /// # Panics
+    /// If `low` is above `high`, or one is not a number.
+    #[track_caller]
+    pub fn clamp(&self, low: f32, high: f32) -> Tensor {
+        assert!(low <= high, "clamp: the bounds are {low} and {high}");
+        self.unary_with("clamp", Unary::Clamp, [low, high])
+    }
+
     fn unary(&self, name: &'static str, function: Unary) -> Tensor {
+        self.unary_with(name, function, [0.0; 2])
+    }
+
+    fn unary_with(&self, name: &'static str, function: Unary, [low, high]: [f32; 2]) -> Tensor {
         let run = move |kernel: &Kernel, inputs: &[&Tensor]| {
             let y = Tensor::empty(inputs[0].gpu(), inputs[0].shape());
             let mut bindings: Vec<_> = inputs.iter().map(|x| x.binding()).collect();
             bindings.push(y.binding());
             let bindings: Vec<_> = bindings.iter().collect();
             let count = y.len() as u32;
+            let params = Params { count, low, high };
             kernel.launch(
                 y.gpu(),
                 &[("FUNCTION", function as u32)],
                 &bindings,
-                &count,
+                &params,
                 Groups::of(y.len(), 64),
             );
             y
@@ -76,7 +102,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::testing::{Array, Tolerance, check};
+    use crate::testing::{Array, Tolerance, check, gpu};
     use proptest::prelude::*;
 
     /// One rounding a step, a handful of steps; `log` near 1 cancels, so the inputs keep away from it by the seed only
@@ -104,6 +130,27 @@ mod tests {
                 let x = Array::random(&[rows, cols], seed, low..4.0);
                 check(&|t| op(&t[0]), &|a| a[0].map(reference), &[x], TOLERANCE);
             }
+            // None on a bound, where there is no slope.
+            let x = Array::random(&[rows, cols], seed, -4.0..4.0).map(|v| (64.0 * v).floor() / 64.0 + 1.0 / 128.0);
+            check(&|t| t[0].clamp(-1.5, 2.5), &|a| a[0].map(|v| v.clamp(-1.5, 2.5)), &[x], TOLERANCE);
         }
+    }
+
+    #[test]
+    fn the_bounds_of_a_clamp_let_the_gradient_pass() {
+        let x = Tensor::from_slice(&gpu(), &[-2.0, -1.0, 0.0, 3.0, 4.0], &[5]).tracked();
+        let y = x.clamp(-1.0, 3.0);
+        assert_eq!(y.to_vec().unwrap(), [-1.0, -1.0, 0.0, 3.0, 3.0]);
+        let gradients = y.sum().backward();
+        assert_eq!(
+            gradients.get(&x).unwrap().to_vec().unwrap(),
+            [0.0, 1.0, 1.0, 1.0, 0.0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "clamp: the bounds are 1 and -1")]
+    fn bounds_in_the_wrong_order_are_refused() {
+        Tensor::zeros(&gpu(), &[1]).clamp(1.0, -1.0);
     }
 }
