@@ -9,7 +9,7 @@ struct Params {
     count: u32,
     /// loss tokens of all pairs
     tokens: u32,
-    /// 1, 2 or 3
+    /// 2 or 3
     estimator: u32,
     beta: f32,
     /// the bounds of the ratio, 1 - eps_low and 1 + eps_high
@@ -42,9 +42,6 @@ fn exp_beyond_line(x: f32) -> f32 {
 /// The KL estimate of one token and its slope, of d = log-prob minus reference log-prob.
 fn kl_of(d: f32) -> vec2<f32> {
     switch params.estimator {
-        case 1u: {
-            return vec2<f32>(d, 1.0);
-        }
         case 2u: {
             return vec2<f32>(0.5 * d * d, d);
         }

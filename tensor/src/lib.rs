@@ -33,7 +33,7 @@ pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
-    AdamW, Draw, Draws, Format, Head, KlEstimator, LogProbs, Lora, LossToken, Matrix, NamedValues,
+    AdamW, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
     OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight,
 };
 pub use tape::{Gradients, checkpoint};

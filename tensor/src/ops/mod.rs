@@ -22,7 +22,7 @@ pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
 pub use linear::Lora;
 pub use log_prob::{Head, LogProbs};
-pub use policy_loss::{KlEstimator, LossToken, PolicyLoss};
+pub use policy_loss::{Kl, LossToken, PolicyLoss};
 pub use rope::Rotations;
 pub use sample::{Draw, Draws};
 pub use weight::{Format, Matrix, OutOfRange, Weight};

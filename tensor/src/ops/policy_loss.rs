@@ -4,13 +4,16 @@
 //! ```text
 //! w    = e^(l - old)
 //! loss = sum of c (beta KL - min(w A, clip(w, 1 - eps_low, 1 + eps_high) A))
-//! KL   = d (k1),  d^2 / 2 (k2),  e^-d - 1 + d (k3)      with d = l - reference
+//! KL   = d^2 / 2 (k2),  e^-d - 1 + d (k3)      with d = l - reference
 //! ```
 //!
 //! The estimators are those of John Schulman, "Approximating KL divergence" (2020). Their slopes in l, which autograd
-//! would give, are 1, d and 1 - e^-d. Where the clipped side is the smaller one its slope is 0.
+//! would give, are d and 1 - e^-d. Where the clipped side is the smaller one its slope is 0.
 //!
 //! Several loss tokens may ask for the same log-prob, since a packed tree holds equal states once.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::by_key::by_key;
 use crate::gpu::{Groups, Kernel};
@@ -32,15 +35,38 @@ struct Params {
     high: f32,
 }
 
-/// How KL(policy, reference) is estimated from one token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KlEstimator {
-    /// d, the difference of the log-probs: unbiased, and negative half of the time.
-    K1 = 1,
-    /// d^2 / 2.
+/// How KL(policy, reference) is estimated from a token that the policy drew, with d = log-prob - reference log-prob.
+///
+/// What pulls on the policy is the estimate's gradient, which need not be that of what it estimates: the derivative
+/// of an expectation has a part for what is drawn, and a loss over drawn tokens does not have it.
+///
+/// There is no k1, d itself: its gradient is that of the log-prob alone, which is zero on average, so it would penalise
+/// nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kl {
+    /// d^2 / 2: never negative, biased. As long as the policy is the one that drew, its gradient is on average that of
+    /// KL(policy, reference): the policy leaves what the reference does not do.
     K2 = 2,
-    /// e^-d - 1 + d: unbiased and never negative.
+    /// e^-d - 1 + d: never negative, unbiased. As long as the policy is the one that drew, its gradient is on average
+    /// that of KL(reference, policy): the policy covers what the reference does.
     K3 = 3,
+}
+
+impl<'de> Deserialize<'de> for Kl {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Kl, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "k2" => Ok(Kl::K2),
+            "k3" => Ok(Kl::K3),
+            "k1" => Err(D::Error::custom(
+                "unknown variant `k1`, expected `k2` or `k3`: the gradient of k1 in the loss is zero on average, \
+                 and k2 has the gradient that k1 in the reward would have",
+            )),
+            other => Err(D::Error::custom(format_args!(
+                "unknown variant `{other}`, expected one of `k2`, `k3`"
+            ))),
+        }
+    }
 }
 
 /// One token of an episode that is learned from.
@@ -81,7 +107,7 @@ impl Tensor {
         tokens: &[LossToken],
         clip: (f32, f32),
         beta: f32,
-        kl: KlEstimator,
+        kl: Kl,
     ) -> PolicyLoss {
         assert!(!tokens.is_empty(), "policy_loss: there are no loss tokens");
         let count = self.len();
