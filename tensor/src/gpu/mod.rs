@@ -22,18 +22,16 @@ pub enum GpuError {
     )]
     NoAdapter,
     /// An adapter was asked for by a number that does not exist.
-    #[error(
-        "there is no adapter {index}: {found} found, numbered from 0 (`lapwing adapters` lists them)"
-    )]
+    #[error("there is no adapter {index}, wanted one of {}", numbered(.found))]
     NoSuchAdapter {
         /// the number asked for
         index: usize,
-        /// how many there are
-        found: usize,
+        /// the names of those there are, in the order of their numbers
+        found: Vec<String>,
     },
     /// The adapter lacks something that every kernel needs.
     #[error(
-        "the adapter {name} cannot run lapwing: it lacks {lacks}; choose another with --adapter-index"
+        "the adapter {name} lacks {lacks}, and every kernel needs that; choose another adapter, or update its driver"
     )]
     Unfit {
         /// the adapter
@@ -56,12 +54,19 @@ pub enum GpuError {
     Lost(String),
     /// The device has no memory left.
     #[error(
-        "the device is out of memory: {0}; use fewer tokens a batch, a smaller group or a smaller model"
+        "the device is out of memory: {0}; work on fewer tokens at once or with a smaller model"
     )]
     OutOfMemory(String),
     /// wgpu or the driver refused a piece of work: a mistake in lapwing or in the driver.
     #[error("the device refused some work: {0}")]
     Failed(String),
+}
+
+/// "0 (this adapter), 1 (that adapter)"
+fn numbered(names: &[String]) -> String {
+    let one = |(index, name)| format!("{index} ({name})");
+    let all: Vec<_> = names.iter().enumerate().map(one).collect();
+    all.join(", ")
 }
 
 /// How to open a [`Gpu`].
@@ -106,22 +111,16 @@ impl Gpu {
     /// When there is no adapter, no such adapter, or the adapter cannot do what the kernels need.
     pub fn open(options: GpuOptions) -> Result<Gpu, GpuError> {
         let adapters = caps::adapters();
-        let (adapter, mut caps) = match options.index {
-            Some(index) => {
-                let found = adapters.len();
-                adapters
-                    .into_iter()
-                    .nth(index)
-                    .ok_or(GpuError::NoSuchAdapter { index, found })?
-            }
-            None => {
-                let chosen = Gpu::choice(adapters.iter().map(|(_, caps)| caps));
-                adapters
-                    .into_iter()
-                    .nth(chosen.ok_or(GpuError::NoAdapter)?)
-                    .ok_or(GpuError::NoAdapter)?
-            }
+        let all = || adapters.iter().map(|(_, caps)| caps);
+        let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
+        let index = match options.index {
+            Some(index) if !found.is_empty() => index,
+            _ => Gpu::choice(all()).ok_or(GpuError::NoAdapter)?,
         };
+        let (adapter, mut caps) = adapters
+            .into_iter()
+            .nth(index)
+            .ok_or(GpuError::NoSuchAdapter { index, found })?;
         if let Some(lower) = options.max_binding {
             caps.max_binding = caps.max_binding.min(lower);
         }
@@ -335,6 +334,31 @@ impl Gpu {
                 Groups::of(count.div_ceil(4) as usize, 64),
             );
             offset += size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adapter_that_is_not_there_is_answered_with_those_that_are() {
+        let index = Some(99);
+        let options = GpuOptions {
+            index,
+            ..GpuOptions::default()
+        };
+        let Err(error) = Gpu::open(options) else {
+            panic!("an adapter 99 was opened")
+        };
+        let text = error.to_string();
+        assert!(
+            text.starts_with("there is no adapter 99, wanted one of 0 ("),
+            "{text}"
+        );
+        for (index, caps) in Gpu::list().iter().enumerate() {
+            assert!(text.contains(&format!("{index} ({})", caps.name)), "{text}");
         }
     }
 }
