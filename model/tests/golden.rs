@@ -107,6 +107,9 @@ fn adapted_log_probs_and_every_gradient() {
         let got = log_probs.to_vec().unwrap();
         let worst = distance(&got, &expected.floats("lora.logprobs"));
         println!("{name}: log-probs off by {worst:e}");
+        // A log-prob, of the order of ten, errs as the logits do: sums of up to 160 products round by 1e-6 of that, a few
+        // layers one after the other by ten times as much, and a driver's exp and log (3 units in the last place and
+        // more) are as coarse again. Far below 1e-3, and a wrong term is far above.
         assert!(worst <= 1e-3, "{name}: log-probs off by {worst:e}");
 
         let weights = expected.floats("lora.weights");
@@ -127,6 +130,7 @@ fn adapted_log_probs_and_every_gradient() {
             let recomputed = again.get(&leaf).unwrap();
             assert_eq!(recomputed.to_vec().unwrap(), got.to_vec().unwrap());
             let wanted = expected.floats(&format!("grad.{tensor}"));
+            // Of the largest: where a gradient is small, larger ones have cancelled, and their rounding is left.
             assert_near(
                 &format!("{name}: gradient of {tensor}"),
                 &got.to_vec().unwrap(),

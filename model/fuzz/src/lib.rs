@@ -1,8 +1,9 @@
 //! A model directory of which one file is the fuzzer's. Whatever is in it, reading must end in a value or an error: no
 //! panic, no large allocation (`-rss_limit_mb`), no endless work (`-timeout`).
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::{fs, panic};
 
 /// A copy of a golden checkpoint.
 pub struct Home(tempfile::TempDir);
@@ -31,4 +32,17 @@ impl Home {
         let path: PathBuf = self.path().join(file);
         fs::write(path, bytes).expect("a written file");
     }
+}
+
+/// The fuzzer's hook ends the process at every panic. This lets those pass that the loaders catch and tell as errors.
+pub fn pass_caught_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let end = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !lapwing_model::panic_is_caught() {
+                end(panic);
+            }
+        }));
+    });
 }
