@@ -38,7 +38,8 @@ fn forward(
         own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
         sum[i] = vec4<f32>();
     }
-    var softmax = Softmax(LOWEST, 0.0, 1.0, 0.0);
+    var highest = LOWEST;
+    var total = 0.0;
     for (var item = walk[block]; item < walk[block + 1u]; item += 3u) {
         let mine = ((walk[item + 2u] >> (local % BLOCK)) & 1u) == 1u;
         for (var key = walk[item]; key < walk[item + 1u]; key += 1u) {
@@ -47,17 +48,19 @@ fn forward(
             for (var i = 0u; i < PARTS; i += 1u) {
                 products += own[i] * k[at + i];
             }
-            softmax = meet(softmax, dot_of(products), mine);
+            let met = meet(highest, dot_of(products), mine);
+            highest = met.highest;
+            total = total * met.shrink + met.weight;
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * softmax.shrink + softmax.weight * v[at + i];
+                sum[i] = sum[i] * met.shrink + met.weight * v[at + i];
             }
         }
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
-            y[row * PARTS + i] = sum[i] / softmax.total;
+            y[row * PARTS + i] = sum[i] / total;
         }
-        log_sums[row] = softmax.highest + log2(softmax.total);
+        log_sums[row] = highest + log2(total);
     }
 }
 

@@ -28,7 +28,8 @@ fn forward(
         own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
         sum[i] = vec4<f32>();
     }
-    var softmax = Softmax(LOWEST, 0.0, 1.0, 0.0);
+    var highest = LOWEST;
+    var total = 0.0;
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
         let place = min(tile + 2u * lane, end - 2u);
@@ -46,17 +47,19 @@ fn forward(
             for (var i = 0u; i < PARTS; i += 1u) {
                 products += own[i] * subgroupShuffle(loaded_k[i], n);
             }
-            softmax = meet(softmax, dot_of(products), mine);
+            let met = meet(highest, dot_of(products), mine);
+            highest = met.highest;
+            total = total * met.shrink + met.weight;
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * softmax.shrink + softmax.weight * subgroupShuffle(loaded_v[i], n);
+                sum[i] = sum[i] * met.shrink + met.weight * subgroupShuffle(loaded_v[i], n);
             }
         }
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
-            y[row * PARTS + i] = sum[i] / softmax.total;
+            y[row * PARTS + i] = sum[i] / total;
         }
-        log_sums[row] = softmax.highest + log2(softmax.total);
+        log_sums[row] = highest + log2(total);
     }
 }
 

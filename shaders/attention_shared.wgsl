@@ -34,24 +34,23 @@ fn dot_of(parts: vec4<f32>) -> f32 {
     return parts.x + parts.y + parts.z + parts.w;
 }
 
-/// A softmax that meets its keys one by one: the highest score so far and the sum of 2^(score - highest). When a key is
-/// met, what is summed so far shrinks, and the key's own row comes with a weight.
-struct Softmax {
+/// What a softmax that meets its keys one by one does at a key: the highest score so far, by how much what is summed so
+/// far shrinks, and the weight of the key's own row.
+struct Met {
     highest: f32,
-    total: f32,
     shrink: f32,
     weight: f32,
 }
 
 /// `mine`: whether the query sees the key. One that it does not see changes no bit.
-fn meet(before: Softmax, product: f32, mine: bool) -> Softmax {
+fn meet(highest: f32, product: f32, mine: bool) -> Met {
     let score = select(LOWEST, product, mine);
     // One exponential: either the new key shrinks the sum or the sum so far shrinks the new key.
-    let rise = score - before.highest;
+    let rise = score - highest;
     let small = exp2(-abs(rise));
     let shrink = select(1.0, small, rise > 0.0);
     let weight = select(select(small, 1.0, rise > 0.0), 0.0, !mine);
-    return Softmax(max(before.highest, score), before.total * shrink + weight, shrink, weight);
+    return Met(max(highest, score), shrink, weight);
 }
 
 /// What a query and a key mean to each other: the probability p, and p (dy · v - dy · y), the slope of the score.

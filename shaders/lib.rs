@@ -1,4 +1,5 @@
-//! The WGSL kernels of lapwing as text. An op is one file here and the file of the same stem in `tensor/src/ops/`.
+//! The WGSL kernels of lapwing as text. An op is one file here, or its variants and what they share, and the file of the
+//! same stem in `tensor/src/ops/`.
 //!
 //! Each file is plain WGSL, valid once what it shares with others is put behind it (behind, so that line numbers in a
 //! compiler's message are those of the file): `common.wgsl` always, and what the list below names after a plus. What

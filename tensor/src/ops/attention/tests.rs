@@ -145,7 +145,7 @@ fn numbers(indices: impl Iterator<Item = usize>) -> Indices {
     Indices::new(&gpu(), &indices.map(|i| i as u32).collect::<Vec<_>>())
 }
 
-/// The two variants walk in the same order, so a driver that computes as it is told gives the same bits. One that fuses
+/// The two variants walk in the same order (walks this short are not cut), so a driver that computes as it is told gives the same bits. One that fuses
 /// multiplications with additions, as a GPU's may, does so in each kernel as it likes: within what rounding allows.
 fn check_variants(rows: usize, heads: Heads, seed: u64) {
     let gpu = gpu();
