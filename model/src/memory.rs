@@ -38,7 +38,7 @@ impl Config {
 
     /// What forward and backward pass over so many tokens take beside weights and adapter, if a log-prob is asked of
     /// every token. `rank` is the adapter's.
-    pub fn update_bytes(&self, tokens: usize, rank: usize, checkpointing: bool) -> u64 {
+    pub fn update_bytes(&self, tokens: usize, rank: usize, recomputes: bool) -> u64 {
         let Widths { c, q, k, f } = self.widths();
         let (layers, rank) = (self.layers as u64, rank as u64);
         let norms = if self.qk_norm() { q + k } else { 0 };
@@ -47,7 +47,7 @@ impl Config {
         // what is kept, the product has gone by then; a low-rank term may stand by itself.)
         let alive = 3 * f + 4 * c;
         // What is kept throughout, and what only while one block is differentiated. The head comes before all blocks.
-        let (kept, block) = match checkpointing {
+        let (kept, block) = match recomputes {
             true => (layers * c, block + alive),
             false => (layers * block, alive),
         };

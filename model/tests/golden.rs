@@ -116,7 +116,7 @@ fn adapted_log_probs_and_every_gradient() {
         let weights = Tensor::from_slice(model.gpu(), &weights, &[weights.len()]);
         let gradients = log_probs.mul(&weights).sum().backward();
         // Computing the blocks again in the backward pass changes nothing, to the last bit.
-        let sparing = model.clone().with_checkpointing(true);
+        let sparing = model.clone().with_recomputation(true);
         let again = crate::support::log_probs(&sparing, Some(&adapter), &ids);
         assert_eq!(again.to_vec().unwrap(), got, "{name}");
         let again = again.mul(&weights).sum().backward();

@@ -82,8 +82,8 @@ impl Bench {
         self.gpu.peak_in_use() - before
     }
 
-    fn update(&self, checkpointing: bool) {
-        let model = self.model.clone().with_checkpointing(checkpointing);
+    fn update(&self, recomputes: bool) {
+        let model = self.model.clone().with_recomputation(recomputes);
         let mut tree = TokenTree::new();
         for ids in sequences() {
             tree.insert(&ids);
@@ -115,19 +115,16 @@ fn assert_estimate(what: &str, estimate: u64, taken: u64) {
 fn updates_take_what_was_estimated() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
-        for checkpointing in [false, true] {
-            let taken = bench.taken(|| bench.update(checkpointing));
+        for recomputes in [false, true] {
+            let taken = bench.taken(|| bench.update(recomputes));
             // The gradients of the adapter come on top: four bytes a number.
             let lora = LoraConfig {
                 rank: RANK,
                 ..LoraConfig::default()
             };
             let gradients = 4 * lora.parameters(&config).unwrap();
-            let estimate = config.update_bytes(TOKENS, RANK, checkpointing) + gradients;
-            let what = format!(
-                "{} {}, checkpointing {checkpointing}",
-                config.width, config.vocab
-            );
+            let estimate = config.update_bytes(TOKENS, RANK, recomputes) + gradients;
+            let what = format!("{} {}, recomputes {recomputes}", config.width, config.vocab);
             assert_estimate(&what, estimate, taken);
         }
     }

@@ -36,5 +36,5 @@ pub use ops::{
     AdamW, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
     OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight,
 };
-pub use tape::{Gradients, checkpoint};
+pub use tape::{Gradients, recomputed};
 pub use tensor::{Indices, Tensor};

@@ -152,14 +152,14 @@ impl Tensor {
 
 /// Computes `block(input)` without keeping what its gradient needs: the backward pass computes the block again.
 /// Tracked tensors that the block captures get their gradients too. Trades time for memory (Chen et al. 2016).
-pub fn checkpoint(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
+pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
     let output = block(&input.detach());
     if !output.is_tracked() && !input.is_tracked() {
         return output;
     }
     let (kept, wanted) = (input.detach(), input.is_tracked());
     output.detach().remember(
-        "checkpoint",
+        "recomputed",
         &[input],
         Box::new(move |dy, gradients| {
             let leaf = kept.tracked();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpointed_block_gives_the_same_gradients() {
+    fn a_recomputed_block_gives_the_same_gradients() {
         let gpu = gpu();
         let x = Tensor::from_slice(&gpu, &[0.5, -1.5, 2.0], &[3]);
         let w = Tensor::from_slice(&gpu, &[1.0, 2.0, -0.5], &[3]).tracked();
@@ -200,8 +200,8 @@ mod tests {
             let x = if tracked { x.tracked() } else { x.clone() };
             let plain = block(&w, &block(&w, &x)).sum().backward();
             let (w1, w2) = (w.clone(), w.clone());
-            let once = checkpoint(&x, move |x| block(&w1, x));
-            let again = checkpoint(&once, move |x| block(&w2, x)).sum().backward();
+            let once = recomputed(&x, move |x| block(&w1, x));
+            let again = recomputed(&once, move |x| block(&w2, x)).sum().backward();
             for leaf in [&w, &x] {
                 let values = |g: &Gradients| g.get(leaf).map(|t| t.to_vec().unwrap());
                 assert_eq!(values(&plain), values(&again));

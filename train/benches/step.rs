@@ -1,88 +1,77 @@
-//! What a training step of the default preset takes, and how that splits: `cargo bench -p lapwing`.
+//! What a training step of the default preset takes, and how that splits: `cargo bench -p lapwing-train`.
 //!
 //! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use lapwing::batch::{Chosen, pack};
-use lapwing::config::Aggregation;
-use lapwing::ms_grpo::train;
-use lapwing::progress::Progress;
-use lapwing::report::Report;
-use lapwing::rollout::{Episode, Seat};
-use lapwing::run::{Purpose, Run};
-use lapwing::run_dir::RunDir;
-use lapwing::{Config, seeds};
-use lapwing_model::{TokenTree, Tokens};
+use lapwing_model::{PackedTree, TokenTree, Tokens};
 use lapwing_tensor::{Gpu, GpuOptions, Indices};
+use lapwing_train::Config;
+use lapwing_train::learn::batch::{self, Chosen, pack};
+use lapwing_train::learn::ms_grpo;
+use lapwing_train::play::{Episode, Seat};
+use lapwing_train::run::config::Aggregation;
+use lapwing_train::run::seeds;
+use lapwing_train::run::state::{Purpose, State};
 
-fn run(steps: usize) -> Run {
-    let changes = [
-        format!("train.steps={steps}"),
-        "eval.episodes=1".to_owned(),
-        "eval.every=0".to_owned(),
-    ];
-    let config = Config::load("frozen-lake", &changes).expect("a preset");
+fn state() -> State {
+    let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
     let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
-    Run::new(&gpu, config, Purpose::Train, &Progress::hidden()).expect("the embedded base")
+    State::new(&gpu, config, Purpose::Train, &()).expect("the embedded base")
 }
 
 /// The episodes that the first step plays.
-fn episodes(run: &mut Run) -> Vec<Episode> {
-    let train = &run.config.train;
-    let seats: Vec<Seat> = (0..train.groups * train.group_size)
-        .map(|i| Seat {
-            scene: run.training_scene(0, i / train.group_size),
+fn episodes(state: &mut State) -> Vec<Episode> {
+    let train = &state.config.train;
+    let seat = |i| {
+        let draw = |attempt| seeds::derive(1, "scene", &[i / train.group_size, attempt]);
+        Seat {
+            scene: state
+                .scenes
+                .training(&*state.scenario, draw)
+                .expect("the lake"),
             luck: seeds::derive(1, "luck", &[i]),
             reply: seeds::derive(1, "reply", &[i]),
-        })
-        .collect();
-    run.play(&seats, 1.0, |_| ()).expect("the device")
+        }
+    };
+    let seats: Vec<Seat> = (0..train.groups * train.group_size).map(seat).collect();
+    state.play(&seats, 1.0, &()).expect("the device")
 }
 
-/// Ten steps, so that the two evaluations of one episode weigh little.
+/// Always the first step of a fresh adapter, so that every round does the same work.
 fn step(criterion: &mut Criterion) {
-    const STEPS: usize = 10;
-    let mut run = run(STEPS);
-    criterion
-        .benchmark_group("training")
-        .sample_size(10)
-        .bench_function("ten steps", |bencher| {
-            bencher.iter(|| {
-                let dir = tempfile::tempdir().expect("a temporary directory");
-                let place = RunDir::place(Some(dir.path()), &run.config).expect("a free place");
-                let directory = RunDir::create(&place, &run.config).expect("a run directory");
-                train(
-                    &mut run,
-                    &mut Report::new(directory, Progress::hidden(), STEPS),
-                )
-                .expect("a run");
-            });
+    let mut state = state();
+    let fresh = state.snapshot().expect("the device");
+    let mut group = criterion.benchmark_group("training");
+    group.sample_size(10);
+    group.bench_function("a step", |bencher| {
+        bencher.iter(|| {
+            state.restore(&fresh);
+            ms_grpo::step(&mut state, &()).expect("the device")
         });
-    criterion
-        .benchmark_group("training")
-        .sample_size(10)
-        .bench_function("rollout of 100 episodes", |bencher| {
-            bencher.iter(|| episodes(&mut run))
-        });
+    });
+    group.bench_function("rollout of 100 episodes", |bencher| {
+        bencher.iter(|| episodes(&mut state))
+    });
 }
 
 /// One tree against a sequence for every step of every episode, in one run: what packing and merging bring.
 fn packing(criterion: &mut Criterion) {
-    let mut run = run(1);
-    let played = episodes(&mut run);
+    let mut state = state();
+    let played = episodes(&mut state);
+    let ones = vec![1.0; state.scenario.step_limit()];
     // A tenth of the episodes: separate sequences of all of them would take minutes.
     let chosen: Vec<Chosen<'_>> = played
         .iter()
         .step_by(10)
         .map(|episode| Chosen {
             episode,
-            advantage: 1.0,
+            advantages: &ones,
             importance: 1.0,
         })
         .collect();
-    let gpu = run.agent.model.gpu().clone();
-    let (model, adapter) = (&run.agent.model, run.agent.adapter.as_ref());
-    let gradients = |tree: &lapwing_model::PackedTree, rows: &[u32], targets: &[u32]| {
+    let gpu = state.policy.model.gpu().clone();
+    let (model, adapter) = (&state.policy.model, state.policy.adapter.as_ref());
+    let gradients = |tree: &PackedTree, rows: &[u32], targets: &[u32]| {
         let hidden = model.forward(&Tokens::new(&gpu, tree), adapter);
         let (rows, targets) = (Indices::new(&gpu, rows), Indices::new(&gpu, targets));
         let log_probs = hidden
@@ -91,24 +80,25 @@ fn packing(criterion: &mut Criterion) {
         let _gradients = log_probs.sum().backward();
         gpu.finish().expect("the device");
     };
+    let over = batch::count(chosen.iter().map(|c| c.episode), Aggregation::Token);
     let mut group = criterion.benchmark_group("log-probs and gradients of ten episodes");
     group.sample_size(10);
     group.bench_function("one merged tree", |bencher| {
         bencher.iter(|| {
-            for batch in pack(&chosen, Aggregation::Token, 8192) {
+            for batch in pack(&chosen, Aggregation::Token, over, 8192) {
                 gradients(&batch.tree, &batch.rows, &batch.targets);
             }
         });
     });
     group.bench_function("a sequence for every step", |bencher| {
         bencher.iter(|| {
-            for step in chosen.iter().flat_map(|c| &c.episode.steps) {
+            for reply in chosen.iter().flat_map(|c| c.episode.sampled()) {
                 let mut tree = TokenTree::new();
-                tree.insert(&step.prompt);
+                tree.insert(&reply.prompt);
                 gradients(
                     &tree.pack(),
-                    &[step.prompt.len() as u32 - 1],
-                    &step.reply[..1],
+                    &[reply.prompt.len() as u32 - 1],
+                    &reply.ids[..1],
                 );
             }
         });

@@ -22,6 +22,17 @@ pub enum Error {
     /// A game that cannot go on.
     #[error(transparent)]
     Game(#[from] GameError),
+    /// A game whose scenes cannot be divided as they are.
+    #[error(
+        "{game}: found no scene {} in ten thousand: give the game more scenes (size, probabilities), or one only",
+        if *.kept { "for the evaluation" } else { "to train on" }
+    )]
+    NoScene {
+        /// The game.
+        game: String,
+        /// Whether it was looked for for the evaluation.
+        kept: bool,
+    },
     /// The model, its tokenizer, its chat template or the adapter.
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -123,7 +123,7 @@ pub(crate) fn assemble(
         head,
         rotations,
         report,
-        checkpointing: false,
+        recomputes: false,
     })
 }
 

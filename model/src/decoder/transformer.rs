@@ -13,7 +13,7 @@
 //!
 //! Training and sampling run the same blocks; they differ in where keys and values come from ([`Model::run`]).
 
-use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, checkpoint};
+use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed};
 
 use crate::{Adapter, Config, Linear, LoadReport, PackedTree};
 
@@ -28,7 +28,7 @@ pub struct Model {
     pub(crate) head: Matrix, // (V, C); the embedding itself where they are tied
     pub(crate) rotations: Rotations,
     pub(crate) report: LoadReport,
-    pub(crate) checkpointing: bool,
+    pub(crate) recomputes: bool,
 }
 
 /// The weights of one block.
@@ -89,8 +89,8 @@ impl Tokens {
 impl Model {
     /// Hidden states of every token, after the last norm: (T, C). Without an adapter this is the reference policy.
     pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
-        if self.checkpointing {
-            return self.forward_checkpointed(tokens, adapter);
+        if self.recomputes {
+            return self.forward_recomputing(tokens, adapter);
         }
         let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
         self.run(&tokens.ids, &tokens.positions, adapter, |_, q, k, v| {
@@ -99,12 +99,12 @@ impl Model {
     }
 
     /// The same numbers to the last bit, but of each block only the input is kept for the gradients.
-    fn forward_checkpointed(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
+    fn forward_recomputing(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
         let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
         for layer in 0..self.blocks.len() {
             let (model, tokens, adapter) = (self.clone(), tokens.clone(), adapter.cloned());
             let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
-            x = checkpoint(&x, move |x| {
+            x = recomputed(&x, move |x| {
                 model.block(layer, x, &tokens.positions, adapter.as_ref(), |q, k, v| {
                     q.attention(&k, &v, &tokens.visible, heads, kv_heads)
                 })
@@ -220,8 +220,8 @@ impl Model {
 
     /// The same model; whether [`Model::forward`] computes each block again in the backward pass instead of keeping
     /// what its gradients need (Chen et al. 2016). Less memory, a third more work, the same numbers.
-    pub fn with_checkpointing(mut self, on: bool) -> Model {
-        self.checkpointing = on;
+    pub fn with_recomputation(mut self, on: bool) -> Model {
+        self.recomputes = on;
         self
     }
 

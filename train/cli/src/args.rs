@@ -59,7 +59,8 @@ pub enum Command {
 /// Which config, and what of it to change.
 #[derive(Debug, Args)]
 pub struct Request {
-    /// A preset (frozen-lake, frozen-lake-paper, snake-paper), or a file that ends in .toml
+    /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), or a file
+    /// that ends in .toml
     #[arg(value_name = "PRESET|FILE.toml", default_value = "frozen-lake")]
     pub config: String,
     #[command(flatten)]
@@ -281,9 +282,9 @@ pub struct Pretrain {
     /// Write the model to this directory
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The game whose scripted player is imitated
-    #[arg(long, value_name = "GAME", default_value = "frozen-lake")]
-    pub game: String,
+    /// Presets or files whose games are learned, all at once [default: those of the embedded base]
+    #[arg(value_name = "PRESET|FILE.toml")]
+    pub configs: Vec<String>,
     /// The chance that the player makes a good move; otherwise it makes any
     #[arg(long, value_name = "P", value_parser = chance)]
     pub skill: Option<f64>,

@@ -16,7 +16,7 @@ pub fn plan(plan: &Plan) -> String {
     text += &format!(": weights {}", size(plan.weights));
     text += &format!(", keys and values {}", size(plan.arena));
     text += &format!(", activations {}", size(plan.activations));
-    if plan.checkpointing {
+    if plan.recomputes {
         text += " (blocks are computed again in the update)";
     }
     if plan.optimiser > 0 {
@@ -141,12 +141,12 @@ mod tests {
             optimiser: 1_782_579,
             memory: Some(24 << 30),
             arena_rows: 4096,
-            checkpointing: false,
+            recomputes: false,
         };
-        assert_snapshot!(plan(&small), @"needs up to 267.01 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
+        assert_snapshot!(plan(&small), @"needs up to 267.06 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
         small.memory = None;
         small.optimiser = 0;
-        small.checkpointing = true;
-        assert_snapshot!(plan(&small), @"needs up to 265.31 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
+        small.recomputes = true;
+        assert_snapshot!(plan(&small), @"needs up to 265.36 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
     }
 }

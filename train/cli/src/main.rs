@@ -10,19 +10,21 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use lapwing_tensor::GpuError;
 use lapwing_train::{ConfigError, Error};
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
     quiet_driver();
+    quiet_panics();
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever closed the pipe has read enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Not eprintln, which panics where nobody reads.
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {error:#}{}", hint(&error));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
@@ -54,12 +56,36 @@ fn quiet_driver() {
     }
 }
 
+/// Some damaged `tokenizer.json` make their library panic. That is caught and told as an error, and told once is enough.
+fn quiet_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !lapwing_model::panic_is_caught() {
+            tell(panic);
+        }
+    }));
+}
+
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
+}
+
+/// What to type about an error that can be cured so.
+fn hint(error: &anyhow::Error) -> &'static str {
+    let in_run = error.downcast_ref::<Error>().and_then(|error| match error {
+        Error::Gpu(error) => Some(error),
+        _ => None,
+    });
+    match error.downcast_ref::<GpuError>().or(in_run) {
+        Some(
+            GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
+        ) => " (--adapter-index N chooses one; `lapwing adapters` lists them)",
+        _ => "",
+    }
 }
 
 /// Whether what was typed is at fault; clap ends with the same code.

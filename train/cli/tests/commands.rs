@@ -83,6 +83,8 @@ fn a_run_from_its_config_to_its_adapter() {
         "--set",
         "train.group_size=4",
         "--set",
+        "train.learn=2",
+        "--set",
         "eval.episodes=5",
         "--steps",
         "2",
@@ -177,4 +179,25 @@ fn a_run_from_its_config_to_its_adapter() {
     let again = lines("runs/frozen-lake-1-2/metrics.jsonl");
     let same = |lines: Vec<Value>| -> Vec<Value> { lines.into_iter().map(without_times).collect() };
     assert_eq!(same(metrics), same(again));
+}
+
+/// A game is played as its own preset says, and not as another game's.
+#[test]
+fn a_game_is_played_by_its_own_preset() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = |arguments: &[&str]| {
+        let said = run(
+            directory.path(),
+            &[&["play"], arguments, &["--human"]].concat(),
+        );
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        said.out
+    };
+    // Six cells a side and twenty turns, as the preset has it; ten, as the paper has it.
+    let out = rules(&["snake"]);
+    // Six cells with spaces between.
+    let is_row = |line: &&str| line.len() == 11 && line.contains("_ _");
+    assert_eq!(out.lines().filter(is_row).count(), 6, "{out}");
+    assert!(rules(&["snake-paper"]).contains("The board is 10x10"));
+    assert!(rules(&["frozen-lake", "--set", "game.options.size=3"]).contains("You have 20 turns"));
 }

@@ -22,12 +22,17 @@ fn is_empty(directory: &Path) -> bool {
 
 #[test]
 fn what_is_typed_wrong_ends_with_2() {
-    assert_snapshot!(refusal(2, &["train", "frozen-lak"]), @"error: unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
+    assert_snapshot!(refusal(2, &["train", "frozen-lak"]), @"error: unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(refusal(2, &["train", "--set", "train.group_sise=8"]), @"error: unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
     assert_snapshot!(refusal(2, &["eval", "--set", "eval.temperature=warm"]), @r#"error: key `eval.temperature` in --set: found "warm", wanted a number"#);
     assert_snapshot!(refusal(2, &["train", "--set", "train.learn=0"]), @"error: key `train.learn`: found 0, wanted at least 1");
     assert_snapshot!(refusal(2, &["play", "pong"]), @"error: unknown game `pong`; the games are frozen-lake, snake");
     assert_snapshot!(refusal(2, &["play", "frozen-lake", "--human", "--set", "game.options.size=1"]), @"error: frozen-lake: option `size` is 1, but must be from 2 to 64");
+    assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=nan"]), @"error: key `game.options.frozen`: found nan, wanted a finite number");
+    assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=inf"]), @"error: key `game.options.frozen`: found inf, wanted a finite number");
+    assert_snapshot!(refusal(2, &["train", "--set", "game.options.map=2026-11-21"]), @r#"error: frozen-lake: option `map` is "2026-11-21", but must be a list"#);
+    assert_snapshot!(refusal(2, &["train", "--set", "policy.chat_template_kwargs.heat=nan"]), @"error: key `policy.chat_template_kwargs.heat`: found nan, wanted a finite number");
+    assert_snapshot!(refusal(2, &["train", "--set", "train.kl=k1"]), @r#"error: key `train.kl` in --set: found "k1", wanted `k2` or `k3`: the gradient of k1 in the loss is zero on average, and k2 has the gradient that k1 in the reward would have"#);
     assert_snapshot!(refusal(2, &["trian"]), @"
     error: unrecognized subcommand 'trian'
 
@@ -61,10 +66,10 @@ fn files_at_fault_end_with_1() {
     assert_snapshot!(refusal(1, &["train", "--model", "no/such/model"]), @"error: there is no model directory no/such/model: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir)");
     assert_snapshot!(refusal(1, &["eval", "--adapter", "no/such/adapter"]), @"error: there is no adapter directory no/such/adapter: wanted one with adapter_config.json and adapter_model.safetensors");
     let told = refusal(1, &["adapters", "--adapter-index", "99"]);
-    // However many this machine has.
-    let (before, rest) = told.split_once("99: ").unwrap();
-    let (_, after) = rest.split_once(" found").unwrap();
-    assert_snapshot!(format!("{before}99: N found{after}"), @"error: there is no adapter 99: N found, numbered from 0 (`lapwing adapters` lists them)");
+    // Whatever this machine has.
+    let (before, rest) = told.split_once("0 (").unwrap();
+    let (_, after) = rest.rsplit_once(") (").unwrap();
+    assert_snapshot!(format!("{before}0 (NAME) ({after}"), @"error: there is no adapter 99, wanted one of 0 (NAME) (--adapter-index N chooses one; `lapwing adapters` lists them)");
 }
 
 #[test]

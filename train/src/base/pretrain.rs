@@ -2,7 +2,7 @@
 //!
 //! The player plays a game's own good moves with a chance of `skill` and any move otherwise. The model learns the
 //! player's distribution over moves in every state that the player meets, so it ends up able to play, but playing
-//! badly: what reinforcement learning can then bring out.
+//! badly: what reinforcement learning can then bring out. It never meets a scene that is kept for the evaluation.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,28 +10,41 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
-use lapwing_model::{ChatTemplate, Config, Model, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_model::{ChatTemplate, Config, Model, Shape, TokenTree, Tokenizer, Tokens, initial};
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
 use super::vocabulary;
 use crate::Error;
 use crate::play::players::scripted::{Chances, best_actions, word};
-use crate::play::prompt::{self, Prompts};
+use crate::play::prompt::Prompts;
+use crate::play::scenes::Scenes;
 use crate::play::{Ask, Player, Referee, Reply, Seat};
 use crate::record::write_error;
 use crate::run::config;
 use crate::run::seeds;
 
+/// The presets for the embedded base, whose games it knows.
+const EMBEDDED: [&str; 4] = [
+    "frozen-lake",
+    "frozen-lake-slippery",
+    "frozen-lake-large",
+    "snake",
+];
+
+fn preset(name: &str) -> config::Game {
+    config::Config::load(name, &[]).expect("a preset").game
+}
+
 /// How a base model is made.
 #[derive(Debug, Clone)]
 pub struct Pretraining {
-    /// the game whose player is imitated
-    pub game: String,
+    /// the games whose players are imitated, all in every update and each with the same share of the loss
+    pub games: Vec<config::Game>,
     /// chance that the player makes one of the game's good moves; otherwise any move
     pub skill: f64,
     /// optimiser updates
     pub steps: usize,
-    /// scenes played for each update
+    /// scenes of each game played for each update
     pub scenes: usize,
     /// peak learning rate; it rises over the first twentieth of the steps and falls along a cosine to a twentieth
     pub lr: f64,
@@ -51,10 +64,10 @@ impl Default for Pretraining {
     /// What made the embedded base.
     fn default() -> Pretraining {
         Pretraining {
-            game: "frozen-lake".to_owned(),
+            games: EMBEDDED.iter().map(|name| preset(name)).collect(),
             skill: 0.15,
-            steps: 1000,
-            scenes: 24,
+            steps: 1600,
+            scenes: 6,
             lr: 3e-3,
             width: 64,
             layers: 4,
@@ -86,9 +99,10 @@ pub fn pretrain(
     dir: &Path,
     progress: impl FnMut(Progress),
 ) -> Result<(), Error> {
-    let scenario = (lapwing_env::find(&how.game)?.configure)(&serde_json::json!({}))?;
+    let games = how.games.iter().map(config::Game::scenario);
+    let games: Vec<Box<dyn Scenario>> = games.collect::<Result<_, _>>()?;
     let is_new = !dir.exists();
-    write_aside(dir, |aside| make(gpu, how, &*scenario, aside, progress)).inspect_err(|_| {
+    write_aside(dir, |aside| make(gpu, how, &games, aside, progress)).inspect_err(|_| {
         if is_new {
             // Fails if others have put something there, which is then theirs to keep.
             let _ = fs::remove_dir(dir);
@@ -113,38 +127,44 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
 fn make(
     gpu: &Gpu,
     how: &Pretraining,
-    scenario: &dyn Scenario,
+    games: &[Box<dyn Scenario>],
     dir: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<(), Error> {
-    let rules = prompt::rules(scenario, config::Reply::Word).content;
-    vocabulary::write(dir, scenario, &rules)?;
+    vocabulary::write(dir, games)?;
     let (vocab, end) = vocabulary::size_and_end(dir)?;
-    let mut config = Config::qwen2(
+    let mut config = Config::qwen2(Shape {
         vocab,
-        how.width,
-        how.layers,
-        how.heads,
-        how.heads,
-        how.mlp_width,
-    );
+        width: how.width,
+        layers: how.layers,
+        heads: how.heads,
+        kv_heads: how.heads,
+        mlp_width: how.mlp_width,
+    });
     config.eos = vec![end];
     let tokenizer = Tokenizer::load(dir, &config)?;
-    let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
-    let actions: Vec<u32> = scenario
-        .actions()
-        .iter()
-        .map(word_id)
-        .collect::<Result<_, Error>>()?;
-    let template = ChatTemplate::load(dir)?;
-    let mut prompts = Prompts::new(scenario, config::Reply::Word, tokenizer, template);
+    let mut lectures = Vec::new();
+    for game in games {
+        let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
+        let template = ChatTemplate::load(dir)?;
+        lectures.push(Lecture {
+            scenario: &**game,
+            scenes: Scenes::of(&**game)?,
+            actions: game
+                .actions()
+                .iter()
+                .map(word_id)
+                .collect::<Result<_, Error>>()?,
+            prompts: Prompts::new(&**game, config::Reply::Word, tokenizer.clone(), template),
+        });
+    }
 
     let weights = initial(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
 
     for step in 0..how.steps {
-        let lesson = lesson(how, step, scenario, &mut prompts, &actions, end)?;
+        let lesson = lesson(how, step, &mut lectures, end)?;
         let tokens = Tokens::new(gpu, &lesson.tree.pack());
         let (rows, targets) = (
             Indices::new(gpu, &lesson.rows),
@@ -187,6 +207,15 @@ fn schedule(step: usize, steps: usize) -> f64 {
     }
 }
 
+/// A game that is taught.
+struct Lecture<'a> {
+    scenario: &'a dyn Scenario,
+    scenes: Scenes,
+    /// the token of each action
+    actions: Vec<u32>,
+    prompts: Prompts,
+}
+
 /// The states of some episodes and the player's moves in them.
 struct Lesson {
     tree: TokenTree,
@@ -201,9 +230,12 @@ struct Lesson {
 struct Teacher {
     skill: f64,
     chances: Chances,
-    /// for each episode the states that it met: what was seen, the chance of each move, and the move made
-    met: Vec<Vec<(String, Vec<f64>, usize)>>,
+    /// for each episode the states that it met
+    met: Vec<Vec<Met>>,
 }
+
+/// What was seen, the chance of each move, and the move made.
+type Met = (String, Vec<f64>, usize);
 
 impl Player for Teacher {
     fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
@@ -218,50 +250,62 @@ impl Player for Teacher {
     }
 }
 
+impl Lecture<'_> {
+    /// Where the player plays for an update, never where a policy is examined later.
+    fn seats(&self, how: &Pretraining, step: usize) -> Result<Vec<Seat>, Error> {
+        let seat = |number| {
+            let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
+            let draw = |attempt| seeds::derive(seed, "scene", &[attempt]);
+            let scene = self.scenes.training(self.scenario, draw)?;
+            Ok(Seat {
+                scene,
+                luck: seed,
+                reply: seed,
+            })
+        };
+        (0..how.scenes).map(seat).collect()
+    }
+
+    /// What the player thought in each state that it met, episode by episode.
+    fn play(&self, how: &Pretraining, step: usize) -> Result<Vec<Vec<Met>>, Error> {
+        let seats = self.seats(how, step)?;
+        let mut teacher = Teacher {
+            skill: how.skill,
+            chances: Chances::default(),
+            met: vec![Vec::new(); seats.len() * self.scenario.agents()],
+        };
+        let referee = Referee {
+            step_limit: self.scenario.step_limit(),
+            format_penalty: 0.0,
+        };
+        referee.play(self.scenario, &seats, &mut [&mut teacher], &mut |_| ())?;
+        Ok(teacher.met)
+    }
+}
+
 fn lesson(
     how: &Pretraining,
     step: usize,
-    scenario: &dyn Scenario,
-    prompts: &mut Prompts,
-    actions: &[u32],
+    lectures: &mut [Lecture<'_>],
     end: u32,
 ) -> Result<Lesson, Error> {
-    let seat = |number| {
-        let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
-        Seat {
-            scene: seed,
-            luck: seed,
-            reply: seed,
-        }
-    };
-    let seats: Vec<Seat> = (0..how.scenes).map(seat).collect();
-    let mut teacher = Teacher {
-        skill: how.skill,
-        chances: Chances::default(),
-        met: vec![Vec::new(); seats.len() * scenario.agents()],
-    };
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: 0.0,
-    };
-    referee.play(scenario, &seats, &mut [&mut teacher], &mut |_| ())?;
-
     let mut tree = TokenTree::new();
     let mut states = Vec::new();
-    for met in teacher.met {
-        let mut seen = HashSet::new();
-        for (observation, moves, chosen) in met {
-            if !seen.insert(observation.clone()) {
-                continue;
+    for (number, lecture) in lectures.iter_mut().enumerate() {
+        for met in lecture.play(how, step)? {
+            let mut seen = HashSet::new();
+            for (observation, moves, chosen) in met {
+                if !seen.insert(observation.clone()) {
+                    continue;
+                }
+                // The reply is the word and the end; the end is not run through the model.
+                let prompt = lecture.prompts.ids(&observation)?;
+                let replied = tree.insert(&[&prompt[..], &[lecture.actions[chosen]]].concat());
+                states.push((number, replied, prompt.len(), moves));
             }
-            // The reply is the word and the end; the end is not run through the model.
-            let prompt = prompts.ids(&observation)?;
-            let replied = tree.insert(&[&prompt[..], &[actions[chosen]]].concat());
-            states.push((replied, prompt.len(), moves));
         }
     }
     let packed = tree.pack();
-    let share = 1.0 / states.len() as f32;
     let mut lesson = Lesson {
         tree,
         rows: vec![],
@@ -269,9 +313,12 @@ fn lesson(
         weights: vec![],
         floor: 0.0,
     };
-    for (replied, prompt, moves) in states {
+    let mut counts = vec![0; lectures.len()];
+    states.iter().for_each(|(number, ..)| counts[*number] += 1);
+    for (number, replied, prompt, moves) in states {
+        let share = 1.0 / (lectures.len() * counts[number]) as f32;
         let path = packed.path(replied);
-        for (action, chance) in actions.iter().zip(&moves) {
+        for (action, chance) in lectures[number].actions.iter().zip(&moves) {
             lesson.rows.push(path[prompt - 1]);
             lesson.targets.push(*action);
             lesson.weights.push(share * *chance as f32);
@@ -335,6 +382,39 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
         assert_eq!(fs::read_to_string(dir.join("README.md")).unwrap(), "kept");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+    }
+
+    /// What a policy is examined on, its base has not seen either.
+    #[test]
+    fn the_evaluations_scenes_are_not_pretrained_on() {
+        let how = Pretraining::default();
+        for game in &how.games {
+            let scenario = game.scenario().unwrap();
+            let scenes = Scenes::of(&*scenario).unwrap();
+            let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
+            let examined = scenes.evaluation(&*scenario, 1, 200).unwrap();
+            let examined: HashSet<String> = examined.iter().map(key).collect();
+            let files = crate::base::files::Files::open(None).unwrap();
+            let (tokenizer, template) = (
+                files.tokenizer().unwrap().clone(),
+                files.template().unwrap(),
+            );
+            let prompts = Prompts::new(&*scenario, config::Reply::Word, tokenizer, template);
+            let lecture = Lecture {
+                scenario: &*scenario,
+                scenes,
+                actions: vec![],
+                prompts,
+            };
+            for step in 0..100 {
+                let seats = lecture.seats(&how, step).unwrap();
+                assert!(
+                    seats.iter().all(|seat| !examined.contains(&key(seat))),
+                    "{}",
+                    game.name
+                );
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
 
 use crate::Error;
+use crate::play::prompt;
 use crate::record::write_error;
+use crate::run::config::Reply;
 
 /// Ends a reply.
 const END: &str = "<|end|>";
@@ -26,16 +28,14 @@ const VOCABULARY: usize = 640;
 /// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
 ///
 /// # Errors
-/// If the directory cannot be written, or an action of the game would take more than one token.
-pub fn write(dir: &Path, scenario: &dyn Scenario, rules: &str) -> Result<(), Error> {
+/// If the directory cannot be written, or an action of one of these games would take more than one token.
+pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
     std::fs::create_dir_all(dir).map_err(write_error(dir))?;
-    let texts = texts(scenario, rules)?;
+    let texts = texts(games)?;
     let tokenizer = learn(texts).map_err(|e| Error::Vocabulary(e.to_string()))?;
-    for action in scenario.actions() {
-        let count = tokenizer
-            .encode(action.as_str(), false)
-            .map_err(|e| Error::Vocabulary(e.to_string()))?
-            .len();
+    for action in games.iter().flat_map(|game| game.actions()) {
+        let encoded = tokenizer.encode(action.as_str(), false);
+        let count = encoded.map_err(|e| Error::Vocabulary(e.to_string()))?.len();
         if count != 1 {
             return Err(Error::Vocabulary(format!(
                 "the action {action} takes {count} tokens, wanted 1"
@@ -82,17 +82,19 @@ fn pretty(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }
 
-/// What the vocabulary is learned from. The words of the game at hand are repeated, so that they come first.
-fn texts(scenario: &dyn Scenario, rules: &str) -> Result<Vec<String>, Error> {
-    let mut texts = vec![rules.to_owned(); 4];
-    texts.extend(
-        scenario
-            .actions()
-            .iter()
-            .flat_map(|action| vec![action.clone(); 64]),
-    );
-    for seed in 0..64 {
-        texts.push(scenario.start(seed, seed)?.observe(0)?);
+/// What the vocabulary is learned from. The words of the games at hand are repeated, so that they come first.
+fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
+    let mut texts = Vec::new();
+    for game in games {
+        texts.extend(vec![prompt::rules(&**game, Reply::Word).content; 4]);
+        texts.extend(
+            game.actions()
+                .iter()
+                .flat_map(|action| vec![action.clone(); 64]),
+        );
+        for seed in 0..64 {
+            texts.push(game.start(seed, seed)?.observe(0)?);
+        }
     }
     for kind in GAMES {
         let other = (kind.configure)(&json!({}))?;

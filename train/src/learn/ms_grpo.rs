@@ -17,6 +17,38 @@
 //! KL   = exp(-d) - 1 + d                                             with d = l - l_ref (k3)
 //! ```
 //!
+//! In small ops, with a number for each token (one kernel does the same in [`update`]):
+//!
+//! ```
+//! # use lapwing_tensor::{Gpu, GpuOptions, Kl, LossToken, Tensor};
+//! # let gpu = Gpu::open(GpuOptions::default())?;
+//! # let tensor = |numbers: [f32; 3]| Tensor::from_slice(&gpu, &numbers, &[3]);
+//! # let (clip_low, clip_high) = (0.2, 0.25);
+//! # let l = tensor([-0.5, -1.0, -2.0]).tracked();
+//! # let (l_old, l_ref) = (tensor([-1.0, -1.25, -1.0]), tensor([-0.75, -1.5, -2.0]));
+//! # let (a, share) = (tensor([1.0, -1.5, 0.5]), tensor([0.5, 0.25, 0.25]));
+//! # let (beta, one) = (tensor([0.1; 3]), tensor([1.0; 3]));
+//! let w = l.sub(&l_old).exp();
+//! let surrogate = w.mul(&a).min(&w.clamp(1.0 - clip_low, 1.0 + clip_high).mul(&a));
+//! let d = l.sub(&l_ref);
+//! let kl = d.neg().exp().sub(&one).add(&d);
+//! let loss = beta.mul(&kl).sub(&surrogate).mul(&share).sum();
+//! # let numbers = |t: &Tensor| t.to_vec().unwrap();
+//! # let token = |i: usize| LossToken {
+//! #     pair: i as u32,
+//! #     advantage: numbers(&a)[i],
+//! #     weight: numbers(&share)[i],
+//! #     old: numbers(&l_old)[i],
+//! #     reference: numbers(&l_ref)[i],
+//! # };
+//! # let fused = l.policy_loss(&[0, 1, 2].map(token), (clip_low, clip_high), 0.1, Kl::K3).loss;
+//! # let near = |x: Vec<f32>, y: Vec<f32>| x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 1e-6);
+//! # assert!(near(loss.to_vec()?, fused.to_vec()?));
+//! # let slope = |loss: Tensor| numbers(loss.backward().get(&l).unwrap());
+//! # assert!(near(slope(loss), slope(fused)));
+//! # Ok::<(), lapwing_tensor::GpuError>(())
+//! ```
+//!
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
 //! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
@@ -30,14 +62,14 @@ use std::time::Instant;
 
 use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Tokens};
-use lapwing_tensor::{AdamW, Indices, KlEstimator};
+use lapwing_tensor::{AdamW, Indices};
 
 use crate::learn::batch::{self, Chosen, pack};
 use crate::learn::choose::choose;
 use crate::learn::credit::{Credit, by_episode};
 use crate::play::{Episode, Seat};
 use crate::record::metrics::{Learned, StepMetrics};
-use crate::run::config::Kl;
+use crate::run::config::Train;
 use crate::run::seeds;
 use crate::run::state::State;
 use crate::{Error, Progress};
@@ -58,7 +90,7 @@ pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, E
     let tokens_rollout = state.policy.arena.computed() - computed_before;
     let seconds_rollout = started.elapsed().as_secs_f64();
 
-    // Weigh each episode against its group.
+    // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
     let train = &state.config.train;
     let groups: Vec<Vec<&Episode>> = episodes
@@ -68,30 +100,11 @@ pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, E
         })
         .collect();
     let credits: Vec<Vec<Credit>> = groups.iter().map(|group| by_episode(group)).collect();
-
-    // Choose which to learn from.
-    let mut chosen = Vec::new();
-    let mut expected = 0.0;
-    let mut groups_skipped = 0;
-    for (number, (group, credits)) in groups.iter().zip(&credits).enumerate() {
-        let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
-        if advantages.iter().all(|a| *a == 0.0) {
-            groups_skipped += 1;
-            continue;
-        }
-        let seed = seeds::derive(train.seed, "choose", &[state.step, number]);
-        let drawn = choose(train, &advantages, &mut Stream::new(seed, "choose"));
-        let share = drawn.len() as f64 / group.len() as f64;
-        expected += share * batch::count(group.iter().copied(), train.aggregation);
-        chosen.extend(drawn.into_iter().map(|(i, importance)| Chosen {
-            episode: group[i],
-            advantages: &credits[i].turns,
-            importance,
-        }));
-    }
+    let choice = choose_of(&groups, &credits, train, state.step);
 
     // Learn from them.
-    let learned = learn(state, &chosen, expected, progress)?;
+    let groups_skipped = choice.groups_skipped;
+    let learned = learn(state, &choice, progress)?;
     Ok(StepMetrics {
         step: state.step + 1,
         groups_skipped,
@@ -111,9 +124,8 @@ fn seats(state: &State) -> Result<Vec<Seat>, Error> {
     let (train, step) = (&state.config.train, state.step);
     let mut seats = Vec::with_capacity(train.groups * train.group_size);
     for group in 0..train.groups {
-        let scene = state
-            .scenes
-            .training(&*state.scenario, train.seed, step, group)?;
+        let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
+        let scene = state.scenes.training(&*state.scenario, draw)?;
         for episode in 0..train.group_size {
             let member = if train.shared_luck { 0 } else { episode };
             seats.push(Seat {
@@ -126,14 +138,55 @@ fn seats(state: &State) -> Result<Vec<Seat>, Error> {
     Ok(seats)
 }
 
+/// What a step learns from.
+struct Choice<'a> {
+    chosen: Vec<Chosen<'a>>,
+    /// What a draw is expected to hold of what the loss is a mean over, such as tokens.
+    expected: f64,
+    groups_skipped: usize,
+}
+
+fn choose_of<'a>(
+    groups: &[Vec<&'a Episode>],
+    credits: &'a [Vec<Credit>],
+    train: &Train,
+    step: usize,
+) -> Choice<'a> {
+    let mut choice = Choice {
+        chosen: Vec::new(),
+        expected: 0.0,
+        groups_skipped: 0,
+    };
+    for (number, (group, credits)) in groups.iter().zip(credits).enumerate() {
+        let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
+        if advantages.iter().all(|a| *a == 0.0) {
+            choice.groups_skipped += 1;
+            continue;
+        }
+        let seed = seeds::derive(train.seed, "choose", &[step, number]);
+        let drawn = choose(train, &advantages, &mut Stream::new(seed, "choose"));
+        let share = drawn.len() as f64 / group.len() as f64;
+        choice.expected += share * batch::count(group.iter().copied(), train.aggregation);
+        choice
+            .chosen
+            .extend(drawn.into_iter().map(|(i, importance)| Chosen {
+                episode: group[i],
+                advantages: &credits[i].turns,
+                importance,
+            }));
+    }
+    choice
+}
+
 /// Passes over the chosen episodes; each minibatch is one optimiser update. `None` if there is nothing to learn from.
 ///
 /// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
-/// `expected` to hold instead: dividing by what this one holds would bias the weights that were just corrected.
+/// expected to hold instead: dividing by what this one holds would bias the weights that were just corrected.
 fn learn(
     state: &mut State,
-    chosen: &[Chosen<'_>],
-    expected: f64,
+    Choice {
+        chosen, expected, ..
+    }: &Choice<'_>,
     progress: &dyn Progress,
 ) -> Result<Option<Learned>, Error> {
     let train = state.config.train.clone();
@@ -206,7 +259,7 @@ fn update(
 
         // The policy as it is now, and the loss of every sampled token.
         let log_probs = log_probs(policy.adapter.as_ref());
-        let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, estimator(train.kl));
+        let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, train.kl);
         parameters.accumulate(&of.loss.backward());
 
         let share = batch.tokens.len() as f64 / all_tokens as f64;
@@ -228,14 +281,6 @@ fn update(
     Ok(learned)
 }
 
-fn estimator(kl: Kl) -> KlEstimator {
-    match kl {
-        Kl::K1 => KlEstimator::K1,
-        Kl::K2 => KlEstimator::K2,
-        Kl::K3 => KlEstimator::K3,
-    }
-}
-
 /// Fisher and Yates.
 fn shuffle(order: &mut [usize], chance: &mut Stream) {
     for i in (1..order.len()).rev() {
@@ -244,21 +289,4 @@ fn shuffle(order: &mut [usize], chance: &mut Stream) {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Nine episodes in eight minibatches are eight updates.
-        #[test]
-        fn there_are_as_many_minibatches_as_asked_for(episodes in 0usize..60, wanted in 1usize..12) {
-            let order: Vec<usize> = (0..episodes).collect();
-            let parts: Vec<&[usize]> = parts(&order, wanted).collect();
-            prop_assert_eq!(parts.len(), wanted.min(episodes));
-            prop_assert_eq!(parts.concat(), order);
-            let lengths = || parts.iter().map(|part| part.len());
-            prop_assert!(lengths().max().unwrap_or(0) <= lengths().min().unwrap_or(0) + 1);
-        }
-    }
-}
+mod tests;

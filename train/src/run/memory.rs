@@ -1,10 +1,8 @@
 //! How much device memory a run will need, from what, and whether the device has it: known before anything is loaded.
 
-use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ROOM, StoredAdapter};
+use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
 use lapwing_tensor::Caps;
 
-use crate::Error;
-use crate::base::files::Files;
 use crate::run::config::Config;
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
@@ -58,7 +56,7 @@ pub struct Plan {
     /// Tokens that the arena may hold.
     pub arena_rows: usize,
     /// Whether an update computes blocks again instead of keeping what their gradients need.
-    pub checkpointing: bool,
+    pub recomputes: bool,
 }
 
 /// It does not fit.
@@ -169,11 +167,11 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let optimiser = 4 * (5 * demand.trained + demand.used);
     let at_once = most.min(4096).min(round);
     let prefill = model.forward_bytes(at_once, demand.episodes);
-    let with = |checkpointing: bool, tokens: usize, rows: usize| {
+    let with = |recomputes: bool, tokens: usize, rows: usize| {
         let update = match tokens {
             0 => 0,
             // A step that is longer than a batch goes through as a whole.
-            tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, checkpointing),
+            tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         Plan {
             weights,
@@ -182,7 +180,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
             optimiser,
             memory: device.memory,
             arena_rows: rows,
-            checkpointing,
+            recomputes,
         }
     };
     let fits = |plan: &Plan| plan.total() <= plan.allowed();
@@ -192,13 +190,13 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
     for plan in [plain, sparing] {
-        if fits(&plan) && (plan.checkpointing || roomy(&plan)) {
+        if fits(&plan) && (plan.recomputes || roomy(&plan)) {
             // What is computed need not be computed again in the next round: half of what is left is for that.
             let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
             let more = (left / 2 / row) as usize;
             let rows = plan.arena_rows.saturating_add(more).min(possible);
             let rows = rows.min(round.saturating_mul(ROUNDS)).max(plan.arena_rows);
-            return Ok(with(plan.checkpointing, tokens, rows));
+            return Ok(with(plan.recomputes, tokens, rows));
         }
     }
     // Fewer episodes at a time, down to one.
@@ -230,17 +228,12 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
 pub(crate) fn demand(
     config: &Config,
     trains: bool,
-    files: &Files,
+    checkpoint: &Checkpoint,
     stored: Option<&StoredAdapter>,
     agents: usize,
     starts: &[Vec<u32>],
-) -> Result<Demand, Error> {
-    let fresh = || {
-        config
-            .lora
-            .for_model()
-            .parameters(files.checkpoint.config())
-    };
+) -> Result<Demand, ModelError> {
+    let fresh = || config.lora.parameters(checkpoint.config());
     let numbers = stored.map_or(0, StoredAdapter::parameters);
     let (trained, used) = match (trains, stored) {
         (false, _) => (0, numbers),
@@ -277,11 +270,20 @@ pub(crate) fn demand(
 
 #[cfg(test)]
 mod tests {
+    use lapwing_model::Shape;
+
     use super::*;
 
     /// Qwen2.5-3B.
     fn large() -> (Model, u64) {
-        let model = Model::qwen2(151_936, 2048, 36, 16, 2, 11_008);
+        let model = Model::qwen2(Shape {
+            vocab: 151_936,
+            width: 2048,
+            layers: 36,
+            heads: 16,
+            kv_heads: 2,
+            mlp_width: 11_008,
+        });
         let numbers: usize = model
             .tensors()
             .iter()
@@ -319,7 +321,7 @@ mod tests {
         // 25 episodes x 10 steps of 400 + 100 tokens go through in batches of the default size.
         let tokens = crate::run::config::Train::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
-        assert!(plan.checkpointing);
+        assert!(plan.recomputes);
         println!("{plan:?}");
         assert!(
             plan.arena > 100 * 200 * model.arena_row_bytes(),
@@ -361,12 +363,19 @@ mod tests {
 
     #[test]
     fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
-        let model = Model::qwen2(640, 64, 4, 4, 4, 256);
+        let model = Model::qwen2(Shape {
+            vocab: 640,
+            width: 64,
+            layers: 4,
+            heads: 4,
+            kv_heads: 4,
+            mlp_width: 256,
+        });
         let roomy = device(8, 128 << 20);
         assert!(
             !plan(roomy, &model, 1 << 20, &demand(8192))
                 .unwrap()
-                .checkpointing
+                .recomputes
         );
         let (model, weights) = large();
         let silent = Device {
@@ -376,7 +385,7 @@ mod tests {
         assert!(
             plan(silent, &model, weights, &demand(8192))
                 .unwrap()
-                .checkpointing
+                .recomputes
         );
     }
 }

@@ -9,7 +9,7 @@ use lapwing_tensor::{Gpu, ParameterState, Parameters};
 use crate::base::files::{self, Files};
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::prompt::Prompts;
-use crate::play::scenes::{self, Scenes};
+use crate::play::scenes::Scenes;
 use crate::play::{Episode, Referee, Seat};
 use crate::run::config::Config;
 use crate::run::memory::{self, Plan};
@@ -75,8 +75,8 @@ impl State {
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let tokenizer = files.tokenizer()?.clone();
         let mut prompts = Prompts::new(&*scenario, config.policy.reply, tokenizer, template);
-        let seats = scenes::evaluation(config.eval.seed, config.eval.episodes);
-        let scenes = Scenes::new(&*scenario, &seats)?;
+        let scenes = Scenes::of(&*scenario)?;
+        let seats = scenes.evaluation(&*scenario, config.eval.seed, config.eval.episodes)?;
 
         let mut starts = Vec::new();
         for seat in &seats {
@@ -87,7 +87,7 @@ impl State {
         let demand = memory::demand(
             &config,
             trains,
-            &files,
+            &files.checkpoint,
             stored.as_ref(),
             scenario.agents(),
             &starts,
@@ -100,7 +100,7 @@ impl State {
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.planned(&plan);
         let model = files.load(gpu, progress)?;
-        let model = model.with_checkpointing(plan.checkpointing);
+        let model = model.with_recomputation(plan.recomputes);
 
         let frozen = |stored| Adapter::frozen(&model, stored);
         let (adapter, parameters) = match (&stored, purpose) {
@@ -110,7 +110,7 @@ impl State {
             }
             (None, Purpose::Train) => {
                 let seed = seeds::derive(config.train.seed, "adapter", &[]);
-                let fresh = Adapter::new(&model, config.lora.for_model(), seed)?;
+                let fresh = Adapter::new(&model, config.lora.clone(), seed)?;
                 (Some(fresh.0), Some(fresh.1))
             }
             (stored, Purpose::Play) => (stored.as_ref().map(frozen), None),
@@ -119,8 +119,7 @@ impl State {
             Purpose::Train => stored.as_ref().map(frozen),
             Purpose::Play => None,
         };
-        let mut arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows));
-        arena.set_most_rows(plan.arena_rows);
+        let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             config,
             scenario,
@@ -135,6 +134,16 @@ impl State {
             parameters,
             step: 0,
         })
+    }
+
+    /// The seats of the evaluation.
+    ///
+    /// # Errors
+    /// If the game fails.
+    pub fn evaluation_seats(&self) -> Result<Vec<Seat>, Error> {
+        let eval = &self.config.eval;
+        self.scenes
+            .evaluation(&*self.scenario, eval.seed, eval.episodes)
     }
 
     /// The game, its referee, and the policy at play with replies sampled at this temperature.

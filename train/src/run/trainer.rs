@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::learn::ms_grpo;
 use crate::play::evaluate::evaluate;
-use crate::play::scenes;
 use crate::record::{Evaluation, Record, Sink};
 use crate::run::state::State;
 use crate::{Error, Progress};
@@ -73,10 +72,8 @@ fn tell(sinks: &mut [&mut dyn Sink], record: Record) -> Result<(), Error> {
 
 /// How the policy does as it stands.
 fn examine(state: &mut State, progress: &dyn Progress) -> Result<Evaluation, Error> {
-    let eval = state.config.eval.clone();
-    let seats = scenes::evaluation(eval.seed, eval.episodes);
-    let step = state.step;
-    let (scenario, referee, mut player) = state.seated(eval.temperature);
+    let (step, seats) = (state.step, state.evaluation_seats()?);
+    let (scenario, referee, mut player) = state.seated(state.config.eval.temperature);
     let metrics = evaluate(scenario, &referee, &seats, &mut player, progress)?;
     Ok(Evaluation {
         step,

@@ -15,7 +15,7 @@ pub fn list(asked: Option<usize>) -> Result<()> {
     if let Some(index) = asked.filter(|&index| index >= found.len()) {
         return Err(GpuError::NoSuchAdapter {
             index,
-            found: found.len(),
+            found: found.iter().map(|caps| caps.name.clone()).collect(),
         }
         .into());
     }
@@ -136,9 +136,9 @@ mod tests {
         0: Example 9000   <- will be used
            kind       discrete, vulkan
            driver     example 1.2
-           memory     24 GiB
-           buffers    up to 4 GiB, of which a kernel sees 2 GiB
-           groups     up to 1024 threads sharing 48 KiB, 32 of them in step
+           memory     24.00 GiB
+           buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
+           groups     up to 1024 threads sharing 48.00 KiB, 32 of them in step
            16 bits    arithmetic and storage
            matrices   units for f16 tiles of 16x16x16
         ");
@@ -153,8 +153,8 @@ mod tests {
            kind       software, vulkan
            driver     example 1.2
            memory     not known
-           buffers    up to 4 GiB, of which a kernel sees 2 GiB
-           groups     up to 1024 threads sharing 48 KiB
+           buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
+           groups     up to 1024 threads sharing 48.00 KiB
            16 bits    storage only
            matrices   no matrix units
            unusable   it lacks immediates

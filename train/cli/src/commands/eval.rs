@@ -5,15 +5,20 @@ use std::io::{self, Write};
 use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::Progress;
 use lapwing_train::play::evaluate::{evaluate, optimum};
 use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::play::{Referee, Seat, scenes};
+use lapwing_train::play::{Referee, Seat};
 use lapwing_train::record::metrics::EvalMetrics;
 use lapwing_train::run::state::{Purpose, State};
 
 use crate::args;
 use crate::progress::Terminal;
 use crate::table::comparison;
+
+/// Said of a game with a single scene.
+pub const NOT_DIVIDED: &str =
+    "this game has too few scenes to hold some out: the evaluation plays what is trained on";
 
 /// Plays the held-out episodes and prints the result.
 pub fn eval(
@@ -23,7 +28,10 @@ pub fn eval(
     let config = arguments.config()?;
     let terminal = Terminal::new();
     let mut state = State::new(&open_gpu()?, config.clone(), Purpose::Play, &terminal)?;
-    let seats = scenes::evaluation(config.eval.seed, config.eval.episodes);
+    let seats = state.evaluation_seats()?;
+    if !state.scenes.divided() {
+        terminal.note(NOT_DIVIDED);
+    }
     let (scenario, referee, mut player) = state.seated(config.eval.temperature);
     let metrics = evaluate(scenario, &referee, &seats, &mut player, &terminal)?;
     drop(terminal);

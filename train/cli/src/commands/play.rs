@@ -8,7 +8,8 @@ use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Error;
 use lapwing_train::play::players::human::Human;
-use lapwing_train::play::{Episode, Referee, Seat};
+use lapwing_train::play::players::scripted::Scripted;
+use lapwing_train::play::{Episode, Player, Referee, Seat};
 use lapwing_train::run::state::{Purpose, State};
 
 use crate::args;
@@ -113,7 +114,19 @@ fn hand(scenario: &dyn Scenario, seed: u64, input: impl BufRead, out: impl Write
         actions.join(", ")
     )?;
 
+    if scenario.agents() > 1 {
+        writeln!(
+            out.borrow_mut(),
+            "The game's own player plays the other sides."
+        )?;
+    }
+
     let mut human = Human::new(input, Shared(&out), limit);
+    let mut others: Vec<Scripted> = (1..scenario.agents())
+        .map(|_| Scripted::default())
+        .collect();
+    let mut players: Vec<&mut dyn Player> = vec![&mut human];
+    players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     let (mut turns, mut total) = (0, 0.0);
     let mut shown = Ok(());
     // A reply that cannot be read is asked for again, so there is nothing to take off.
@@ -121,26 +134,21 @@ fn hand(scenario: &dyn Scenario, seed: u64, input: impl BufRead, out: impl Write
         step_limit: limit,
         format_penalty: 0.0,
     };
-    let played = referee.play(
-        scenario,
-        &[seat(seed)],
-        &mut [&mut human],
-        &mut |episodes| {
-            let of_first = &episodes[0];
-            let Some(turn) = of_first
-                .turns
-                .last()
-                .filter(|_| of_first.turns.len() > turns)
-            else {
-                return;
-            };
-            (turns, total) = (of_first.turns.len(), of_first.game_return());
-            let said = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
-            if shown.is_ok() {
-                shown = said;
-            }
-        },
-    );
+    let played = referee.play(scenario, &[seat(seed)], &mut players, &mut |episodes| {
+        let of_first = &episodes[0];
+        let Some(turn) = of_first
+            .turns
+            .last()
+            .filter(|_| of_first.turns.len() > turns)
+        else {
+            return;
+        };
+        (turns, total) = (of_first.turns.len(), of_first.game_return());
+        let said = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
+        if shown.is_ok() {
+            shown = said;
+        }
+    });
     shown?;
     match played {
         Ok(episodes) => {

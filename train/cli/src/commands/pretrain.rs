@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Progress;
 use lapwing_train::base::pretrain::{self, Pretraining};
+use lapwing_train::{Config, Progress};
 
 use crate::args;
 use crate::progress::Terminal;
@@ -17,7 +17,13 @@ pub fn pretrain(
 ) -> Result<()> {
     let usual = Pretraining::default();
     let how = Pretraining {
-        game: arguments.game.clone(),
+        games: match arguments.configs.is_empty() {
+            true => usual.games.clone(),
+            false => {
+                let game = |config: &String| Ok(Config::load(config, &[])?.game);
+                arguments.configs.iter().map(game).collect::<Result<_>>()?
+            }
+        },
         skill: arguments.skill.unwrap_or(usual.skill),
         steps: arguments.steps.unwrap_or(usual.steps),
         seed: arguments.seed,

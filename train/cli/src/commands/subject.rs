@@ -71,8 +71,7 @@ impl Subject {
         drop(terminal);
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
         // It grows: a reply may be much shorter than the longest.
-        let mut arena = Arena::new(&model, ids + more.min(256));
-        arena.set_most_rows(longest + ROOM);
+        let arena = Arena::new(&model, ids + more.min(256), longest + ROOM);
         Ok(Subject {
             model,
             adapter,

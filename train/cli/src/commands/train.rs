@@ -6,12 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Config;
-use lapwing_train::play::scenes;
 use lapwing_train::record::directory;
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer;
 
-use super::eval::beside_yardsticks;
+use super::eval::{NOT_DIVIDED, beside_yardsticks};
 use crate::args;
 use crate::describe;
 use crate::progress::{Steps, Terminal};
@@ -30,6 +29,9 @@ pub fn train(
     let mut jsonl = directory::create(&place, &config)?;
 
     terminal.line(&introduction(&config, &gpu, &place));
+    if !state.scenes.divided() {
+        terminal.line(NOT_DIVIDED);
+    }
     let mut steps = Steps {
         terminal: &terminal,
         total: config.train.steps,
@@ -48,7 +50,7 @@ pub fn train(
         rows.push(("before training", &before.eval));
         rows.extend(rest.last().map(|after| ("after training", &after.eval)));
     }
-    let seats = scenes::evaluation(config.eval.seed, config.eval.episodes);
+    let seats = state.evaluation_seats()?;
     let (scenario, referee, _) = state.seated(config.eval.temperature);
     let table = beside_yardsticks(scenario, &referee, &seats, &rows)?;
     // The bars go before the table comes.

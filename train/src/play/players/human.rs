@@ -24,11 +24,7 @@ impl<R: BufRead, W: Write> Human<R, W> {
     fn ask(&mut self, ask: &Ask<'_>) -> Result<usize, Error> {
         writeln!(self.out, "\n{}", ask.observation)?;
         loop {
-            let who = match ask.agent {
-                0 => String::new(),
-                agent => format!(", agent {}", agent + 1),
-            };
-            write!(self.out, "turn {}/{}{who}> ", ask.turn + 1, self.limit)?;
+            write!(self.out, "turn {}/{}> ", ask.turn + 1, self.limit)?;
             self.out.flush()?;
             let mut line = String::new();
             let read = self.input.read_line(&mut line)?;

@@ -21,6 +21,18 @@ pub static PRESETS: &[Preset] = &[
         text: include_str!("../../../presets/frozen-lake.toml"),
     },
     Preset {
+        name: "frozen-lake-slippery",
+        text: include_str!("../../../presets/frozen-lake-slippery.toml"),
+    },
+    Preset {
+        name: "frozen-lake-large",
+        text: include_str!("../../../presets/frozen-lake-large.toml"),
+    },
+    Preset {
+        name: "snake",
+        text: include_str!("../../../presets/snake.toml"),
+    },
+    Preset {
         name: "frozen-lake-paper",
         text: include_str!("../../../presets/frozen-lake-paper.toml"),
     },
@@ -115,21 +127,22 @@ pub(super) fn json(
     table.iter().map(entry).collect()
 }
 
-/// TOML has numbers that are none, and dates, which JSON has not. Turned into something else they would be ignored in
-/// silence.
+/// TOML has numbers that are none, which JSON has not: as null they would be ignored in silence. A date is the text that
+/// was written.
 fn json_value(key: &str, value: &Value) -> Result<serde_json::Value, ConfigError> {
-    let refused = |wanted: &str| ConfigError::Range {
-        key: key.to_owned(),
-        found: value.to_string(),
-        wanted: wanted.to_owned(),
-    };
     Ok(match value {
         Value::String(text) => text.as_str().into(),
         Value::Integer(number) => (*number).into(),
         Value::Boolean(is) => (*is).into(),
         Value::Float(number) if number.is_finite() => (*number).into(),
-        Value::Float(_) => return Err(refused("a finite number")),
-        Value::Datetime(_) => return Err(refused("a text in quotes, for a date")),
+        Value::Float(_) => {
+            return Err(ConfigError::Range {
+                key: key.to_owned(),
+                found: value.to_string(),
+                wanted: "a finite number".to_owned(),
+            });
+        }
+        Value::Datetime(date) => date.to_string().into(),
         Value::Array(items) => {
             let items = items.iter().map(|item| json_value(key, item));
             items.collect::<Result<Vec<_>, _>>()?.into()

@@ -12,7 +12,8 @@ mod tests;
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{LoraConfig, Targets};
+use lapwing_model::LoraConfig;
+use lapwing_tensor::Kl;
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
@@ -27,7 +28,7 @@ pub struct Config {
     /// The language model.
     pub model: Model,
     /// The adapter that is trained.
-    pub lora: Lora,
+    pub lora: LoraConfig,
     /// The game that is played.
     pub game: Game,
     /// How the model plays it.
@@ -43,7 +44,7 @@ impl Default for Config {
         Config {
             name: "run".to_owned(),
             model: Model::default(),
-            lora: Lora::default(),
+            lora: LoraConfig::default(),
             game: Game::default(),
             policy: Policy::default(),
             train: Train::default(),
@@ -73,46 +74,6 @@ impl Model {
     /// The directory of the adapter to go on from.
     pub fn adapter_directory(&self) -> Option<&Path> {
         (!self.adapter.is_empty()).then(|| Path::new(&self.adapter))
-    }
-}
-
-/// The adapter: low-rank matrices beside frozen weights.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Lora {
-    /// Rank of the adapter's matrices. 16: small ranks suffice for learning from rewards, which say little per episode.
-    pub rank: usize,
-    /// The low-rank term is scaled by alpha / rank. Twice the rank, as most published adapters have it.
-    pub alpha: f64,
-    /// The linear layers that get an adapter, as PEFT's `target_modules`: a list of names such as `q_proj` or
-    /// `model.layers.0.mlp.up_proj`; a regular expression for the whole name; or `all-linear`, which the paper does.
-    /// That leaves out the head (`lm_head`): it is the largest matrix of a small model, and the published models know
-    /// the words already.
-    pub targets: Targets,
-    /// Scale by alpha / sqrt(rank) instead (rank-stabilised). Off, as in PEFT.
-    pub rslora: bool,
-}
-
-impl Lora {
-    /// The same as the model reads it.
-    pub fn for_model(&self) -> LoraConfig {
-        LoraConfig {
-            rank: self.rank,
-            alpha: self.alpha,
-            rslora: self.rslora,
-            targets: self.targets.clone(),
-        }
-    }
-}
-
-impl Default for Lora {
-    fn default() -> Lora {
-        Lora {
-            rank: 16,
-            alpha: 32.0,
-            targets: Targets::default(),
-            rslora: false,
-        }
     }
 }
 
@@ -226,7 +187,9 @@ pub struct Train {
     /// Weight of the KL penalty against the model without its adapter, or with the one that training began from. Small:
     /// it guards against collapse and should not hold the policy back.
     pub beta: f64,
-    /// How that KL is estimated from one sample.
+    /// How that KL is estimated from one sample. `k3`, as GRPO has it; its gradient is that of KL(reference, policy), which
+    /// covers what the reference does. `k2`: that of KL(policy, reference), which keeps to it. (k1 as a loss has a gradient
+    /// of zero on average, and is refused.)
     pub kl: Kl,
     /// What the loss is an average over.
     pub aggregation: Aggregation,
@@ -292,18 +255,6 @@ pub enum Sampling {
     All,
     /// Those of the largest absolute advantage.
     Top,
-}
-
-/// An estimate of the KL divergence from one sample, with r = log p_ref - log p.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kl {
-    /// -r: unbiased, may be negative.
-    K1,
-    /// r^2 / 2: never negative, biased.
-    K2,
-    /// exp(r) - 1 - r: unbiased and never negative.
-    K3,
 }
 
 /// What the loss is an average over.
