@@ -586,8 +586,9 @@ fn twenty_steps() -> &'static [String] {
 }
 
 /// The headline method teaches: on scenes that training never sees, success rises by far more than luck could (its standard
-/// error is at most 0.05 each time; seeds 1 to 5 rose by /*RISE*/). With the advantage negated, the adapter's gradient
-/// dropped, or the rows of the packed tree off by one, it does not: each was tried.
+/// error is at most 0.05 each time; seeds 1 to 5 rose by 0.38 to 0.45). With the advantage negated, the adapter's gradient
+/// dropped, or the first row of the packed tree in the place of each, it does not: each was tried. With rows that are off
+/// by one it does, since the state is in those, too; but then no ratio is 1 where it must be.
 #[test]
 fn a_trained_policy_is_worth_more_than_chance() {
     let evaluation = |line: &String| match serde_json::from_str(line).unwrap() {
@@ -599,6 +600,11 @@ fn a_trained_policy_is_worth_more_than_chance() {
     assert!(
         after.success_rate > before.success_rate + 0.3,
         "{before:?} and {after:?}"
+    );
+    let (_, first) = steps(lines)[0];
+    assert_eq!(
+        first.clip_fraction, 0.0,
+        "the policy that is learned from is the one that played"
     );
     assert_eq!(config(&[]).train.sampling, Sampling::Aaw);
 }
@@ -630,6 +636,6 @@ fn the_default_run_goes_as_it_went() {
         );
     }
     let late = |run: &[[f64; 2]]| run[15..].iter().map(|step| step[0]).sum::<f64>() / 5.0;
-    // Runs of other seeds end up to /*SPREAD*/ apart.
-    assert!((late(&went) - late(&known)).abs() < 0.25, "{}", told());
+    // Runs of other seeds end up to 0.09 apart.
+    assert!((late(&went) - late(&known)).abs() < 0.2, "{}", told());
 }

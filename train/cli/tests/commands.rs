@@ -115,21 +115,28 @@ fn a_run_from_its_config_to_its_adapter() {
         .filter(|line| line.get("eval").is_none())
         .collect();
     assert_eq!(steps.len(), 2);
-    for key in [
-        "step",
-        "return_mean",
-        "success_rate",
-        "valid_action_rate",
-        "kl",
-        "clip_fraction",
-        "entropy",
-        "grad_norm",
-        "tokens_played",
-        "tokens_computed",
-        "seconds_rollout",
-        "seconds_update",
-    ] {
-        assert!(steps[1][key].is_number(), "{key}: {}", steps[1]);
+    for step in steps {
+        for key in [
+            "step",
+            "return_mean",
+            "success_rate",
+            "valid_action_rate",
+            "entropy",
+            "tokens_played",
+            "tokens_computed",
+            "seconds_rollout",
+            "seconds_update",
+        ] {
+            assert!(step[key].is_number(), "{key}: {step}");
+        }
+        // There is one group: it was learned from, or not.
+        for key in ["kl", "clip_fraction", "grad_norm", "loss", "lr"] {
+            assert_eq!(
+                step[key].is_number(),
+                step["groups_skipped"] == 0,
+                "{key}: {step}"
+            );
+        }
     }
     let last = metrics.last().unwrap();
     assert_eq!(

@@ -92,7 +92,7 @@ fn a_text_is_scored_token_by_token() {
     assert!(told[0].starts_with("needs up to "), "{told:?}");
     assert_eq!(
         told[1..],
-        ["model lapwing-base: qwen2, 241,216 parameters, 29 matrices in f16"]
+        ["model lapwing-base: qwen2, 242,880 parameters, 29 matrices in f16"]
     );
     // The numbers are those of the other form; which they are, this adapter knows.
     let scored = json_of(
@@ -245,7 +245,7 @@ fn wrong_input_is_named() {
     };
     let ids = ["score", "--ids", "in.json"];
     assert_snapshot!(refused("[1, -2]", &ids), @"error: in.json: wanted a list of token ids, such as [1, 2, 3]; found -2");
-    assert_snapshot!(refused("[1, 4000]", &ids), @"error: in.json: token 4000 is beyond the model's vocabulary of 420");
+    assert_snapshot!(refused("[1, 4000]", &ids), @"error: in.json: token 4000 is beyond the model's vocabulary of 446");
     assert_snapshot!(refused("[]", &ids), @"error: in.json: there is no token in it");
     assert_snapshot!(refused(&json!(vec![1; 3000]).to_string(), &ids), @"error: in.json: 3000 tokens, and the model was made for 2048 (max_position_embeddings)");
     assert_snapshot!(refused("", &["score", "--ids", "nowhere.json"]), @"error: nowhere.json: No such file or directory (os error 2)");

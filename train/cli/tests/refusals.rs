@@ -47,7 +47,7 @@ fn what_is_typed_wrong_ends_with_2() {
 
     For more information, try '--help'.
     ");
-    assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "--game", "pong"]), @"error: unknown game `pong`; the games are frozen-lake, snake");
+    assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "pong"]), @"error: unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(refusal(2, &["train", "--steps", "many"]), @"
     error: invalid value 'many' for '--steps <N>': invalid digit found in string
 

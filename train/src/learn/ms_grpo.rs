@@ -17,7 +17,7 @@
 //! KL   = exp(-d) - 1 + d                                             with d = l - l_ref (k3)
 //! ```
 //!
-//! In small ops, with a number for each token (one kernel does the same in [`update`]):
+//! In small ops, with a number for each token (one kernel, `Tensor::policy_loss`, does the same):
 //!
 //! ```
 //! # use lapwing_tensor::{Gpu, GpuOptions, Kl, LossToken, Tensor};

@@ -14,32 +14,23 @@ pub struct Preset {
     text: &'static str,
 }
 
+macro_rules! presets {
+    ($($name:literal)*) => {
+        &[$(Preset {
+            name: $name,
+            text: include_str!(concat!("../../../presets/", $name, ".toml")),
+        }),*]
+    };
+}
+
 /// Every preset, the default first.
-pub static PRESETS: &[Preset] = &[
-    Preset {
-        name: "frozen-lake",
-        text: include_str!("../../../presets/frozen-lake.toml"),
-    },
-    Preset {
-        name: "frozen-lake-slippery",
-        text: include_str!("../../../presets/frozen-lake-slippery.toml"),
-    },
-    Preset {
-        name: "frozen-lake-large",
-        text: include_str!("../../../presets/frozen-lake-large.toml"),
-    },
-    Preset {
-        name: "snake",
-        text: include_str!("../../../presets/snake.toml"),
-    },
-    Preset {
-        name: "frozen-lake-paper",
-        text: include_str!("../../../presets/frozen-lake-paper.toml"),
-    },
-    Preset {
-        name: "snake-paper",
-        text: include_str!("../../../presets/snake-paper.toml"),
-    },
+pub static PRESETS: &[Preset] = presets![
+    "frozen-lake"
+    "frozen-lake-slippery"
+    "frozen-lake-large"
+    "snake"
+    "frozen-lake-paper"
+    "snake-paper"
 ];
 
 impl Config {
