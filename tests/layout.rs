@@ -208,7 +208,8 @@ fn imports(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let files = inner.filter_map(|path| owner(absolute(module, &path)));
         // A folder's own file holds it together; it may know what is in it, and be known by it.
         let is_above = |other: &String| {
-            module.starts_with(other.as_str()) || other.starts_with(module.as_str())
+            let holds = |folder: &str, file: &str| file.starts_with(&format!("{folder}::"));
+            module == other || holds(other, module) || holds(module, other)
         };
         (
             module.clone(),
@@ -406,9 +407,16 @@ fn has_word(text: &str, name: &str) -> bool {
     })
 }
 
-/// The code of a file, tests apart, without what formatting puts between a name and its field.
+/// The code of a file, tests, comments and texts apart, without what formatting puts between a name and its field.
 fn code(path: &Path) -> String {
-    without_tests(&read(path))
+    let text = without_tests(&read(path));
+    // What comments and messages name is not read.
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    let text: String = lines.collect::<Vec<_>>().join("\n").replace("\\\"", "");
+    let text: Vec<&str> = text.split('"').step_by(2).collect();
+    text.join("\"\"")
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ")

@@ -391,19 +391,31 @@ fn a_state_put_together_again_goes_on_the_same() {
     assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
 }
 
-/// Keeps nothing, and fails after so many steps.
-struct Failing(usize);
+/// Keeps nothing, and fails after so many steps in this way.
+struct Failing(usize, fn() -> RecordError);
 
 impl Sink for Failing {
     fn record(&mut self, record: &Record) -> Result<(), RecordError> {
         if record.step() < self.0 {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(self.1())
         }
-        let reason = std::io::ErrorKind::StorageFull.into();
-        Err(RecordError::Write {
-            path: "metrics.jsonl".into(),
-            reason,
-        })
+    }
+}
+
+fn full_disk() -> RecordError {
+    let reason = std::io::ErrorKind::StorageFull.into();
+    RecordError::Write {
+        path: "metrics.jsonl".into(),
+        reason,
+    }
+}
+
+fn diverged() -> RecordError {
+    RecordError::NotFinite {
+        step: 3,
+        metric: "kl".to_owned(),
     }
 }
 
@@ -417,7 +429,7 @@ fn an_error_does_not_lose_what_was_learned() {
     let home = tempfile::tempdir().unwrap();
     let adapter = home.path().join("adapter");
     let mut run = state(config(&[&SMALL[..], &["train.lr=0.003"]].concat()));
-    let error = train(&mut run, &adapter, &mut [&mut Failing(3)], &()).unwrap_err();
+    let error = train(&mut run, &adapter, &mut [&mut Failing(3, full_disk)], &()).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot write metrics.jsonl"),
         "{error}"
@@ -431,17 +443,30 @@ fn an_error_does_not_lose_what_was_learned() {
     );
 }
 
-/// A diverged adapter is not worth keeping: the one of the last evaluation stays.
+/// What has diverged is not worth keeping: the adapter of the last evaluation stays, which was after the second step; or,
+/// where the weights are no numbers, the first one.
 #[test]
-fn weights_that_are_no_numbers_do_not_replace_an_adapter() {
+fn a_diverged_adapter_does_not_replace_a_good_one() {
     let home = tempfile::tempdir().unwrap();
     let adapter = home.path().join("adapter");
+    let changes = [&SMALL[..], &["train.lr=0.003"]].concat();
+    train(
+        &mut state(config(&changes)),
+        &adapter,
+        &mut [&mut Failing(3, diverged)],
+        &(),
+    )
+    .unwrap_err();
+    let mut two = state(config(&[&changes[..], &["train.steps=2"]].concat()));
+    train(&mut two, &home.path().join("two"), &mut [], &()).unwrap();
+    assert!(weights(&adapter) == weights(&home.path().join("two")));
+
     let mut run = state(config(
         &[&SMALL[..], &["train.lr=1e38", "train.steps=40"]].concat(),
     ));
     run.save_adapter(&home.path().join("fresh")).unwrap();
     let error = train(&mut run, &adapter, &mut [], &()).unwrap_err();
-    assert!(run.step < 40, "{error}");
+    assert!(run.step < 40 && error.is_divergence(), "{error}");
     assert!(
         weights(&adapter) == weights(&home.path().join("fresh")),
         "{error}"
@@ -610,11 +635,13 @@ fn a_trained_policy_is_worth_more_than_chance() {
 }
 
 /// The same steps as they once went, returns and gradient norms. Adapters round differently, and once a token is drawn
-/// differently runs part: so a software adapter must follow to the end, any other for the first steps, and arrive.
+/// differently runs part: so the adapter that went there must follow to the end, any other for the first steps,
+/// and arrive.
 #[test]
 fn the_default_run_goes_as_it_went() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/trajectory.json");
     let known: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let is_same_adapter = known["adapter"] == gpu().caps().name.as_str();
     let known: Vec<[f64; 2]> = serde_json::from_value(known["return_and_norm"].clone()).unwrap();
     let steps = steps(twenty_steps());
     let went: Vec<[f64; 2]> = steps
@@ -625,7 +652,7 @@ fn the_default_run_goes_as_it_went() {
     assert_eq!((went.len(), known.len()), (20, 20), "{}", told());
     // Norms of sums of some thousand f32 terms, as different orders and fused products round them.
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b.abs().max(0.1);
-    let follows = if gpu().is_software() { 20 } else { 3 };
+    let follows = if is_same_adapter { 20 } else { 3 };
     for (number, (went, known)) in went.iter().zip(&known).enumerate().take(follows) {
         let same = near(went[0], known[0]) && near(went[1], known[1]);
         assert!(

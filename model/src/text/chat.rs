@@ -294,9 +294,8 @@ fn raise_exception(message: String) -> Result<Jinja, Error> {
 
 /// Today's date (in UTC: transformers uses local time, which would make a run depend on where it runs).
 fn strftime_now(format: String) -> Result<String, Error> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seconds = now.map(|d| d.as_secs()).unwrap_or(0);
-    clock::strftime(&format, seconds).map_err(|e| Error::new(ErrorKind::InvalidOperation, e))
+    let now = jiff::Timestamp::now().as_second();
+    clock::strftime(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e))
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=...)` as transformers calls it; Jinja's own would escape HTML.

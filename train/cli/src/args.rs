@@ -157,6 +157,14 @@ impl Play {
         }
         let is_preset = PRESETS.iter().any(|preset| preset.name == self.game);
         let is_game = lapwing_env::GAMES.iter().any(|game| game.name == self.game);
+        if !is_preset && !is_game {
+            return Err(self.unknown());
+        }
+        let base = if is_preset {
+            Config::load(&self.game, &[])?
+        } else {
+            Config::of(&[])?
+        };
         let mut own = Vec::new();
         if !is_preset {
             own.push(format!(
@@ -164,16 +172,31 @@ impl Play {
                 toml::Value::from(self.game.as_str())
             ));
         }
-        if self.changes.model.is_some() && is_game {
-            own.extend(policy(&Config::default().policy));
-        } else if !is_preset {
-            own.extend(policy(&Config::load("frozen-lake", &[])?.policy));
+        // Without a model's name a preset is for the embedded base.
+        match (&self.changes.model, base.model.directory()) {
+            (Some(_), None) => own.extend(policy(&Config::default().policy)),
+            (None, None) if !is_preset => {
+                own.extend(policy(&Config::load("frozen-lake", &[])?.policy));
+            }
+            _ => (),
         }
         own.extend(settings);
         if is_preset {
             Config::load(&self.game, &own)
         } else {
             Config::of(&own)
+        }
+    }
+
+    fn unknown(&self) -> ConfigError {
+        let presets = PRESETS.iter().map(|preset| preset.name);
+        let games = lapwing_env::GAMES.iter().map(|game| game.name);
+        let others = games.filter(|game| PRESETS.iter().all(|preset| preset.name != *game));
+        let known: Vec<String> = presets.chain(others).map(str::to_owned).collect();
+        ConfigError::UnknownPreset {
+            name: self.game.clone(),
+            suggestion: lapwing_env::suggestion(&self.game, &known),
+            known: known.join(", "),
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn sampling(train: &Train) -> String {
 pub fn step(metrics: &StepMetrics) -> String {
     let learned = match &metrics.learned {
         Some(learned) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
-        None => "nothing to learn: all returns equal".to_owned(),
+        None => "nothing to learn: returns equal in every group".to_owned(),
     };
     format!(
         "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  entropy {:.3}  {learned}  {:.2} s",
@@ -123,7 +123,7 @@ mod tests {
         };
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
         metrics.learned = None;
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: all returns equal  0.15 s");
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
         let eval = EvalMetrics {
             episodes: 50,
             return_mean: -0.2,

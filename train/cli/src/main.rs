@@ -84,6 +84,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
         Some(
             GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
         ) => " (--adapter-index N chooses one; `lapwing adapters` lists them)",
+        Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
         _ => "",
     }
 }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the steps are cut into batches, each sampled token appears once, under its own path.
+        /// However the turns are cut into batches, each sampled token appears once, under its own path.
         #[test]
         fn every_sampled_token_is_in_the_loss_once(episodes in episodes(), limit in 1usize..40) {
             let played: Vec<_> = episodes.iter().map(|e| episode(e)).collect();

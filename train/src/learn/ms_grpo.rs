@@ -108,10 +108,7 @@ pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, E
     Ok(StepMetrics {
         step: state.step + 1,
         groups_skipped,
-        tokens_computed: tokens_rollout
-            + learned
-                .as_ref()
-                .map_or(0, |learned| learned.tokens_computed),
+        tokens_computed: tokens_rollout + learned.map_or(0, |l| l.tokens_computed),
         learned,
         seconds_rollout,
         seconds_update: started.elapsed().as_secs_f64(),

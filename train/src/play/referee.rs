@@ -3,7 +3,7 @@
 //! Every living agent of every game takes its turn together with the others. Step limits and unreadable replies are the
 //! referee's business, not the game's.
 
-use lapwing_env::{Game, Scenario};
+use lapwing_env::{Game, GameError, Outcome, Scenario};
 
 use crate::Error;
 use crate::play::player::{Ask, Player, Reply, Sampled};
@@ -160,6 +160,7 @@ impl Referee {
                 let last = |episode: &Episode| episode.turns.last().and_then(|turn| turn.action);
                 let actions: Vec<Option<usize>> = own.iter().map(last).collect();
                 let outcomes = game.play(&actions)?;
+                check(scenario, &outcomes)?;
                 for (agent, (episode, outcome)) in own.iter_mut().zip(outcomes).enumerate() {
                     if episode.ending.is_some() {
                         continue;
@@ -180,6 +181,22 @@ impl Referee {
         }
         Ok(episodes)
     }
+}
+
+/// A game that runs elsewhere may answer anything.
+fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError> {
+    let (agents, given) = (scenario.agents(), outcomes.len());
+    let problem = if given != agents {
+        format!("it has {agents} agents, and gave {given} outcomes")
+    } else if let Some(bad) = outcomes.iter().find(|o| !o.reward.is_finite()) {
+        format!(
+            "a reward is {}, which is no number to learn from",
+            bad.reward
+        )
+    } else {
+        return Ok(());
+    };
+    Err(GameError::new(scenario.name(), problem))
 }
 
 /// A reply for each living episode, from the player of its agent.

@@ -92,10 +92,15 @@ impl Scenes {
     }
 }
 
-/// Whether a scene is kept for the evaluation, by a hash of the state's key.
+/// Whether a scene is kept for the evaluation, by a hash of the state's key: of all agents the least, so that it does not
+/// matter who sits where.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, Error> {
-    let key = scenario.start(scene, 0)?.key(0)?;
-    Ok(seeds::derive(0, &key, &[]).is_multiple_of(KEPT))
+    let game = scenario.start(scene, 0)?;
+    let mut least = game.key(0)?;
+    for agent in 1..scenario.agents() {
+        least = least.min(game.key(agent)?);
+    }
+    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
 }
 
 #[cfg(test)]

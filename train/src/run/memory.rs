@@ -170,7 +170,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let with = |recomputes: bool, tokens: usize, rows: usize| {
         let update = match tokens {
             0 => 0,
-            // A step that is longer than a batch goes through as a whole.
+            // A turn that is longer than a batch goes through as a whole.
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         Plan {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn an_update_of_a_3b_model_stays_below_16_gib() {
         let (model, weights) = large();
-        // 25 episodes x 10 steps of 400 + 100 tokens go through in batches of the default size.
+        // 25 episodes x 10 turns of 400 + 100 tokens go through in batches of the default size.
         let tokens = crate::run::config::Train::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
         assert!(plan.recomputes);

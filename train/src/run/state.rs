@@ -76,8 +76,10 @@ impl State {
         let tokenizer = files.tokenizer()?.clone();
         let mut prompts = Prompts::new(&*scenario, config.policy.reply, tokenizer, template);
         let scenes = Scenes::of(&*scenario)?;
-        let seats = scenes.evaluation(&*scenario, config.eval.seed, config.eval.episodes)?;
+        let seats =
+            scenes.evaluation(&*scenario, config.eval.seed, config.eval.episodes.max(16))?;
 
+        // How long prompts get is seen from some scenes, however few are evaluated.
         let mut starts = Vec::new();
         for seat in &seats {
             let game = scenario.start(seat.scene, seat.luck)?;

@@ -9,7 +9,8 @@ use crate::run::state::State;
 use crate::{Error, Progress};
 
 /// Trains from where the state is to the last step, with evaluations before, between and after, and returns these. Each
-/// evaluation is followed by a save of the adapter to `dir`, and so is an error, before it is returned.
+/// evaluation is followed by a save of the adapter to `dir`, and so is an error, before it is returned, unless training has
+/// diverged.
 ///
 /// # Errors
 /// If the game, the model, the device, a sink or the disk fails, or a metric is not a finite number. What was recorded
@@ -24,17 +25,18 @@ pub fn train(
     match steps(state, dir, sinks, progress, &mut evaluations) {
         Ok(()) => Ok(evaluations),
         Err(error) => {
-            // The error is what matters. If the weights are no numbers any more, or the disk is full, what the last
-            // evaluation saved stays.
-            let (saved, dir) = (state.save_adapter(dir), dir.display());
+            // The error is what matters. Where training has diverged, or the disk is full, what the last evaluation
+            // saved stays.
+            let saved = !error.is_divergence() && state.save_adapter(dir).is_ok();
+            let dir = dir.display();
             match (saved, evaluations.last()) {
-                (Ok(()), _) => progress.note(&format!("the adapter as it is now is kept in {dir}")),
-                (Err(_), Some(Evaluation { step, .. })) => {
+                (true, _) => progress.note(&format!("the adapter as it is now is kept in {dir}")),
+                (false, Some(Evaluation { step, .. })) => {
                     progress.note(&format!(
                         "the adapter as it was at step {step} is kept in {dir}"
                     ));
                 }
-                (Err(_), None) => (),
+                (false, None) => (),
             }
             Err(error)
         }

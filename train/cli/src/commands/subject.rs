@@ -61,7 +61,7 @@ impl Subject {
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + ROOM > plan.arena_rows {
-            let most = plan.arena_rows;
+            let most = plan.arena_rows.saturating_sub(ROOM);
             let problem = format!("{longest} tokens, and {most} fit this adapter's memory");
             return Err(InputError::new("the text and what follows", problem).into());
         }

@@ -1,6 +1,5 @@
 //! The referee, with a game that counts and players who say numbers.
 
-use lapwing_env::{GameError, Outcome};
 use serde_json::Value;
 
 use super::*;
@@ -178,6 +177,25 @@ fn every_agent_has_its_own_player_episode_and_end() {
         .play(&scenario(9), &SEATS, &mut [&mut both], &mut |_| ())
         .unwrap();
     assert_eq!(both.asked.len(), 12);
+}
+
+/// What a game in another process may answer.
+#[test]
+fn a_game_that_answers_nonsense_is_named() {
+    let outcome = |reward| Outcome {
+        reward,
+        over: false,
+    };
+    let told = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
+    assert_eq!(
+        told(&[outcome(1.0)]),
+        "counting: it has 2 agents, and gave 1 outcomes"
+    );
+    assert_eq!(
+        told(&[outcome(1.0), outcome(f64::NAN)]),
+        "counting: a reward is NaN, which is no number to learn from"
+    );
+    check(&scenario(9), &[outcome(1.0); 2]).unwrap();
 }
 
 #[test]
