@@ -1,5 +1,6 @@
 //! What must hold of lapwing as a whole, in one test binary so that one device serves all.
 
 mod layout;
+mod playing;
 mod prompts;
 mod training;

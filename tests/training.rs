@@ -8,9 +8,7 @@ use lapwing_tensor::{Indices, testing::gpu};
 use lapwing_train::base::pretrain::{Pretraining, pretrain};
 use lapwing_train::learn::batch::{self, Chosen, pack};
 use lapwing_train::learn::ms_grpo;
-use lapwing_train::play::evaluate::evaluate;
-use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
+use lapwing_train::play::Seat;
 use lapwing_train::record::metrics::{Learned, StepMetrics};
 use lapwing_train::record::{Record, RecordError, Sink, directory};
 use lapwing_train::run::config::{Aggregation, Sampling};
@@ -19,7 +17,7 @@ use lapwing_train::run::trainer::train;
 use lapwing_train::{Config, Error};
 use serde_json::Value;
 
-fn config(changes: &[&str]) -> Config {
+pub(crate) fn config(changes: &[&str]) -> Config {
     preset("frozen-lake", changes)
 }
 
@@ -28,7 +26,7 @@ fn preset(name: &str, changes: &[&str]) -> Config {
     Config::load(name, &changes).unwrap()
 }
 
-fn state(config: Config) -> State {
+pub(crate) fn state(config: Config) -> State {
     State::new(&gpu(), config, Purpose::Train, &()).unwrap()
 }
 
@@ -64,7 +62,7 @@ fn steps(lines: &[String]) -> Vec<(StepMetrics, Learned)> {
         .collect()
 }
 
-fn seats(count: u64) -> Vec<Seat> {
+pub(crate) fn seats(count: u64) -> Vec<Seat> {
     (0..count)
         .map(|i| Seat {
             scene: i,
@@ -258,74 +256,6 @@ fn pretraining_twice_gives_the_same_files() {
     }
 }
 
-/// At such a temperature the base says anything, which mostly cannot be read: the player stands still, the step counts,
-/// the penalty is taken off, and the step limit ends the episode.
-#[test]
-fn the_referee_deals_with_replies_that_cannot_be_read() {
-    let mut state = state(config(&["policy.format_penalty=0.25"]));
-    let episodes = state.play(&seats(6), 1000.0, &()).unwrap();
-    let limit = state.scenario.step_limit();
-    let mut unread = 0;
-    for episode in &episodes {
-        assert!(episode.turns.len() <= limit);
-        let truncated = episode.ending == Some(Ending::Truncated);
-        assert!(!truncated || episode.turns.len() == limit && !episode.success);
-        for (i, turn) in episode.turns.iter().enumerate() {
-            let next = episode
-                .turns
-                .get(i + 1)
-                .map_or(&episode.last, |next| &next.observation);
-            if turn.action.is_none() {
-                unread += 1;
-                assert_eq!((turn.reward, turn.shaping), (0.0, -0.25));
-                assert_eq!(*next, turn.observation);
-            } else {
-                assert_eq!(turn.shaping, 0.0);
-            }
-        }
-        let unread = episode
-            .turns
-            .iter()
-            .filter(|turn| turn.action.is_none())
-            .count();
-        let penalties = episode.game_return() - episode.composite_return();
-        assert!((penalties - 0.25 * unread as f64).abs() < 1e-9);
-    }
-    assert!(unread > 50, "{unread} of at most {} replies", 6 * limit);
-    assert!(
-        episodes
-            .iter()
-            .any(|episode| episode.ending == Some(Ending::Truncated))
-    );
-}
-
-/// What is over by the rules is not truncated, also in the last step that the limit allows.
-#[test]
-fn a_goal_in_the_last_step_is_not_a_truncation() {
-    // The greedy player of a trained agent is not needed: on a lake of one move, some of many episodes make it at once.
-    let config = config(&["game.options.map=[\"SG\"]", "game.options.step_limit=1"]);
-    let seat = |i| Seat {
-        scene: 0,
-        luck: 0,
-        reply: i,
-    };
-    let seats: Vec<Seat> = (0..40).map(seat).collect();
-    let episodes = state(config).play(&seats, 1.0, &()).unwrap();
-    assert!(
-        episodes.iter().any(|episode| episode.success),
-        "forty tries at one move in four"
-    );
-    for episode in episodes {
-        let ending = if episode.success {
-            Ending::Terminated
-        } else {
-            Ending::Truncated
-        };
-        assert_eq!(episode.ending, Some(ending));
-        assert_eq!(episode.success, episode.composite_return() == 1.0);
-    }
-}
-
 /// Training goes on from an adapter: the first evaluation is the last one before, and the reference is that adapter, so
 /// that the KL begins at zero again.
 #[test]
@@ -507,94 +437,6 @@ fn a_step_that_learns_nothing_says_so() {
     for key in ["kl", "loss", "grad_norm", "clip_fraction", "lr"] {
         assert!(step.get(key).is_none(), "{key} in {step}");
     }
-}
-
-/// Two policies meet in one game, each with its own observation and reward. One of them says anything, so that its replies
-/// can be told from the other's.
-#[test]
-fn two_models_play_snake_against_each_other() {
-    let changes = [
-        "game.name=snake",
-        "game.options.agents=2",
-        "game.options.enemies=0",
-        "game.options.size=6",
-    ];
-    let load = || State::new(&gpu(), config(&changes), Purpose::Play, &()).unwrap();
-    let (mut one, mut other) = (load(), load());
-    let mut sober = one.policy.player(1.0, 1);
-    let mut confused = other.policy.player(1000.0, 1);
-    let scenario = &*one.scenario;
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: 0.1,
-    };
-    let play = |players: &mut [&mut dyn Player]| {
-        referee
-            .play(scenario, &seats(8), players, &mut |_| ())
-            .unwrap()
-    };
-    let episodes = play(&mut [&mut sober, &mut confused]);
-    assert_eq!(episodes.len(), 16);
-    let of = |agent: usize| -> Vec<&Episode> { episodes.iter().skip(agent).step_by(2).collect() };
-    let valid = |episodes: &[&Episode]| {
-        let turns = || episodes.iter().flat_map(|episode| &episode.turns);
-        turns().filter(|turn| turn.action.is_some()).count() as f64 / turns().count() as f64
-    };
-    assert!(
-        valid(&of(0)) > 0.9 && valid(&of(1)) < 0.5,
-        "{} and {}",
-        valid(&of(0)),
-        valid(&of(1))
-    );
-    for (first, second) in of(0).into_iter().zip(of(1)) {
-        assert_ne!(first.turns[0].observation, second.turns[0].observation);
-        assert!(first.ending.is_some() && second.ending.is_some());
-        assert!(
-            first
-                .turns
-                .iter()
-                .chain(&second.turns)
-                .all(|turn| turn.sampled.is_some())
-        );
-    }
-    let returns = |agent| -> Vec<f64> { of(agent).iter().map(|e| e.game_return()).collect() };
-    assert_ne!(returns(0), returns(1));
-    // Who begins where does not matter: scripted and random players may sit down with a model, too.
-    let mixed = play(&mut [&mut Random::default(), &mut Scripted::default()]);
-    assert!(
-        mixed
-            .iter()
-            .all(|episode| episode.turns.iter().all(|turn| turn.sampled.is_none()))
-    );
-}
-
-/// Whoever never says an action cannot die in Snake, and must not look good for it.
-#[test]
-fn silence_is_no_good_player_of_snake() {
-    struct Silent;
-    impl Player for Silent {
-        fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
-            Ok(vec![Reply::default(); asks.len()])
-        }
-    }
-    let scenario = (lapwing_env::find("snake").unwrap().configure)(&serde_json::json!({})).unwrap();
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: 1.0,
-    };
-    let played =
-        |player: &mut dyn Player| evaluate(&*scenario, &referee, &seats(100), player, &()).unwrap();
-    let (silent, random) = (played(&mut Silent), played(&mut Random::default()));
-    assert!(
-        silent.return_mean > random.return_mean,
-        "{silent:?} and {random:?}"
-    );
-    assert!(
-        silent.composite_return_mean < random.composite_return_mean - 5.0,
-        "{silent:?} and {random:?}"
-    );
-    assert_eq!(silent.valid_action_rate, 0.0);
-    assert_eq!(random.return_mean, random.composite_return_mean);
 }
 
 /// Twenty steps of the default preset, examined before and after: two tests look at them.
