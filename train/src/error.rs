@@ -7,6 +7,7 @@ use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
 use crate::record::RecordError;
+use crate::run::checkpoint::CheckpointError;
 use crate::run::config::ConfigError;
 use crate::run::memory::MemoryError;
 
@@ -64,6 +65,15 @@ pub enum Error {
         /// What the model was made for.
         most: usize,
     },
+    /// A checkpoint that cannot be gone on from.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Update after update was dropped.
+    #[error(
+        "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
+         an earlier state (--adapter) with a smaller train.lr"
+    )]
+    Diverged(usize),
     /// What the run tells could not be kept.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -84,14 +94,4 @@ pub enum Error {
     /// A tokenizer could not be made or read.
     #[error("tokenizer: {0}")]
     Vocabulary(String),
-}
-
-impl Error {
-    /// Whether what was learned is of no use any more: a metric or the model's output is no number.
-    pub fn is_divergence(&self) -> bool {
-        matches!(
-            self,
-            Error::Record(RecordError::NotFinite { .. }) | Error::Model(ModelError::NotNumbers)
-        )
-    }
 }

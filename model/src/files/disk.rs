@@ -43,8 +43,12 @@ pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Writes a file aside and renames it into place: readers see the old bytes or the new ones, never a part.
-pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+/// Writes a file aside, syncs it and renames it into place: readers see the old bytes or the new ones, never a part, even
+/// if the machine stops in between.
+///
+/// # Errors
+/// If it cannot be written; what was there before stays.
+pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
@@ -53,6 +57,21 @@ pub(crate) fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     aside.as_file().sync_all().map_err(failed)?;
     make_readable(aside.as_file()).map_err(failed)?;
     aside.persist(path).map_err(|e| failed(e.error))?;
+    sync_names(folder).map_err(failed)
+}
+
+/// A name is a part of its folder, which is synced by itself.
+#[cfg(unix)]
+fn sync_names(folder: &Path) -> std::io::Result<()> {
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_names(_: &Path) -> std::io::Result<()> {
     Ok(())
 }
 

@@ -214,6 +214,13 @@ impl Parameters {
         }
     }
 
+    /// Forgets the gradients gathered since the last step.
+    pub fn discard(&mut self) {
+        for arena in &self.arenas {
+            arena.gradients.write(&vec![0.0; arena.len]);
+        }
+    }
+
     /// One AdamW update with the gathered gradients, which are zero afterwards. Gives their norm before clipping.
     ///
     /// A norm that is infinite or not a number changes neither values nor moments, only the count of steps: one bad

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
+use lapwing_train::record::directory;
 use lapwing_train::run::config::{PRESETS, Policy};
-use lapwing_train::{Config, ConfigError};
+use lapwing_train::{Config, ConfigError, Error};
 
 /// Teaches small language models to play text games, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -112,12 +113,21 @@ pub struct Train {
     /// Keep the run in this directory, which must be new or empty [default: runs/NAME-SEED]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with the run in this directory, from its latest checkpoint; --steps may be raised
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter"])]
+    pub resume: Option<PathBuf>,
     /// Training steps (train.steps)
     #[arg(long, value_name = "N", value_parser = number())]
     pub steps: Option<u64>,
     /// The number that everything random follows from (train.seed)
     #[arg(long, value_name = "N", value_parser = number())]
     pub seed: Option<u64>,
+    /// Write event files for TensorBoard too (record.tensorboard)
+    #[arg(long)]
+    pub tensorboard: bool,
+    /// Keep every episode in episodes.jsonl, not some of each evaluation (record.all_episodes)
+    #[arg(long)]
+    pub all_episodes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -347,10 +357,25 @@ fn chance(text: &str) -> Result<f64, String> {
 
 impl Train {
     /// The config with what was typed.
-    pub fn config(&self) -> Result<Config, ConfigError> {
-        let steps = self.steps.map(|n| format!("train.steps={n}"));
-        let seed = self.seed.map(|n| format!("train.seed={n}"));
-        self.request.config(steps.into_iter().chain(seed).collect())
+    pub fn config(&self) -> Result<Config, Error> {
+        let number = |key: &str, value: Option<u64>| value.map(|n| format!("{key}={n}"));
+        let flag = |key: &str, is: bool| is.then(|| format!("{key}=true"));
+        let own = [
+            number("train.steps", self.steps),
+            number("train.seed", self.seed),
+            flag("record.tensorboard", self.tensorboard),
+            flag("record.all_episodes", self.all_episodes),
+        ];
+        let own = own.into_iter().flatten().collect();
+        let Some(run) = &self.resume else {
+            return Ok(self.request.config(own)?);
+        };
+        directory::is_run(run)?;
+        let settings = [self.request.changes.set.clone(), own].concat();
+        Ok(Config::load(
+            &directory::config(run).to_string_lossy(),
+            &settings,
+        )?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use indicatif::{BinaryBytes, HumanCount};
 use lapwing_model::Model;
-use lapwing_train::record::metrics::{EvalMetrics, StepMetrics};
+use lapwing_train::record::metrics::{PlayMetrics, StepMetrics};
 use lapwing_train::run::config::{Sampling, Train};
 use lapwing_train::run::memory::Plan;
 
@@ -73,23 +73,28 @@ pub fn sampling(train: &Train) -> String {
 
 /// What a step brought.
 pub fn step(metrics: &StepMetrics) -> String {
-    let learned = match &metrics.learned {
-        Some(learned) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
-        None => "nothing to learn: returns equal in every group".to_owned(),
+    let play = &metrics.play;
+    let learned = match (&metrics.learned, metrics.updates_dropped) {
+        (Some(learned), 0) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
+        (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
+        (_, dropped) => format!("{dropped} updates dropped: not finite"),
+    };
+    let entropy = match &play.replies {
+        Some(replies) => format!("entropy {:.3}  ", replies.entropy),
+        None => String::new(),
     };
     format!(
-        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  entropy {:.3}  {learned}  {:.2} s",
-        metrics.return_mean,
-        metrics.success_rate,
-        metrics.valid_action_rate,
-        metrics.episode_length_mean,
-        metrics.entropy,
+        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{learned}  {:.2} s",
+        play.return_mean,
+        play.success_rate,
+        play.valid_action_rate,
+        play.episode_length_mean,
         metrics.seconds_rollout + metrics.seconds_update
     )
 }
 
 /// How an examination went.
-pub fn evaluation(eval: &EvalMetrics) -> String {
+pub fn evaluation(eval: &PlayMetrics) -> String {
     format!(
         "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
         eval.episodes, eval.success_rate, eval.return_mean, eval.valid_action_rate
@@ -99,7 +104,7 @@ pub fn evaluation(eval: &EvalMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_train::record::metrics::Learned;
+    use lapwing_train::record::metrics::{Learned, ReplyMetrics};
 
     use super::*;
 
@@ -111,23 +116,29 @@ mod tests {
             ..Learned::default()
         };
         let mut metrics = StepMetrics {
-            return_mean: 0.25,
-            success_rate: 0.25,
-            valid_action_rate: 0.99,
-            entropy: 1.2,
+            play: PlayMetrics {
+                return_mean: 0.25,
+                success_rate: 0.25,
+                valid_action_rate: 0.99,
+                episode_length_mean: 8.5,
+                replies: Some(ReplyMetrics {
+                    entropy: 1.2,
+                    ..ReplyMetrics::default()
+                }),
+                ..PlayMetrics::default()
+            },
             seconds_rollout: 0.1,
             seconds_update: 0.05,
-            episode_length_mean: 8.5,
             learned: Some(learned),
             ..StepMetrics::default()
         };
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
         metrics.learned = None;
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
-        let eval = EvalMetrics {
+        let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,
-            ..EvalMetrics::default()
+            ..PlayMetrics::default()
         };
         assert_snapshot!(evaluation(&eval), @"evaluation on 50 episodes: success 0.000, return -0.200, valid 0.00");
     }

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod describe;
+mod interrupt;
 mod progress;
 mod table;
 
@@ -14,6 +15,7 @@ use lapwing_tensor::GpuError;
 use lapwing_train::{ConfigError, Error};
 
 use args::{Cli, Command};
+use interrupt::Stopped;
 
 fn main() -> ExitCode {
     quiet_driver();
@@ -22,6 +24,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever closed the pipe has read enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Stopped>() => {
+            let _ = writeln!(io::stderr(), "{error}");
+            ExitCode::from(interrupt::STATUS)
+        }
         Err(error) => {
             // Not eprintln, which panics where nobody reads.
             let _ = writeln!(io::stderr(), "error: {error:#}{}", hint(&error));

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lapwing_model::Model;
 use lapwing_train::Progress;
-use lapwing_train::record::{Evaluation, Record, RecordError, Sink};
+use lapwing_train::record::metrics::Evaluation;
+use lapwing_train::record::{Record, RecordError, Sink};
 use lapwing_train::run::memory::Plan;
 
 use crate::describe;
@@ -129,11 +130,20 @@ impl Sink for Steps<'_> {
                 self.terminal
                     .steps(metrics.step, self.total, &describe::step(metrics));
             }
-            Record::Evaluation(Evaluation { step, eval }) => {
-                let text = describe::evaluation(eval);
+            Record::Evaluation(Evaluation { step, play, .. }) => {
+                let text = describe::evaluation(play);
                 self.terminal
                     .line(&format!("step {step}/{}  {text}", self.total));
             }
+            Record::Warning(warning) => {
+                let (step, text) = (warning.step, &warning.text);
+                let line = format!(
+                    "step {step}/{}  warning ({}): {text}",
+                    self.total, warning.watchman
+                );
+                self.terminal.line(&line);
+            }
+            Record::Yardsticks(_) | Record::Episode(_) => (),
         }
         Ok(())
     }

@@ -1,33 +1,39 @@
 //! Players beside each other, for people.
 
-use lapwing_train::record::metrics::EvalMetrics;
+use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
 
-/// A row for each player, and one for the best possible if that is known. The spread of the success rate is its standard
-/// error. `with penalty` is the return that training sees, where replies that cannot be read cost something.
-pub fn comparison(players: &[(&str, &EvalMetrics)], optimum: Option<f64>) -> String {
-    const OPTIMUM: &str = "best possible";
-    let names = players
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(optimum.map(|_| OPTIMUM));
+/// These players between the random one and the scripted one, a row for each, and one for the best possible if that is
+/// known. The spread of the success rate is its standard error. `with penalty` is the return that training goes by, where
+/// replies that cannot be read cost something.
+pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
+    const BEST: &str = "best possible";
+    let mut rows: Vec<(&str, &PlayMetrics)> = vec![("random player", &yardsticks.random)];
+    rows.extend(players.iter().map(|(name, play)| (&**name, *play)));
+    rows.extend(
+        yardsticks
+            .scripted
+            .iter()
+            .map(|play| ("scripted player", play)),
+    );
+    let names = rows.iter().map(|(name, _)| *name).chain([BEST]);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = format!(
         "{:width$}  success        return  with penalty  valid  length  episodes\n",
         ""
     );
-    for (name, player) in players {
-        let (success, episodes) = (player.success_rate, player.episodes);
+    for (name, play) in rows {
+        let (success, episodes) = (play.success_rate, play.episodes);
         let error = (success * (1.0 - success) / episodes as f64).sqrt();
         text += &format!(
             "{name:width$}  {success:.3} ± {error:.3}  {:>6.3}  {:>12.3}  {:>5.2}  {:>6.1}  {episodes:>8}\n",
-            player.return_mean,
-            player.composite_return_mean,
-            player.valid_action_rate,
-            player.episode_length_mean,
+            play.return_mean,
+            play.composite_return_mean,
+            play.valid_action_rate,
+            play.episode_length_mean,
         );
     }
-    if let Some(best) = optimum {
-        text += &format!("{OPTIMUM:width$}  {:13}  {best:>6.3}\n", "");
+    if let Some(best) = yardsticks.best_possible {
+        text += &format!("{BEST:width$}  {:13}  {best:>6.3}\n", "");
     }
     text
 }
@@ -40,18 +46,33 @@ mod tests {
 
     #[test]
     fn a_comparison_reads_so() {
-        let player = |success_rate: f64, valid_action_rate: f64| EvalMetrics {
-            game: "frozen-lake".to_owned(),
+        let player = |success_rate: f64, valid_action_rate: f64| PlayMetrics {
             episodes: 200,
             return_mean: success_rate,
             composite_return_mean: success_rate - 10.0 * (1.0 - valid_action_rate),
             success_rate,
             valid_action_rate,
             episode_length_mean: 7.25,
+            ..PlayMetrics::default()
         };
-        let (random, best) = (player(0.055, 0.5), player(1.0, 1.0));
-        let players = [("random player", &random), ("trained", &best)];
-        assert_snapshot!(comparison(&players, Some(1.0)));
-        assert!(!comparison(&players, None).contains("possible"));
+        let trained = player(0.5, 0.875);
+        let yardsticks = Yardsticks {
+            random: player(0.055, 0.5),
+            scripted: Some(player(1.0, 1.0)),
+            best_possible: Some(1.0),
+            ..Yardsticks::default()
+        };
+        let players = [("after training".to_owned(), &trained)];
+        assert_snapshot!(comparison(&yardsticks, &players));
+        let bare = Yardsticks {
+            scripted: None,
+            best_possible: None,
+            ..yardsticks
+        };
+        let bare = comparison(&bare, &players);
+        assert!(
+            !bare.contains("scripted") && !bare.contains("possible"),
+            "{bare}"
+        );
     }
 }

@@ -33,6 +33,19 @@ pub struct Batch {
     pub tokens: Vec<LossToken>,
 }
 
+impl Batch {
+    /// How far from 1 the ratio of one of its tokens is at most, given the log-probs of the pairs as they are now.
+    pub fn ratio_error(&self, log_probs: &[f32]) -> f64 {
+        let error = |token: &LossToken| {
+            let now = f64::from(log_probs[token.pair as usize]);
+            ((now - f64::from(token.old)).exp() - 1.0).abs()
+        };
+        // Not by f64::max, which passes over what is not a number.
+        let largest = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
+        self.tokens.iter().map(error).fold(0.0, largest)
+    }
+}
+
 /// What a loss over these episodes is an average over: their tokens, their turns or themselves.
 pub fn count<'a>(episodes: impl Iterator<Item = &'a Episode>, aggregation: Aggregation) -> f64 {
     let count = |episode: &Episode| match aggregation {
@@ -142,6 +155,7 @@ mod tests {
                         .map(|k| -((prompt.len() * 100 + k) as f32))
                         .collect(),
                     entropies: vec![0.0; reply.len()],
+                    cut: false,
                 }),
                 ..Turn::default()
             })

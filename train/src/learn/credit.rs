@@ -12,9 +12,9 @@ pub struct Credit {
 }
 
 /// MS-GRPO: every turn has the whole episode's advantage.
-pub fn by_episode(group: &[&Episode]) -> Vec<Credit> {
-    let returns: Vec<Return> = group.iter().map(|episode| Return::of(episode)).collect();
-    let credit = |(episode, advantage): (&&Episode, f64)| Credit {
+pub fn by_episode(group: &[Episode]) -> Vec<Credit> {
+    let returns: Vec<Return> = group.iter().map(Return::of).collect();
+    let credit = |(episode, advantage): (&Episode, f64)| Credit {
         advantage,
         turns: vec![advantage; episode.turns.len()],
     };

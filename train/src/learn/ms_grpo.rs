@@ -68,17 +68,35 @@ use crate::learn::batch::{self, Chosen, pack};
 use crate::learn::choose::choose;
 use crate::learn::credit::{Credit, by_episode};
 use crate::play::{Episode, Seat};
-use crate::record::metrics::{Learned, StepMetrics};
-use crate::run::config::Train;
+use crate::record::metrics::{Learned, PlayMetrics, StepMetrics, now};
+use crate::run::config::{Aggregation, Train};
 use crate::run::seeds;
 use crate::run::state::State;
 use crate::{Error, Progress};
+
+/// The episodes of one agent on one scene: they are weighed against each other.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// the seed of the scene
+    pub scene: u64,
+    /// which agent
+    pub agent: usize,
+    /// what they lived through
+    pub episodes: Vec<Episode>,
+    /// how each stands out
+    pub credits: Vec<Credit>,
+    /// Which are learned from, each with its importance; none if all returns are equal.
+    pub chosen: Vec<(usize, f64)>,
+}
 
 /// One step of training: play, weigh, choose, learn.
 ///
 /// # Errors
 /// If the game, the model or the device fails.
-pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, Error> {
+pub fn step(
+    state: &mut State,
+    progress: &dyn Progress,
+) -> Result<(StepMetrics, Vec<Group>), Error> {
     // Play every scene with a group of episodes, all at once, with the policy as it stands.
     let started = Instant::now();
     let computed_before = state.policy.arena.computed();
@@ -88,32 +106,34 @@ pub fn step(state: &mut State, progress: &dyn Progress) -> Result<StepMetrics, E
     progress.phase("rollout", seats.len() * agents, "episodes");
     let episodes = state.play(&seats, temperature, progress)?;
     let tokens_rollout = state.policy.arena.computed() - computed_before;
+    let tokens_played = episodes.iter().map(|e| e.tokens() as u64).sum();
+    let play = PlayMetrics::of(state.scenario.actions(), &episodes);
     let seconds_rollout = started.elapsed().as_secs_f64();
 
     // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
     let train = &state.config.train;
-    let groups: Vec<Vec<&Episode>> = episodes
-        .chunks(train.group_size * agents)
-        .flat_map(|scene| {
-            (0..agents).map(|agent| scene.iter().skip(agent).step_by(agents).collect())
-        })
-        .collect();
-    let credits: Vec<Vec<Credit>> = groups.iter().map(|group| by_episode(group)).collect();
-    let choice = choose_of(&groups, &credits, train, state.step);
+    let mut groups = grouped(&seats, episodes, train.group_size, agents);
+    for (number, group) in groups.iter_mut().enumerate() {
+        group.credits = by_episode(&group.episodes);
+        group.chosen = chosen(&group.credits, train, state.step, number);
+    }
 
     // Learn from them.
-    let groups_skipped = choice.groups_skipped;
-    let learned = learn(state, &choice, progress)?;
-    Ok(StepMetrics {
+    let (learned, updates_dropped) = learn(state, &groups, progress)?;
+    let metrics = StepMetrics {
         step: state.step + 1,
-        groups_skipped,
+        time: now(),
+        play,
+        tokens_played,
         tokens_computed: tokens_rollout + learned.map_or(0, |l| l.tokens_computed),
-        learned,
         seconds_rollout,
         seconds_update: started.elapsed().as_secs_f64(),
-        ..StepMetrics::of_episodes(&episodes)
-    })
+        groups_skipped: groups.iter().filter(|g| g.chosen.is_empty()).count(),
+        updates_dropped,
+        learned,
+    };
+    Ok((metrics, groups))
 }
 
 /// Who plays in this step: `group_size` games on each of `groups` fresh scenes.
@@ -135,60 +155,41 @@ fn seats(state: &State) -> Result<Vec<Seat>, Error> {
     Ok(seats)
 }
 
-/// What a step learns from.
-struct Choice<'a> {
-    chosen: Vec<Chosen<'a>>,
-    /// What a draw is expected to hold of what the loss is a mean over, such as tokens.
-    expected: f64,
-    groups_skipped: usize,
-}
-
-fn choose_of<'a>(
-    groups: &[Vec<&'a Episode>],
-    credits: &'a [Vec<Credit>],
-    train: &Train,
-    step: usize,
-) -> Choice<'a> {
-    let mut choice = Choice {
-        chosen: Vec::new(),
-        expected: 0.0,
-        groups_skipped: 0,
-    };
-    for (number, (group, credits)) in groups.iter().zip(credits).enumerate() {
-        let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
-        if advantages.iter().all(|a| *a == 0.0) {
-            choice.groups_skipped += 1;
-            continue;
-        }
-        let seed = seeds::derive(train.seed, "choose", &[step, number]);
-        let drawn = choose(train, &advantages, &mut Stream::new(seed, "choose"));
-        let share = drawn.len() as f64 / group.len() as f64;
-        choice.expected += share * batch::count(group.iter().copied(), train.aggregation);
-        choice
-            .chosen
-            .extend(drawn.into_iter().map(|(i, importance)| Chosen {
-                episode: group[i],
-                advantages: &credits[i].turns,
-                importance,
-            }));
+/// The episodes of each scene, an agent's together.
+fn grouped(seats: &[Seat], episodes: Vec<Episode>, size: usize, agents: usize) -> Vec<Group> {
+    let mut groups = vec![Group::default(); seats.len() / size * agents];
+    for (number, episode) in episodes.into_iter().enumerate() {
+        let (seat, agent) = (number / agents, number % agents);
+        let group = &mut groups[seat / size * agents + agent];
+        (group.scene, group.agent) = (seats[seat].scene, agent);
+        group.episodes.push(episode);
     }
-    choice
+    groups
 }
 
-/// Passes over the chosen episodes; each minibatch is one optimiser update. `None` if there is nothing to learn from.
+fn chosen(credits: &[Credit], train: &Train, step: usize, group: usize) -> Vec<(usize, f64)> {
+    let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
+    if advantages.iter().all(|a| *a == 0.0) {
+        return Vec::new();
+    }
+    let seed = seeds::derive(train.seed, "choose", &[step, group]);
+    choose(train, &advantages, &mut Stream::new(seed, "choose"))
+}
+
+/// Passes over the chosen episodes; each minibatch is one optimiser update. Tells what they brought (`None` if there was
+/// nothing to learn from), and how many were dropped because a number in them was not finite.
 ///
 /// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
 /// expected to hold instead: dividing by what this one holds would bias the weights that were just corrected.
 fn learn(
     state: &mut State,
-    Choice {
-        chosen, expected, ..
-    }: &Choice<'_>,
+    groups: &[Group],
     progress: &dyn Progress,
-) -> Result<Option<Learned>, Error> {
+) -> Result<(Option<Learned>, usize), Error> {
     let train = state.config.train.clone();
     let lr = train.lr * ((state.step + 1) as f64 / (train.warmup + 1) as f64).min(1.0);
-    let mut updates = Vec::new();
+    let (chosen, expected) = all_chosen(groups, train.aggregation);
+    let (mut updates, mut dropped) = (Vec::new(), 0);
     for pass in 0..train.passes {
         let mut order: Vec<usize> = (0..chosen.len()).collect();
         if train.minibatches > 1 {
@@ -201,10 +202,30 @@ fn learn(
                 true => expected * part.len() as f64 / chosen.len() as f64,
                 false => batch::count(minibatch.iter().map(|c| c.episode), train.aggregation),
             };
-            updates.push(update(state, &minibatch, over, lr, progress)?);
+            let learned = update(state, &minibatch, over, lr, progress)?;
+            match learned.is_finite() {
+                true => updates.push(learned),
+                false => dropped += 1,
+            }
         }
     }
-    Ok(Learned::mean_of(&updates))
+    Ok((Learned::mean_of(&updates), dropped))
+}
+
+/// The chosen episodes of all groups, and what a draw of so many is expected to hold of what the loss is a mean over, such
+/// as tokens.
+fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>>, f64) {
+    let (mut all, mut expected) = (Vec::new(), 0.0);
+    for group in groups {
+        let share = group.chosen.len() as f64 / group.episodes.len() as f64;
+        expected += share * batch::count(group.episodes.iter(), aggregation);
+        all.extend(group.chosen.iter().map(|&(member, importance)| Chosen {
+            episode: &group.episodes[member],
+            advantages: &group.credits[member].turns,
+            importance,
+        }));
+    }
+    (all, expected)
 }
 
 /// As many parts as asked for, as long as there is something for each; their lengths differ by one at most.
@@ -256,6 +277,8 @@ fn update(
 
         // The policy as it is now, and the loss of every sampled token.
         let log_probs = log_probs(policy.adapter.as_ref());
+        let ratio_error = batch.ratio_error(&log_probs.to_vec()?);
+        learned.first_ratio_error = learned.first_ratio_error.max(ratio_error);
         let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, train.kl);
         parameters.accumulate(&of.loss.backward());
 
@@ -266,6 +289,11 @@ fn update(
         learned.tokens_computed += 2 * batch.tree.len() as u64;
         progress.done(done + 1);
     }
+    if !learned.loss.is_finite() {
+        parameters.discard();
+        return Ok(learned);
+    }
+    // A norm that is not finite changes nothing either.
     let norm = parameters.step(AdamW {
         lr,
         beta1: train.betas[0],

@@ -2,9 +2,27 @@
 
 use lapwing_env::Scenario;
 
+use crate::play::players::scripted::{Random, Scripted};
 use crate::play::{Episode, Player, Referee, Seat};
-use crate::record::metrics::EvalMetrics;
+use crate::record::metrics::{PlayMetrics, Yardsticks};
 use crate::{Error, Progress};
+
+/// Lets this player play on these seats.
+///
+/// # Errors
+/// If the game or the player fails.
+pub fn examine(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    progress: &dyn Progress,
+) -> Result<Vec<Episode>, Error> {
+    progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
+    referee.play(scenario, seats, &mut [player], &mut |episodes| {
+        progress.done(Episode::over(episodes));
+    })
+}
 
 /// How this player does on these seats.
 ///
@@ -16,19 +34,40 @@ pub fn evaluate(
     seats: &[Seat],
     player: &mut dyn Player,
     progress: &dyn Progress,
-) -> Result<EvalMetrics, Error> {
-    progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
-    let episodes = referee.play(scenario, seats, &mut [player], &mut |episodes| {
-        progress.done(Episode::over(episodes));
-    })?;
-    Ok(EvalMetrics::of_episodes(scenario.name(), &episodes))
+) -> Result<PlayMetrics, Error> {
+    let episodes = examine(scenario, referee, seats, player, progress)?;
+    Ok(PlayMetrics::of(scenario.actions(), &episodes))
+}
+
+/// What an evaluation on these seats, which follow from `seed`, is to be held against.
+///
+/// # Errors
+/// If the game fails.
+pub fn yardsticks(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    seed: u64,
+) -> Result<Yardsticks, Error> {
+    let of = |player: &mut dyn Player| evaluate(scenario, referee, seats, player, &());
+    let game = scenario.start(seats[0].scene, seats[0].luck)?;
+    let has_player = game.best_actions(0).is_some();
+    Ok(Yardsticks {
+        game: scenario.name().to_owned(),
+        seed,
+        random: of(&mut Random::default())?,
+        scripted: has_player
+            .then(|| of(&mut Scripted::default()))
+            .transpose()?,
+        best_possible: optimum(scenario, seats)?,
+    })
 }
 
 /// The highest mean return that any player can expect on these seats, if the game knows it exactly.
 ///
 /// # Errors
 /// If the game fails.
-pub fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, Error> {
+fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, Error> {
     let mut sum = 0.0;
     for seat in seats {
         let game = scenario.start(seat.scene, seat.luck)?;
@@ -45,7 +84,6 @@ pub fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::play::players::scripted::{Random, Scripted};
     use crate::play::scenes::Scenes;
 
     #[test]

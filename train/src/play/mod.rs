@@ -1,5 +1,6 @@
 //! Episodes: who plays, on which scenes, by whose rules, and how well.
 
+pub mod episode;
 pub mod evaluate;
 pub mod player;
 pub mod players;
@@ -7,5 +8,6 @@ pub mod prompt;
 pub mod referee;
 pub mod scenes;
 
+pub use episode::{Ending, Episode, Turn};
 pub use player::{Ask, Player, Reply, Sampled};
-pub use referee::{Ending, Episode, Referee, Seat, Turn};
+pub use referee::{Referee, Seat};

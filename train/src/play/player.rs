@@ -46,6 +46,8 @@ pub struct Sampled {
     pub log_probs: Vec<f32>,
     /// Entropy of the distribution that each was drawn from, in nats.
     pub entropies: Vec<f32>,
+    /// Whether the limit of tokens ended it, and not the model.
+    pub cut: bool,
 }
 
 /// Somebody who plays: a model, a script, a person.

@@ -21,6 +21,55 @@ pub enum RecordError {
         /// Why.
         reason: io::Error,
     },
+    /// There is no run there.
+    #[error(
+        "{} {}: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it",
+        .path.display(), if *.is_there { "holds no run" } else { "does not exist" }
+    )]
+    NoRun {
+        /// The directory.
+        path: PathBuf,
+        /// Whether there is a directory at all.
+        is_there: bool,
+    },
+    /// Somebody else writes there.
+    #[error(
+        "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory is not what it was when the run began.
+    #[error(
+        "{} was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and \
+         go on with --resume", .path.display()
+    )]
+    Gone {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file cannot be read back.
+    #[error("cannot read {}: {reason}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A file has lost lines since a checkpoint was made.
+    #[error(
+        "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
+         cannot go on as if they were there; start a new run from the adapter beside it (--adapter)", .path.display()
+    )]
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that it has.
+        found: u64,
+        /// Bytes that it had.
+        wanted: u64,
+    },
     /// A measured number is infinite or not a number; JSON knows neither, and neither means anything good.
     #[error(
         "step {step}: `{metric}` is not a finite number: training has diverged; try a smaller train.lr"

@@ -1,12 +1,12 @@
-//! `metrics.jsonl`: a line of JSON for each record, whole or not there.
+//! Files of records: a line of JSON for each, whole or not there.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Record, RecordError, Sink, write_error};
+use super::{Record, RecordError, write_error};
 
-/// The file, open for writing.
+/// Such a file, open for writing at its end.
 #[derive(Debug)]
 pub struct Jsonl {
     path: PathBuf,
@@ -14,29 +14,85 @@ pub struct Jsonl {
 }
 
 impl Jsonl {
-    /// Makes the file, which must not exist.
+    /// Opens the file, which is made if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made.
-    pub fn create(path: &Path) -> Result<Jsonl, RecordError> {
-        let file = File::create_new(path).map_err(write_error(path))?;
+    /// If it cannot be made or written.
+    pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
+        let file = File::options().create(true).append(true).open(path);
         Ok(Jsonl {
             path: path.to_owned(),
-            file,
+            file: file.map_err(write_error(path))?,
         })
     }
-}
 
-impl Sink for Jsonl {
-    fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// If it cannot be written; then nothing of it is.
+    pub fn write(&mut self, record: &Record) -> Result<(), RecordError> {
         let line = serde_json::to_string(record).expect("metrics are plain values") + "\n";
-        let before = self.file.metadata().map_err(write_error(&self.path))?.len();
+        let before = self.bytes()?;
         self.file.write_all(line.as_bytes()).map_err(|error| {
             // Cuts off the part of the line that did fit.
             let _ = self.file.set_len(before);
             write_error(&self.path)(error)
         })
     }
+
+    /// Bytes in the file.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn bytes(&self) -> Result<u64, RecordError> {
+        let metadata = self.file.metadata().map_err(write_error(&self.path))?;
+        Ok(metadata.len())
+    }
+
+    /// Makes sure that what was written outlives a crash of the machine.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn sync(&self) -> Result<(), RecordError> {
+        self.file.sync_data().map_err(write_error(&self.path))
+    }
+
+    /// Cuts off all but so many bytes.
+    ///
+    /// # Errors
+    /// If the file has fewer, or cannot be written.
+    pub fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
+        let found = self.bytes()?;
+        if found < bytes {
+            return Err(RecordError::Short {
+                path: self.path.clone(),
+                found,
+                wanted: bytes,
+            });
+        }
+        self.file.set_len(bytes).map_err(write_error(&self.path))
+    }
+}
+
+/// The records of a file. A last line that is not finished, of a run that is writing it or was stopped at that, is left
+/// out.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no record.
+pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
+    let unreadable = |reason| RecordError::Read {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut text = String::new();
+    let opened = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
+    opened.map_err(|e| unreadable(e.to_string()))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let record = |(number, line): (usize, &str)| {
+        let wrong = |e: serde_json::Error| unreadable(format!("line {}: {e}", number + 1));
+        serde_json::from_str(line).map_err(wrong)
+    };
+    whole.lines().enumerate().map(record).collect()
 }
 
 #[cfg(test)]
@@ -44,19 +100,47 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::record::Evaluation;
-    use crate::record::metrics::{EvalMetrics, Learned, StepMetrics};
+    use crate::record::metrics::{
+        Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
+    };
 
     #[test]
     fn lines_read_so_and_are_read_back() {
-        let eval = EvalMetrics {
-            game: "frozen-lake".to_owned(),
+        let play = PlayMetrics {
             episodes: 200,
             return_mean: 0.125,
+            return_std: 0.25,
             composite_return_mean: 0.0625,
+            composite_return_std: 0.5,
             success_rate: 0.125,
+            truncated_rate: 0.5,
             valid_action_rate: 0.96875,
             episode_length_mean: 7.25,
+            top_action: "right".to_owned(),
+            top_action_share: 0.375,
+            replies: None,
+        };
+        let replied = PlayMetrics {
+            replies: Some(ReplyMetrics {
+                entropy: 1.25,
+                reply_length_mean: 1.0,
+                reply_cut_rate: 0.0,
+            }),
+            ..play.clone()
+        };
+        let yardsticks = Yardsticks {
+            game: "frozen-lake".to_owned(),
+            seed: 1,
+            random: play.clone(),
+            scripted: None,
+            best_possible: Some(1.0),
+        };
+        let evaluation = Evaluation {
+            step: 0,
+            time: 1.5,
+            game: "frozen-lake".to_owned(),
+            seconds_evaluation: 0.5,
+            play: replied.clone(),
         };
         let learned = Learned {
             kl: 0.001,
@@ -64,21 +148,19 @@ mod tests {
             grad_norm: 0.5,
             loss: -0.01,
             lr: 0.001,
+            first_ratio_error: 0.0,
             tokens_computed: 0,
         };
         let step = StepMetrics {
             step: 3,
-            return_mean: 0.25,
-            success_rate: 0.25,
-            valid_action_rate: 0.99,
-            entropy: 1.2,
+            time: 2.5,
+            play: replied,
             tokens_played: 100_000,
             tokens_computed: 9_000,
             seconds_rollout: 0.1,
             seconds_update: 0.05,
-            episode_length_mean: 8.5,
-            return_std: 0.43,
             groups_skipped: 1,
+            updates_dropped: 0,
             learned: Some(learned),
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
@@ -88,24 +170,46 @@ mod tests {
             learned: None,
             ..step.clone()
         };
+        let warning = Warning {
+            step: 4,
+            time: 2.5,
+            watchman: "no-variance".to_owned(),
+            value: 10.0,
+            text: "nothing was learned".to_owned(),
+        };
         let records = [
-            Record::Evaluation(Evaluation { step: 0, eval }),
+            Record::Yardsticks(yardsticks),
+            Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Step(equal),
+            Record::Warning(warning),
         ];
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
-        let mut jsonl = Jsonl::create(&path).unwrap();
+        let mut jsonl = Jsonl::open(&path).unwrap();
         records
             .iter()
-            .for_each(|record| jsonl.record(record).unwrap());
-        let text = std::fs::read_to_string(path).unwrap();
+            .for_each(|record| jsonl.write(record).unwrap());
+        let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
-        let read: Vec<Record> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert_eq!(read, records);
+        assert_eq!(read(&path).unwrap(), records);
+
+        // What is cut off is gone, and what follows comes where it was.
+        let bytes = jsonl.bytes().unwrap();
+        jsonl.write(&records[2]).unwrap();
+        jsonl.cut(bytes).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        jsonl.write(&records[2]).unwrap();
+        assert_eq!(read(&path).unwrap().len(), records.len() + 1);
+        // An unfinished line is no damage; an odd one is.
+        std::fs::write(&path, format!("{text}{{\"kind\":\"st")).unwrap();
+        assert_eq!(read(&path).unwrap(), records);
+        std::fs::write(&path, format!("{text}odd\n")).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 6: expected value at line 1 column 1");
+        std::fs::write(&path, "").unwrap();
+        let error = jsonl.cut(bytes).unwrap_err().to_string();
+        assert!(error.contains("has 0 bytes"), "{error}");
     }
 
     /// Every write to this device finds the disk full.
@@ -118,7 +222,7 @@ mod tests {
             file,
         };
         let error = jsonl
-            .record(&Record::Step(StepMetrics::default()))
+            .write(&Record::Step(StepMetrics::default()))
             .unwrap_err();
         assert_snapshot!(error, @"cannot write DIR/metrics.jsonl: No space left on device (os error 28); free some space, or choose another place with --out");
     }

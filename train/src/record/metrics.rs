@@ -1,22 +1,133 @@
-//! What is measured. Means are over episodes unless they say else.
+//! What is measured. Means are over episodes, each counting the same however long it is, unless they say else.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::play::Episode;
+
+/// Seconds since 1970 (UTC), for the `time` of a record.
+pub fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// How some episodes went: those of a training step, or those of an evaluation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlayMetrics {
+    /// Episodes played.
+    pub episodes: usize,
+    /// Mean of the game's own returns, without shaping.
+    pub return_mean: f64,
+    /// Their standard deviation (of the whole, not of a sample).
+    pub return_std: f64,
+    /// Mean of the composite returns, which replies that cannot be read make lower: a player who says nothing to the
+    /// point may stand safely still, and should not look good for it. Training goes by these.
+    pub composite_return_mean: f64,
+    /// Their standard deviation.
+    pub composite_return_std: f64,
+    /// Share of the episodes that succeeded.
+    pub success_rate: f64,
+    /// Share of the episodes that the step limit ended.
+    pub truncated_rate: f64,
+    /// Mean of an episode's share of replies that could be read.
+    pub valid_action_rate: f64,
+    /// Mean number of turns.
+    pub episode_length_mean: f64,
+    /// The action taken most often in all; empty if none could be read.
+    pub top_action: String,
+    /// Its share of all turns.
+    pub top_action_share: f64,
+    /// Of the replies, if a model of ours gave them.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub replies: Option<ReplyMetrics>,
+}
+
+/// How a model replied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplyMetrics {
+    /// Mean over the sampled tokens of the entropy of what each was drawn from, in nats.
+    pub entropy: f64,
+    /// Mean of an episode's mean tokens of a reply.
+    pub reply_length_mean: f64,
+    /// Mean of an episode's share of replies that the limit of tokens cut off before they could be read.
+    pub reply_cut_rate: f64,
+}
+
+impl PlayMetrics {
+    /// How these episodes went; `actions` are the words of the game.
+    pub fn of(actions: &[String], episodes: &[Episode]) -> PlayMetrics {
+        let over = |of: &dyn Fn(&Episode) -> f64| {
+            let values: Vec<f64> = episodes.iter().map(of).collect();
+            mean_and_spread(&values)
+        };
+        let share = |e: &Episode, count: usize| count as f64 / e.turns.len() as f64;
+        let read = |e: &Episode| e.turns.iter().filter(|turn| turn.action.is_some()).count();
+        let (return_mean, return_std) = over(&Episode::game_return);
+        let (composite_return_mean, composite_return_std) = over(&Episode::composite_return);
+        let turns: usize = episodes.iter().map(|e| e.turns.len()).sum();
+        let mut taken = vec![0; actions.len()];
+        for turn in episodes.iter().flat_map(|e| &e.turns) {
+            turn.action.iter().for_each(|action| taken[*action] += 1);
+        }
+        // The first of equals, so that nothing but the game decides.
+        let top = (0..taken.len()).rev().max_by_key(|i| taken[*i]);
+        let top = top.filter(|i| taken[*i] > 0);
+        PlayMetrics {
+            episodes: episodes.len(),
+            return_mean,
+            return_std,
+            composite_return_mean,
+            composite_return_std,
+            success_rate: over(&|e| f64::from(u8::from(e.success))).0,
+            truncated_rate: over(&|e| f64::from(u8::from(e.is_truncated()))).0,
+            valid_action_rate: over(&|e| share(e, read(e))).0,
+            episode_length_mean: over(&|e| e.turns.len() as f64).0,
+            top_action: top.map(|i| actions[i].clone()).unwrap_or_default(),
+            top_action_share: top.map_or(0.0, |i| taken[i] as f64 / turns as f64),
+            replies: ReplyMetrics::of(episodes),
+        }
+    }
+}
+
+impl ReplyMetrics {
+    /// `None` if nobody here is a model of ours.
+    fn of(episodes: &[Episode]) -> Option<ReplyMetrics> {
+        let replied: Vec<&Episode> = episodes
+            .iter()
+            .filter(|e| e.sampled().next().is_some())
+            .collect();
+        if replied.is_empty() {
+            return None;
+        }
+        let entropies: Vec<f64> = replied
+            .iter()
+            .flat_map(|e| e.sampled())
+            .flat_map(|reply| &reply.entropies)
+            .map(|e| f64::from(*e))
+            .collect();
+        let per_reply = |of: &dyn Fn(&Episode) -> usize| {
+            let of = |e: &&Episode| of(e) as f64 / e.sampled().count() as f64;
+            mean_and_spread(&replied.iter().map(of).collect::<Vec<f64>>()).0
+        };
+        Some(ReplyMetrics {
+            entropy: mean_and_spread(&entropies).0,
+            reply_length_mean: per_reply(&Episode::reply_tokens),
+            reply_cut_rate: per_reply(&Episode::replies_cut),
+        })
+    }
+}
 
 /// What one training step of MS-GRPO brought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     /// Which step, from 1.
     pub step: usize,
-    /// Mean composite return: the game's rewards and the shaping.
-    pub return_mean: f64,
-    /// Share of the episodes that succeeded.
-    pub success_rate: f64,
-    /// Share of the replies that could be read.
-    pub valid_action_rate: f64,
-    /// Mean over the sampled tokens of the entropy of what each was drawn from, in nats.
-    pub entropy: f64,
+    /// When it was over, in seconds since 1970 (UTC).
+    pub time: f64,
+    /// How its episodes went.
+    #[serde(flatten)]
+    pub play: PlayMetrics,
     /// Positions that separate sequences, prompt and reply for every turn of every episode, would have run.
     pub tokens_played: u64,
     /// Positions that really ran through the model: in rollout, reference and update.
@@ -25,12 +136,10 @@ pub struct StepMetrics {
     pub seconds_rollout: f64,
     /// Seconds in which the adapter learned.
     pub seconds_update: f64,
-    /// Mean number of turns.
-    pub episode_length_mean: f64,
-    /// Standard deviation of the composite return over the step's episodes.
-    pub return_std: f64,
     /// Groups left out because all of their returns were equal.
     pub groups_skipped: usize,
+    /// Updates that were not made because loss or gradient was no finite number.
+    pub updates_dropped: usize,
     /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
@@ -49,6 +158,8 @@ pub struct Learned {
     pub loss: f64,
     /// The learning rate.
     pub lr: f64,
+    /// How far the first update's ratio is from 1, at most, over its tokens: 0 where rollout and update agree to the bit.
+    pub first_ratio_error: f64,
     /// Positions that ran through the model, for reference and policy; a sum.
     #[serde(skip)]
     pub tokens_computed: u64,
@@ -65,76 +176,67 @@ impl Learned {
             grad_norm: mean(|update| update.grad_norm),
             loss: mean(|update| update.loss),
             lr: first.lr,
+            first_ratio_error: first.first_ratio_error,
             tokens_computed: updates.iter().map(|update| update.tokens_computed).sum(),
         })
     }
-}
 
-impl StepMetrics {
-    /// What the episodes of a step tell.
-    pub fn of_episodes(episodes: &[Episode]) -> StepMetrics {
-        let returns: Vec<f64> = episodes.iter().map(Episode::composite_return).collect();
-        let eval = EvalMetrics::of_episodes("", episodes);
-        let sampled = episodes.iter().flat_map(Episode::sampled);
-        let entropies: Vec<f64> = sampled
-            .flat_map(|reply| &reply.entropies)
-            .map(|e| f64::from(*e))
-            .collect();
-        let (return_mean, return_std) = mean_and_spread(&returns);
-        StepMetrics {
-            return_mean,
-            return_std,
-            success_rate: eval.success_rate,
-            valid_action_rate: eval.valid_action_rate,
-            episode_length_mean: eval.episode_length_mean,
-            entropy: mean_and_spread(&entropies).0,
-            tokens_played: episodes.iter().map(|e| e.tokens() as u64).sum(),
-            ..StepMetrics::default()
-        }
+    /// Whether loss and gradient are numbers to go by.
+    pub fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.grad_norm.is_finite()
     }
 }
 
-/// How a player did on the scenes of the examination.
+/// An examination of the policy on held-out scenes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct EvalMetrics {
+pub struct Evaluation {
+    /// Training steps done before it.
+    pub step: usize,
+    /// When it was over, in seconds since 1970 (UTC).
+    pub time: f64,
     /// The game.
     pub game: String,
-    /// Episodes played.
-    pub episodes: usize,
-    /// Mean of the game's own returns, without shaping.
-    pub return_mean: f64,
-    /// Mean of the composite returns, which replies that cannot be read make lower: a player who says nothing to the
-    /// point may stand safely still, and should not look good for it.
-    pub composite_return_mean: f64,
-    /// Share of the episodes that succeeded.
-    pub success_rate: f64,
-    /// Share of the replies that could be read.
-    pub valid_action_rate: f64,
-    /// Mean number of turns.
-    pub episode_length_mean: f64,
+    /// Seconds that it took.
+    pub seconds_evaluation: f64,
+    /// How it went.
+    #[serde(flatten)]
+    pub play: PlayMetrics,
 }
 
-impl EvalMetrics {
-    /// How these episodes went.
-    pub fn of_episodes(game: &str, episodes: &[Episode]) -> EvalMetrics {
-        let count = episodes.len() as f64;
-        let turns = episodes.iter().map(|e| e.turns.len()).sum::<usize>() as f64;
-        let read = |e: &Episode| e.turns.iter().filter(|turn| turn.action.is_some()).count();
-        let composite = episodes.iter().map(Episode::composite_return).sum::<f64>();
-        EvalMetrics {
-            game: game.to_owned(),
-            episodes: episodes.len(),
-            return_mean: episodes.iter().map(Episode::game_return).sum::<f64>() / count,
-            composite_return_mean: composite / count,
-            success_rate: episodes.iter().filter(|e| e.success).count() as f64 / count,
-            valid_action_rate: episodes.iter().map(read).sum::<usize>() as f64 / turns,
-            episode_length_mean: turns / count,
-        }
-    }
+/// How those do on the held-out scenes who need no model: what an evaluation is to be held against.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Yardsticks {
+    /// The game.
+    pub game: String,
+    /// The seed that the scenes follow from.
+    pub seed: u64,
+    /// A player who does anything.
+    pub random: PlayMetrics,
+    /// The game's own player, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scripted: Option<PlayMetrics>,
+    /// The highest mean return that any player can expect, if the game knows it exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_possible: Option<f64>,
+}
+
+/// Something that a user should look at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Training steps done by then.
+    pub step: usize,
+    /// When, in seconds since 1970 (UTC).
+    pub time: f64,
+    /// Which watchman says it; `docs/watchmen.md` has a paragraph of this name.
+    pub watchman: String,
+    /// The number that it goes by.
+    pub value: f64,
+    /// What was seen, and what may help.
+    pub text: String,
 }
 
 /// Mean and standard deviation (of the whole, not of a sample).
-fn mean_and_spread(values: &[f64]) -> (f64, f64) {
+pub(crate) fn mean_and_spread(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;

@@ -5,30 +5,31 @@ pub mod directory;
 mod error;
 pub mod jsonl;
 pub mod metrics;
+pub mod sample;
+pub mod stats;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::RecordError;
 pub(crate) use error::write_error;
-use metrics::{EvalMetrics, StepMetrics};
+use metrics::{Evaluation, StepMetrics, Warning, Yardsticks};
+use sample::Sample;
 
-/// Something measured; a line of `metrics.jsonl`.
+/// Something that a run tells: a line of `metrics.jsonl`, or, if it is an episode, of `episodes.jsonl`. Its `kind` says
+/// which of these it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
+    /// What the evaluations are held against; before the first.
+    Yardsticks(Yardsticks),
     /// The policy was examined.
     Evaluation(Evaluation),
     /// A step of training was made.
     Step(StepMetrics),
-}
-
-/// An examination of the policy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Evaluation {
-    /// Training steps done before it.
-    pub step: usize,
-    /// How it went.
-    pub eval: EvalMetrics,
+    /// A watchman saw something.
+    Warning(Warning),
+    /// An episode, kept to be looked at.
+    Episode(Sample),
 }
 
 /// Receives what a run tells, as it comes: a file, a terminal, a plot.
@@ -44,8 +45,11 @@ impl Record {
     /// The steps that were done when it was measured.
     pub fn step(&self) -> usize {
         match self {
-            Record::Step(metrics) => metrics.step,
+            Record::Yardsticks(_) => 0,
             Record::Evaluation(evaluation) => evaluation.step,
+            Record::Step(metrics) => metrics.step,
+            Record::Warning(warning) => warning.step,
+            Record::Episode(sample) => sample.step,
         }
     }
 
@@ -54,6 +58,10 @@ impl Record {
     /// # Errors
     /// Naming the first that is not.
     pub fn check(&self) -> Result<(), RecordError> {
+        if matches!(self, Record::Episode(_)) {
+            // A reply that cannot be read is no action, which is null; the referee sees to the rewards.
+            return Ok(());
+        }
         // serde_json writes what is not finite as null, and no metric is null on purpose.
         let value = serde_json::to_value(self).expect("metrics are plain values");
         let step = self.step();

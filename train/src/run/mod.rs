@@ -1,7 +1,10 @@
 //! A run: its config, what it holds, and the loop over its steps.
 
+pub mod checkpoint;
 pub mod config;
 pub mod memory;
+pub mod samples;
 pub mod seeds;
 pub mod state;
 pub mod trainer;
+pub mod watchmen;

@@ -5,8 +5,10 @@ use std::path::Path;
 use lapwing_env::Scenario;
 use lapwing_model::{Adapter, Arena};
 use lapwing_tensor::{Gpu, ParameterState, Parameters};
+use serde::{Deserialize, Serialize};
 
 use crate::base::files::{self, Files};
+use crate::base::fingerprint::fingerprint;
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::prompt::Prompts;
 use crate::play::scenes::Scenes;
@@ -39,10 +41,27 @@ pub struct State {
     pub scenes: Scenes,
     /// who plays
     pub policy: Policy,
+    /// what the model is called
+    pub model_name: String,
+    /// a few digits that tell its files, and those of the adapter that training began from, from others
+    pub fingerprint: String,
     /// the adapter's weights and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
     /// steps of training done
     pub step: usize,
+    /// the step of the last evaluation
+    pub evaluated: Option<usize>,
+    /// the best evaluation
+    pub best: Option<Best>,
+}
+
+/// When the policy was examined best, and how well.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// training steps done by then
+    pub step: usize,
+    /// the mean return
+    pub score: f64,
 }
 
 /// What a run has learned so far, as plain data: all of a [`State`] that its config does not say.
@@ -50,6 +69,10 @@ pub struct State {
 pub struct Snapshot {
     /// steps of training done
     pub step: usize,
+    /// the step of the last evaluation
+    pub evaluated: Option<usize>,
+    /// the best evaluation
+    pub best: Option<Best>,
     /// optimiser updates done
     pub updates: u64,
     /// the adapter's weights and the optimiser's moments
@@ -101,6 +124,8 @@ impl State {
         }
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.planned(&plan);
+        let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter_directory());
+        let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
         let model = files.load(gpu, progress)?;
         let model = model.with_recomputation(plan.recomputes);
 
@@ -133,8 +158,12 @@ impl State {
                 prompts,
                 arena,
             },
+            model_name: files.name.clone(),
+            fingerprint,
             parameters,
             step: 0,
+            evaluated: None,
+            best: None,
         })
     }
 
@@ -176,6 +205,11 @@ impl State {
         })
     }
 
+    /// Optimiser updates done.
+    pub fn updates(&self) -> u64 {
+        self.parameters.as_ref().map_or(0, Parameters::steps)
+    }
+
     /// Takes out what was learned.
     ///
     /// # Errors
@@ -187,6 +221,8 @@ impl State {
         let parameters = self.parameters.as_ref().expect("a run that trains");
         Ok(Snapshot {
             step: self.step,
+            evaluated: self.evaluated,
+            best: self.best,
             updates: parameters.steps(),
             parameters: parameters.state()?,
         })
@@ -201,6 +237,8 @@ impl State {
         let parameters = self.parameters.as_mut().expect("a run that trains");
         parameters.restore(&snapshot.parameters, snapshot.updates);
         self.step = snapshot.step;
+        self.evaluated = snapshot.evaluated;
+        self.best = snapshot.best;
     }
 
     /// Writes the adapter as a PEFT directory.

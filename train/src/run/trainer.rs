@@ -1,84 +1,158 @@
-//! The loop around the algorithm: evaluates, records, saves, and stops.
+//! The loop around the algorithm: examines, learns, tells, saves, and stops.
 
-use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 use crate::learn::ms_grpo;
-use crate::play::evaluate::evaluate;
-use crate::record::{Evaluation, Record, Sink};
-use crate::run::state::State;
+use crate::play::evaluate::{examine, yardsticks};
+use crate::record::directory::{self, RunDirectory};
+use crate::record::metrics::{Evaluation, PlayMetrics, now};
+use crate::record::{Record, Sink};
+use crate::run::state::{Best, State};
+use crate::run::watchmen::Watchmen;
+use crate::run::{checkpoint, samples};
 use crate::{Error, Progress};
 
-/// Trains from where the state is to the last step, with evaluations before, between and after, and returns these. Each
-/// evaluation is followed by a save of the adapter to `dir`, and so is an error, before it is returned, unless training has
-/// diverged.
+/// How training came to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All steps are done.
+    Finished,
+    /// It was asked to stop, and did after a step; it can go on from there.
+    Stopped,
+}
+
+/// Trains from where the state is to the last step, with evaluations before, between and after. What it measures goes to the
+/// directory and to the sinks. It saves at each evaluation, as often as the config wants, when `stop` is set, and before an
+/// error is returned.
 ///
 /// # Errors
-/// If the game, the model, the device, a sink or the disk fails, or a metric is not a finite number. What was recorded
-/// before stays.
+/// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
 pub fn train(
     state: &mut State,
-    dir: &Path,
+    run: &mut RunDirectory,
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
-) -> Result<Vec<Evaluation>, Error> {
-    let mut evaluations = Vec::new();
-    match steps(state, dir, sinks, progress, &mut evaluations) {
-        Ok(()) => Ok(evaluations),
-        Err(error) => {
-            // The error is what matters. Where training has diverged, or the disk is full, what the last evaluation
-            // saved stays.
-            let saved = !error.is_divergence() && state.save_adapter(dir).is_ok();
-            let dir = dir.display();
-            match (saved, evaluations.last()) {
-                (true, _) => progress.note(&format!("the adapter as it is now is kept in {dir}")),
-                (false, Some(Evaluation { step, .. })) => {
-                    progress.note(&format!(
-                        "the adapter as it was at step {step} is kept in {dir}"
-                    ));
-                }
-                (false, None) => (),
-            }
-            Err(error)
+    stop: &AtomicBool,
+) -> Result<Ending, Error> {
+    let mut clean = true;
+    steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|_| {
+        // The error is what matters. Within a step, or where no number is to be trusted, what was saved last is better.
+        match clean && save(state, run).is_ok() {
+            true => progress.note(&format!("saved as it is, at step {}", state.step)),
+            false => progress.note("what was saved last is kept"),
         }
-    }
+    })
 }
 
+/// `clean` tells whether all that was learned was also told.
 fn steps(
     state: &mut State,
-    dir: &Path,
+    run: &mut RunDirectory,
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
-    evaluations: &mut Vec<Evaluation>,
-) -> Result<(), Error> {
+    stop: &AtomicBool,
+    clean: &mut bool,
+) -> Result<Ending, Error> {
+    let mut watchmen = Watchmen::default();
+    run.records()?.iter().for_each(|past| watchmen.recall(past));
+    let mut saved = Instant::now();
     loop {
         let last = state.step >= state.config.train.steps;
-        if last || state.config.eval.is_due(state.step) {
-            let evaluation = examine(state, progress)?;
-            tell(sinks, Record::Evaluation(evaluation.clone()))?;
-            state.save_adapter(dir)?;
-            evaluations.push(evaluation);
+        let due = last || state.config.eval.is_due(state.step);
+        if due && state.evaluated != Some(state.step) {
+            if state.step > 0 {
+                save(state, run)?;
+            }
+            *clean = false;
+            evaluate(state, run, sinks, progress)?;
+            save(state, run)?;
+            (*clean, saved) = (true, Instant::now());
         }
         if last {
-            return Ok(());
+            return Ok(Ending::Finished);
         }
-        let metrics = ms_grpo::step(state, progress)?;
+        if stop.load(Relaxed) {
+            save(state, run)?;
+            return Ok(Ending::Stopped);
+        }
+
+        let updates = state.updates();
+        let stepped = ms_grpo::step(state, progress);
+        *clean = stepped.is_ok() || state.updates() == updates;
+        let (metrics, groups) = stepped?;
+        *clean = false;
         state.step += 1;
-        tell(sinks, Record::Step(metrics))?;
+        let mut records = vec![Record::Step(metrics.clone())];
+        records.extend(samples::of_step(state, &groups)?);
+        let seen = watchmen.look(&metrics, &groups, &state.config);
+        records.extend(seen.into_iter().map(Record::Warning));
+        records
+            .iter()
+            .try_for_each(|record| tell(run, sinks, record))?;
+        *clean = true;
+        watchmen.verdict()?;
+
+        let config = &state.config.checkpoint;
+        if config.is_due(state.step, saved.elapsed().as_secs_f64()) {
+            save(state, run)?;
+            saved = Instant::now();
+        }
     }
 }
 
-fn tell(sinks: &mut [&mut dyn Sink], record: Record) -> Result<(), Error> {
-    record.check()?;
-    Ok(sinks.iter_mut().try_for_each(|sink| sink.record(&record))?)
+/// How the policy does as it stands, and the adapter kept if it never did better.
+fn evaluate(
+    state: &mut State,
+    run: &mut RunDirectory,
+    sinks: &mut [&mut dyn Sink],
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let (started, step, seed) = (Instant::now(), state.step, state.config.eval.seed);
+    let seats = state.evaluation_seats()?;
+    let (scenario, referee, mut player) = state.seated(state.config.eval.temperature);
+    if step == 0 {
+        let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
+        tell(run, sinks, &Record::Yardsticks(yardsticks))?;
+    }
+    let episodes = examine(scenario, &referee, &seats, &mut player, progress)?;
+    let play = PlayMetrics::of(scenario.actions(), &episodes);
+    let score = play.return_mean;
+    let evaluation = Evaluation {
+        step,
+        time: now(),
+        game: scenario.name().to_owned(),
+        seconds_evaluation: started.elapsed().as_secs_f64(),
+        play,
+    };
+    tell(run, sinks, &Record::Evaluation(evaluation))?;
+    for sample in samples::of_evaluation(state, &seats, &episodes)? {
+        tell(run, sinks, &sample)?;
+    }
+    state.evaluated = Some(step);
+    if state.best.is_none_or(|best| score > best.score) {
+        state.best = Some(Best { step, score });
+        state.save_adapter(&directory::best(run.path()))?;
+    }
+    Ok(())
 }
 
-/// How the policy does as it stands.
-fn examine(state: &mut State, progress: &dyn Progress) -> Result<Evaluation, Error> {
-    let (step, seats) = (state.step, state.evaluation_seats()?);
-    let (scenario, referee, mut player) = state.seated(state.config.eval.temperature);
-    let metrics = evaluate(scenario, &referee, &seats, &mut player, progress)?;
-    Ok(Evaluation {
-        step,
-        eval: metrics,
-    })
+fn tell(run: &mut RunDirectory, sinks: &mut [&mut dyn Sink], record: &Record) -> Result<(), Error> {
+    record.check()?;
+    run.record(record)?;
+    Ok(sinks.iter_mut().try_for_each(|sink| sink.record(record))?)
+}
+
+/// Keeps the adapter, and all that it takes to go on.
+fn save(state: &State, run: &RunDirectory) -> Result<(), Error> {
+    run.check()?;
+    let snapshot = state.snapshot()?;
+    checkpoint::save(
+        run.path(),
+        &state.config,
+        &state.fingerprint,
+        &snapshot,
+        run.bytes()?,
+    )?;
+    state.save_adapter(&directory::adapter(run.path()))
 }

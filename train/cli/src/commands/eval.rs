@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Progress;
-use lapwing_train::play::evaluate::{evaluate, optimum};
-use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::play::{Referee, Seat};
-use lapwing_train::record::metrics::EvalMetrics;
+use lapwing_train::play::Episode;
+use lapwing_train::play::evaluate::{examine, yardsticks};
+use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
+use lapwing_train::record::stats::interval;
 use lapwing_train::run::state::{Purpose, State};
+use serde::Serialize;
 
 use crate::args;
 use crate::progress::Terminal;
@@ -19,6 +19,23 @@ use crate::table::comparison;
 /// Said of a game with a single scene.
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays what is trained on";
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Examined<'a> {
+    version: &'a str,
+    game: &'a str,
+    model: &'a str,
+    adapter: &'a str,
+    seed: u64,
+    temperature: f64,
+    #[serde(flatten)]
+    play: &'a PlayMetrics,
+    /// 95 % bootstrap intervals over the episodes
+    return_interval: [f64; 2],
+    success_interval: [f64; 2],
+    yardsticks: &'a Yardsticks,
+}
 
 /// Plays the held-out episodes and prints the result.
 pub fn eval(
@@ -32,44 +49,37 @@ pub fn eval(
     if !state.scenes.divided() {
         terminal.note(NOT_DIVIDED);
     }
-    let (scenario, referee, mut player) = state.seated(config.eval.temperature);
-    let metrics = evaluate(scenario, &referee, &seats, &mut player, &terminal)?;
+    let model = state.model_name.clone();
+    let (seed, temperature) = (config.eval.seed, config.eval.temperature);
+    let (scenario, referee, mut player) = state.seated(temperature);
+    let episodes = examine(scenario, &referee, &seats, &mut player, &terminal)?;
+    let play = PlayMetrics::of(scenario.actions(), &episodes);
+    let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
     drop(terminal);
 
     if arguments.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&metrics)?)?;
+        let over =
+            |of: fn(&Episode) -> f64| interval(&episodes.iter().map(of).collect::<Vec<f64>>());
+        let examined = Examined {
+            version: env!("CARGO_PKG_VERSION"),
+            game: &config.game.name,
+            model: &model,
+            adapter: &config.model.adapter,
+            seed,
+            temperature,
+            play: &play,
+            return_interval: over(Episode::game_return),
+            success_interval: over(|episode| f64::from(u8::from(episode.success))),
+            yardsticks: &yardsticks,
+        };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&examined)?)?;
         return Ok(());
     }
     let name = match config.model.adapter_directory() {
         Some(_) => "model and adapter",
         None => "model",
     };
-    let table = beside_yardsticks(scenario, &referee, &seats, &[(name, &metrics)])?;
-    write!(io::stdout(), "{table}")?;
+    let rows = [(name.to_owned(), &play)];
+    write!(io::stdout(), "{}", comparison(&yardsticks, &rows))?;
     Ok(())
-}
-
-/// These players between the random one and the scripted one, with the best possible below.
-pub fn beside_yardsticks(
-    scenario: &dyn Scenario,
-    referee: &Referee,
-    seats: &[Seat],
-    players: &[(&str, &EvalMetrics)],
-) -> Result<String> {
-    let random = evaluate(scenario, referee, seats, &mut Random::default(), &())?;
-    let game = scenario.start(seats[0].scene, seats[0].luck)?;
-    let scripted = match game.best_actions(0) {
-        Some(_) => Some(evaluate(
-            scenario,
-            referee,
-            seats,
-            &mut Scripted::default(),
-            &(),
-        )?),
-        None => None,
-    };
-    let mut rows = vec![("random player", &random)];
-    rows.extend(players);
-    rows.extend(scripted.iter().map(|metrics| ("scripted player", metrics)));
-    Ok(comparison(&rows, optimum(scenario, seats)?))
 }

@@ -5,30 +5,49 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Config;
-use lapwing_train::record::directory;
+use lapwing_train::record::Record;
+use lapwing_train::record::directory::{self, RunDirectory, Session};
+use lapwing_train::record::metrics::{PlayMetrics, now};
+use lapwing_train::run::checkpoint;
 use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::run::trainer;
+use lapwing_train::run::trainer::{self, Ending};
+use lapwing_train::{Error, Progress};
 
-use super::eval::{NOT_DIVIDED, beside_yardsticks};
+use super::eval::NOT_DIVIDED;
 use crate::args;
 use crate::describe;
+use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
+use crate::table::comparison;
 
 /// Trains, and compares the model before and after with players that need none.
 pub fn train(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Train,
 ) -> Result<()> {
+    let stop = interrupt::listen()?;
     let config = arguments.config()?;
-    let place = directory::place(arguments.out.as_deref(), &config)?;
+    // Before anything is loaded: nobody waits for a refusal.
+    let opened = match (&arguments.resume, &arguments.out) {
+        (Some(run), _) => Some(RunDirectory::open(run)?),
+        (None, Some(out)) => directory::check_free(out).map(|()| None)?,
+        (None, None) => None,
+    };
     let gpu = open_gpu()?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
-    // Only now: what fails above leaves nothing behind.
-    let mut jsonl = directory::create(&place, &config)?;
+    let mut run = match opened {
+        Some(mut run) => {
+            go_on(&mut state, &mut run, &terminal)?;
+            run
+        }
+        // Only now: what fails above leaves nothing behind.
+        None => RunDirectory::create(arguments.out.as_deref(), &config)?,
+    };
+    let place = run.path().to_owned();
+    run.begin(&session(&gpu, &state, arguments))?;
 
-    terminal.line(&introduction(&config, &gpu, &place));
+    terminal.line(&introduction(&state, &gpu, &place));
     if !state.scenes.divided() {
         terminal.line(NOT_DIVIDED);
     }
@@ -36,28 +55,21 @@ pub fn train(
         terminal: &terminal,
         total: config.train.steps,
     };
-    let adapter = directory::adapter(&place);
-    let evaluations = trainer::train(
-        &mut state,
-        &adapter,
-        &mut [&mut jsonl, &mut steps],
-        &terminal,
-    )?;
-
-    let mut rows = Vec::new();
-    // A run of no steps is examined once.
-    if let [before, rest @ ..] = &evaluations[..] {
-        rows.push(("before training", &before.eval));
-        rows.extend(rest.last().map(|after| ("after training", &after.eval)));
-    }
-    let seats = state.evaluation_seats()?;
-    let (scenario, referee, _) = state.seated(config.eval.temperature);
-    let table = beside_yardsticks(scenario, &referee, &seats, &rows)?;
+    let ending = trainer::train(&mut state, &mut run, &mut [&mut steps], &terminal, stop)?;
     // The bars go before the table comes.
     drop(terminal);
     let mut out = io::stdout().lock();
-    write!(out, "{table}")?;
-    let run = place.display();
+    write!(out, "{}", before_and_after(&run.records()?))?;
+    let shown = place.display();
+    if ending == Ending::Stopped {
+        return Err(Stopped {
+            step: state.step,
+            steps: config.train.steps,
+            command: format!("{} train --resume {shown}", program()),
+        }
+        .into());
+    }
+    let adapter = directory::adapter(&place);
     writeln!(
         out,
         "\nThe adapter is in {}. Watch it play:",
@@ -65,10 +77,86 @@ pub fn train(
     )?;
     writeln!(
         out,
-        "  {} play {run}/config.toml --adapter {run}/adapter",
+        "  {} play {shown}/config.toml --adapter {shown}/adapter",
         program()
     )?;
     Ok(())
+}
+
+/// Puts back what the latest checkpoint has, and cuts off what was told after it.
+fn go_on(state: &mut State, run: &mut RunDirectory, terminal: &Terminal) -> Result<(), Error> {
+    let (saved, damaged) = checkpoint::latest(run.path());
+    for error in &damaged {
+        terminal.note(&format!("left out: {error}"));
+    }
+    let Some(saved) = saved else {
+        // It was stopped before it was saved for the first time, or nothing that was saved is of use.
+        return match damaged.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok(run.cut([0, 0])?),
+        };
+    };
+    let bytes = saved.header.bytes;
+    let parameters = state.parameters.as_ref().expect("a run that trains");
+    let snapshot = saved.snapshot(
+        &state.config,
+        (&state.model_name, &state.fingerprint),
+        parameters.names(),
+    )?;
+    state.restore(&snapshot);
+    run.cut(bytes)?;
+    Ok(run.keep_config(&state.config)?)
+}
+
+/// How the model did before and after, and at its best, between players that need none.
+fn before_and_after(records: &[Record]) -> String {
+    let evaluations = || {
+        records.iter().filter_map(|record| match record {
+            Record::Evaluation(evaluation) => Some(evaluation),
+            _ => None,
+        })
+    };
+    let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
+    // A run of no steps is examined once.
+    if let Some(before) = evaluations().next() {
+        rows.push(("before training".to_owned(), &before.play));
+    }
+    if let Some(after) = evaluations().skip(1).last() {
+        rows.push(("after training".to_owned(), &after.play));
+        let score = |play: &PlayMetrics| play.return_mean;
+        let best =
+            evaluations().reduce(|best, other| match score(&other.play) > score(&best.play) {
+                true => other,
+                false => best,
+            });
+        if let Some(best) = best.filter(|best| best.step != after.step) {
+            rows.push((format!("at its best (step {})", best.step), &best.play));
+        }
+    }
+    let yardsticks = records.iter().find_map(|record| match record {
+        Record::Yardsticks(yardsticks) => Some(yardsticks),
+        _ => None,
+    });
+    yardsticks.map_or(String::new(), |yardsticks| comparison(yardsticks, &rows))
+}
+
+fn session(gpu: &Gpu, state: &State, arguments: &args::Train) -> Session {
+    let caps = gpu.caps();
+    let config = match &arguments.resume {
+        Some(run) => run.display().to_string(),
+        None => arguments.request.config.clone(),
+    };
+    Session {
+        time: now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        step: state.step,
+        device: caps.name.clone(),
+        driver: caps.driver.clone(),
+        backend: caps.backend.clone(),
+        software: gpu.is_software(),
+        config,
+        model: state.model_name.clone(),
+    }
 }
 
 /// This program as it was called: from a build it is not on anybody's path.
@@ -80,14 +168,18 @@ fn program() -> String {
 }
 
 /// What is about to happen, and where.
-fn introduction(config: &Config, gpu: &Gpu, place: &Path) -> String {
-    let train = &config.train;
+fn introduction(state: &State, gpu: &Gpu, place: &Path) -> String {
+    let (config, train) = (&state.config, &state.config.train);
+    let from = match state.step {
+        0 => String::new(),
+        step => format!(", from step {step} on"),
+    };
     let software = match gpu.is_software() {
         true => " (a software adapter: no GPU is used)",
         false => "",
     };
     format!(
-        "{}: {} steps of {} x {} episodes, {}; on {}{software}, kept in {}",
+        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}, kept in {}",
         config.game.name,
         train.steps,
         train.groups,

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::play::{Sampled, Turn};
-use crate::run::config::Aggregation;
 
 /// An episode of so many turns, with replies of one and two tokens, that returned so much.
 fn episode(turns: usize, value: f64) -> Episode {
@@ -15,6 +14,7 @@ fn episode(turns: usize, value: f64) -> Episode {
             ids: vec![3; 1 + t % 2],
             log_probs: vec![-1.0; 1 + t % 2],
             entropies: vec![1.0; 1 + t % 2],
+            cut: false,
         }),
         ..Turn::default()
     };
@@ -35,8 +35,14 @@ fn corrected_weights_add_up_to_one_on_average() {
                 .collect()
         })
         .collect();
-    let groups: Vec<Vec<&Episode>> = played.iter().map(|group| group.iter().collect()).collect();
-    let credits: Vec<Vec<Credit>> = groups.iter().map(|group| by_episode(group)).collect();
+    let groups: Vec<Group> = played
+        .into_iter()
+        .map(|episodes| Group {
+            credits: by_episode(&episodes),
+            episodes,
+            ..Group::default()
+        })
+        .collect();
     for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
         let train = Train {
             learn: 4,
@@ -47,8 +53,12 @@ fn corrected_weights_add_up_to_one_on_average() {
         let draws = 1500;
         let mut sums = Vec::new();
         for step in 0..draws {
-            let choice = choose_of(&groups, &credits, &train, step);
-            let batches = pack(&choice.chosen, aggregation, choice.expected, 8192);
+            let mut groups = groups.clone();
+            for (number, group) in groups.iter_mut().enumerate() {
+                group.chosen = chosen(&group.credits, &train, step, number);
+            }
+            let (chosen, expected) = all_chosen(&groups, aggregation);
+            let batches = pack(&chosen, aggregation, expected, 8192);
             let weights = batches.iter().flat_map(|batch| &batch.tokens);
             sums.push(weights.map(|token| f64::from(token.weight)).sum::<f64>());
         }

@@ -77,6 +77,7 @@ impl Player for ModelPlayer<'_> {
                     ids: drawn.ids,
                     log_probs: drawn.log_probs,
                     entropies: drawn.entropies,
+                    cut: !drawn.stopped,
                 }),
             })
         };

@@ -10,6 +10,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         policy,
         train,
         eval,
+        checkpoint,
         ..
     } = config;
     if name.is_empty() || name.contains(['/', '\\']) {
@@ -74,13 +75,16 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     between("eval.episodes", eval.episodes, 1, 1 << 24)?;
     seed("eval.seed", eval.seed)?;
     match eval.temperature {
-        0.0 => Ok(()),
-        other if (1e-3..=1e3).contains(&other) => Ok(()),
+        0.0 => (),
+        other if (1e-3..=1e3).contains(&other) => (),
         other => {
             let wanted = "0, or a number from 0.001 to 1000";
-            Err(range("eval.temperature", other, wanted))
+            return Err(range("eval.temperature", other, wanted));
         }
     }
+    // A run of a year has half a million of them.
+    within("checkpoint.minutes", checkpoint.minutes, 0.0, 1e6)?;
+    between("checkpoint.keep", checkpoint.keep, 1, 1000)
 }
 
 fn range(key: &str, found: impl ToString, wanted: impl Into<String>) -> ConfigError {

@@ -37,6 +37,10 @@ pub struct Config {
     pub train: Train,
     /// How it is examined.
     pub eval: Eval,
+    /// What of the run is saved, to go on from.
+    pub checkpoint: Checkpoint,
+    /// What is written down beside the metrics.
+    pub record: Recording,
 }
 
 impl Default for Config {
@@ -49,6 +53,8 @@ impl Default for Config {
             policy: Policy::default(),
             train: Train::default(),
             eval: Eval::default(),
+            checkpoint: Checkpoint::default(),
+            record: Recording::default(),
         }
     }
 }
@@ -297,6 +303,61 @@ impl Default for Eval {
             every: 50,
             seed: 1,
             temperature: 1.0,
+        }
+    }
+}
+
+/// When the run is saved so that it can go on from there. It is at every evaluation, at the end, and before an error is
+/// told, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
+    pub every: usize,
+    /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
+    pub minutes: f64,
+    /// How many of the latest are kept. That of the best evaluation stays beside them. 2: one, and one in case it is
+    /// damaged.
+    pub keep: usize,
+}
+
+impl Checkpoint {
+    /// Whether one comes after this step, so many seconds after the last.
+    pub fn is_due(&self, step: usize, seconds: f64) -> bool {
+        self.every > 0 && step.is_multiple_of(self.every)
+            || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
+    }
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint {
+            every: 0,
+            minutes: 10.0,
+            keep: 2,
+        }
+    }
+}
+
+/// What is written down beside `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recording {
+    /// Episodes of each evaluation, and of each group of the step after it, that are kept whole in `episodes.jsonl`. 4:
+    /// enough to see what goes on.
+    pub episodes: usize,
+    /// Keep every episode of every step. Off: that is gigabytes in a long run.
+    pub all_episodes: bool,
+    /// Write event files for TensorBoard too. Off: `lapwing export` makes them from `metrics.jsonl` at any time.
+    pub tensorboard: bool,
+}
+
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording {
+            episodes: 4,
+            all_episodes: false,
+            tensorboard: false,
         }
     }
 }

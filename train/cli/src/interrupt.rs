@@ -1,0 +1,33 @@
+//! Ctrl-C, SIGTERM, and the closing of the terminal: the first asks to stop, the second does.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// The exit status of a program that was asked to stop, as shells have it for Ctrl-C.
+pub const STATUS: u8 = 130;
+
+/// From now on the first signal sets what is returned; the second ends the program.
+pub fn listen() -> anyhow::Result<&'static AtomicBool> {
+    ctrlc::set_handler(|| {
+        if ASKED.swap(true, Relaxed) {
+            std::process::exit(i32::from(STATUS));
+        }
+        // Not eprintln, which panics where nobody reads.
+        let _ = writeln!(
+            std::io::stderr(),
+            "stopping: the step that is under way is finished and saved; again to stop at once"
+        );
+    })?;
+    Ok(&ASKED)
+}
+
+/// The run was stopped as asked, and is saved.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped at step {step} of {steps}, and saved; go on with: {command}")]
+pub struct Stopped {
+    pub step: usize,
+    pub steps: usize,
+    pub command: String,
+}

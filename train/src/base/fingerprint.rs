@@ -1,0 +1,109 @@
+//! Telling a model's files from others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::record::RecordError;
+
+/// A few hex digits that differ if a model's files do: of small files every byte counts, of weights their length, their
+/// header and samples, since they may have gigabytes.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
+    const SMALL: u64 = 64 << 20;
+    let mut sum = 0;
+    for dir in dirs {
+        let unreadable = |reason: std::io::Error| RecordError::Read {
+            path: (*dir).to_owned(),
+            reason: reason.to_string(),
+        };
+        let mut names: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(dir).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let extension = path
+                .extension()
+                .and_then(|e| e.to_str())
+                .unwrap_or_default();
+            if path.is_file() && ["json", "jinja", "safetensors"].contains(&extension) {
+                names.push(path);
+            }
+        }
+        names.sort();
+        for path in names {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            sum = crc32c::crc32c_append(sum, name.as_bytes());
+            let file = fs::File::open(&path).map_err(unreadable)?;
+            let length = file.metadata().map_err(unreadable)?.len();
+            sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
+            sum = match length <= SMALL {
+                true => crc32c::crc32c_append(sum, &fs::read(&path).map_err(unreadable)?),
+                false => sampled(&file, length, sum).map_err(unreadable)?,
+            };
+        }
+    }
+    Ok(format!("{sum:08x}"))
+}
+
+/// The first mebibyte, and a page here and there.
+fn sampled(file: &fs::File, length: u64, sum: u32) -> std::io::Result<u32> {
+    use std::io::{Read, Seek, SeekFrom};
+    let (mut file, mut sum) = (file, sum);
+    let mut bytes = vec![0; 1 << 20];
+    file.read_exact(&mut bytes)?;
+    sum = crc32c::crc32c_append(sum, &bytes);
+    bytes.truncate(4096);
+    for sample in 1..=256 {
+        file.seek(SeekFrom::Start((length - 4096) / 256 * sample))?;
+        file.read_exact(&mut bytes)?;
+        sum = crc32c::crc32c_append(sum, &bytes);
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_byte_or_another_name_is_another_model() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = || fingerprint(&[dir.path()]).unwrap();
+        let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+        write("config.json", b"{}");
+        write("model.safetensors", &[1; 5000]);
+        write("README.md", b"no part of the model");
+        let before = of();
+        assert_eq!(before, of());
+        write("README.md", b"still none");
+        assert_eq!(before, of());
+        write("config.json", b"[]");
+        assert_ne!(before, of());
+        write("config.json", b"{}");
+        write("model.safetensors", &[[1; 4999].as_slice(), &[2]].concat());
+        assert_ne!(before, of());
+        write("model.safetensors", &[1; 5000]);
+        assert_eq!(before, of());
+        fs::rename(
+            dir.path().join("config.json"),
+            dir.path().join("other.json"),
+        )
+        .unwrap();
+        assert_ne!(before, of());
+    }
+
+    #[test]
+    fn large_files_are_sampled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let file = fs::File::create(&path).unwrap();
+        // Sparse, so that nothing is written.
+        file.set_len(70 << 20).unwrap();
+        let before = fingerprint(&[dir.path()]).unwrap();
+        use std::io::{Seek, SeekFrom, Write};
+        let mut file = fs::File::options().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start((70 << 20) - 4096)).unwrap();
+        file.write_all(&[1; 4096]).unwrap();
+        assert_ne!(before, fingerprint(&[dir.path()]).unwrap());
+    }
+}

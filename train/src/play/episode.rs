@@ -1,0 +1,95 @@
+//! What one agent of a game lived through.
+
+use crate::play::player::Sampled;
+
+/// One action of one agent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Turn {
+    /// what the agent saw
+    pub observation: String,
+    /// what it said
+    pub text: String,
+    /// `None`: that could not be read
+    pub action: Option<usize>,
+    /// how a model of ours came to say it
+    pub sampled: Option<Sampled>,
+    /// what the game gave
+    pub reward: f64,
+    /// what the referee added: minus the format penalty, or zero
+    pub shaping: f64,
+}
+
+/// Why an episode is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By the game's rules.
+    Terminated,
+    /// By the step limit.
+    Truncated,
+}
+
+/// What one agent of a game lived through.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Episode {
+    /// from the first to the last
+    pub turns: Vec<Turn>,
+    /// whether the game counts it as won
+    pub success: bool,
+    /// `None` while it is played
+    pub ending: Option<Ending>,
+    /// what the agent sees after the last turn; empty while it is played
+    pub last: String,
+}
+
+impl Episode {
+    /// How many of these are over.
+    pub fn over(episodes: &[Episode]) -> usize {
+        episodes
+            .iter()
+            .filter(|episode| episode.ending.is_some())
+            .count()
+    }
+
+    /// C: the sum over the turns of reward and shaping.
+    pub fn composite_return(&self) -> f64 {
+        self.turns
+            .iter()
+            .map(|turn| turn.reward + turn.shaping)
+            .sum()
+    }
+
+    /// What the game gave, without the shaping.
+    pub fn game_return(&self) -> f64 {
+        self.turns.iter().map(|turn| turn.reward).sum()
+    }
+
+    /// Whether the step limit ended it.
+    pub fn is_truncated(&self) -> bool {
+        self.ending == Some(Ending::Truncated)
+    }
+
+    /// The replies that a model of ours sampled.
+    pub fn sampled(&self) -> impl Iterator<Item = &Sampled> {
+        self.turns.iter().filter_map(|turn| turn.sampled.as_ref())
+    }
+
+    /// Tokens of its replies.
+    pub fn reply_tokens(&self) -> usize {
+        self.sampled().map(|reply| reply.ids.len()).sum()
+    }
+
+    /// Replies that the limit of tokens cut off, and that could not be read.
+    pub fn replies_cut(&self) -> usize {
+        let is_cut = |turn: &&Turn| {
+            turn.action.is_none() && turn.sampled.as_ref().is_some_and(|reply| reply.cut)
+        };
+        self.turns.iter().filter(is_cut).count()
+    }
+
+    /// Tokens that it would take as separate sequences: a prompt and a reply for every turn.
+    pub fn tokens(&self) -> usize {
+        self.sampled()
+            .map(|reply| reply.prompt.len() + reply.ids.len())
+            .sum()
+    }
+}

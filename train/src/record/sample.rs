@@ -1,0 +1,136 @@
+//! Episodes that are kept whole, to be looked at: the lines of `episodes.jsonl`.
+
+use lapwing_model::ModelError;
+use serde::{Deserialize, Serialize};
+
+use crate::play::prompt::Prompts;
+use crate::play::{Ending, Episode};
+
+/// What one agent of a game lived through, and what learning made of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Training steps done when it was played.
+    pub step: usize,
+    /// Whether it was played to learn from or to examine.
+    pub purpose: Purpose,
+    /// The seed of the scene; equal numbers are equal scenes. As text, since it has more digits than JavaScript keeps.
+    pub scene: String,
+    /// Which agent of its game, from 0.
+    pub agent: usize,
+    /// What the game gave, without shaping.
+    #[serde(rename = "return")]
+    pub game_return: f64,
+    /// The same with the shaping, which is what training goes by.
+    pub composite_return: f64,
+    /// How far it stood out in its group; only of what was played to learn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advantage: Option<f64>,
+    /// Whether it was learned from; only of what was played to learn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<bool>,
+    /// Whether the game counts it as won.
+    pub success: bool,
+    /// Whether the step limit ended it.
+    pub truncated: bool,
+    /// From the first to the last.
+    pub turns: Vec<SampleTurn>,
+    /// What the agent saw after the last turn.
+    pub last: String,
+}
+
+/// What an episode was played for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// To learn from it.
+    Training,
+    /// To examine the policy.
+    Evaluation,
+}
+
+/// One action of one agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampleTurn {
+    /// What the agent saw.
+    pub observation: String,
+    /// The whole prompt that this was put to the model in.
+    pub prompt: String,
+    /// What the model said.
+    pub reply: String,
+    /// The action; null if the reply could not be read.
+    pub action: Option<String>,
+    /// What the game gave.
+    pub reward: f64,
+    /// What the referee added: minus the format penalty, or zero.
+    pub shaping: f64,
+    /// How far the turn stood out; only of what was played to learn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advantage: Option<f64>,
+}
+
+/// Where an episode was played, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Place {
+    /// Training steps done.
+    pub step: usize,
+    /// What for.
+    pub purpose: Purpose,
+    /// The seed of the scene.
+    pub scene: u64,
+    /// Which agent.
+    pub agent: usize,
+}
+
+impl Sample {
+    /// An episode as it is kept.
+    ///
+    /// # Errors
+    /// If the model's chat template fails.
+    pub fn of(
+        episode: &Episode,
+        place: Place,
+        actions: &[String],
+        prompts: &Prompts,
+    ) -> Result<Sample, ModelError> {
+        let turn = |turn: &crate::play::Turn| {
+            Ok(SampleTurn {
+                observation: turn.observation.clone(),
+                prompt: prompts.text(&turn.observation)?,
+                reply: turn.text.clone(),
+                action: turn.action.map(|action| actions[action].clone()),
+                reward: turn.reward,
+                shaping: turn.shaping,
+                advantage: None,
+            })
+        };
+        Ok(Sample {
+            step: place.step,
+            purpose: place.purpose,
+            scene: place.scene.to_string(),
+            agent: place.agent,
+            game_return: episode.game_return(),
+            composite_return: episode.composite_return(),
+            advantage: None,
+            chosen: None,
+            success: episode.success,
+            truncated: episode.ending == Some(Ending::Truncated),
+            turns: episode
+                .turns
+                .iter()
+                .map(turn)
+                .collect::<Result<_, ModelError>>()?,
+            last: episode.last.clone(),
+        })
+    }
+
+    /// With what learning made of it: the advantage of the whole and of each turn, and whether it was chosen.
+    #[must_use]
+    pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> Sample {
+        self.advantage = Some(advantage);
+        self.chosen = Some(chosen);
+        for (turn, advantage) in self.turns.iter_mut().zip(turns) {
+            turn.advantage = Some(*advantage);
+        }
+        self
+    }
+}
