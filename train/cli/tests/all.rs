@@ -4,5 +4,6 @@ mod program;
 
 mod commands;
 mod help;
+mod killed;
 mod models;
 mod refusals;
