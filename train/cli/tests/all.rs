@@ -7,3 +7,4 @@ mod help;
 mod killed;
 mod models;
 mod refusals;
+mod sweeps;

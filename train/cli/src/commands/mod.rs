@@ -9,4 +9,5 @@ pub mod play;
 pub mod pretrain;
 pub mod score;
 pub mod subject;
+pub mod sweep;
 pub mod train;
