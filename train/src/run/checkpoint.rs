@@ -137,6 +137,9 @@ pub fn save(
         bytes,
     };
     let folder = directory::checkpoints(run);
+    if !folder.exists() {
+        fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
+    }
     write_aside(
         &file(&folder, snapshot.step),
         &serialized(&header, &snapshot.parameters),
