@@ -32,5 +32,7 @@ pub use files::checkpoint::Checkpoint;
 pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{ROOM, Reply, Request, Sampling, generate};
 pub use text::chat::{ChatTemplate, Message};
+pub use text::files::TextFiles;
 pub use text::guard::panic_is_caught;
+pub use text::serve::isolate_text;
 pub use text::tokenizer::Tokenizer;
