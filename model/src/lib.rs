@@ -12,6 +12,7 @@ mod decoder;
 mod error;
 mod files;
 mod generate;
+mod hub;
 mod memory;
 mod text;
 
@@ -31,6 +32,7 @@ pub use error::ModelError;
 pub use files::checkpoint::Checkpoint;
 pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{ROOM, Reply, Request, Sampling, generate};
+pub use hub::{Hub, HubError, Repository, Snapshot};
 pub use text::chat::{ChatTemplate, Message};
 pub use text::files::TextFiles;
 pub use text::guard::panic_is_caught;

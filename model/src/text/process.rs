@@ -58,7 +58,7 @@ pub(crate) struct Fault {
 }
 
 /// Everything takes milliseconds, the reading of a large tokenizer a second; the machine may be busy, though.
-const LONGEST_TIME: Duration = Duration::from_secs(20);
+const LONGEST_TIME: Duration = Duration::from_secs(10);
 /// Bytes of a reply: enough for the longest text with an id for each of its bytes.
 const LONGEST_REPLY: usize = 32 << 20;
 

@@ -5,4 +5,6 @@ mod program;
 mod commands;
 mod help;
 mod models;
+mod names;
 mod refusals;
+mod strangers;

@@ -2,4 +2,5 @@
 
 pub mod files;
 pub mod pretrain;
+pub mod source;
 pub mod vocabulary;

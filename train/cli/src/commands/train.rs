@@ -26,7 +26,7 @@ pub fn train(
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
     // Only now: what fails above leaves nothing behind.
-    let mut jsonl = directory::create(&place, &config)?;
+    let mut jsonl = directory::create(&place, &state.config)?;
 
     terminal.line(&introduction(&config, &gpu, &place));
     if !state.scenes.divided() {
