@@ -3,7 +3,10 @@
 //! A [`Model`] is read from a Hugging Face directory or trained from nothing; an [`Adapter`] is what post-training
 //! changes. Batches are packed trees of tokens ([`TokenTree`]), and so is the memory of what has been sampled
 //! ([`Arena`]): whatever sequences share is computed once. Text is a matter of [`Tokenizer`] and [`ChatTemplate`];
-//! everything else here knows token ids only. No file in this crate knows a game.
+//! everything else here knows token ids only. No file in this crate knows a game. A model is found by name with [`Hub`].
+//!
+//! Tokenizers and templates of strangers are programs: who calls [`isolate_text`] first in `main` and reads them by
+//! [`TextFiles::guarded`] has them in a process of their own.
 //!
 //! Read first: `decoder/transformer.rs`, the whole decoder on one page.
 

@@ -86,7 +86,9 @@ impl Files {
         })
     }
 
-    /// Opens a model directory; `None` is the embedded base.
+    /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
+    /// [`TextFiles::guarded`] says: in a process of their own, if the program has called
+    /// [`isolate_text`](lapwing_model::isolate_text).
     ///
     /// # Errors
     /// If a file is missing or wrong; the error names it.
