@@ -117,7 +117,11 @@ fn what_is_told_is_what_is_told_here() {
         for (place, tokenizer) in [("here", &here), ("there", &tokenizer)] {
             let start = Instant::now();
             (0..100).for_each(|_| drop(tokenizer.encode(&text).unwrap()));
-            println!("  {place}: {:.1?} for a text of {} bytes", start.elapsed() / 100, text.len());
+            println!(
+                "  {place}: {:.1?} for a text of {} bytes",
+                start.elapsed() / 100,
+                text.len()
+            );
         }
         assert_eq!(tokenizer.id("no such token").unwrap(), None);
         assert_eq!(tokenizer.token(u32::MAX).unwrap(), None);

@@ -41,7 +41,7 @@ pub enum Error {
     Config(#[from] ConfigError),
     /// The repository of the model cannot be had.
     #[error(transparent)]
-    Hub(#[from] HubError),
+    Hub(Box<HubError>),
     /// The directory of the model does not exist.
     #[error(
         "there is no model directory {dir}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
@@ -97,6 +97,12 @@ impl Error {
             self,
             Error::Record(RecordError::NotFinite { .. }) | Error::Model(ModelError::NotNumbers)
         )
+    }
+}
+
+impl From<HubError> for Error {
+    fn from(error: HubError) -> Error {
+        Error::Hub(Box::new(error))
     }
 }
 

@@ -58,7 +58,7 @@ pub struct ChatTemplate {
 /// Where it runs.
 enum Place {
     /// On the thread that asks: a template of our own.
-    Here(Template),
+    Here(Box<Template>),
     /// On a thread of this process, which has the stack for it and is left behind if it takes too long.
     Thread(Worker, Arc<Template>),
     /// In a process that may come to any end.
@@ -104,7 +104,7 @@ impl ChatTemplate {
         let template = Template::parse(source.text).map_err(|e| wrong(&source.path, e))?;
         Ok(ChatTemplate {
             path: source.path,
-            place: Place::Here(template),
+            place: Place::Here(Box::new(template)),
             variables: source.special_tokens,
         })
     }

@@ -17,7 +17,6 @@ const LARGEST: u64 = 256 << 20;
 pub(crate) const LONGEST_TEXT: usize = 4 << 20;
 
 /// A checkpoint's tokenizer and the ids that end its replies.
-#[derive(Clone)]
 pub(crate) struct Codec {
     inner: tokenizers::Tokenizer,
     path: std::path::PathBuf,

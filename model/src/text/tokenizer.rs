@@ -18,7 +18,7 @@ pub struct Tokenizer {
 #[derive(Clone)]
 enum Place {
     /// On the thread that asks.
-    Here(Codec),
+    Here(Arc<Codec>),
     /// In a process that may come to any end; it reads this file.
     Apart(Arc<Process>, PathBuf),
 }
@@ -38,7 +38,7 @@ impl Tokenizer {
         let codec = Codec::load(dir, config.vocab, &config.eos)?;
         Ok(Tokenizer {
             stop_ids: codec.stop_ids().to_vec(),
-            place: Place::Here(codec),
+            place: Place::Here(Arc::new(codec)),
         })
     }
 
