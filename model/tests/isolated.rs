@@ -219,7 +219,7 @@ fn a_template_cannot_take_time_even_if_it_ended_once() {
         "{error}"
     );
     assert!(
-        start.elapsed() < Duration::from_secs(20),
+        start.elapsed() < Duration::from_secs(59),
         "{:?}",
         start.elapsed()
     );

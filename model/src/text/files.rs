@@ -23,7 +23,7 @@ enum Place {
 impl TextFiles {
     /// Those of a stranger. If the program has called [`isolate_text`](crate::isolate_text), they run in a process of
     /// their own, which they share: with 2 GiB of memory at most (on Linux; elsewhere as much as it gets in time), 10
-    /// seconds for each text, and an end of its own, which is told as an error that names the file. Nothing more can be
+    /// seconds of work for each text, and an end of its own, which is told as an error that names the file. Nothing more can be
     /// asked of it then. Otherwise they run in this process as [`ChatTemplate::load`] and [`Tokenizer::load`] do it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -57,8 +57,11 @@ pub(crate) struct Fault {
     pub(crate) problem: String,
 }
 
-/// Everything takes milliseconds, the reading of a large tokenizer a second; the machine may be busy, though.
-const LONGEST_TIME: Duration = Duration::from_secs(10);
+/// Seconds of the processor's time for a request, of which everything takes milliseconds and the reading of a large
+/// tokenizer one. A busy machine does not use them up.
+pub(crate) const LONGEST_WORK: u64 = 10;
+/// In all, for systems that do not count the processor's time, and for what waits and does not work.
+const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// Bytes of a reply: enough for the longest text with an id for each of its bytes.
 const LONGEST_REPLY: usize = 32 << 20;
 
@@ -198,7 +201,9 @@ impl Running {
         if let Some(stderr) = self.child.stderr.take() {
             let _ = stderr.take(1 << 16).read_to_string(&mut said);
         }
-        if said.contains("memory allocation of") {
+        if status.as_ref().is_ok_and(is_out_of_time) {
+            endless(LONGEST_WORK)
+        } else if said.contains("memory allocation of") {
             format!("takes too much memory (it may have {} GiB)", MEMORY >> 30)
         } else if said.contains("overflowed its stack") {
             "nests too deeply".to_owned()
@@ -217,6 +222,24 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn endless(seconds: u64) -> String {
+    format!("does not come to an end (stopped after {seconds} s)")
+}
+
+/// Whether the system ended it for the time that it took.
+fn is_out_of_time(status: &ExitStatus) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = status;
+        false
     }
 }
 

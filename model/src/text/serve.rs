@@ -49,6 +49,7 @@ fn serve(dir: PathBuf) -> ! {
             };
             let mut replies = io::stdout().lock();
             for request in requests {
+                limit_time();
                 let reply = text.answer(&request);
                 let reply = serde_json::to_vec(&reply).expect("plain values");
                 if write_frame(&mut replies, &reply).is_err() {
@@ -88,6 +89,25 @@ fn limit() {
     // If the machine runs out of memory all the same, Linux shall end this process before the one that trains.
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// Bounds the time of the next request: past it, the system ends the process.
+fn limit_time() {
+    #[cfg(unix)]
+    {
+        use super::process::LONGEST_WORK;
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        use rustix::time::{ClockId, clock_gettime};
+        let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64;
+        let maximum = getrlimit(Resource::Cpu).maximum;
+        // Whole seconds, of which one has begun.
+        let most = used + 1 + LONGEST_WORK;
+        let limit = Rlimit {
+            current: Some(maximum.map_or(most, |maximum| most.min(maximum))),
+            maximum,
+        };
+        let _ = setrlimit(Resource::Cpu, limit);
+    }
 }
 
 struct Text {
