@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
+use lapwing_train::base::source::Source;
 use lapwing_train::record::directory;
 use lapwing_train::run::config::{PRESETS, Policy};
 use lapwing_train::{Config, ConfigError, Error};
@@ -82,8 +83,9 @@ pub struct Changes {
     /// Change a value of the config, such as train.lr=0.001; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Use the model in this directory (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR")]
+    /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
+    /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
     /// Begin with the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
     #[arg(long, value_name = "DIR")]
@@ -93,12 +95,16 @@ pub struct Changes {
 impl Changes {
     fn settings(&self) -> Vec<String> {
         // Quoted as TOML, so that a directory called 7 stays a text.
-        let place = |key: &str, dir: &Option<String>| {
-            let dir = dir.as_deref().map(toml::Value::from);
-            dir.map(|dir| format!("{key}={dir}"))
-        };
-        let model = place("model.dir", &self.model);
-        let adapter = place("model.adapter", &self.adapter);
+        let place = |key: &str, dir: &str| format!("{key}={}", toml::Value::from(dir));
+        // One takes the place of the other, whichever the config has.
+        let model = self.model.iter().flat_map(|text| {
+            let (dir, repo) = match Source::typed(text) {
+                Source::Repository(_) => ("", text.as_str()),
+                _ => (text.as_str(), ""),
+            };
+            [place("model.dir", dir), place("model.repo", repo)]
+        });
+        let adapter = self.adapter.iter().map(|dir| place("model.adapter", dir));
         self.set
             .iter()
             .cloned()
@@ -199,9 +205,9 @@ impl Play {
             ));
         }
         // Without a model's name a preset is for the embedded base.
-        match (&self.changes.model, base.model.directory()) {
-            (Some(_), None) => own.extend(policy(&Config::default().policy)),
-            (None, None) if !is_preset => {
+        match (&self.changes.model, base.model.source()?) {
+            (Some(_), Source::BuiltIn) => own.extend(policy(&Config::default().policy)),
+            (None, Source::BuiltIn) if !is_preset => {
                 own.extend(policy(&Config::load("frozen-lake", &[])?.policy));
             }
             _ => (),
@@ -240,9 +246,10 @@ fn policy(policy: &Policy) -> [String; 3] {
 /// A model to look at, outside of any game.
 #[derive(Debug, Args)]
 pub struct Subject {
-    /// Use the model in this directory (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR")]
-    pub model: Option<PathBuf>,
+    /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
+    /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
     /// Add the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
@@ -315,9 +322,9 @@ pub struct GenerateInput {
 
 #[derive(Debug, Args)]
 pub struct Merge {
-    /// The model (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR")]
-    pub model: Option<PathBuf>,
+    /// The model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face hub
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
     /// The adapter (PEFT files)
     #[arg(long, value_name = "DIR")]
     pub adapter: PathBuf,

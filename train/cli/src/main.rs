@@ -18,6 +18,8 @@ use args::{Cli, Command};
 use interrupt::Stopped;
 
 fn main() -> ExitCode {
+    // First of all: this may be the process in which a stranger's tokenizer runs.
+    lapwing_model::isolate_text();
     quiet_driver();
     quiet_panics();
     match run(&Cli::parse()) {
@@ -58,7 +60,7 @@ fn quiet_driver() {
     if std::env::var_os("XDG_RUNTIME_DIR").is_none()
         && std::env::var_os("MESA_VK_DEVICE_SELECT").is_none()
     {
-        // Safety: the first thing that the program does, so no other thread reads the environment.
+        // Safety: the first thing that the program does as itself, so no other thread reads the environment.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
     }
 }

@@ -7,5 +7,7 @@ mod commands;
 mod help;
 mod killed;
 mod models;
+mod names;
 mod refusals;
+mod strangers;
 mod sweeps;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
-use lapwing_model::{ChatTemplate, Config, Model, Shape, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_model::{Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial};
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
 use super::vocabulary;
@@ -154,7 +154,7 @@ fn make(
     let mut lectures = Vec::new();
     for game in games {
         let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
-        let template = ChatTemplate::load(dir)?;
+        let template = TextFiles::trusted(dir).template()?;
         lectures.push(Lecture {
             scenario: &**game,
             scenes: Scenes::of(&**game)?,

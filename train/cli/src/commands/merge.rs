@@ -4,14 +4,14 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_train::Progress;
-use lapwing_train::base::files::Files;
 
+use super::subject::open;
 use crate::args;
 use crate::progress::Terminal;
 
 /// Writes the merged checkpoint.
 pub fn merge(arguments: &args::Merge) -> Result<()> {
-    let files = Files::open(arguments.model.as_deref())?;
+    let files = open(&arguments.model)?;
     let adapter = files.adapter(&arguments.adapter)?;
     let terminal = Terminal::new();
     files

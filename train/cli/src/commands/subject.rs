@@ -7,6 +7,7 @@ use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Progress;
 use lapwing_train::base::files::Files;
+use lapwing_train::base::source::Source;
 use lapwing_train::run::memory::{Demand, Plan};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,6 +28,15 @@ impl InputError {
         let (origin, problem) = (origin.into(), problem.to_string());
         InputError { origin, problem }
     }
+}
+
+/// The files of the model that was asked for, or of the embedded one.
+pub fn open(model: &Option<String>) -> Result<Files> {
+    let source = match model {
+        Some(text) => Source::typed(text),
+        None => Source::BuiltIn,
+    };
+    Ok(Files::of(&source, &Terminal::new())?)
 }
 
 /// A loaded model, with room for one sequence.

@@ -42,7 +42,7 @@ pub fn train(
             run
         }
         // Only now: what fails above leaves nothing behind.
-        None => RunDirectory::create(arguments.out.as_deref(), &config)?,
+        None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
     };
     let place = run.path().to_owned();
     run.begin(&session(&gpu, &state, arguments))?;

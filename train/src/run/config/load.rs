@@ -87,6 +87,7 @@ impl Config {
             reason: e.to_string(),
         })?;
         check(&config)?;
+        config.model.source()?;
         config.policy.template_variables()?;
         config.resolve_game()?;
         Ok(config)
