@@ -5,8 +5,8 @@ mod kernel;
 mod pool;
 mod recorder;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
 pub(crate) use kernel::{Groups, Kernel};
@@ -80,6 +80,9 @@ pub struct GpuOptions {
     pub poison: bool,
     /// Pretend that a binding holds at most this many bytes, to try the splitting of weights.
     pub max_binding: Option<u64>,
+    /// Operations of a submission, in place of what the device was seen to do in a quarter of a second: to try the cutting
+    /// of long work.
+    pub max_work: Option<u64>,
 }
 
 /// One device with its memory pool, its compiled kernels and the work recorded for it. Cheap to clone.
@@ -96,9 +99,44 @@ struct Inner {
     kernels: kernel::Compiled,
     recorder: Mutex<recorder::Recorder>,
     pool: Mutex<pool::Pool>,
-    failure: Arc<OnceLock<GpuError>>,
+    failure: Arc<Failure>,
     /// bytes written since the device was last made to take them
     waiting: AtomicU64,
+}
+
+/// The first thing that went wrong and was not told yet. From then on nothing is computed or written, so that what the
+/// device holds stays what it was before.
+#[derive(Default)]
+struct Failure {
+    error: Mutex<Option<GpuError>>,
+    /// whether there is one: asked at each launch
+    is_there: AtomicBool,
+}
+
+impl Failure {
+    fn set(&self, error: GpuError) {
+        self.error.lock().expect("failure").get_or_insert(error);
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    /// The device is gone, whatever else went wrong before.
+    fn lose(&self, message: String) {
+        *self.error.lock().expect("failure") = Some(GpuError::Lost(message));
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    /// What went wrong, if anything did. It is told once, but for a lost device, which holds nothing any more.
+    fn tell(&self) -> Result<(), GpuError> {
+        let mut error = self.error.lock().expect("failure");
+        match &*error {
+            None => Ok(()),
+            Some(lost @ GpuError::Lost(_)) => Err(lost.clone()),
+            Some(_) => {
+                self.is_there.store(false, Ordering::Release);
+                Err(error.take().expect("an error"))
+            }
+        }
+    }
 }
 
 /// Bytes that may wait in host memory on their way to the device.
@@ -126,25 +164,26 @@ impl Gpu {
         }
         let (device, queue) = caps::open(&adapter, &caps)?;
 
-        let failure = Arc::new(OnceLock::new());
+        let failure = Arc::new(Failure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
         device.set_device_lost_callback(move |reason, message| {
-            // Dropping the device reports itself as lost too.
-            if reason != wgpu::DeviceLostReason::Destroyed {
-                let _ = lost.set(GpuError::Lost(message));
-            }
+            let message = match message.is_empty() {
+                true => format!("{reason:?}"),
+                false => message,
+            };
+            lost.lose(message);
         });
         let checked = options.checked;
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             assert!(!checked, "{error}");
-            let _ = failed.set(match error {
+            failed.set(match error {
                 wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory(source.to_string()),
                 other => GpuError::Failed(other.to_string()),
             });
         }));
         Ok(Gpu(Arc::new(Inner {
             kernels: kernel::Compiled::default(),
-            recorder: Mutex::default(),
+            recorder: Mutex::new(recorder::Recorder::new(options.max_work)),
             pool: Mutex::default(),
             device,
             queue,
@@ -208,20 +247,35 @@ impl Gpu {
     /// Submits what is recorded and waits until the device has done it.
     ///
     /// # Errors
-    /// What the device reported since it was opened.
+    /// What the device reported since this, or a read, last gave an error. From the report until then nothing was
+    /// computed or written: tensors that were there before can still be read, unless the device was lost, which it stays.
     pub fn finish(&self) -> Result<(), GpuError> {
         self.submit();
-        self.wait()
+        self.wait();
+        self.told()
     }
 
-    fn wait(&self) -> Result<(), GpuError> {
-        let polled = self.0.device.poll(wgpu::PollType::wait_indefinitely());
-        if let Some(failure) = self.0.failure.get() {
-            return Err(failure.clone());
+    /// Until the device has done all that was submitted. A failure is kept.
+    fn wait(&self) {
+        if let Err(error) = self.0.device.poll(wgpu::PollType::wait_indefinitely()) {
+            self.0.failure.set(GpuError::Failed(error.to_string()));
         }
-        polled
-            .map(|_| ())
-            .map_err(|e| GpuError::Failed(e.to_string()))
+        self.0.recorder.lock().expect("recorder").finished();
+    }
+
+    /// Whether something went wrong that nobody was told.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.failure.is_there.load(Ordering::Acquire)
+    }
+
+    /// Tells what went wrong.
+    fn told(&self) -> Result<(), GpuError> {
+        let told = self.0.failure.tell();
+        if told.is_err() {
+            // Reading back what is to be saved takes memory too.
+            self.0.pool.lock().expect("pool").drop_free();
+        }
+        told
     }
 
     pub(crate) fn submit(&self) {
@@ -251,7 +305,7 @@ impl Gpu {
 
     /// Overwrites part of a buffer, after all work recorded so far.
     pub(crate) fn write(&self, storage: &Storage, offset: u64, bytes: &[u8]) {
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.has_failed() {
             return;
         }
         // A write through the queue happens before the next submission, hence before work that is recorded but not
@@ -268,8 +322,7 @@ impl Gpu {
         if waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MOST_WAITING {
             waiting.store(0, Ordering::Relaxed);
             self.0.queue.submit([]);
-            // A failure is kept and told when something is read.
-            let _ = self.wait();
+            self.wait();
         }
     }
 
@@ -283,12 +336,19 @@ impl Gpu {
         if bytes == 0 {
             return Ok(Vec::new());
         }
+        self.told()?;
+        if !storage.is_there() {
+            let text = format!("there was none for this tensor of {bytes} bytes");
+            return Err(GpuError::OutOfMemory(text));
+        }
         let staging = self.0.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
             size: bytes,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
+        // Before the copy is recorded, which would take what is recorded already down with it.
+        self.told()?;
         {
             let mut recorder = self.0.recorder.lock().expect("recorder");
             recorder.copy_out(&self.0.device, storage.buffer(), offset, &staging, bytes);
@@ -298,15 +358,14 @@ impl Gpu {
         staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
             let _ = sender.send(mapped);
         });
-        self.wait()?;
-        let failed = |e: String| self.0.failure.get().cloned().unwrap_or(GpuError::Failed(e));
+        self.wait();
+        self.told()?;
+        let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
         receiver
             .recv()
-            .map_err(|e| failed(e.to_string()))?
-            .map_err(|e| failed(e.to_string()))?;
-        let view = staging
-            .get_mapped_range(..)
-            .map_err(|e| failed(e.to_string()))?;
+            .map_err(|e| failed(&e))?
+            .map_err(|e| failed(&e))?;
+        let view = staging.get_mapped_range(..).map_err(|e| failed(&e))?;
         Ok(view.to_vec())
     }
 
@@ -335,6 +394,26 @@ impl Gpu {
             );
             offset += size;
         }
+    }
+}
+
+#[cfg(test)]
+impl Gpu {
+    /// A device whose capabilities are not what the driver says.
+    pub(crate) fn with_caps(options: GpuOptions, change: impl FnOnce(&mut Caps)) -> Gpu {
+        let mut gpu = Gpu::open(options).unwrap();
+        change(&mut Arc::get_mut(&mut gpu.0).unwrap().caps);
+        gpu
+    }
+
+    /// How often work was handed to the device.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.0.recorder.lock().expect("recorder").epoch() - 1
+    }
+
+    /// The shader and entry point of every kernel that was launched.
+    pub(crate) fn kernels_used(&self) -> Vec<(&'static str, &'static str)> {
+        self.0.kernels.used()
     }
 }
 

@@ -96,7 +96,7 @@ impl Pool {
         }
     }
 
-    fn drop_free(&mut self) {
+    pub(super) fn drop_free(&mut self) {
         self.free.clear();
         self.free_bytes = 0;
     }
@@ -109,6 +109,8 @@ pub(crate) struct Storage {
     buffer: Option<wgpu::Buffer>,
     /// The submission that last knew this buffer.
     epoch: AtomicU64,
+    /// False if there was no memory for it.
+    is_there: bool,
 }
 
 /// Sizes come in classes, so that tensors of nearly the same size share buffers: powers of two below 1 MiB, eighths
@@ -132,7 +134,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
             "a buffer of {bytes} bytes, the adapter allows {}",
             caps.max_buffer
         );
-        let _ = gpu.0.failure.set(GpuError::OutOfMemory(text));
+        gpu.0.failure.set(GpuError::OutOfMemory(text));
     }
     // What is counted is what is there.
     let size = wanted.min(caps.max_buffer);
@@ -141,18 +143,20 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
     pool.in_use += size;
     pool.needed = pool.needed.max(pool.in_use);
     pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
-    let (buffer, epoch) = match reused {
-        Some(found) => (found.buffer, found.epoch),
+    let (buffer, epoch, is_there) = match reused {
+        Some(found) => (found.buffer, found.epoch, true),
         None => {
             pool.trim();
             if caps.memory.is_some_and(|memory| pool.held() > memory) {
                 // The device takes memory back only when the work that knew it is done.
                 pool.drop_free();
                 gpu.submit();
-                let _ = gpu.wait(); // a failure is kept, and reported when results are read
+                gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
-            (create(gpu, size), 0)
+            let buffer = create(gpu, size);
+            // A failure comes to be known within the call, and after one nothing is computed anyway.
+            (buffer, 0, !gpu.has_failed())
         }
     };
     drop(pool);
@@ -160,6 +164,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
         gpu: gpu.clone(),
         buffer: Some(buffer),
         epoch: AtomicU64::new(epoch),
+        is_there,
     })
 }
 
@@ -186,6 +191,10 @@ impl Storage {
         self.buffer.as_ref().expect("a live buffer")
     }
 
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
     pub(super) fn mark_used(&self, epoch: u64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -199,7 +208,10 @@ impl Drop for Storage {
     fn drop(&mut self) {
         let buffer = self.buffer.take().expect("a live buffer");
         if let Ok(mut pool) = self.gpu.0.pool.lock() {
-            pool.give_back(buffer, self.epoch.load(Ordering::Relaxed));
+            match self.is_there {
+                true => pool.give_back(buffer, self.epoch.load(Ordering::Relaxed)),
+                false => pool.in_use -= buffer.size(),
+            }
         }
     }
 }
