@@ -125,8 +125,7 @@ pub(crate) fn compare(
     let mut worst: f64 = 0.0;
     for (index, (g, w)) in got.iter().zip(wanted).enumerate() {
         let error = (f64::from(*g) - w).abs() / scale;
-        // Not the other way round: a NaN is not within any tolerance.
-        if !(error <= tolerance) {
+        if error.is_nan() || error > tolerance {
             return Err(Wrong::Number {
                 what: what.to_owned(),
                 index,

@@ -35,7 +35,8 @@ pub mod testing;
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
     AdamW, Check, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
-    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight, checks,
+    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Speed, Visibility, Weight,
+    checks,
 };
 pub use tape::{Gradients, recomputed};
 pub use tensor::{Indices, Tensor};

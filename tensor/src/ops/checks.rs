@@ -3,6 +3,7 @@
 use super::adamw::{AdamW, Parameters};
 use super::log_prob::Head;
 use super::policy_loss::{Kl, PolicyLoss};
+use super::probe;
 use super::reference::{self, AdamWReference, Heads, Knobs, Question};
 use super::rope::Rotations;
 use super::weight::{Format, Matrix, Weight};
@@ -251,12 +252,23 @@ fn elements(table: &mut Table) {
             .is_short = shape[0] == 5;
     }
     // Nothing is rounded: what was filled is what is read. More than one group, and no whole fours.
+    table.add("probe", "100 threads, 9 rounds", halved).is_short = true;
     table
         .add("fill", "5003 numbers", |gpu| {
             let got = Tensor::full(gpu, &[5003], -1.5).to_vec()?;
             compare("value", &got, &vec![-1.5; 5003], 0.0, LEAST)
         })
         .is_short = true;
+}
+
+/// The kernel that measures speed does what it is believed to do. It forgets its rounding: each step halves it.
+fn halved(gpu: &Gpu) -> Result<f64, Wrong> {
+    let got = probe::chains(gpu, 100, 9, 0.5, 0.25).to_vec()?;
+    let chain = |x: usize| (0..18).fold(x as f64, |x, _| x * 0.5 + 0.25);
+    let wanted: Vec<f64> = (0..100)
+        .map(|i| (0..8).map(|j| chain(i % 16 + j)).sum())
+        .collect();
+    compare("value", &got, &wanted, 1e-6, LEAST)
 }
 
 fn reductions(table: &mut Table) {
