@@ -2,10 +2,11 @@
 //!
 //! The algorithm is [`learn::ms_grpo`], to be read from top to bottom. Around it: [`play`] has the players and the
 //! referee, [`run`] what a run holds and the loop over its steps, [`record`] what a run tells, [`base`] the small model
-//! that is built in. Nothing here knows a terminal: what goes on is told to a [`Progress`], what was measured to the
+//! that is built in, [`doctor`] whether a machine can train. Nothing here knows a terminal: what goes on is told to a [`Progress`], what was measured to the
 //! [`record::Sink`]s.
 
 pub mod base;
+pub mod doctor;
 pub mod error;
 pub mod learn;
 pub mod play;
