@@ -21,6 +21,12 @@ pub enum GpuError {
          apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the system's driver"
     )]
     NoAdapter,
+    /// Vulkan could not begin, or offers no adapter though it is there.
+    #[error(
+        "no GPU adapter found: {0}; give the process more memory (ulimit -v, a container's limit), or install a Vulkan \
+         driver again (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1)"
+    )]
+    NoDriver(String),
     /// An adapter was asked for by a number that does not exist.
     #[error("there is no adapter {index}, wanted one of {}", numbered(.found))]
     NoSuchAdapter {
@@ -153,6 +159,7 @@ impl Gpu {
         let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
         let index = match options.index {
             Some(index) if !found.is_empty() => index,
+            _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoAdapter)?,
         };
         let (adapter, mut caps) = adapters
@@ -192,6 +199,11 @@ impl Gpu {
             failure,
             waiting: AtomicU64::new(0),
         })))
+    }
+
+    /// Why [`Gpu::list`] is empty, as far as the system tells.
+    pub fn none_found() -> GpuError {
+        caps::why_none().map_or(GpuError::NoAdapter, GpuError::NoDriver)
     }
 
     /// Every adapter found, in the order of their numbers.
@@ -270,6 +282,10 @@ impl Gpu {
 
     /// Tells what went wrong.
     fn told(&self) -> Result<(), GpuError> {
+        if self.has_failed() {
+            // A device that is lost refuses work before it says that it is lost.
+            let _ = self.0.device.poll(wgpu::PollType::Poll);
+        }
         let told = self.0.failure.tell();
         if told.is_err() {
             // Reading back what is to be saved takes memory too.
@@ -338,8 +354,8 @@ impl Gpu {
         }
         self.told()?;
         if !storage.is_there() {
-            let text = format!("there was none for this tensor of {bytes} bytes");
-            return Err(GpuError::OutOfMemory(text));
+            let text = "this tensor was made after a failure and never computed".to_owned();
+            return Err(GpuError::Failed(text));
         }
         let staging = self.0.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
@@ -439,5 +455,97 @@ mod tests {
         for (index, caps) in Gpu::list().iter().enumerate() {
             assert!(text.contains(&format!("{index} ({})", caps.name)), "{text}");
         }
+    }
+
+    fn small() -> Gpu {
+        Gpu::with_caps(GpuOptions::default(), |caps| caps.max_buffer = 1 << 20)
+    }
+
+    #[test]
+    fn after_memory_ran_out_what_was_there_can_be_read_and_nothing_has_moved() {
+        use crate::{AdamW, Parameters, Tensor};
+        let gpu = small();
+        let x = Tensor::from_slice(&gpu, &[1.0, 2.0, 3.0], &[3]);
+        let before = x.neg();
+        let mut parameters = Parameters::new(&gpu, &[("p".to_owned(), vec![2], vec![4.0, 5.0])]);
+        let loss = parameters.get("p").square().sum();
+        parameters.accumulate(&loss.backward());
+
+        let large = Tensor::zeros(&gpu, &[1 << 20]);
+        let after = x.add(&x);
+        x.write(&[7.0, 7.0, 7.0]);
+        let knobs = AdamW {
+            lr: 0.1,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            max_norm: 1.0,
+        };
+        parameters.step(knobs);
+        let told = before.to_vec().unwrap_err();
+        assert!(matches!(told, GpuError::OutOfMemory(_)), "{told}");
+
+        // Told once, what can be saved is saved.
+        assert_eq!(before.to_vec().unwrap(), [-1.0, -2.0, -3.0]);
+        assert_eq!(x.to_vec().unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(
+            (
+                parameters.values().unwrap()[0].2.as_slice(),
+                parameters.steps()
+            ),
+            (&[4.0, 5.0][..], 0)
+        );
+        // What could not be computed says so, however often it is asked for.
+        for tensor in [&large, &after, &large, &after] {
+            let error = tensor.to_vec().unwrap_err().to_string();
+            assert!(
+                error.ends_with("was made after a failure and never computed"),
+                "{error}"
+            );
+        }
+        // And work goes on.
+        assert_eq!(x.add(&x).to_vec().unwrap(), [2.0, 4.0, 6.0]);
+        parameters.step(knobs);
+        assert_eq!(parameters.steps(), 1);
+        assert!(parameters.values().unwrap()[0].2[0] < 4.0);
+        gpu.finish().unwrap();
+    }
+
+    #[test]
+    fn a_lost_device_is_told_again_and_again_and_nothing_panics() {
+        use crate::{Tensor, Visibility};
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let x = Tensor::from_slice(&gpu, &[0.5; 64], &[4, 16]).tracked();
+        x.to_vec().unwrap();
+        gpu.0.device.destroy();
+        for _ in 0..3 {
+            // Kernels that are new, buffers that are new, writes, reads, gradients.
+            let y = x.attention(&x, &x, &Visibility::tree(&gpu, &[4; 4]), 1, 1);
+            let gradients = y.matmul_nt(&x).sum().backward();
+            x.write(&[1.0; 64]);
+            let gradient = gradients.get(&x).unwrap().to_vec();
+            for result in [
+                x.to_vec(),
+                y.to_vec(),
+                gradient,
+                gpu.finish().map(|()| Vec::new()),
+            ] {
+                let error = result.unwrap_err();
+                assert!(matches!(error, GpuError::Lost(_)), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_the_driver_refuses_is_an_error() {
+        use crate::Tensor;
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let x = Tensor::from_slice(&gpu, &[1.0], &[1]);
+        gpu.miscompile("unary", "return -v;", "return minus v;");
+        let y = x.neg();
+        let error = y.to_vec().unwrap_err();
+        assert!(matches!(error, GpuError::Failed(_)), "{error}");
+        assert_eq!(x.to_vec().unwrap(), [1.0]);
     }
 }

@@ -109,7 +109,7 @@ pub(crate) struct Storage {
     buffer: Option<wgpu::Buffer>,
     /// The submission that last knew this buffer.
     epoch: AtomicU64,
-    /// False if there was no memory for it.
+    /// False if there was no memory for it, or nothing will ever be in it.
     is_there: bool,
 }
 
@@ -143,8 +143,8 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
     pool.in_use += size;
     pool.needed = pool.needed.max(pool.in_use);
     pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
-    let (buffer, epoch, is_there) = match reused {
-        Some(found) => (found.buffer, found.epoch, true),
+    let (buffer, epoch) = match reused {
+        Some(found) => (found.buffer, found.epoch),
         None => {
             pool.trim();
             if caps.memory.is_some_and(|memory| pool.held() > memory) {
@@ -154,9 +154,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
                 gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
-            let buffer = create(gpu, size);
-            // A failure comes to be known within the call, and after one nothing is computed anyway.
-            (buffer, 0, !gpu.has_failed())
+            (create(gpu, size), 0)
         }
     };
     drop(pool);
@@ -164,7 +162,8 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
         gpu: gpu.clone(),
         buffer: Some(buffer),
         epoch: AtomicU64::new(epoch),
-        is_there,
+        // If there was no memory, that is known by now; and after any failure nothing is computed.
+        is_there: !gpu.has_failed(),
     })
 }
 

@@ -208,4 +208,47 @@ mod tests {
         fixed.finished(start + Duration::from_millis(1));
         assert_eq!(fixed.work, 100);
     }
+
+    /// Long products and walks, and what comes of them, with and without a limit.
+    #[test]
+    fn cuts_change_no_bit() {
+        use crate::testing::Array;
+        use crate::{Gpu, GpuOptions, Visibility};
+        const LIMIT: u64 = 2_000_000;
+        let run = |max_work| {
+            let options = GpuOptions {
+                max_work,
+                poison: true,
+                ..GpuOptions::default()
+            };
+            let gpu = Gpu::open(options).unwrap();
+            let random = |shape: &[usize], seed| {
+                Array::random(shape, seed, -1.0..1.0).tensor(&gpu).tracked()
+            };
+            let (x, w, v) = (
+                random(&[300, 64], 1),
+                random(&[500, 64], 2),
+                random(&[64], 3),
+            );
+            let visible = Visibility::tree(&gpu, &[300; 300]);
+            let before = gpu.submissions();
+            let attended = x.attention(&x, &x, &visible, 4, 4).rms_norm(&v, 1e-6);
+            let y = attended.matmul_nt(&w);
+            let gradients = y.square().mean().backward();
+            let tensors = [&x, &w, &v].map(|leaf| gradients.get(leaf).unwrap().clone());
+            let bits = |t: &crate::Tensor| -> Vec<u32> {
+                t.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
+            };
+            let results: Vec<_> = std::iter::once(&y).chain(&tensors).map(bits).collect();
+            (results, gpu.submissions() - before)
+        };
+        let ((whole, few), (parts, many)) = (run(None), run(Some(LIMIT)));
+        assert!(whole == parts);
+        // Forward and backward products alone are 3 x 2 x 300 x 500 x 64 operations.
+        let least = 3 * 2 * 300 * 500 * 64 / LIMIT;
+        assert!(
+            many > few + least,
+            "{many} submissions, {few} without a limit"
+        );
+    }
 }

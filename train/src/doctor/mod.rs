@@ -199,13 +199,17 @@ fn kernels(gpu: &Gpu) -> (Seen, bool) {
     let (mut results, mut wrong) = (Vec::new(), Vec::new());
     let checks = checks();
     for check in &checks {
+        let start = Instant::now();
         let result = check.run(gpu);
+        let seconds = start.elapsed().as_secs_f64();
         if let Err(error) = &result {
             wrong.push(format!("{check:?}: {error}"));
         }
         results.push(json!({
             "kernel": check.op,
             "what": check.what,
+            "is_short": check.is_short,
+            "seconds": seconds,
             "error": result.as_ref().ok(),
             "wrong": result.err().map(|wrong| wrong.to_string()),
         }));

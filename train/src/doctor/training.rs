@@ -238,15 +238,13 @@ pub(super) fn differences(state: &mut State) -> Seen {
         Ok(match worst <= TOLERANCE {
             true => Seen::Good(
                 format!(
-                    "those of a small model are the slopes of its loss, within {:.2} %",
-                    100.0 * worst
+                    "those of a small model are the slopes of its loss, but for {worst:.0e} of them"
                 ),
                 figures,
             ),
             false => Seen::Bad(
                 format!(
-                    "those of a small model are off the slopes of its loss by {:.2} %",
-                    100.0 * worst
+                    "those of a small model are off the slopes of its loss by {worst:.0e} of them"
                 ),
                 OTHER_DRIVER.to_owned(),
                 figures,
