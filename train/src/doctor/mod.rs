@@ -125,8 +125,11 @@ pub fn examine(
     let gpu = examination.look("adapter", || match open() {
         Ok(gpu) => (adapter(gpu.caps()), Some(gpu)),
         Err(error) => {
-            // Its text names the cure.
-            let (text, cure) = halves(error.to_string());
+            let otherwise = match error {
+                GpuError::NoSuchAdapter { .. } => "choose one of these",
+                _ => "install a driver for the GPU, or update it",
+            };
+            let (text, cure) = halves(error.to_string(), otherwise);
             (Seen::Bad(text, cure, Value::Null), None)
         }
     });
@@ -147,12 +150,11 @@ pub fn examine(
     }
 }
 
-/// What was found, and what follows the last semicolon or colon: the cure, in most error texts.
-fn halves(text: String) -> (String, String) {
-    let cut = text.rfind("; ").or_else(|| text.find(": "));
-    match cut {
-        Some(at) => (text[..at].to_owned(), text[at + 2..].to_owned()),
-        None => (text, "see above".to_owned()),
+/// What was found, and the cure: what follows the last semicolon of an error's text, or what is said otherwise.
+fn halves(text: String, otherwise: &str) -> (String, String) {
+    match text.rsplit_once("; ") {
+        Some((text, cure)) => (text.to_owned(), cure.to_owned()),
+        None => (text, otherwise.to_owned()),
     }
 }
 
@@ -282,7 +284,10 @@ fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
     let state = match state {
         Ok(state) => state,
         Err(error) => {
-            let (text, cure) = halves(error.to_string());
+            let (text, cure) = halves(
+                error.to_string(),
+                "give the directory of a model that can be read",
+            );
             return (Seen::Bad(text, cure, Value::Null), None);
         }
     };
