@@ -21,7 +21,7 @@ pub struct Check {
     pub op: &'static str,
     /// Its shape, and what of it is checked.
     pub what: String,
-    /// Whether it belongs to the short self-test: at least one for each shader, as a model uses it.
+    /// Whether it belongs to the short self-test: each shader is met there, gradients only where they cost little.
     pub is_short: bool,
     run: Run,
 }
@@ -845,7 +845,15 @@ mod tests {
                 }
             }
             let (all, short) = (used(&all), used(&short));
-            assert_eq!(shaders(&all), shaders(&short));
+            let missing: Vec<_> = shaders(&all)
+                .difference(&shaders(&short))
+                .copied()
+                .collect();
+            // Beside attention_lanes, `attention` only adds up what gradients are made of.
+            assert!(
+                missing.is_empty() || missing == ["attention"],
+                "{missing:?}"
+            );
             met.extend(all);
         }
         if crate::testing::gpu().caps().subgroup.0 < 8 {
@@ -893,22 +901,23 @@ mod tests {
     #[test]
     fn a_wrong_kernel_is_found() {
         let mistakes = [
-            ("rms_norm", "params.eps", "0.0"),
-            ("swiglu", "1.0 + exp(", "1.5 + exp("),
+            ("rms_norm", "rms_norm", "params.eps", "0.0"),
+            ("swiglu", "swiglu", "1.0 + exp(", "1.5 + exp("),
             (
+                "sample",
                 "log_prob",
-                "largest = max(largest, logits",
-                "largest = min(largest, logits",
+                "sum += scale * part.y",
+                "sum += part.z",
             ),
-            ("adamw", "params.decay", "1.0"),
-            ("rope", "params.sign", "1.0"),
+            ("adamw", "adamw", "params.decay", "1.0"),
+            ("rope", "rope", "params.sign", "1.0"),
         ];
-        for (shader, right, wrong) in mistakes {
+        for (op, shader, right, wrong) in mistakes {
             let gpu = Gpu::open(GpuOptions::default()).unwrap();
             gpu.miscompile(shader, right, wrong);
             let ours = checks()
                 .into_iter()
-                .filter(|check| check.is_short && check.op == shader);
+                .filter(|check| check.is_short && check.op == op);
             let results: Vec<_> = ours.map(|check| check.run(&gpu)).collect();
             assert!(
                 !results.is_empty() && results.iter().all(Result::is_err),
