@@ -84,6 +84,21 @@ pub enum Error {
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The device does not do what it is told: its results are not to be trusted.
+    #[error(
+        "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
+         GPU, or update the driver"
+    )]
+    WrongNumbers {
+        /// The adapter.
+        adapter: String,
+        /// Its driver and version.
+        driver: String,
+        /// The kernel that was caught first.
+        kernel: &'static str,
+        /// Where, and what it should have been.
+        what: String,
+    },
     /// The embedded base could not be put into a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"

@@ -54,6 +54,8 @@ pub enum Command {
     Merge(Merge),
     /// Make a small base model that imitates a noisy player
     Pretrain(Pretrain),
+    /// Find out whether this machine can train: GPU, driver, every kernel, gradients, memory, speed
+    Doctor(Doctor),
     /// List the games and their options
     Games,
     /// List the GPUs that were found, and say which will be used
@@ -350,6 +352,16 @@ pub struct Pretrain {
     /// The number that everything random follows from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at the model in this directory (Hugging Face files) too
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<String>,
+    /// Print one JSON object, for a bug report
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A whole number that TOML can hold.

@@ -10,7 +10,7 @@ use lapwing_tensor::{Caps, Gpu, GpuError};
 pub fn list(asked: Option<usize>) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {
-        return Err(GpuError::NoAdapter.into());
+        return Err(Gpu::none_found().into());
     }
     if let Some(index) = asked.filter(|&index| index >= found.len()) {
         return Err(GpuError::NoSuchAdapter {

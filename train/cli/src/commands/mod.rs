@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod adapters;
+pub mod doctor;
 pub mod eval;
 pub mod games;
 pub mod generate;
