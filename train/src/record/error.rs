@@ -49,6 +49,15 @@ pub enum RecordError {
         /// The directory.
         path: PathBuf,
     },
+    /// Something is there that lapwing did not make.
+    #[error(
+        "{} is there and was not made by lapwing as what is to be written: choose another place with --out, or remove it",
+        .path.display()
+    )]
+    Foreign {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// A file cannot be read back.
     #[error("cannot read {}: {reason}", .path.display())]
     Read {
