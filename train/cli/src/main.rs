@@ -46,6 +46,9 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
+        Command::Report(report) => commands::report::report(report),
+        Command::Watch(watch) => commands::watch::watch(watch),
+        Command::Export(export) => commands::export::export(export),
         Command::Games => commands::games::list(),
         Command::Adapters => commands::adapters::list(cli.adapter_index),
     }

@@ -337,11 +337,9 @@ fn grouped(measured: &[Measured]) -> Vec<(String, Vec<usize>)> {
                 .map(|(key, value)| format!("{key}={value}"))
                 .take(3)
                 .collect();
-            let mut name = name.clone();
-            if !own.is_empty() {
-                name += &format!(", {}", own.join(" "));
-            }
-            name
+            let all_alike = measured.iter().all(|m| m.run.config_name == *name);
+            let name = (!all_alike || own.is_empty()).then(|| name.clone());
+            name.into_iter().chain(own).collect::<Vec<_>>().join(" ")
         })
         .collect();
     // Names that say it all need no more.
