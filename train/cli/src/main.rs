@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod describe;
 mod interrupt;
+mod keys;
+mod picture;
 mod progress;
 mod table;
 
