@@ -4,5 +4,7 @@ mod program;
 
 mod commands;
 mod help;
+mod killed;
 mod models;
 mod refusals;
+mod sweeps;

@@ -11,5 +11,6 @@ pub mod pretrain;
 pub mod report;
 pub mod score;
 pub mod subject;
+pub mod sweep;
 pub mod train;
 pub mod watch;
