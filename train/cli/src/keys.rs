@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Keys come as they are pressed, and are not shown, as long as this lives. Only on Unix; elsewhere there is Ctrl-C.
 pub struct Keys {
     #[cfg(unix)]
-    before: Option<rustix::termios::Termios>,
+    before: Option<nix::sys::termios::Termios>,
 }
 
 /// Between two looks at the flag.
@@ -29,51 +29,48 @@ impl Keys {
 impl Keys {
     /// Begins, if standard input is a terminal.
     pub fn listen() -> Keys {
-        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).ok();
         if let Some(before) = &before {
             let mut modes = before.clone();
             // Not ISIG: Ctrl-C stays a signal.
-            modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-            let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
+            modes.local_flags -= LocalFlags::ICANON | LocalFlags::ECHO;
+            let _ = tcsetattr(&stdin, SetArg::TCSANOW, &modes);
         }
         Keys { before }
     }
 
     /// Waits a little for a key; tells whether it was q.
     fn is_quit(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        if self.before.is_none() {
-            std::thread::sleep(SHORT);
-            return false;
-        }
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd;
         let stdin = std::io::stdin();
-        let time = Timespec {
-            tv_sec: 0,
-            tv_nsec: SHORT.as_nanos() as i64,
-        };
-        let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
-        if !poll(&mut wanted, Some(&time)).is_ok_and(|ready| ready > 0) {
-            return false;
-        }
+        let mut wanted = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let time = PollTimeout::from(SHORT.as_millis() as u8);
         let mut keys = [0; 16];
-        match rustix::io::read(&stdin, &mut keys) {
-            Ok(0) | Err(_) => {
-                std::thread::sleep(SHORT);
-                false
+        let count = match self.before.is_some() && poll(&mut wanted, time).is_ok() {
+            // Unlike a read through the standard library, this one takes no more than there is.
+            true if wanted[0].any() == Some(true) => {
+                nix::unistd::read(&stdin, &mut keys).unwrap_or(0)
             }
-            Ok(count) => keys[..count].iter().any(|key| b"qQ".contains(key)),
+            true => return false,
+            false => 0,
+        };
+        if count == 0 {
+            // Nobody is there to press a key.
+            std::thread::sleep(SHORT);
         }
+        keys[..count].iter().any(|key| b"qQ".contains(key))
     }
 }
 
 #[cfg(unix)]
 impl Drop for Keys {
     fn drop(&mut self) {
-        use rustix::termios::{OptionalActions, tcsetattr};
+        use nix::sys::termios::{SetArg, tcsetattr};
         if let Some(before) = &self.before {
-            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, before);
         }
     }
 }

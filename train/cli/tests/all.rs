@@ -7,4 +7,5 @@ mod help;
 mod killed;
 mod models;
 mod refusals;
+mod reports;
 mod sweeps;

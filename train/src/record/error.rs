@@ -51,7 +51,7 @@ pub enum RecordError {
     },
     /// Something is there that lapwing did not make.
     #[error(
-        "{} is there and was not made by lapwing as what is to be written: choose another place with --out, or remove it",
+        "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
         .path.display()
     )]
     Foreign {

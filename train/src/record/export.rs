@@ -23,41 +23,39 @@ pub enum Format {
 /// is writing into its own folder right now.
 pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<PathBuf>, RecordError> {
     directory::is_run(run)?;
-    let own = match format {
-        Format::TensorBoard => directory::tensorboard(run),
-        Format::Csv => run.join("csv"),
+    let folder = match (out, format) {
+        (Some(out), _) => out.to_owned(),
+        (None, Format::TensorBoard) => directory::tensorboard(run),
+        (None, Format::Csv) => run.join("csv"),
     };
-    let folder = out.unwrap_or(&own);
-    let replaces = |name: &str| match (out, format) {
-        (Some(_), _) => false,
-        (None, Format::TensorBoard) => tensorboard::is_ours(name),
-        (None, Format::Csv) => [STEPS, EVALUATIONS].contains(&name),
+    let is_ours = |name: &str| match format {
+        Format::TensorBoard => tensorboard::is_ours(name),
+        Format::Csv => [STEPS, EVALUATIONS].contains(&name),
     };
     if folder.exists() {
-        for entry in fs::read_dir(folder).map_err(write_error(folder))? {
-            let path = entry.map_err(write_error(folder))?.path();
-            if !replaces(&path.file_name().unwrap_or_default().to_string_lossy()) {
+        for entry in fs::read_dir(&folder).map_err(write_error(&folder))? {
+            let path = entry.map_err(write_error(&folder))?.path();
+            if out.is_some() {
+                return Err(RecordError::Occupied { path: folder });
+            }
+            if !is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
                 return Err(RecordError::Foreign { path });
             }
         }
-    }
-    if out.is_none()
-        && format == Format::TensorBoard
-        && folder.exists()
-        && directory::is_in_use(run)
-    {
-        // Its event file would be taken from under it.
-        return Err(RecordError::InUse {
-            path: run.to_owned(),
-        });
+        if out.is_none() && format == Format::TensorBoard && directory::is_in_use(run) {
+            // Its event file would be taken from under it.
+            return Err(RecordError::InUse {
+                path: run.to_owned(),
+            });
+        }
     }
     let records = jsonl::read(&directory::metrics(run))?;
     match format {
         Format::TensorBoard => {
-            let events = EventFile::with(folder, &records)?;
+            let events = EventFile::with(&folder, &records)?;
             Ok(vec![events.path().to_owned()])
         }
-        Format::Csv => tables(folder, &records),
+        Format::Csv => tables(&folder, &records),
     }
 }
 
@@ -121,14 +119,17 @@ mod tests {
         let notes = path.join("csv/notes.txt");
         fs::write(&notes, "precious").unwrap();
         let before = fs::read(path.join("csv/steps.csv")).unwrap();
-        assert_snapshot!(told(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there and was not made by lapwing as what is to be written: choose another place with --out, or remove it");
+        assert_snapshot!(told(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there, and lapwing did not make it: choose another place with --out, or move it away");
         assert_eq!(fs::read(path.join("csv/steps.csv")).unwrap(), before);
         let mine = dir.path().join("mine");
         fs::create_dir(&mine).unwrap();
         fs::write(mine.join("steps.csv"), "precious").unwrap();
         for format in [Format::TensorBoard, Format::Csv] {
             let error = export(&path, format, Some(&mine)).unwrap_err();
-            assert!(matches!(error, RecordError::Foreign { .. }), "{error}");
+            assert_eq!(
+                told(error),
+                "DIR/mine exists and is not empty: choose another directory with --out, or remove it"
+            );
         }
         assert_eq!(fs::read(mine.join("steps.csv")).unwrap(), b"precious");
         assert_eq!(names(&mine), ["steps.csv"]);

@@ -32,7 +32,9 @@ pub fn watch(arguments: &args::Watch) -> Result<()> {
     if arguments.once {
         let out = Term::stdout();
         let width = out.size_checked().map_or(80, |(_, width)| width.into());
-        write!(io::stdout(), "{}", drawn(run, &config, width)?)?;
+        let mut followed = Followed::default();
+        followed.look(run)?;
+        write!(io::stdout(), "{}", followed.drawn(run, &config, width))?;
         return Ok(());
     }
     ctrlc::set_handler(|| ASKED.store(true, Relaxed))?;
@@ -42,28 +44,44 @@ pub fn watch(arguments: &args::Watch) -> Result<()> {
     }
 }
 
-/// The run as it is now. Whether somebody writes is asked first: who has stopped by then has written all.
-fn look(run: &Path) -> Result<(bool, Vec<Record>), Error> {
-    let running = directory::is_in_use(run);
-    let metrics = directory::metrics(run);
-    let records = match metrics.exists() {
-        true => jsonl::read(&metrics)?,
-        false => Vec::new(),
-    };
-    Ok((running, records))
+/// What was read of a run.
+#[derive(Default)]
+struct Followed {
+    running: bool,
+    bytes: u64,
+    records: Vec<Record>,
 }
 
-fn drawn(run: &Path, config: &Config, width: usize) -> Result<String> {
-    let (running, records) = look(run)?;
-    let picture = Picture {
-        run,
-        config,
-        records: &records,
-        running,
-        now: now(),
-    };
-    let [least, most] = WIDTHS;
-    Ok(picture.drawn(width.clamp(least, most), console::colors_enabled()))
+impl Followed {
+    /// Reads what there is now, if there is more or less than before.
+    fn look(&mut self, run: &Path) -> Result<(), Error> {
+        directory::is_run(run)?;
+        // First, since who has stopped by then has written all.
+        self.running = directory::is_in_use(run);
+        let metrics = directory::metrics(run);
+        let bytes = metrics.metadata().map_or(0, |metadata| metadata.len());
+        if bytes != self.bytes {
+            self.records = jsonl::read(&metrics)?;
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    fn picture<'a>(&'a self, run: &'a Path, config: &'a Config) -> Picture<'a> {
+        Picture {
+            run,
+            config,
+            records: &self.records,
+            running: self.running,
+            now: now(),
+        }
+    }
+
+    fn drawn(&self, run: &Path, config: &Config, width: usize) -> String {
+        let [least, most] = WIDTHS;
+        let picture = self.picture(run, config);
+        picture.drawn(width.clamp(least, most), console::colors_enabled())
+    }
 }
 
 /// A screen of its own, which the terminal puts away again.
@@ -102,13 +120,13 @@ fn on_screen(run: &Path, config: &Config) -> Result<()> {
     let keys = Keys::listen();
     let screen = Screen::open()?;
     let out = Term::stdout();
+    let mut followed = Followed::default();
     let text = loop {
         let (height, width) = out.size();
-        // Before the files are read, so that what is shown last is all there is.
-        let running = directory::is_in_use(run);
-        let text = drawn(run, config, width.into())?;
+        followed.look(run)?;
+        let text = followed.drawn(run, config, width.into());
         screen.show(&text, height.into())?;
-        if !running || keys.quit_within(INTERVAL, &ASKED) {
+        if !followed.running || keys.quit_within(INTERVAL, &ASKED) {
             break text;
         }
     };
@@ -120,9 +138,10 @@ fn on_screen(run: &Path, config: &Config) -> Result<()> {
 /// A line for each record as it comes.
 fn in_lines(run: &Path, config: &Config) -> Result<()> {
     let total = config.train.steps;
-    let mut told = 0;
+    let (mut told, mut followed) = (0, Followed::default());
     loop {
-        let (running, records) = look(run)?;
+        followed.look(run)?;
+        let records = &followed.records;
         let mut out = io::stdout().lock();
         // A run that goes on may have cut off what came after its checkpoint.
         told = told.min(records.len());
@@ -139,15 +158,8 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
             writeln!(out, "step {step}/{total}  {text}")?;
         }
         told = records.len();
-        if !running {
-            let picture = Picture {
-                run,
-                config,
-                records: &records,
-                running,
-                now: now(),
-            };
-            writeln!(out, "{}", picture.state())?;
+        if !followed.running {
+            writeln!(out, "{}", followed.picture(run, config).state())?;
             return Ok(());
         }
         out.flush()?;

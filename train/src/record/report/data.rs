@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::episodes::Episodes;
+use super::episodes::{Episodes, Limits};
 use crate::record::metrics::{Evaluation, Warning, Yardsticks, numbers};
 use crate::record::{Record, RecordError, directory};
 use crate::run::config::PRESETS;
@@ -120,7 +120,7 @@ impl Page {
     pub fn read(runs: &[PathBuf]) -> Result<Page, Error> {
         let measured: Vec<Measured> = runs
             .iter()
-            .map(|run| measured(run))
+            .map(|run| measured(run, Limits::of(runs.len())))
             .collect::<Result<_, Error>>()?;
         let last = |m: &Measured| m.train.last().map_or(0, |(step, _)| *step);
         let longest = measured.iter().map(last).max().unwrap_or(0);
@@ -150,14 +150,14 @@ impl Page {
     }
 }
 
-fn measured(path: &Path) -> Result<Measured, Error> {
+fn measured(path: &Path, limits: Limits) -> Result<Measured, Error> {
     directory::is_run(path)?;
     let config = Config::load(&directory::config(path).to_string_lossy(), &[])?;
     let mut notes = Vec::new();
     let records: Vec<Record> = read(&directory::metrics(path), &mut notes)?;
     let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;
     let episodes = match directory::episodes(path) {
-        file if file.exists() => Episodes::read(&file).map_err(|e| unreadable(&file, e))?,
+        file if file.exists() => Episodes::read(&file, limits).map_err(|e| unreadable(&file, e))?,
         _ => Episodes::default(),
     };
     if episodes.damaged > 0 {

@@ -9,14 +9,39 @@ use serde::{Deserialize, Serialize};
 use crate::record::Record;
 use crate::record::sample::{Purpose, Sample, SampleTurn};
 
-/// Evaluations of which episodes are shown: the first, the last, and some between.
-const EVALUATIONS: usize = 6;
-/// Episodes of each of these.
-const OF_EVALUATION: usize = 6;
-/// Training steps of which episodes are shown.
-const STEPS: usize = 4;
-/// Episodes of each of these, all of one group.
-const OF_STEP: usize = 8;
+/// How many are shown of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// evaluations: the first, the last, and some between
+    evaluations: usize,
+    /// episodes of each of these
+    of_evaluation: usize,
+    /// training steps
+    steps: usize,
+    /// episodes of each of these, all of one group
+    of_step: usize,
+}
+
+impl Limits {
+    /// A page of many runs shows less of each, or it would be too large to send.
+    pub fn of(runs: usize) -> Limits {
+        match runs {
+            0..=4 => Limits {
+                evaluations: 6,
+                of_evaluation: 6,
+                steps: 4,
+                of_step: 8,
+            },
+            _ => Limits {
+                evaluations: 2,
+                of_evaluation: 3,
+                steps: 1,
+                of_step: 4,
+            },
+        }
+    }
+}
+
 /// Characters of a text that are shown; of a longer one the middle is left out.
 const LONGEST_TEXT: usize = 6000;
 
@@ -62,7 +87,7 @@ struct Place {
 
 impl Episodes {
     /// Goes through the file, which may be far larger than the memory, and reads what is shown.
-    pub fn read(path: &Path) -> io::Result<Episodes> {
+    pub fn read(path: &Path, limits: Limits) -> io::Result<Episodes> {
         let mut file = BufReader::new(File::open(path)?);
         let mut episodes = Episodes::default();
         let mut places = Vec::new();
@@ -79,7 +104,7 @@ impl Episodes {
             line.clear();
         }
         episodes.total = places.len();
-        for place in chosen(&places) {
+        for place in chosen(&places, limits) {
             file.seek(SeekFrom::Start(place.offset))?;
             line.clear();
             file.read_until(b'\n', &mut line)?;
@@ -159,7 +184,7 @@ impl Episodes {
 
 /// Those that are shown: of evaluations the first episodes, which are on the same scenes each time; of training steps those
 /// of one group, which differ in nothing but what the model did.
-fn chosen(places: &[Place]) -> Vec<&Place> {
+fn chosen(places: &[Place], limits: Limits) -> Vec<&Place> {
     let of = |purpose: Purpose, limit: usize| {
         let mut steps: Vec<usize> = places
             .iter()
@@ -171,16 +196,16 @@ fn chosen(places: &[Place]) -> Vec<&Place> {
         spread(&steps, limit)
     };
     let (examined, trained) = (
-        of(Purpose::Evaluation, EVALUATIONS),
-        of(Purpose::Training, STEPS),
+        of(Purpose::Evaluation, limits.evaluations),
+        of(Purpose::Training, limits.steps),
     );
     let mut taken = Vec::new();
     let mut count = std::collections::HashMap::new();
     for place in places {
         let head = &place.head;
         let (steps, limit) = match head.purpose {
-            Purpose::Evaluation => (&examined, OF_EVALUATION),
-            Purpose::Training => (&trained, OF_STEP),
+            Purpose::Evaluation => (&examined, limits.of_evaluation),
+            Purpose::Training => (&trained, limits.of_step),
         };
         if steps.contains(&head.step) {
             let place_of = (&head.scene, head.agent);
@@ -197,10 +222,11 @@ fn chosen(places: &[Place]) -> Vec<&Place> {
     taken
 }
 
-/// At most `limit` of these, the first and the last among them.
+/// At most `limit` of these, the first and, if there is room for two, the last among them.
 fn spread(all: &[usize], limit: usize) -> Vec<usize> {
     match all.len() {
         count if count <= limit => all.to_vec(),
+        _ if limit == 1 => all[..1].to_vec(),
         count => (0..limit)
             .map(|i| all[i * (count - 1) / (limit - 1)])
             .collect(),
@@ -228,6 +254,7 @@ mod tests {
         let all: Vec<usize> = (0..100).map(|i| i * 7).collect();
         assert_eq!(spread(&all, 4), [0, 231, 462, 693]);
         assert_eq!(spread(&all[..3], 4), [0, 7, 14]);
+        assert_eq!(spread(&all, 1), [0]);
         assert_eq!(spread(&[], 4), [0; 0]);
     }
 
