@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::metrics::{Yardsticks, now, numbers};
 use super::{Record, RecordError, Sink, directory, jsonl, write_error};
+use crate::Config;
 
 /// An event file that is being written.
 #[derive(Debug)]
@@ -21,14 +22,17 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Begins an event file in the folder `tensorboard` of a run, with all that was measured so far. Those that were made
-    /// there before go, so that no step is told twice.
+    /// Begins an event file in the folder `tensorboard` of a run, with all that was measured so far, if its config wants one.
+    /// Those that were made there before go, so that no step is told twice when a run goes on.
     ///
     /// # Errors
     /// If the metrics cannot be read, or the file cannot be written.
-    pub fn of_run(run: &Path) -> Result<EventFile, RecordError> {
+    pub fn of_run(run: &Path, config: &Config) -> Result<Option<EventFile>, RecordError> {
+        if !config.record.tensorboard {
+            return Ok(None);
+        }
         let records = jsonl::read(&directory::metrics(run))?;
-        EventFile::with(&directory::tensorboard(run), &records)
+        EventFile::with(&directory::tensorboard(run), &records).map(Some)
     }
 
     /// Begins an event file with these records in a folder, in the place of those that were made there before.
