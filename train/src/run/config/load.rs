@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check::check};
+use super::{Config, ConfigError, Game, check::check};
 
 /// A config that is built into the program.
 #[derive(Debug)]
@@ -99,9 +99,7 @@ impl Config {
 
     /// Asks the game whether it takes these options, and notes the value of those left out.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
-        let scenario = self.game.scenario()?;
-        self.game.options =
-            Table::try_from(scenario.options()).expect("a game's options hold no nulls");
+        self.game = Game::of(&*self.game.scenario()?);
         Ok(())
     }
 }
