@@ -122,13 +122,13 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
         const at = drawing.getBoundingClientRect();
         point((event.clientX - at.left) * width / at.width, px);
       },
-      onpointerleave: () => { cursor = null; place(px, box); },
+      onpointerleave: () => { cursor = null; place(px); },
       onkeydown: event => {
         const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
         if (!move) return;
         event.preventDefault();
         cursor = cursor === null ? (move > 0 ? 0 : xs.length - 1) : Math.min(Math.max(cursor + move, 0), xs.length - 1);
-        place(px, box);
+        place(px);
         live.textContent = 'step ' + xs[cursor] + ': ' + readings().map(([name, value]) => name + ' ' + value).join(', ');
       },
     });
@@ -157,12 +157,12 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
         for (const p of one.points) drawing.append(s('circle', { cx: px(p[0]), cy: py(p[1]), r: 3.2, fill: one.colour }));
       }
     }
-    let used = [];
+    const used = [];
     for (const level of [...levels].sort((a, b) => b.value - a.value)) {
       const y = py(level.value);
       drawing.append(s('line', { class: 'yard', x1: box.left, x2: box.right, y1: y, y2: y }));
       // Above the line, or below it where there is no room.
-      let at = [y - 4, y + 13].find(at => at > 10 && at < box.bottom + 1 && used.every(other => Math.abs(other - at) > 12));
+      const at = [y - 4, y + 13].find(at => at > 10 && at < box.bottom + 1 && used.every(other => Math.abs(other - at) > 12));
       if (at === undefined) continue;
       used.push(at);
       const left = emptier(level.value);
@@ -170,7 +170,7 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
     }
     drawing.append(s('line', { class: 'cursor', y1: box.top, y2: box.bottom, visibility: 'hidden' }));
     holder.replaceChildren(drawing);
-    place(px, box);
+    place(px);
   }
 
   /** Whether the curves are further from a level in their first third than in their last. */
@@ -193,7 +193,8 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
       line.setAttribute('x1', px(xs[cursor]));
       line.setAttribute('x2', px(xs[cursor]));
     }
-    legend.replaceChildren(...(cursor === null ? [] : [h('li', {}, h('span', {}, 'step ', h('b', {}, count(xs[cursor]))))]),
+    // Always there, so that nothing moves when the cursor comes.
+    legend.replaceChildren(h('li', {}, h('span', {}, cursor === null ? 'at the end' : 'step ' + count(xs[cursor]))),
       ...series.map((one, i) => h('li', {},
         s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' },
           one.points.some(p => isNumber(p[2])) ? s('rect', { class: 'band', width: 22, height: 12, fill: one.colour, opacity: .25 }) : null,
