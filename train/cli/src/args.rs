@@ -56,6 +56,12 @@ pub enum Command {
     Pretrain(Pretrain),
     /// Find out whether this machine can train: GPU, driver, every kernel, gradients, memory, speed
     Doctor(Doctor),
+    /// Show a run, or several beside each other, as a page in one HTML file
+    Report(Report),
+    /// Follow a run in the terminal, from another shell
+    Watch(Watch),
+    /// Write the metrics of a run for other programs
+    Export(Export),
     /// List the games and their options
     Games,
     /// List the GPUs that were found, and say which will be used
@@ -362,6 +368,47 @@ pub struct Doctor {
     /// Print one JSON object, for a bug report
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Directories of runs, such as runs/frozen-lake-1; seeds of one config are drawn as one curve with a band
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Write the page to this file [default: RUN/report.html, or lapwing-report.html for several runs]
+    #[arg(long, value_name = "FILE.html")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// The directory of a run, such as runs/frozen-lake-1
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Print one picture and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The directory of a run, such as runs/frozen-lake-1
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// What to write
+    #[arg(long, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// Write to this directory, which must be new or empty [default: RUN/tensorboard or RUN/csv]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// Event files for TensorBoard, which Weights & Biases and trackio read too
+    Tensorboard,
+    /// steps.csv and evaluations.csv
+    Csv,
 }
 
 /// A whole number that TOML can hold.

@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod describe;
 mod interrupt;
+mod keys;
+mod picture;
 mod progress;
 mod table;
 
@@ -51,6 +53,9 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
         Command::Doctor(doctor) => commands::doctor::doctor(|| cli.open_gpu(), doctor),
+        Command::Report(report) => commands::report::report(report),
+        Command::Watch(watch) => commands::watch::watch(watch),
+        Command::Export(export) => commands::export::export(export),
         Command::Games => commands::games::list(),
         Command::Adapters => commands::adapters::list(cli.adapter_index),
     }

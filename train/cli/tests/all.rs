@@ -9,5 +9,6 @@ mod killed;
 mod models;
 mod names;
 mod refusals;
+mod reports;
 mod strangers;
 mod sweeps;

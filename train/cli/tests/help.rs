@@ -8,8 +8,8 @@ use crate::program::run;
 fn help_reads_so() {
     let directory = tempfile::tempdir().unwrap();
     for command in [
-        "", "train", "eval", "play", "score", "generate", "merge", "pretrain", "doctor", "games",
-        "adapters",
+        "", "train", "sweep", "eval", "play", "score", "generate", "merge", "pretrain", "doctor",
+        "report", "watch", "export", "games", "adapters",
     ] {
         let arguments: Vec<&str> = [command, "--help"]
             .into_iter()

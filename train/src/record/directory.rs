@@ -214,6 +214,11 @@ pub fn sessions(run: &Path) -> PathBuf {
     run.join("sessions.jsonl")
 }
 
+/// Where the event files for TensorBoard are kept, if there are any.
+pub fn tensorboard(run: &Path) -> PathBuf {
+    run.join("tensorboard")
+}
+
 /// The config of a run.
 pub fn config(run: &Path) -> PathBuf {
     run.join(CONFIG)

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::record::Record;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::{PlayMetrics, now};
+use lapwing_train::record::report;
+use lapwing_train::record::tensorboard::EventFile;
+use lapwing_train::record::{Record, Sink};
 use lapwing_train::run::checkpoint;
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer::{self, Ending};
@@ -55,11 +57,16 @@ pub fn train(
         terminal: &terminal,
         total: config.train.steps,
     };
-    let ending = trainer::train(&mut state, &mut run, &mut [&mut steps], &terminal, stop)?;
+    let mut events = EventFile::of_run(&place, &config)?;
+    let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
+    sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
+    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)?;
     // The bars go before the table comes.
     drop(terminal);
     let mut out = io::stdout().lock();
     write!(out, "{}", before_and_after(&run.records()?))?;
+    // Nobody works on it any more, and its page should not say so.
+    drop(run);
     let shown = place.display();
     if ending == Ending::Stopped {
         let command = format!("{} train --resume {shown}", program());
@@ -75,6 +82,13 @@ pub fn train(
         out,
         "  {} play {shown}/config.toml --adapter {shown}/adapter",
         program()
+    )?;
+    let page = report::default_path(std::slice::from_ref(&place));
+    report::write(std::slice::from_ref(&place), &page)?;
+    writeln!(
+        out,
+        "Its report, a page for any browser, is in {}",
+        page.display()
     )?;
     Ok(())
 }
