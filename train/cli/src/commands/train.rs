@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::doctor::self_test;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::{PlayMetrics, now};
 use lapwing_train::record::report;
@@ -36,6 +37,7 @@ pub fn train(
         (None, None) => None,
     };
     let gpu = open_gpu()?;
+    self_test(&gpu)?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
     let mut run = match opened {
@@ -60,7 +62,13 @@ pub fn train(
     let mut events = EventFile::of_run(&place, &config)?;
     let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
     sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
-    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)?;
+    let go_on = format!(
+        "go on with: {} train --resume {}",
+        program(),
+        place.display()
+    );
+    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
+        .inspect_err(|_| terminal.line(&go_on))?;
     // The bars go before the table comes.
     drop(terminal);
     let mut out = io::stdout().lock();
@@ -69,8 +77,7 @@ pub fn train(
     drop(run);
     let shown = place.display();
     if ending == Ending::Stopped {
-        let command = format!("{} train --resume {shown}", program());
-        return Err(Stopped::run(state.step, config.train.steps, &command).into());
+        return Err(Stopped::run(state.step, config.train.steps, &go_on).into());
     }
     let adapter = directory::adapter(&place);
     writeln!(
@@ -84,12 +91,15 @@ pub fn train(
         program()
     )?;
     let page = report::default_path(std::slice::from_ref(&place));
-    report::write(std::slice::from_ref(&place), &page)?;
-    writeln!(
-        out,
-        "Its report, a page for any browser, is in {}",
-        page.display()
-    )?;
+    // All is saved by now: a page that cannot be written is no failure of the training.
+    match report::write(std::slice::from_ref(&place), &page) {
+        Ok(_) => writeln!(
+            out,
+            "Its report, a page for any browser, is in {}",
+            page.display()
+        )?,
+        Err(error) => writeln!(io::stderr(), "the report could not be written: {error}")?,
+    }
     Ok(())
 }
 
