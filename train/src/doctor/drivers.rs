@@ -27,7 +27,7 @@ const KNOWN: &[Known] = &[
         driver: "",
         what: "the Metal compiler fails with internal errors on some kernels on Macs with an Intel GPU",
         cure: "update macOS; if a kernel below fails, use another machine",
-        source: "gfx-rs/wgpu#5827",
+        source: "gfx-rs, issue 5827 of its GPU library",
     },
     Known {
         backend: "metal",
@@ -35,7 +35,7 @@ const KNOWN: &[Known] = &[
         driver: "",
         what: "Metal was seen to compile barriers wrongly with some uses of shared memory, which lapwing's kernels avoid",
         cure: "nothing, as long as the kernels below are right",
-        source: "gfx-rs/wgpu#4500",
+        source: "gfx-rs, issue 4500 of its GPU library",
     },
     Known {
         backend: "vulkan",
