@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use crate::program::{Said, lapwing, run, said};
+use crate::program::{Said, lapwing, run};
 
 const SMALL: [&str; 10] = [
     "--set",

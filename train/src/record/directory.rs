@@ -263,7 +263,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
 /// Makes this directory if it is not there; tells whether it did.
 fn make(path: &Path) -> Result<bool, RecordError> {
     check_free(path)?;
-    if let Some(parent) = path.parent() {
+    if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent).map_err(write_error(path))?;
     }
     match fs::create_dir(path) {

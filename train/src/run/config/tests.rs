@@ -97,8 +97,8 @@ fn unknown_names_are_named_with_the_nearest() {
     assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are eval, game, lora, model, name, policy, train");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are eval, game, lora, model, name, policy, train");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
     assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
     assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
