@@ -4,10 +4,11 @@ mod args;
 mod commands;
 mod describe;
 mod interrupt;
+mod out;
 mod progress;
 mod table;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,17 +21,19 @@ use interrupt::Stopped;
 fn main() -> ExitCode {
     quiet_driver();
     quiet_panics();
-    match run(&Cli::parse()) {
+    outlive_limits();
+    let cli = Cli::parse();
+    out::set_quiet(cli.quiet);
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever closed the pipe has read enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<Stopped>() => {
-            let _ = writeln!(io::stderr(), "{error}");
+            out::say(&error.to_string());
             ExitCode::from(interrupt::STATUS)
         }
         Err(error) => {
-            // Not eprintln, which panics where nobody reads.
-            let _ = writeln!(io::stderr(), "error: {error:#}{}", hint(&error));
+            out::error(&format!("{error:#}{}", hint(&error)));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
@@ -46,8 +49,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
+        Command::Config(request) => commands::config::show(request),
         Command::Games => commands::games::list(),
         Command::Adapters => commands::adapters::list(cli.adapter_index),
+        Command::Completions { shell } => commands::shell::completions(*shell),
+        Command::Man { command } => commands::shell::manual(command.as_deref()),
     }
 }
 
@@ -70,6 +76,15 @@ fn quiet_panics() {
             tell(panic);
         }
     }));
+}
+
+/// A write beyond the limit on the size of files fails, and is told, instead of ending the process.
+fn outlive_limits() {
+    // Safety: no handler is installed, and no other thread runs yet.
+    #[cfg(unix)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -3,6 +3,7 @@
 mod program;
 
 mod commands;
+mod errors;
 mod help;
 mod models;
 mod refusals;

@@ -119,8 +119,12 @@ impl State {
         )?;
         let most = files.checkpoint.config().max_positions;
         if demand.longest > most {
-            let longest = demand.longest;
-            return Err(Error::TooLong { longest, most });
+            let (prompt, reply) = (demand.longest - demand.reply, demand.reply);
+            return Err(Error::TooLong {
+                prompt,
+                reply,
+                most,
+            });
         }
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.planned(&plan);

@@ -1,6 +1,6 @@
 //! `lapwing score`: how likely a model finds each token of a text, at temperature 1.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_model::ModelError;
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::subject::{Subject, check_ids, read_ids};
 use crate::args;
+use crate::out;
 
 /// Rows of the head at a time.
 const ROWS: usize = 1024;
@@ -46,12 +47,12 @@ pub fn score(
         ids,
     };
 
-    let mut out = io::stdout().lock();
     let Some(tokenizer) = tokenizer else {
-        writeln!(out, "{}", serde_json::to_string(&scored)?)?;
+        writeln!(out::raw(), "{}", serde_json::to_string(&scored)?)?;
         return Ok(());
     };
-    let of = |id: u32| tokenizer.token(id).unwrap_or_default();
+    let mut out = out::shown();
+    let of = |id: u32| out::line(&tokenizer.token(id).unwrap_or_default()).into_owned();
     writeln!(out, "{:>8}  {:>9}  token", "id", "log-prob")?;
     writeln!(
         out,

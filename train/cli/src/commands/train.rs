@@ -1,7 +1,6 @@
 //! `lapwing train`: a run from its config to its adapter, and what it was good for.
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
@@ -13,10 +12,12 @@ use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer::{self, Ending};
 use lapwing_train::{Error, Progress};
 
+use super::dry_run;
 use super::eval::NOT_DIVIDED;
 use crate::args;
 use crate::describe;
 use crate::interrupt::{self, Stopped};
+use crate::out;
 use crate::progress::{Steps, Terminal};
 use crate::table::comparison;
 
@@ -36,6 +37,11 @@ pub fn train(
     let gpu = open_gpu()?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
+    if arguments.dry_run {
+        drop(terminal);
+        let introduction = introduction(&state, &gpu);
+        return dry_run::show(&mut state, arguments.out.as_deref(), &introduction);
+    }
     let mut run = match opened {
         Some(mut run) => {
             go_on(&mut state, &mut run, &terminal)?;
@@ -47,7 +53,8 @@ pub fn train(
     let place = run.path().to_owned();
     run.begin(&session(&gpu, &state, arguments))?;
 
-    terminal.line(&introduction(&state, &gpu, &place));
+    let introduction = introduction(&state, &gpu);
+    terminal.line(&format!("{introduction}, kept in {}", place.display()));
     if !state.scenes.divided() {
         terminal.line(NOT_DIVIDED);
     }
@@ -58,9 +65,9 @@ pub fn train(
     let ending = trainer::train(&mut state, &mut run, &mut [&mut steps], &terminal, stop)?;
     // The bars go before the table comes.
     drop(terminal);
-    let mut out = io::stdout().lock();
+    let mut out = out::shown();
     write!(out, "{}", before_and_after(&run.records()?))?;
-    let shown = place.display();
+    let shown = out::quoted(&place.to_string_lossy());
     if ending == Ending::Stopped {
         return Err(Stopped {
             step: state.step,
@@ -75,11 +82,7 @@ pub fn train(
         "\nThe adapter is in {}. Watch it play:",
         adapter.display()
     )?;
-    writeln!(
-        out,
-        "  {} play {shown}/config.toml --adapter {shown}/adapter",
-        program()
-    )?;
+    writeln!(out, "  {} play {shown}", program())?;
     Ok(())
 }
 
@@ -163,12 +166,12 @@ fn session(gpu: &Gpu, state: &State, arguments: &args::Train) -> Session {
 fn program() -> String {
     let name = std::env::args_os().next();
     name.map_or("lapwing".to_owned(), |name| {
-        name.to_string_lossy().into_owned()
+        out::quoted(&name.to_string_lossy())
     })
 }
 
-/// What is about to happen, and where.
-fn introduction(state: &State, gpu: &Gpu, place: &Path) -> String {
+/// What is about to happen, and on what.
+fn introduction(state: &State, gpu: &Gpu) -> String {
     let (config, train) = (&state.config, &state.config.train);
     let from = match state.step {
         0 => String::new(),
@@ -179,13 +182,12 @@ fn introduction(state: &State, gpu: &Gpu, place: &Path) -> String {
         false => "",
     };
     format!(
-        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}, kept in {}",
+        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}",
         config.game.name,
         train.steps,
         train.groups,
         train.group_size,
         describe::sampling(train),
-        gpu.caps().name,
-        place.display()
+        gpu.caps().name
     )
 }

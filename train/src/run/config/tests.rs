@@ -5,7 +5,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use super::{Config, PRESETS};
+use super::{Config, PRESETS, Resolved};
 
 fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
     let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
@@ -96,8 +96,8 @@ fn unknown_names_are_named_with_the_nearest() {
     assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are eval, game, lora, model, name, policy, train");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are eval, game, lora, model, name, policy, train");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
     assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
     assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
@@ -137,21 +137,232 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
 }
 
+/// A directory with these files, and the config of one of them.
+fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let home = dir.path().to_str().unwrap();
+    let resolved = Config::resolve(&format!("{home}/{request}"), &[]);
+    let resolved = resolved.map(|mut resolved| {
+        for note in &mut resolved.notes {
+            *note = note.replace(&format!("{home}/"), "");
+        }
+        resolved
+    });
+    resolved.map_err(|e| e.to_string().replace(&format!("{home}/"), ""))
+}
+
 #[test]
 fn files_at_fault_are_named() {
-    let (_dir, path) = file("[train]\nlr = 0.5\nlr = 0.6\n");
-    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"
-    mine.toml is not valid TOML: TOML parse error at line 3, column 1
-      |
-    3 | lr = 0.6
-      | ^^
-    duplicate key
-    ");
+    let told = |text: &str| files(&[("mine.toml", text)], "mine.toml").unwrap_err();
+    assert_snapshot!(told("[train]\nlr = 0.5\nlr = 0.6\n"), @"mine.toml is not valid TOML: line 3, `lr = 0.6`: duplicate key");
+    assert_snapshot!(told("[train\n"), @"");
     let missing = load("no/such/file.toml", &[]).unwrap_err();
     assert_snapshot!(missing, @"cannot read the config no/such/file.toml");
     assert!(!missing.is_usage());
-    let (_dir, path) = file("[train]\nlearning_rate = 0.5\n");
-    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+}
+
+/// What is no plain file of a moderate size is not waited for.
+#[cfg(unix)]
+#[test]
+fn endless_files_are_refused() {
+    let told = |path: &str| {
+        let error = load(path, &[]).unwrap_err();
+        let source = std::error::Error::source(&error).unwrap();
+        source.to_string()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zero.toml");
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert_snapshot!(told(path.to_str().unwrap()), @"it is not a plain file");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "#".repeat(1 << 20) + "#").unwrap();
+    assert_snapshot!(told(path.to_str().unwrap()), @"it is larger than 1 MiB, as no config is");
+}
+
+#[test]
+fn a_file_states_differences_from_its_base() {
+    let mine = ("mine.toml", "base = \"frozen-lake\"\n[train]\nlr = 0.5\n");
+    let resolved = files(&[mine], "mine.toml").unwrap();
+    let preset = load("frozen-lake", &[]).unwrap();
+    let wanted = Config {
+        name: "mine".to_owned(),
+        train: super::Train {
+            lr: 0.5,
+            ..preset.train
+        },
+        ..preset
+    };
+    assert_eq!(resolved.config, wanted);
+    assert_eq!(resolved.notes, [""; 0]);
+    // Another file is found beside the one that names it, wherever the program was started.
+    let lake = (
+        "base/lake.toml",
+        "name = \"theirs\"\nbase = \"../mine.toml\"\n[train]\nsteps = 3\n",
+    );
+    let mut top = "base = \"base/lake.toml\"\n[game]\nname = \"snake\"\n".to_owned();
+    let resolved = files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap();
+    let config = &resolved.config;
+    assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
+    assert_eq!((&*config.name, &*config.game.name), ("top", "snake"));
+    // Another game drops the options of the one before.
+    assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
+    assert!(!config.game.options.contains_key("slippery"));
+    top += "options.slippery = true\n";
+    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"");
+}
+
+#[test]
+fn a_base_that_is_none_is_named() {
+    let told = |base: &str| {
+        let text = format!("base = {base}\n");
+        files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
+    };
+    assert_snapshot!(told("3"), @"");
+    assert_snapshot!(told("\"frozen-lak\""), @"");
+    assert_snapshot!(told("\"other.toml\""), @"");
+    assert_snapshot!(told("\"mine.toml\""), @"");
+    let circle = [
+        ("a.toml", "base = \"b.toml\""),
+        ("b.toml", "base = \"a.toml\""),
+    ];
+    assert_snapshot!(files(&circle, "a.toml").unwrap_err(), @"");
+    let names: Vec<String> = (0..10).map(|i| format!("{i}.toml")).collect();
+    let bases: Vec<String> = (0..10)
+        .map(|i| format!("base = \"{}.toml\"", i + 1))
+        .collect();
+    let chain: Vec<(&str, &str)> = names
+        .iter()
+        .map(|n| &**n)
+        .zip(bases.iter().map(|b| &**b))
+        .collect();
+    assert_snapshot!(files(&chain, "0.toml").unwrap_err(), @"");
+}
+
+#[test]
+fn what_a_file_starts_from_and_what_has_no_effect_is_said() {
+    let notes = |text: &str| {
+        files(&[("mine.toml", text)], "mine.toml")
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    assert_snapshot!(notes("[train]\nlr = 0.5\n"), @"");
+    assert_snapshot!(notes("[game]\nname = \"snake\"\n"), @"");
+    let idle = "base = \"snake\"
+[model]
+adapter = \"x\"
+[lora]
+rank = 4
+[train]
+steps = 10
+sampling = \"all\"
+learn = 7
+aaw_temperature = 2
+beta = 0
+kl = \"k2\"
+clip_low = 0.1
+warmup = 20
+[eval]
+every = 11
+[checkpoint]
+every = 12
+[record]
+episodes = 3
+all_episodes = true
+";
+    assert_snapshot!(notes(idle), @"");
+    // What a preset says, or a default, nobody has chosen.
+    let settings = ["train.sampling=all", "train.steps=1"].map(str::to_owned);
+    let resolved = Config::resolve("frozen-lake", &settings).unwrap();
+    assert_eq!(resolved.notes, [""; 0]);
+    // Nor what lapwing wrote.
+    let written = files(
+        &[("config.toml", &resolved.config.to_toml())],
+        "config.toml",
+    )
+    .unwrap();
+    assert_eq!(written.notes, [""; 0]);
+    assert_eq!(written.config, resolved.config);
+}
+
+#[test]
+fn every_value_says_where_it_comes_from() {
+    let settings = [
+        "train.steps=3",
+        "policy.chat_template_kwargs.a=1",
+        "model.dir=a\nb\"\u{1b}",
+    ];
+    let resolved = Config::resolve("snake", &settings.map(str::to_owned)).unwrap();
+    let text = resolved.to_toml();
+    assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
+    for line in [
+        "name = \"snake\"  # default",
+        "lr = 0.0005  # the preset snake",
+        "steps = 3  # --set",
+        "a = 1  # --set",
+        "size = 6  # the preset snake",
+        "agents = 1  # default",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn a_run_is_named_by_what_it_plays() {
+    let name = |request: &str, settings: &[&str]| load(request, settings).unwrap().name;
+    assert_eq!(name("frozen-lake", &["game.name=snake"]), "snake");
+    assert_eq!(
+        name("frozen-lake", &["game.name=frozen-lake"]),
+        "frozen-lake"
+    );
+    assert_eq!(
+        name("frozen-lake-large", &["game.options.size=7"]),
+        "frozen-lake-large"
+    );
+    assert_eq!(
+        name("frozen-lake", &["game.name=snake", "name=mine"]),
+        "mine"
+    );
+}
+
+#[test]
+fn a_run_is_asked_for_by_its_directory() {
+    let config = load("snake", &["train.steps=3", "name=mine"]).unwrap();
+    let resolved = files(&[("run/config.toml", &config.to_toml())], "run").unwrap();
+    assert_eq!((&resolved.config, resolved.notes.len()), (&config, 0));
+    assert!(resolved.run.unwrap().ends_with("run"));
+    let told = |names: &[&str]| {
+        let empty: Vec<(&str, &str)> = names.iter().map(|name| (*name, "")).collect();
+        files(&empty, "place").unwrap_err()
+    };
+    assert_snapshot!(told(&["place/config.json"]), @"");
+    assert_snapshot!(told(&["place/adapter_config.json"]), @"");
+    assert_snapshot!(told(&["place/notes.txt"]), @"");
+    assert_snapshot!(told(&["place"]), @"");
+    assert_snapshot!(told(&[]), @"");
+}
+
+#[test]
+fn a_value_that_lost_its_sign_is_found() {
+    assert_snapshot!(load("1", &["train.lr"]).unwrap_err(), @"");
+    assert_snapshot!(load("frozen-lake", &["train.lr"]).unwrap_err(), @"");
+}
+
+#[test]
+fn paths_hold_from_everywhere() {
+    let config = load("frozen-lake", &["model.dir=models/a"])
+        .unwrap()
+        .absolute();
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(Path::new(&config.model.dir), here.join("models/a"));
+    assert_eq!(config.model.adapter, "");
+    assert_eq!(config.clone().absolute(), config);
 }
 
 proptest! {
