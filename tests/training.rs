@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use lapwing_model::Tokens;
 use lapwing_tensor::{Indices, testing::gpu};
@@ -9,11 +10,12 @@ use lapwing_train::base::pretrain::{Pretraining, pretrain};
 use lapwing_train::learn::batch::{self, Chosen, pack};
 use lapwing_train::learn::ms_grpo;
 use lapwing_train::play::Seat;
+use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::metrics::{Learned, StepMetrics};
-use lapwing_train::record::{Record, RecordError, Sink, directory};
+use lapwing_train::record::{Record, RecordError, Sink};
 use lapwing_train::run::config::{Aggregation, Sampling};
 use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::run::trainer::train;
+use lapwing_train::run::trainer::{Ending, train};
 use lapwing_train::{Config, Error};
 use serde_json::Value;
 
@@ -37,23 +39,22 @@ fn lines(config: Config) -> Result<Vec<String>, Error> {
 
 /// The same, keeping the run in this directory.
 fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
-    let mut jsonl = directory::create(dir, &config)?;
-    train(
-        &mut state(config),
-        &directory::adapter(dir),
-        &mut [&mut jsonl],
-        &(),
-    )?;
+    train_in(dir, &mut state(config), &mut [])?;
     let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
     assert!(dir.join("adapter/adapter_model.safetensors").exists());
     Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn train_in(dir: &Path, state: &mut State, sinks: &mut [&mut dyn Sink]) -> Result<Ending, Error> {
+    let mut run = RunDirectory::create(Some(dir), &state.config)?;
+    train(state, &mut run, sinks, &(), &AtomicBool::new(false))
 }
 
 /// The training steps among these lines, with what was learned in them.
 fn steps(lines: &[String]) -> Vec<(StepMetrics, Learned)> {
     let step = |line: &String| match serde_json::from_str(line).unwrap() {
         Record::Step(step) => Some((step.learned.expect("something was learned"), step)),
-        Record::Evaluation(_) => None,
+        _ => None,
     };
     lines
         .iter()
@@ -77,7 +78,7 @@ fn without_times(line: &str) -> Value {
     value
         .as_object_mut()
         .unwrap()
-        .retain(|key, _| !key.starts_with("seconds_"));
+        .retain(|key, _| !key.starts_with("seconds_") && key != "time");
     value
 }
 
@@ -93,8 +94,8 @@ const SMALL: [&str; 5] = [
 fn two_runs_with_one_seed_are_the_same_to_the_last_digit() {
     let first = lines(config(&SMALL)).unwrap();
     let again = lines(config(&SMALL)).unwrap();
-    // three steps, evaluations before step 0 and step 2 and at the end
-    assert_eq!(first.len(), 6, "{first:#?}");
+    // the yardsticks, three steps, evaluations before step 0 and step 2 and at the end
+    assert_eq!(first.len(), 7, "{first:#?}");
     for (a, b) in first.iter().zip(&again) {
         assert_eq!(without_times(a), without_times(b));
     }
@@ -104,7 +105,7 @@ fn two_runs_with_one_seed_are_the_same_to_the_last_digit() {
 fn another_seed_gives_another_run() {
     let first = lines(config(&SMALL)).unwrap();
     let other = lines(config(&[&SMALL[..], &["train.seed=2"]].concat())).unwrap();
-    assert_ne!(without_times(&first[1]), without_times(&other[1]));
+    assert_ne!(without_times(&first[2]), without_times(&other[2]));
 }
 
 /// The rollout reads keys and values from an arena that grew step by step, the update runs one packed tree. Both must
@@ -268,8 +269,14 @@ fn training_goes_on_from_an_adapter() {
     // What [lora] says does not matter then.
     let config = config(&[&small[..], &[&on, "lora.rank=3"]].concat());
     let second = run_in(&home.path().join("second"), config.clone()).unwrap();
-    let evaluation = |line: &str| serde_json::from_str::<Value>(line).unwrap()["eval"].clone();
-    assert_eq!(evaluation(&second[0]), evaluation(first.last().unwrap()));
+    let evaluation = |line: &str| {
+        let mut value = without_times(line);
+        assert_eq!(value["kind"], "evaluation");
+        value.as_object_mut().unwrap().remove("step");
+        value
+    };
+    // The first line has the yardsticks.
+    assert_eq!(evaluation(&second[1]), evaluation(first.last().unwrap()));
     let kl = |lines: &[String], step: usize| steps(lines)[step].1.kl;
     assert!(kl(&first, 2) > 1e-4);
     assert_eq!(kl(&second, 0), 0.0);
@@ -290,9 +297,10 @@ fn training_goes_on_from_an_adapter() {
 fn a_state_put_together_again_goes_on_the_same() {
     let config = || config(&[&SMALL[..], &["train.lr=0.003"]].concat());
     let step = |state: &mut State| {
-        let metrics = ms_grpo::step(state, &()).unwrap();
+        let (metrics, _) = ms_grpo::step(state, &()).unwrap();
         state.step += 1;
         StepMetrics {
+            time: 0.0,
             seconds_rollout: 0.0,
             seconds_update: 0.0,
             ..metrics
@@ -357,15 +365,15 @@ fn weights(dir: &Path) -> Vec<u8> {
 #[test]
 fn an_error_does_not_lose_what_was_learned() {
     let home = tempfile::tempdir().unwrap();
-    let adapter = home.path().join("adapter");
+    let dir = home.path().join("run");
     let mut run = state(config(&[&SMALL[..], &["train.lr=0.003"]].concat()));
-    let error = train(&mut run, &adapter, &mut [&mut Failing(3, full_disk)], &()).unwrap_err();
+    let error = train_in(&dir, &mut run, &mut [&mut Failing(3, full_disk)]).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot write metrics.jsonl"),
         "{error}"
     );
     assert_eq!(run.step, 3);
-    let saved = weights(&adapter);
+    let saved = weights(&dir.join("adapter"));
     run.save_adapter(&home.path().join("now")).unwrap();
     assert!(
         saved == weights(&home.path().join("now")),
@@ -378,27 +386,23 @@ fn an_error_does_not_lose_what_was_learned() {
 #[test]
 fn a_diverged_adapter_does_not_replace_a_good_one() {
     let home = tempfile::tempdir().unwrap();
-    let adapter = home.path().join("adapter");
+    let dir = |name: &str| home.path().join(name);
+    let adapter = |name: &str| weights(&dir(name).join("adapter"));
     let changes = [&SMALL[..], &["train.lr=0.003"]].concat();
-    train(
-        &mut state(config(&changes)),
-        &adapter,
-        &mut [&mut Failing(3, diverged)],
-        &(),
-    )
-    .unwrap_err();
+    let mut three = state(config(&changes));
+    train_in(&dir("three"), &mut three, &mut [&mut Failing(3, diverged)]).unwrap_err();
     let mut two = state(config(&[&changes[..], &["train.steps=2"]].concat()));
-    train(&mut two, &home.path().join("two"), &mut [], &()).unwrap();
-    assert!(weights(&adapter) == weights(&home.path().join("two")));
+    train_in(&dir("two"), &mut two, &mut []).unwrap();
+    assert!(adapter("three") == adapter("two"));
 
     let mut run = state(config(
         &[&SMALL[..], &["train.lr=1e38", "train.steps=40"]].concat(),
     ));
     run.save_adapter(&home.path().join("fresh")).unwrap();
-    let error = train(&mut run, &adapter, &mut [], &()).unwrap_err();
+    let error = train_in(&dir("wild"), &mut run, &mut []).unwrap_err();
     assert!(run.step < 40 && error.is_divergence(), "{error}");
     assert!(
-        weights(&adapter) == weights(&home.path().join("fresh")),
+        adapter("wild") == weights(&home.path().join("fresh")),
         "{error}"
     );
 }
@@ -413,7 +417,7 @@ fn passes_and_minibatches_are_updates() {
         "train.steps=1",
     ];
     let mut run = state(config(&[&SMALL[..], &more].concat()));
-    let learned = ms_grpo::step(&mut run, &()).unwrap().learned.unwrap();
+    let learned = ms_grpo::step(&mut run, &()).unwrap().0.learned.unwrap();
     assert_eq!(run.parameters.as_ref().unwrap().steps(), 6);
     assert!(
         learned.kl > 0.0 && learned.clip_fraction > 0.0,
@@ -432,7 +436,8 @@ fn a_step_that_learns_nothing_says_so() {
         "policy.format_penalty=0",
     ];
     let lines = lines(config(&[&SMALL[..], &nothing].concat())).unwrap();
-    let step: Value = serde_json::from_str(&lines[1]).unwrap();
+    // After the yardsticks and an evaluation.
+    let step: Value = serde_json::from_str(&lines[2]).unwrap();
     assert_eq!(step["groups_skipped"], 2);
     for key in ["kl", "loss", "grad_norm", "clip_fraction", "lr"] {
         assert!(step.get(key).is_none(), "{key} in {step}");
@@ -459,11 +464,11 @@ fn twenty_steps() -> &'static [String] {
 #[test]
 fn a_trained_policy_is_worth_more_than_chance() {
     let evaluation = |line: &String| match serde_json::from_str(line).unwrap() {
-        Record::Evaluation(evaluation) => evaluation.eval,
-        Record::Step(step) => panic!("{step:?}"),
+        Record::Evaluation(evaluation) => evaluation.play,
+        other => panic!("{other:?}"),
     };
     let lines = twenty_steps();
-    let (before, after) = (evaluation(&lines[0]), evaluation(lines.last().unwrap()));
+    let (before, after) = (evaluation(&lines[1]), evaluation(lines.last().unwrap()));
     assert!(
         after.success_rate > before.success_rate + 0.3,
         "{before:?} and {after:?}"
@@ -488,7 +493,7 @@ fn the_default_run_goes_as_it_went() {
     let steps = steps(twenty_steps());
     let went: Vec<[f64; 2]> = steps
         .iter()
-        .map(|(step, learned)| [step.return_mean, learned.grad_norm])
+        .map(|(step, learned)| [step.play.composite_return_mean, learned.grad_norm])
         .collect();
     let told = || format!("the run went {}", serde_json::to_string(&went).unwrap());
     assert_eq!((went.len(), known.len()), (20, 20), "{}", told());

@@ -29,7 +29,7 @@ pub use decoder::tree::{PackedTree, TokenTree};
 pub use decoder::trie::Node;
 pub use error::ModelError;
 pub use files::checkpoint::Checkpoint;
-pub use files::disk::write_aside;
+pub use files::disk::{read_text, write_aside};
 pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{ROOM, Reply, Request, Sampling, generate};
 pub use text::chat::{ChatTemplate, Message};

@@ -98,6 +98,16 @@ pub enum Error {
     Vocabulary(String),
 }
 
+impl Error {
+    /// Whether what was learned is of no use any more: a metric or the model's output is no number.
+    pub fn is_divergence(&self) -> bool {
+        matches!(
+            self,
+            Error::Record(RecordError::NotFinite { .. }) | Error::Model(ModelError::NotNumbers)
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;

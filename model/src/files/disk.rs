@@ -8,8 +8,11 @@ use serde_json::Value;
 
 use crate::ModelError;
 
-/// The text of a file, or an error that names it. A file larger than so many bytes is not what it should be.
-pub(crate) fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
+/// The text of a plain file; one larger than so many bytes is not what it should be.
+///
+/// # Errors
+/// If it is no plain file, is larger, or cannot be read; the error names it.
+pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
     let file = open(path)?;
     let mut text = String::new();
     let read = file.take(largest + 1).read_to_string(&mut text);

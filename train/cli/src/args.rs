@@ -44,6 +44,8 @@ impl Cli {
 pub enum Command {
     /// Teach a model to play a game, and keep what it learned as an adapter
     Train(Train),
+    /// Train with several settings and seeds, and compare what came of them
+    Sweep(Sweep),
     /// Examine a model on scenes that training never sees
     Eval(Eval),
     /// Watch a model play an episode, or play it yourself
@@ -242,6 +244,20 @@ pub struct Train {
 }
 
 #[derive(Debug, Args)]
+pub struct Sweep {
+    /// Which seeds and which settings: docs/sweeps.md says how to write it
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// Runs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    pub jobs: usize,
+    /// Keep the runs and the results in this directory; runs that are there already are gone on with [default:
+    /// sweeps/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub struct Eval {
     #[command(flatten)]
     pub request: Request,
@@ -424,6 +440,13 @@ fn tokens(text: &str) -> Result<usize, String> {
     match text.parse::<u32>() {
         Ok(number) if number > 0 => Ok(number as usize),
         _ => Err(format!("wanted a whole number from 1 to {}", u32::MAX)),
+    }
+}
+
+fn jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(jobs) if (1..=256).contains(&jobs) => Ok(jobs),
+        _ => Err("wanted a whole number from 1 to 256".to_owned()),
     }
 }
 

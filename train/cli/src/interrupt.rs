@@ -24,9 +24,23 @@ pub fn listen() -> anyhow::Result<&'static AtomicBool> {
 
 /// The run was stopped as asked, and is saved.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped at step {step} of {steps}, and saved; go on with: {command}")]
-pub struct Stopped {
-    pub step: usize,
-    pub steps: usize,
-    pub command: String,
+#[error("stopped at {0}; {1}")]
+pub struct Stopped(String, String);
+
+impl Stopped {
+    /// A run, which goes on with this command.
+    pub fn run(step: usize, steps: usize, command: &str) -> Stopped {
+        Stopped(
+            format!("step {step} of {steps}, and saved"),
+            format!("go on with: {command}"),
+        )
+    }
+
+    /// A sweep.
+    pub fn sweep(done: usize, all: usize) -> Stopped {
+        Stopped(
+            format!("{done} of {all} runs"),
+            "the same command goes on with the rest".to_owned(),
+        )
+    }
 }

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Train(train) => commands::train::train(|| cli.open_gpu(), train),
+        Command::Sweep(sweep) => commands::sweep::sweep(cli.adapter_index, sweep),
         Command::Eval(eval) => commands::eval::eval(|| cli.open_gpu(), eval),
         Command::Play(play) if play.human => commands::play::by_hand(play),
         Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
@@ -83,7 +84,8 @@ fn outlive_limits() {
     // Safety: no handler is installed, and no other thread runs yet.
     #[cfg(unix)]
     unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        use nix::sys::signal::{SigHandler, Signal, signal};
+        let _ = signal(Signal::SIGXFSZ, SigHandler::SigIgn);
     }
 }
 

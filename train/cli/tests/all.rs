@@ -5,5 +5,7 @@ mod program;
 mod commands;
 mod errors;
 mod help;
+mod killed;
 mod models;
 mod refusals;
+mod sweeps;

@@ -112,7 +112,7 @@ fn a_run_from_its_config_to_its_adapter() {
     let metrics = lines("runs/frozen-lake-1/metrics.jsonl");
     let steps: Vec<&Value> = metrics
         .iter()
-        .filter(|line| line.get("eval").is_none())
+        .filter(|line| line["kind"] == "step")
         .collect();
     assert_eq!(steps.len(), 2);
     for step in steps {
@@ -122,6 +122,9 @@ fn a_run_from_its_config_to_its_adapter() {
             "success_rate",
             "valid_action_rate",
             "entropy",
+            "time",
+            "reply_length_mean",
+            "reply_cut_rate",
             "tokens_played",
             "tokens_computed",
             "seconds_rollout",
@@ -140,8 +143,8 @@ fn a_run_from_its_config_to_its_adapter() {
     }
     let last = metrics.last().unwrap();
     assert_eq!(
-        (&last["step"], &last["eval"]["episodes"]),
-        (&Value::from(2), &Value::from(5))
+        (&last["kind"], &last["step"], &last["episodes"]),
+        (&"evaluation".into(), &Value::from(2), &Value::from(5))
     );
     assert!(runs.join("adapter/adapter_model.safetensors").exists());
 
@@ -158,10 +161,14 @@ fn a_run_from_its_config_to_its_adapter() {
         ],
     );
     assert_eq!(eval.code, 0, "{}", eval.err);
-    assert_eq!(
-        serde_json::from_str::<Value>(&eval.out).unwrap(),
-        last["eval"]
-    );
+    let eval: Value = serde_json::from_str(&eval.out).unwrap();
+    for (key, value) in last.as_object().unwrap() {
+        let is_of_play = !["kind", "step", "time", "seconds_evaluation"].contains(&&**key);
+        assert!(!is_of_play || eval[key] == *value, "{key}: {eval}");
+    }
+    let mut yardsticks = metrics[0].clone();
+    yardsticks.as_object_mut().unwrap().remove("kind");
+    assert_eq!(eval["yardsticks"], yardsticks);
 
     let play = run(
         directory.path(),
@@ -180,7 +187,7 @@ fn a_run_from_its_config_to_its_adapter() {
     let without_times = |mut line: Value| {
         line.as_object_mut()
             .unwrap()
-            .retain(|key, _| !key.starts_with("seconds"));
+            .retain(|key, _| !key.starts_with("seconds") && key != "time");
         line
     };
     let again = lines("runs/frozen-lake-1-2/metrics.jsonl");

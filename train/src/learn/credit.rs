@@ -133,14 +133,14 @@ mod tests {
         };
         let (early, late) = (episode(&eaten([0, 1])), episode(&eaten([8, 10])));
         assert_ne!(early.composite_return(), late.composite_return());
-        let credits = by_episode(&[&early, &late, &early]);
+        let credits = by_episode(&[early.clone(), late.clone(), early.clone()]);
         assert!(
             credits.iter().all(|credit| credit.advantage == 0.0),
             "{credits:?}"
         );
         // A millionth of a point is no rounding.
         let more = episode(&[eaten([0, 1]), vec![1e-6]].concat());
-        let credits = by_episode(&[&early, &late, &more]);
+        let credits = by_episode(&[early, late, more]);
         // Hardly more than the 1e-6 in the divisor, so not a full standard deviation.
         assert!(credits[2].advantage > 0.1, "{credits:?}");
         assert_eq!(credits[2].turns, vec![credits[2].advantage; 21]);
@@ -174,7 +174,7 @@ mod tests {
         ) {
             let mut other = rewards.clone();
             other.rotate_left(cut % rewards.len());
-            let credits = by_episode(&[&episode(&rewards), &episode(&other)]);
+            let credits = by_episode(&[episode(&rewards), episode(&other)]);
             prop_assert!(credits.iter().all(|credit| credit.advantage == 0.0));
         }
     }

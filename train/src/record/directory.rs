@@ -388,9 +388,9 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"");
+        assert_snapshot!(told(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"");
+        assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
 
     #[test]
@@ -402,7 +402,10 @@ mod tests {
             RunDirectory::open(dir.path()).unwrap_err(),
             RunDirectory::create(Some(dir.path()), &config()).unwrap_err(),
         ] {
-            assert_snapshot!(told(&error, dir.path()), @"");
+            assert_eq!(
+                told(&error, dir.path()),
+                "DIR is in use by another lapwing: wait until it is done, or choose another directory with --out"
+            );
         }
         drop(run);
         assert!(!is_in_use(dir.path()));
@@ -465,7 +468,7 @@ mod tests {
         let record = Record::Step(crate::record::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
-        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"");
+        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
         // Another one of that name is not it.
         let other = RunDirectory::create(Some(&path), &config()).unwrap();
         assert!(run.record(&record).is_err());

@@ -92,7 +92,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::record::metrics::Learned;
+    use crate::record::metrics::{Learned, PlayMetrics};
 
     #[test]
     fn what_is_not_finite_is_refused_by_name() {
@@ -106,11 +106,16 @@ mod tests {
             ..StepMetrics::default()
         };
         assert_snapshot!(Record::Step(metrics).check().unwrap_err(), @"step 2: `kl` is not a finite number: training has diverged; try a smaller train.lr");
-        let eval = EvalMetrics {
+        let play = PlayMetrics {
             return_mean: f64::INFINITY,
-            ..EvalMetrics::default()
+            ..PlayMetrics::default()
         };
-        assert_snapshot!(Record::Evaluation(Evaluation { step: 3, eval }).check().unwrap_err(), @"step 3: `eval.return_mean` is not a finite number: training has diverged; try a smaller train.lr");
+        let evaluation = Evaluation {
+            step: 3,
+            play,
+            ..Evaluation::default()
+        };
+        assert_snapshot!(Record::Evaluation(evaluation).check().unwrap_err(), @"step 3: `return_mean` is not a finite number: training has diverged; try a smaller train.lr");
         Record::Step(StepMetrics::default()).check().unwrap();
     }
 }

@@ -21,6 +21,14 @@ pub fn interval(values: &[f64]) -> [f64; 2] {
     [means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40]]
 }
 
+/// Mean and standard deviation of a sample (n - 1), which is 0 of a single value.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,6 +83,16 @@ pub enum CheckpointError {
         /// "train.lr was 0.001, is 0.002"
         differences: Vec<String>,
     },
+    /// There are fewer steps than were done.
+    #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
+    Beyond {
+        /// The file.
+        path: PathBuf,
+        /// Steps done.
+        done: usize,
+        /// Steps wanted.
+        wanted: usize,
+    },
     /// The model is not the one that it was.
     #[error(
         "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
@@ -225,6 +235,13 @@ impl Saved {
         if !differences.is_empty() {
             return Err(CheckpointError::Config { path, differences });
         }
+        if self.header.step > config.train.steps {
+            return Err(CheckpointError::Beyond {
+                path,
+                done: self.header.step,
+                wanted: config.train.steps,
+            });
+        }
         if self.header.model != model {
             return Err(CheckpointError::Model {
                 path,
@@ -313,8 +330,8 @@ fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     })
 }
 
-/// "train.lr was 0.001, is 0.002", of every value that matters.
-fn differences(was: &Config, is: &Config) -> Vec<String> {
+/// "train.lr was 0.001, is 0.002", of every value that makes another run.
+pub fn differences(was: &Config, is: &Config) -> Vec<String> {
     let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
     let mut found = Vec::new();
     compare(

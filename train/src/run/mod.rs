@@ -6,5 +6,6 @@ pub mod memory;
 pub mod samples;
 pub mod seeds;
 pub mod state;
+pub mod sweep;
 pub mod trainer;
 pub mod watchmen;

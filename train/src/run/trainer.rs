@@ -7,7 +7,7 @@ use crate::learn::ms_grpo;
 use crate::play::evaluate::{examine, yardsticks};
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, PlayMetrics, now};
-use crate::record::{Record, Sink};
+use crate::record::{Record, RecordError, Sink};
 use crate::run::state::{Best, State};
 use crate::run::watchmen::Watchmen;
 use crate::run::{checkpoint, samples};
@@ -36,16 +36,16 @@ pub fn train(
     stop: &AtomicBool,
 ) -> Result<Ending, Error> {
     let mut clean = true;
-    steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|_| {
+    steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
         // The error is what matters. Within a step, or where no number is to be trusted, what was saved last is better.
-        match clean && save(state, run).is_ok() {
+        match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.note(&format!("saved as it is, at step {}", state.step)),
             false => progress.note("what was saved last is kept"),
         }
     })
 }
 
-/// `clean` tells whether all that was learned was also told.
+/// `clean` tells whether all that was learned is in the run's directory.
 fn steps(
     state: &mut State,
     run: &mut RunDirectory,
@@ -87,10 +87,9 @@ fn steps(
         records.extend(samples::of_step(state, &groups)?);
         let seen = watchmen.look(&metrics, &groups, &state.config);
         records.extend(seen.into_iter().map(Record::Warning));
-        records
-            .iter()
-            .try_for_each(|record| tell(run, sinks, record))?;
+        keep(run, &records)?;
         *clean = true;
+        tell(sinks, &records)?;
         watchmen.verdict()?;
 
         let config = &state.config.checkpoint;
@@ -111,9 +110,10 @@ fn evaluate(
     let (started, step, seed) = (Instant::now(), state.step, state.config.eval.seed);
     let seats = state.evaluation_seats()?;
     let (scenario, referee, mut player) = state.seated(state.config.eval.temperature);
+    let mut records = Vec::new();
     if step == 0 {
         let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
-        tell(run, sinks, &Record::Yardsticks(yardsticks))?;
+        records.push(Record::Yardsticks(yardsticks));
     }
     let episodes = examine(scenario, &referee, &seats, &mut player, progress)?;
     let play = PlayMetrics::of(scenario.actions(), &episodes);
@@ -125,10 +125,10 @@ fn evaluate(
         seconds_evaluation: started.elapsed().as_secs_f64(),
         play,
     };
-    tell(run, sinks, &Record::Evaluation(evaluation))?;
-    for sample in samples::of_evaluation(state, &seats, &episodes)? {
-        tell(run, sinks, &sample)?;
-    }
+    records.push(Record::Evaluation(evaluation));
+    records.extend(samples::of_evaluation(state, &seats, &episodes)?);
+    keep(run, &records)?;
+    tell(sinks, &records)?;
     state.evaluated = Some(step);
     if state.best.is_none_or(|best| score > best.score) {
         state.best = Some(Best { step, score });
@@ -137,10 +137,14 @@ fn evaluate(
     Ok(())
 }
 
-fn tell(run: &mut RunDirectory, sinks: &mut [&mut dyn Sink], record: &Record) -> Result<(), Error> {
-    record.check()?;
-    run.record(record)?;
-    Ok(sinks.iter_mut().try_for_each(|sink| sink.record(record))?)
+fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
+    records.iter().try_for_each(Record::check)?;
+    records.iter().try_for_each(|record| run.record(record))
+}
+
+fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
+    let mut each = sinks.iter_mut();
+    each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
 /// Keeps the adapter, and all that it takes to go on.

@@ -13,4 +13,5 @@ pub mod pretrain;
 pub mod score;
 pub mod shell;
 pub mod subject;
+pub mod sweep;
 pub mod train;

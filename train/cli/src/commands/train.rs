@@ -69,12 +69,8 @@ pub fn train(
     write!(out, "{}", before_and_after(&run.records()?))?;
     let shown = out::quoted(&place.to_string_lossy());
     if ending == Ending::Stopped {
-        return Err(Stopped {
-            step: state.step,
-            steps: config.train.steps,
-            command: format!("{} train --resume {shown}", program()),
-        }
-        .into());
+        let command = format!("{} train --resume {shown}", program());
+        return Err(Stopped::run(state.step, config.train.steps, &command).into());
     }
     let adapter = directory::adapter(&place);
     writeln!(

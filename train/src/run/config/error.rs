@@ -31,13 +31,8 @@ pub enum ConfigError {
         cure: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the config {}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("cannot read the config {0}")]
+    Unreadable(#[from] lapwing_model::ModelError),
     /// The text is not TOML.
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax {
@@ -120,6 +115,6 @@ impl ConfigError {
 
     /// Whether what was asked for is wrong, and not a file at fault.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, ConfigError::Unreadable { .. })
+        !matches!(self, ConfigError::Unreadable(_))
     }
 }

@@ -1,9 +1,9 @@
 //! What a request for a config names: a preset, a game, a file with what it is based on, or a run.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::read_text;
 use toml::{Table, Value};
 
 use super::ConfigError;
@@ -197,7 +197,7 @@ fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
     let mut path = path.to_owned();
     loop {
         let origin = path.display().to_string();
-        let mut table = parse(&read(&path)?, &origin)?;
+        let mut table = parse(&read_text(&path, LONGEST)?, &origin)?;
         seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
         let base = table.remove("base");
         if !layers.is_empty() {
@@ -246,25 +246,4 @@ fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
 fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
     text.parse()
         .map_err(|e| ConfigError::syntax(origin, text, &e))
-}
-
-/// The text of a plain file. A pipe would be waited for, and a device be read, without end.
-fn read(path: &Path) -> Result<String, ConfigError> {
-    let bounded = || {
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("it is not a plain file"));
-        }
-        let mut text = String::new();
-        File::open(path)?
-            .take(LONGEST + 1)
-            .read_to_string(&mut text)?;
-        match text.len() as u64 > LONGEST {
-            true => Err(io::Error::other("it is larger than 1 MiB, as no config is")),
-            false => Ok(text),
-        }
-    };
-    bounded().map_err(|source| ConfigError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })
 }

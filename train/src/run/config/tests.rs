@@ -171,18 +171,17 @@ fn files_at_fault_are_named() {
 #[cfg(unix)]
 #[test]
 fn endless_files_are_refused() {
-    let told = |path: &str| {
-        let error = load(path, &[]).unwrap_err();
-        let source = std::error::Error::source(&error).unwrap();
-        source.to_string()
-    };
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("zero.toml");
+    let path = dir.path().join("mine.toml");
+    let told = || {
+        let error = load(path.to_str().unwrap(), &[]).unwrap_err().to_string();
+        error.replace(dir.path().to_str().unwrap(), "DIR")
+    };
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-    assert_snapshot!(told(path.to_str().unwrap()), @"it is not a plain file");
+    assert_snapshot!(told(), @"");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "#".repeat(1 << 20) + "#").unwrap();
-    assert_snapshot!(told(path.to_str().unwrap()), @"it is larger than 1 MiB, as no config is");
+    assert_snapshot!(told(), @"");
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! A run that is killed again and again, at any moment, and gone on with: it ends as if nothing had happened.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lapwing_tensor::random::Random;
+use serde_json::Value;
+
+use crate::program::{lapwing, run};
+
+const SMALL: [&str; 12] = [
+    "--set",
+    "train.groups=2",
+    "--set",
+    "train.group_size=6",
+    "--set",
+    "train.learn=3",
+    "--set",
+    "eval.episodes=6",
+    "--set",
+    "eval.every=7",
+    "--set",
+    "checkpoint.every=3",
+];
+
+/// Kills a run before it goes on to its end. More take longer: `LAPWING_KILLS=100 cargo test -p lapwing killed`.
+fn kills() -> usize {
+    std::env::var("LAPWING_KILLS").map_or(10, |count| count.parse().expect("a number of kills"))
+}
+
+fn train(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = lapwing(home, &[&["train"], arguments].concat());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// The lines of a file of records, times left out.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    let line = |line: &str| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        let is_time = |key: &str| key == "time" || key.starts_with("seconds_");
+        value
+            .as_object_mut()
+            .unwrap()
+            .retain(|key, _| !is_time(key));
+        value
+    };
+    text.lines().map(line).collect()
+}
+
+/// The step of the latest checkpoint.
+fn saved(run: &Path) -> Option<usize> {
+    let entries = fs::read_dir(run.join("checkpoints")).ok()?;
+    let step = |entry: std::io::Result<fs::DirEntry>| {
+        let name = entry.unwrap().file_name();
+        let name = name.to_str()?.strip_prefix("step-")?;
+        name.strip_suffix(".safetensors")?.parse().ok()
+    };
+    entries.filter_map(step).max()
+}
+
+fn terminate(child: &Child) {
+    let status = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(status.unwrap().success());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_killed_ends_as_if_it_was_not() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = now.as_nanos() as u64;
+    println!("kills follow from the seed {seed}");
+    let mut chance = Random::new(seed);
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let steps = ["--steps", "40"];
+    let whole = run(
+        home,
+        &[&["train", "--out", "whole"], &SMALL[..], &steps].concat(),
+    );
+    assert_eq!(whole.code, 0, "{}", whole.err);
+
+    let (wanted, mut done, mut stopped) = (kills(), 0, 0);
+    for number in 0.. {
+        let name = format!("killed-{number}");
+        let place = home.join(&name);
+        let begin = [&["--out", &name], &SMALL[..], &steps].concat();
+        let mut last = None;
+        loop {
+            let arguments = match place.join("config.toml").exists() {
+                true => vec!["--resume", &name],
+                false => begin.clone(),
+            };
+            let mut child = train(home, &arguments).spawn().unwrap();
+            if done < wanted {
+                // A start takes about a second, a run of 40 steps some more.
+                sleep(Duration::from_micros(chance.next_u64() % 4_000_000));
+                let is_gentle = chance.next_u64().is_multiple_of(2);
+                match is_gentle {
+                    true => terminate(&child),
+                    false => child.kill().unwrap(),
+                }
+                let status = child.wait().unwrap();
+                done += 1;
+                // Who is asked says so; before anything was begun, nobody listens yet.
+                if is_gentle && status.code() == Some(130) {
+                    stopped += 1;
+                    let steps = lines(&place.join("metrics.jsonl"));
+                    let told = steps.iter().filter(|line| line["kind"] == "step").count();
+                    assert_eq!(saved(&place), Some(told), "{name}: stopped and not saved");
+                }
+                let now = saved(&place);
+                assert!(
+                    now >= last,
+                    "{name}: the checkpoint of {last:?} is gone: {now:?}"
+                );
+                last = now;
+                if status.code() == Some(0) {
+                    break;
+                }
+            } else {
+                assert!(child.wait().unwrap().success(), "{name}");
+                break;
+            }
+        }
+        for file in ["metrics.jsonl", "episodes.jsonl"] {
+            let (whole, killed) = (home.join("whole").join(file), place.join(file));
+            assert_eq!(lines(&whole), lines(&killed), "{name}: {file}");
+        }
+        for file in ["adapter", "best"].map(|dir| format!("{dir}/adapter_model.safetensors")) {
+            let bytes = |run: &str| fs::read(home.join(run).join(&file)).unwrap();
+            assert!(bytes("whole") == bytes(&name), "{name}: {file} differs");
+        }
+        if done >= wanted {
+            println!(
+                "{done} kills, {stopped} of them answered, in {} runs",
+                number + 1
+            );
+            return;
+        }
+    }
+}
