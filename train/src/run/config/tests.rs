@@ -160,9 +160,9 @@ fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
 fn files_at_fault_are_named() {
     let told = |text: &str| files(&[("mine.toml", text)], "mine.toml").unwrap_err();
     assert_snapshot!(told("[train]\nlr = 0.5\nlr = 0.6\n"), @"mine.toml is not valid TOML: line 3, `lr = 0.6`: duplicate key");
-    assert_snapshot!(told("[train\n"), @"");
+    assert_snapshot!(told("[train\n"), @"mine.toml is not valid TOML: line 1, `[train`: unclosed table, expected `]`");
     let missing = load("no/such/file.toml", &[]).unwrap_err();
-    assert_snapshot!(missing, @"cannot read the config no/such/file.toml");
+    assert_snapshot!(missing, @"cannot read the config no/such/file.toml: No such file or directory (os error 2)");
     assert!(!missing.is_usage());
     assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
 }
@@ -178,10 +178,10 @@ fn endless_files_are_refused() {
         error.replace(dir.path().to_str().unwrap(), "DIR")
     };
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-    assert_snapshot!(told(), @"");
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: not a file");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "#".repeat(1 << 20) + "#").unwrap();
-    assert_snapshot!(told(), @"");
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: larger than 1024 KiB");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_file_states_differences_from_its_base() {
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
     top += "options.slippery = true\n";
-    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"");
+    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"snake: unknown option `slippery`; the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
 }
 
 #[test]
@@ -222,15 +222,15 @@ fn a_base_that_is_none_is_named() {
         let text = format!("base = {base}\n");
         files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
     };
-    assert_snapshot!(told("3"), @"");
-    assert_snapshot!(told("\"frozen-lak\""), @"");
-    assert_snapshot!(told("\"other.toml\""), @"");
-    assert_snapshot!(told("\"mine.toml\""), @"");
+    assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
+    assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
     let circle = [
         ("a.toml", "base = \"b.toml\""),
         ("b.toml", "base = \"a.toml\""),
     ];
-    assert_snapshot!(files(&circle, "a.toml").unwrap_err(), @"");
+    assert_snapshot!(files(&circle, "a.toml").unwrap_err(), @r#"key `base` in b.toml: found "a.toml", wanted a file that is not based on this one"#);
     let names: Vec<String> = (0..10).map(|i| format!("{i}.toml")).collect();
     let bases: Vec<String> = (0..10)
         .map(|i| format!("base = \"{}.toml\"", i + 1))
@@ -240,7 +240,7 @@ fn a_base_that_is_none_is_named() {
         .map(|n| &**n)
         .zip(bases.iter().map(|b| &**b))
         .collect();
-    assert_snapshot!(files(&chain, "0.toml").unwrap_err(), @"");
+    assert_snapshot!(files(&chain, "0.toml").unwrap_err(), @r#"key `base` in 7.toml: found "8.toml", wanted an end: 8 files are based on each other already"#);
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn what_a_file_starts_from_and_what_has_no_effect_is_said() {
             .notes
             .join("\n")
     };
-    assert_snapshot!(notes("[train]\nlr = 0.5\n"), @"");
-    assert_snapshot!(notes("[game]\nname = \"snake\"\n"), @"");
+    assert_snapshot!(notes("[train]\nlr = 0.5\n"), @r#"mine.toml starts from the general defaults; base = "frozen-lake" would start from a preset"#);
+    assert_snapshot!(notes("[game]\nname = \"snake\"\n"), @r#"mine.toml starts from the general defaults; base = "snake" would start from a preset"#);
     let idle = "base = \"snake\"
 [model]
 adapter = \"x\"
@@ -275,7 +275,17 @@ every = 12
 episodes = 3
 all_episodes = true
 ";
-    assert_snapshot!(notes(idle), @"");
+    assert_snapshot!(notes(idle), @r#"
+    train.learn (mine.toml) has no effect with train.sampling = "all"
+    train.aaw_temperature (mine.toml) has no effect with train.sampling = "all"
+    train.kl (mine.toml) has no effect with train.beta = 0
+    train.clip_low (mine.toml) has no effect with train.passes = 1 and train.minibatches = 1
+    train.warmup (mine.toml) is more than train.steps, which is 10: train.lr is never reached
+    eval.every (mine.toml) has no effect: it is more than train.steps, which is 10
+    checkpoint.every (mine.toml) has no effect: it is more than train.steps, which is 10
+    record.episodes (mine.toml) has no effect with record.all_episodes = true
+    lora.rank (mine.toml) has no effect with model.adapter, whose adapter has its own
+    "#);
     // What a preset says, or a default, nobody has chosen.
     let settings = ["train.sampling=all", "train.steps=1"].map(str::to_owned);
     let resolved = Config::resolve("frozen-lake", &settings).unwrap();
@@ -340,17 +350,17 @@ fn a_run_is_asked_for_by_its_directory() {
         let empty: Vec<(&str, &str)> = names.iter().map(|name| (*name, "")).collect();
         files(&empty, "place").unwrap_err()
     };
-    assert_snapshot!(told(&["place/config.json"]), @"");
-    assert_snapshot!(told(&["place/adapter_config.json"]), @"");
-    assert_snapshot!(told(&["place/notes.txt"]), @"");
-    assert_snapshot!(told(&["place"]), @"");
-    assert_snapshot!(told(&[]), @"");
+    assert_snapshot!(told(&["place/config.json"]), @"place is a model, not a run: --model takes it");
+    assert_snapshot!(told(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
+    assert_snapshot!(told(&["place/notes.txt"]), @"place is no run: wanted a directory with config.toml in it, such as runs/frozen-lake-1");
+    assert_snapshot!(told(&["place"]), @"place is no config: wanted a file that ends in .toml, or the directory of a run");
+    assert_snapshot!(told(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
 }
 
 #[test]
 fn a_value_that_lost_its_sign_is_found() {
-    assert_snapshot!(load("1", &["train.lr"]).unwrap_err(), @"");
-    assert_snapshot!(load("frozen-lake", &["train.lr"]).unwrap_err(), @"");
+    assert_snapshot!(load("1", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr` (did you mean `train.lr=1`?)");
+    assert_snapshot!(load("frozen-lake", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
 }
 
 #[test]
