@@ -71,7 +71,7 @@ impl ModelError {
     }
 
     /// A write that failed, with the cure where there is one.
-    pub(crate) fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
+    pub fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let cure = match error.kind() {
             StorageFull | QuotaExceeded => "; free some space, or choose another place",

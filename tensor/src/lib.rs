@@ -23,6 +23,12 @@
 //! # Determinism
 //! On one adapter the same calls give the same bits: no kernel adds floats in an order that depends on timing.
 
+// The example names this crate from outside.
+#[cfg(test)]
+extern crate self as lapwing_tensor;
+
+#[cfg(test)]
+mod examples;
 mod gpu;
 mod ops;
 pub mod random;

@@ -5,8 +5,14 @@
 //! that is built in. Nothing here knows a terminal: what goes on is told to a [`Progress`], what was measured to the
 //! [`record::Sink`]s.
 
+// The examples name this crate from outside.
+#[cfg(test)]
+extern crate self as lapwing_train;
+
 pub mod base;
 pub mod error;
+#[cfg(test)]
+mod examples;
 pub mod learn;
 pub mod play;
 pub mod progress;

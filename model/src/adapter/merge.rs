@@ -51,6 +51,8 @@ impl Checkpoint {
         let merged = self.merged(adapter);
         let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
         let new_head = untied && !weights.contains(HEAD);
+        let parent = disk::parent(out);
+        fs::create_dir_all(parent).map_err(|e| ModelError::unwritable(parent, e))?;
         disk::write_directory_aside(out, |new| {
             let (mut done, total) = (0, weights.names().count() + usize::from(new_head));
             for file in weights.files() {

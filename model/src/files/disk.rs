@@ -53,8 +53,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 /// If it cannot be written; what was there before stays.
 pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(failed)?;
+    let folder = parent(path);
     let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     aside.write_all(bytes).map_err(failed)?;
     aside.as_file().sync_all().map_err(failed)?;
@@ -66,10 +65,6 @@ pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 /// A name is a part of its folder, which is synced by itself.
 #[cfg(unix)]
 fn sync_names(folder: &Path) -> std::io::Result<()> {
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
-    };
     File::open(folder)?.sync_all()
 }
 
@@ -78,17 +73,22 @@ fn sync_names(_: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The folder that holds a file or a folder. None is made: one that was taken away while its owner worked must not appear
+/// again, half full.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Fills a whole directory aside and renames it into place. An older directory of that name is replaced.
 pub(crate) fn write_directory_aside(
     dir: &Path,
     fill: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(dir, e);
-    let parent = match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    fs::create_dir_all(parent).map_err(failed)?;
+    let parent = parent(dir);
     // Both live in one hidden folder beside the target, removed on every way out of this function.
     let aside = tempfile::Builder::new()
         .prefix(".lapwing-")

@@ -17,7 +17,7 @@ impl Model {
         Checkpoint::open(dir)?.load(gpu, options, &mut |_, _| ())
     }
 
-    /// Writes `config.json` and `model.safetensors` into a directory, each aside and then renamed into place.
+    /// Writes `config.json` and `model.safetensors` into a directory that is there, each aside and then renamed into place.
     ///
     /// # Errors
     /// A full or read-only disk, a lost device, or a weight that the format cannot hold.

@@ -402,7 +402,7 @@ pub struct Merge {
 
 #[derive(Debug, Args)]
 pub struct Pretrain {
-    /// Write the model to this directory
+    /// Write the model to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Presets or files whose games are learned, all at once [default: those of the embedded base]

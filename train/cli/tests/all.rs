@@ -2,6 +2,7 @@
 
 mod program;
 
+mod abuse;
 mod commands;
 mod errors;
 mod help;

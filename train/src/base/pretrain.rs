@@ -19,7 +19,7 @@ use crate::play::players::scripted::{Chances, best_actions, word};
 use crate::play::prompt::Prompts;
 use crate::play::scenes::Scenes;
 use crate::play::{Ask, Player, Referee, Reply, Seat};
-use crate::record::write_error;
+use crate::record::{RecordError, directory, write_error};
 use crate::run::config;
 use crate::run::seeds;
 
@@ -89,10 +89,10 @@ pub struct Progress {
     pub floor: f64,
 }
 
-/// Trains a base and writes it to `dir` as a Hugging Face directory. `progress` is told now and then.
+/// Trains a base and writes it to `dir`, which must be new or empty, as a Hugging Face directory. `progress` is told now and then.
 ///
 /// # Errors
-/// If the game is unknown, the device fails or the directory cannot be written.
+/// If the game is unknown, the device fails, or the directory holds files already or cannot be written.
 pub fn pretrain(
     gpu: &Gpu,
     how: &Pretraining,
@@ -101,6 +101,7 @@ pub fn pretrain(
 ) -> Result<(), Error> {
     let games = how.games.iter().map(config::Game::scenario);
     let games: Vec<Box<dyn Scenario>> = games.collect::<Result<_, _>>()?;
+    directory::check_free(dir)?;
     let is_new = !dir.exists();
     write_aside(dir, |aside| make(gpu, how, &games, aside, progress)).inspect_err(|_| {
         if is_new {
@@ -119,6 +120,13 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
     for entry in fs::read_dir(aside.path()).map_err(write_error(dir))? {
         let entry = entry.map_err(write_error(dir))?;
         let file = dir.join(entry.file_name());
+        if file.exists() {
+            // Somebody was quicker.
+            return Err(RecordError::Occupied {
+                path: dir.to_owned(),
+            }
+            .into());
+        }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
     }
     Ok(())

@@ -3,4 +3,5 @@
 pub mod batch;
 pub mod choose;
 pub mod credit;
+pub mod group;
 pub mod ms_grpo;

@@ -67,27 +67,13 @@ use lapwing_tensor::{AdamW, Indices};
 use crate::learn::batch::{self, Chosen, pack};
 use crate::learn::choose::choose;
 use crate::learn::credit::{Credit, by_episode};
-use crate::play::{Episode, Seat};
+use crate::learn::group::{Group, all_chosen, grouped};
+use crate::play::Seat;
 use crate::record::metrics::{Learned, PlayMetrics, StepMetrics, now};
-use crate::run::config::{Aggregation, Train};
+use crate::run::config::Train;
 use crate::run::seeds;
 use crate::run::state::State;
 use crate::{Error, Progress};
-
-/// The episodes of one agent on one scene: they are weighed against each other.
-#[derive(Debug, Clone, Default)]
-pub struct Group {
-    /// the seed of the scene
-    pub scene: u64,
-    /// which agent
-    pub agent: usize,
-    /// what they lived through
-    pub episodes: Vec<Episode>,
-    /// how each stands out
-    pub credits: Vec<Credit>,
-    /// Which are learned from, each with its importance; none if all returns are equal.
-    pub chosen: Vec<(usize, f64)>,
-}
 
 /// One step of training: play, weigh, choose, learn.
 ///
@@ -155,18 +141,6 @@ fn seats(state: &State) -> Result<Vec<Seat>, Error> {
     Ok(seats)
 }
 
-/// The episodes of each scene, an agent's together.
-fn grouped(seats: &[Seat], episodes: Vec<Episode>, size: usize, agents: usize) -> Vec<Group> {
-    let mut groups = vec![Group::default(); seats.len() / size * agents];
-    for (number, episode) in episodes.into_iter().enumerate() {
-        let (seat, agent) = (number / agents, number % agents);
-        let group = &mut groups[seat / size * agents + agent];
-        (group.scene, group.agent) = (seats[seat].scene, agent);
-        group.episodes.push(episode);
-    }
-    groups
-}
-
 fn chosen(credits: &[Credit], train: &Train, step: usize, group: usize) -> Vec<(usize, f64)> {
     let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
     if advantages.iter().all(|a| *a == 0.0) {
@@ -210,22 +184,6 @@ fn learn(
         }
     }
     Ok((Learned::mean_of(&updates), dropped))
-}
-
-/// The chosen episodes of all groups, and what a draw of so many is expected to hold of what the loss is a mean over, such
-/// as tokens.
-fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>>, f64) {
-    let (mut all, mut expected) = (Vec::new(), 0.0);
-    for group in groups {
-        let share = group.chosen.len() as f64 / group.episodes.len() as f64;
-        expected += share * batch::count(group.episodes.iter(), aggregation);
-        all.extend(group.chosen.iter().map(|&(member, importance)| Chosen {
-            episode: &group.episodes[member],
-            advantages: &group.credits[member].turns,
-            importance,
-        }));
-    }
-    (all, expected)
 }
 
 /// As many parts as asked for, as long as there is something for each; their lengths differ by one at most.

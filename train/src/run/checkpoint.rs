@@ -9,15 +9,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::write_aside;
+use lapwing_model::{ModelError, write_aside};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::Config;
 use crate::record::directory;
-use crate::run::state::{Best, Snapshot};
-use crate::{Config, Error};
+use crate::run::snapshot::{Best, Snapshot};
 
 /// Of the way in which a checkpoint is written; another number is not read.
 const FORMAT: u32 = 1;
@@ -124,7 +124,7 @@ pub fn save(
     model: &str,
     snapshot: &Snapshot,
     bytes: [u64; 2],
-) -> Result<(), Error> {
+) -> Result<(), ModelError> {
     let header = Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -137,6 +137,9 @@ pub fn save(
         bytes,
     };
     let folder = directory::checkpoints(run);
+    if !folder.exists() {
+        fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
+    }
     write_aside(
         &file(&folder, snapshot.step),
         &serialized(&header, &snapshot.parameters),

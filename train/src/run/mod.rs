@@ -5,6 +5,7 @@ pub mod config;
 pub mod memory;
 pub mod samples;
 pub mod seeds;
+pub mod snapshot;
 pub mod state;
 pub mod sweep;
 pub mod trainer;

@@ -2,7 +2,7 @@
 
 use lapwing_model::ModelError;
 
-use crate::learn::ms_grpo::Group;
+use crate::learn::group::Group;
 use crate::play::{Episode, Seat};
 use crate::record::Record;
 use crate::record::sample::{Place, Purpose, Sample};

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_model::{Adapter, Arena};
-use lapwing_tensor::{Gpu, ParameterState, Parameters};
-use serde::{Deserialize, Serialize};
+use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::{self, Files};
 use crate::base::fingerprint::fingerprint;
@@ -13,9 +12,10 @@ use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::prompt::Prompts;
 use crate::play::scenes::Scenes;
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::Config;
+use crate::run::config::{Config, Game};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
+use crate::run::snapshot::{Best, Snapshot};
 use crate::{Error, Progress};
 
 /// Positions that the KV arena holds at first; it grows.
@@ -55,30 +55,6 @@ pub struct State {
     pub best: Option<Best>,
 }
 
-/// When the policy was examined best, and how well.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// training steps done by then
-    pub step: usize,
-    /// the mean return
-    pub score: f64,
-}
-
-/// What a run has learned so far, as plain data: all of a [`State`] that its config does not say.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// steps of training done
-    pub step: usize,
-    /// the step of the last evaluation
-    pub evaluated: Option<usize>,
-    /// the best evaluation
-    pub best: Option<Best>,
-    /// optimiser updates done
-    pub updates: u64,
-    /// the adapter's weights and the optimiser's moments
-    pub parameters: Vec<ParameterState>,
-}
-
 impl State {
     /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`.
     ///
@@ -90,7 +66,21 @@ impl State {
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        let scenario = config.game.scenario()?;
+        State::playing(gpu, config.game.scenario()?, config, purpose, progress)
+    }
+
+    /// The same with a game that need not be built in; the config's game is then this one.
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn playing(
+        gpu: &Gpu,
+        scenario: Box<dyn Scenario>,
+        mut config: Config,
+        purpose: Purpose,
+        progress: &dyn Progress,
+    ) -> Result<State, Error> {
+        config.game = Game::of(&*scenario);
         let files = Files::open(config.model.directory())?;
         let mut template = files.template()?;
         template.set(config.policy.template_variables()?);

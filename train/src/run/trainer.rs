@@ -8,7 +8,8 @@ use crate::play::evaluate::{examine, yardsticks};
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, PlayMetrics, now};
 use crate::record::{Record, RecordError, Sink};
-use crate::run::state::{Best, State};
+use crate::run::snapshot::Best;
+use crate::run::state::State;
 use crate::run::watchmen::Watchmen;
 use crate::run::{checkpoint, samples};
 use crate::{Error, Progress};
@@ -147,9 +148,13 @@ fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordErr
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
-/// Keeps the adapter, and all that it takes to go on.
+/// Keeps the adapter, and all that it takes to go on. Where the directory was taken away, that is what is wrong.
 fn save(state: &State, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
+    write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
+}
+
+fn write(state: &State, run: &RunDirectory) -> Result<(), Error> {
     let snapshot = state.snapshot()?;
     checkpoint::save(
         run.path(),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::Error;
-use crate::learn::ms_grpo::Group;
+use crate::learn::group::Group;
 use crate::record::Record;
 use crate::record::metrics::{StepMetrics, Warning, now};
 use crate::run::config::{Config, Reply};
@@ -256,5 +256,161 @@ impl Watchmen {
              what is learned is biased; `lapwing doctor` looks where this device goes wrong"
         );
         (error > 1e-3).then_some(("ratio", error, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::play::{Episode, Turn};
+    use crate::record::metrics::{Learned, PlayMetrics, ReplyMetrics};
+
+    /// A step of a run that does well.
+    fn good(step: usize) -> StepMetrics {
+        StepMetrics {
+            step,
+            play: PlayMetrics {
+                valid_action_rate: 1.0,
+                success_rate: 0.25,
+                top_action: "right".to_owned(),
+                top_action_share: 0.4,
+                replies: Some(ReplyMetrics {
+                    entropy: 1.0,
+                    reply_length_mean: 9.0,
+                    reply_cut_rate: 0.0,
+                }),
+                ..PlayMetrics::default()
+            },
+            learned: Some(Learned {
+                kl: 0.05,
+                ..Learned::default()
+            }),
+            ..StepMetrics::default()
+        }
+    }
+
+    /// What is said in a run of so many good steps and then as many bad ones.
+    fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        let turn = Turn {
+            text: "I go\nright".to_owned(),
+            ..Turn::default()
+        };
+        let episode = Episode {
+            turns: vec![turn],
+            ..Episode::default()
+        };
+        let group = Group {
+            episodes: vec![episode],
+            ..Group::default()
+        };
+        let (mut watchmen, config) = (Watchmen::default(), Config::default());
+        let mut said = Vec::new();
+        for number in 1..=2 * steps {
+            let mut step = good(number);
+            if number > steps {
+                bad(&mut step);
+            }
+            said.extend(watchmen.look(&step, std::slice::from_ref(&group), &config));
+            assert!(number > steps || said.is_empty(), "{said:?}");
+        }
+        said
+    }
+
+    fn replies(step: &mut StepMetrics) -> &mut ReplyMetrics {
+        step.play.replies.as_mut().expect("of a model")
+    }
+
+    fn learned(step: &mut StepMetrics) -> &mut Learned {
+        step.learned.as_mut().expect("something")
+    }
+
+    /// Each speaks once, when it should, and the page has a paragraph for each.
+    #[test]
+    fn each_sees_what_it_is_there_for() {
+        let all = [
+            told(20, |step| step.updates_dropped = 1),
+            told(20, |step| step.play.valid_action_rate = 0.25),
+            told(20, |step| step.play.valid_action_rate = 0.625),
+            told(20, |step| replies(step).reply_cut_rate = 0.5),
+            told(20, |step| step.learned = None),
+            told(20, |step| step.play.top_action_share = 1.0),
+            told(20, |step| replies(step).entropy = 0.01),
+            told(20, |step| learned(step).kl = 5.0),
+            told(20, |step| learned(step).first_ratio_error = 0.5),
+        ];
+        let said: Vec<&Warning> = all.iter().flatten().collect();
+        let lines: Vec<String> = said
+            .iter()
+            .map(|w| format!("step {} {} {}: {}", w.step, w.watchman, w.value, w.text))
+            .collect();
+        assert_snapshot!(lines.join("\n"));
+        let page = include_str!("../../../docs/watchmen.md");
+        let titles: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .collect();
+        let titles: HashSet<&str> = titles.into_iter().collect();
+        let names: HashSet<&str> = said.iter().map(|warning| &*warning.watchman).collect();
+        assert_eq!(titles, names);
+    }
+
+    /// Where the game is solved nothing is left to learn or to try.
+    #[test]
+    fn a_solved_game_is_no_trouble() {
+        let solved = |step: &mut StepMetrics| {
+            step.play.success_rate = 1.0;
+            step.play.top_action_share = 1.0;
+            replies(step).entropy = 0.0;
+            step.learned = None;
+        };
+        assert_eq!(told(60, solved).len(), 0);
+    }
+
+    /// They say it again after a while, and a run that goes on from its records says the same as one that never stopped.
+    #[test]
+    fn they_go_on_as_if_nothing_had_happened() {
+        let step = |number: usize| {
+            let mut step = good(number);
+            step.learned = None;
+            step
+        };
+        let config = Config::default();
+        let whole = |watchmen: &mut Watchmen, from: usize| -> Vec<(usize, f64)> {
+            let seen = (from..=120).flat_map(|n| watchmen.look(&step(n), &[], &config));
+            seen.map(|warning| (warning.step, warning.value)).collect()
+        };
+        let all = whole(&mut Watchmen::default(), 1);
+        assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
+        // As they stand in metrics.jsonl after 80 steps.
+        let mut again = Watchmen::default();
+        (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
+        again.recall(&Record::Warning(Warning {
+            step: 60,
+            watchman: "no-variance".to_owned(),
+            ..Warning::default()
+        }));
+        assert_eq!(whole(&mut again, 81), [(110, 10.0)]);
+    }
+
+    #[test]
+    fn update_after_update_that_is_dropped_ends_a_run() {
+        let (mut watchmen, config) = (Watchmen::default(), Config::default());
+        let mut bad = good(1);
+        (bad.learned, bad.updates_dropped) = (None, 1);
+        for _ in 0..3 {
+            for _ in 0..4 {
+                watchmen.look(&bad, &[], &config);
+                watchmen.verdict().unwrap();
+            }
+            watchmen.look(&good(2), &[], &config);
+        }
+        for _ in 0..5 {
+            watchmen.look(&bad, &[], &config);
+        }
+        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter) with a smaller train.lr");
     }
 }

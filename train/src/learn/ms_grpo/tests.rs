@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::play::{Sampled, Turn};
+use crate::play::{Episode, Sampled, Turn};
+use crate::run::config::Aggregation;
 
 /// An episode of so many turns, with replies of one and two tokens, that returned so much.
 fn episode(turns: usize, value: f64) -> Episode {

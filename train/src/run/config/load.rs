@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::resolved::{Origin, Resolved};
 use super::source::{PRESETS, Source};
-use super::{Config, ConfigError, check::check, idle};
+use super::{Config, ConfigError, Game, check::check, idle};
 
 impl Config {
     /// What [`Config::resolve`] finds, without where it comes from.
@@ -103,9 +103,7 @@ impl Config {
 
     /// Asks the game whether it takes these options, and notes the value of those left out.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
-        let scenario = self.game.scenario()?;
-        self.game.options =
-            Table::try_from(scenario.options()).expect("a game's options hold no nulls");
+        self.game = Game::of(&*self.game.scenario()?);
         Ok(())
     }
 }

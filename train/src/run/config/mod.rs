@@ -99,6 +99,18 @@ pub struct Game {
 }
 
 impl Game {
+    /// A game that is there, with every option.
+    ///
+    /// # Panics
+    /// If its options hold a null.
+    pub fn of(scenario: &dyn Scenario) -> Game {
+        Game {
+            name: scenario.name().to_owned(),
+            options: toml::Table::try_from(scenario.options())
+                .expect("a game's options hold no nulls"),
+        }
+    }
+
     /// The game with these options.
     ///
     /// # Errors

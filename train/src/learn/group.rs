@@ -1,0 +1,49 @@
+//! Groups: the episodes that are weighed against each other.
+
+use crate::learn::batch::{self, Chosen};
+use crate::learn::credit::Credit;
+use crate::play::{Episode, Seat};
+use crate::run::config::Aggregation;
+
+/// The episodes of one agent on one scene: they are weighed against each other.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// the seed of the scene
+    pub scene: u64,
+    /// which agent
+    pub agent: usize,
+    /// what they lived through
+    pub episodes: Vec<Episode>,
+    /// how each stands out
+    pub credits: Vec<Credit>,
+    /// Which are learned from, each with its importance; none if all returns are equal.
+    pub chosen: Vec<(usize, f64)>,
+}
+
+/// The episodes of each scene, an agent's together.
+pub fn grouped(seats: &[Seat], episodes: Vec<Episode>, size: usize, agents: usize) -> Vec<Group> {
+    let mut groups = vec![Group::default(); seats.len() / size * agents];
+    for (number, episode) in episodes.into_iter().enumerate() {
+        let (seat, agent) = (number / agents, number % agents);
+        let group = &mut groups[seat / size * agents + agent];
+        (group.scene, group.agent) = (seats[seat].scene, agent);
+        group.episodes.push(episode);
+    }
+    groups
+}
+
+/// The chosen episodes of all groups, and what a draw of so many is expected to hold of what the loss is a mean over, such
+/// as tokens.
+pub fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>>, f64) {
+    let (mut all, mut expected) = (Vec::new(), 0.0);
+    for group in groups {
+        let share = group.chosen.len() as f64 / group.episodes.len() as f64;
+        expected += share * batch::count(group.episodes.iter(), aggregation);
+        all.extend(group.chosen.iter().map(|&(member, importance)| Chosen {
+            episode: &group.episodes[member],
+            advantages: &group.credits[member].turns,
+            importance,
+        }));
+    }
+    (all, expected)
+}

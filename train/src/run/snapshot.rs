@@ -1,0 +1,28 @@
+//! What a run has learned, as plain data.
+
+use lapwing_tensor::ParameterState;
+use serde::{Deserialize, Serialize};
+
+/// When the policy was examined best, and how well.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// training steps done by then
+    pub step: usize,
+    /// the mean return
+    pub score: f64,
+}
+
+/// What a run has learned so far, as plain data: all of a [`State`](crate::run::state::State) that its config does not say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// steps of training done
+    pub step: usize,
+    /// the step of the last evaluation
+    pub evaluated: Option<usize>,
+    /// the best evaluation
+    pub best: Option<Best>,
+    /// optimiser updates done
+    pub updates: u64,
+    /// the adapter's weights and the optimiser's moments
+    pub parameters: Vec<ParameterState>,
+}
