@@ -9,4 +9,5 @@ mod help;
 mod killed;
 mod models;
 mod refusals;
+mod runs;
 mod sweeps;

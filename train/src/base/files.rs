@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapwing_model::{
-    ChatTemplate, Checkpoint, LoadOptions, Model, ModelError, StoredAdapter, Tokenizer,
+    ChatTemplate, Checkpoint, LoadOptions, Model, ModelError, StoredAdapter, Tokenizer, read_text,
 };
 use lapwing_tensor::Gpu;
 
@@ -104,6 +104,13 @@ impl Files {
     /// If there is none, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         ChatTemplate::load(self.checkpoint.dir())
+    }
+
+    /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.
+    pub fn mentions(&self, variable: &str) -> bool {
+        let texts = ["chat_template.jinja", "tokenizer_config.json"]
+            .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
+        texts.iter().flatten().any(|text| text.contains(variable))
     }
 
     /// Reads an adapter for this model.

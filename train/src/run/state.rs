@@ -84,6 +84,13 @@ impl State {
         let files = Files::open(config.model.directory())?;
         let mut template = files.template()?;
         template.set(config.policy.template_variables()?);
+        for name in config.policy.chat_template_kwargs.keys() {
+            if !files.mentions(name) {
+                progress.note(&format!(
+                    "policy.chat_template_kwargs.{name} has no effect: the model's chat template does not mention it"
+                ));
+            }
+        }
         let stored = config.model.adapter_directory();
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let tokenizer = files.tokenizer()?.clone();
