@@ -51,7 +51,7 @@ use plan::Plan;
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
-    options: crate::options::names::<Options>,
+    options: options::OPTIONS,
     configure: |options| Ok(Box::new(FrozenLake::new(options)?)),
 };
 

@@ -32,7 +32,7 @@ mod snake;
 use serde_json::Value;
 use thiserror::Error;
 
-pub use options::{OptionsError, UnknownGame, suggestion};
+pub use options::{GameOption, OptionsError, UnknownGame, suggestion};
 
 /// What one round brought to one agent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -156,8 +156,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What it is, in one sentence.
     pub summary: &'static str,
-    /// The names of its options, those without a default too.
-    pub options: fn() -> Vec<String>,
+    /// Its options, those without a default too.
+    pub options: &'static [GameOption],
     /// Makes a scenario from a JSON object of options; those left out take their defaults.
     pub configure: fn(&Value) -> Result<Box<dyn Scenario>, OptionsError>,
 }

@@ -61,6 +61,30 @@ impl UnknownGame {
     }
 }
 
+/// An option of a game, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GameOption {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}
+
+/// One line of a list of options.
+pub(crate) const fn option(
+    name: &'static str,
+    meaning: &'static str,
+    range: &'static str,
+) -> GameOption {
+    GameOption {
+        name,
+        meaning,
+        range,
+    }
+}
+
 /// How a state is told: option `view`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -69,7 +69,7 @@ use options::Options;
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Eat apples and grow on a board shared with another snake; walls and bodies kill.",
-    options: crate::options::names::<Options>,
+    options: options::OPTIONS,
     configure: |options| {
         Ok(Box::new(SnakeGame {
             options: Options::checked(options)?,

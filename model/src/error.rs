@@ -73,9 +73,10 @@ impl ModelError {
 
     /// A write that failed, with the cure where there is one.
     pub fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
-        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let cure = match error.kind() {
             StorageFull | QuotaExceeded => "; free some space, or choose another place",
+            FileTooLarge => "; the system limits the size of files (ulimit -f): raise that",
             _ => "",
         };
         ModelError::file(path, format!("cannot be written: {error}{cure}"))

@@ -9,7 +9,7 @@ use lapwing_tensor::GpuError;
 use crate::record::RecordError;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::config::ConfigError;
-use crate::run::memory::MemoryError;
+use crate::run::memory::{MemoryError, shorter};
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +60,14 @@ pub enum Error {
     Memory(#[from] MemoryError),
     /// Prompt and reply are longer than the model was made for.
     #[error(
-        "a prompt and its reply may have {longest} tokens, and the model was made for {most} (max_position_embeddings); set \
-         policy.max_new_tokens lower"
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
+         together (max_position_embeddings): {}", shorter(*.prompt, *.most)
     )]
     TooLong {
-        /// Tokens of the longest prompt and reply.
-        longest: usize,
+        /// Tokens of the longest prompt.
+        prompt: usize,
+        /// Tokens of the longest reply.
+        reply: usize,
         /// What the model was made for.
         most: usize,
     },
@@ -140,5 +142,28 @@ fn name_of_a_repository(dir: &Path) -> String {
     match Repository::parse(&format!("owner/{text}")) {
         Some(_) => format!("; a repository of the Hugging Face hub is named OWNER/{text}"),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    /// The cure is one that cures.
+    #[test]
+    fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
+        let told = |prompt, reply| {
+            let most = 256;
+            Error::TooLong {
+                prompt,
+                reply,
+                most,
+            }
+            .to_string()
+        };
+        assert_snapshot!(told(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
+        assert_snapshot!(told(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
     }
 }

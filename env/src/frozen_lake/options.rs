@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::NAME;
 use super::map::Map;
 use crate::options::{
-    LONGEST_SIDE, OptionsError, View, left_out, read, refused, settle_sides, unless_null, within,
+    GameOption, LONGEST_SIDE, OptionsError, View, left_out, option, read, refused, settle_sides,
+    unless_null, within,
 };
 
 /// The highest step limit, so that planning every step of it on the largest map still fits in memory.
@@ -16,6 +17,42 @@ const LONGEST_EPISODE: usize = 1000;
 
 const SIZE: usize = 4;
 const FROZEN: f64 = 0.8;
+
+pub(super) const OPTIONS: &[GameOption] = &[
+    option("size", "cells a side of a square lake", "2 to 64"),
+    option(
+        "width",
+        "cells from left to right, instead of size",
+        "2 to 64",
+    ),
+    option(
+        "height",
+        "cells from top to bottom, instead of size",
+        "2 to 64",
+    ),
+    option(
+        "largest",
+        "each scene draws its sides from size to this",
+        "size to 64",
+    ),
+    option(
+        "frozen",
+        "chance that a cell is ice and no hole",
+        "above 0 to 1",
+    ),
+    option(
+        "slippery",
+        "two moves in three go to a side",
+        "true or false",
+    ),
+    option(
+        "map",
+        "the lake itself, instead of all of these",
+        "rows of S, F, H, G, such as [\"SF\", \"HG\"]",
+    ),
+    option("step_limit", "turns of an episode", "1 to 1000"),
+    option("view", "a picture, or coordinates too", "board or full"),
+];
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -101,5 +138,16 @@ impl Options {
     /// The chance that a drawn cell is frozen.
     pub fn frozen(&self) -> f64 {
         self.frozen.unwrap_or(FROZEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_option() {
+        let listed: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+        assert_eq!(listed, crate::options::names::<Options>());
     }
 }

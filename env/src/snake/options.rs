@@ -5,10 +5,38 @@ use serde_json::Value;
 
 use super::NAME;
 use super::board::{Event, Thing};
-use crate::options::{OptionsError, View, read, refused, settle_sides, unless_null, within};
+use crate::options::{
+    GameOption, OptionsError, View, option, read, refused, settle_sides, unless_null, within,
+};
 
 /// A head is shown as one digit.
 const MOST_SNAKES: usize = 9;
+
+pub(super) const OPTIONS: &[GameOption] = &[
+    option("size", "cells a side of a square board", "2 to 64"),
+    option(
+        "width",
+        "cells from left to right, instead of size",
+        "2 to 64",
+    ),
+    option(
+        "height",
+        "cells from top to bottom, instead of size",
+        "2 to 64",
+    ),
+    option("agents", "snakes that are played", "1 to 9, with enemies 9"),
+    option("enemies", "snakes that move by chance", "0 to 8"),
+    option("apples", "apples on the board", "0 and more, if they fit"),
+    option("bananas", "bananas on the board", "0 and more, if they fit"),
+    option("fires", "fires on the board", "0 and more, if they fit"),
+    option("apple_reward", "what an apple brings", "-1000 to 1000"),
+    option("banana_reward", "what a banana brings", "-1000 to 1000"),
+    option("fire_reward", "what a fire brings", "-1000 to 1000"),
+    option("death_reward", "what dying brings", "-1000 to 1000"),
+    option("step_reward", "what each round brings", "-1000 to 1000"),
+    option("step_limit", "rounds of an episode", "1 to 100000"),
+    option("view", "a picture, or coordinates too", "board or full"),
+];
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -156,5 +184,16 @@ impl Options {
                 Event::Died => self.death_reward,
                 Event::Ate(thing) => self.worth(thing),
             }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_option() {
+        let listed: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+        assert_eq!(listed, crate::options::names::<Options>());
     }
 }

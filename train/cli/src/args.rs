@@ -1,13 +1,15 @@
 //! What can be typed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
 use lapwing_train::base::source::Source;
 use lapwing_train::record::directory;
-use lapwing_train::run::config::{PRESETS, Policy};
+use lapwing_train::run::config::{MOST_EPISODES, Origin, Place, Reply, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
+
+use crate::out;
 
 /// Teaches small language models to play text games, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -22,6 +24,9 @@ pub struct Cli {
         hide_env_values = true
     )]
     pub adapter_index: Option<usize>,
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -62,18 +67,30 @@ pub enum Command {
     Watch(Watch),
     /// Write the metrics of a run for other programs
     Export(Export),
+    /// Print a config with every value in force, and where each comes from
+    Config(Request),
     /// List the games and their options
     Games,
     /// List the GPUs that were found, and say which will be used
     Adapters,
+    /// Print what a shell needs to complete commands and options
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of the program, or of one of its commands
+    Man {
+        /// The command
+        command: Option<String>,
+    },
 }
 
 /// Which config, and what of it to change.
 #[derive(Debug, Args)]
 pub struct Request {
-    /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), or a file
-    /// that ends in .toml
-    #[arg(value_name = "PRESET|FILE.toml", default_value = "frozen-lake")]
+    /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), a game by
+    /// the general defaults, a file that ends in .toml, or the directory of a run
+    #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
     #[command(flatten)]
     pub changes: Changes,
@@ -81,8 +98,72 @@ pub struct Request {
 
 impl Request {
     /// The config with these changes and the command's own on top.
-    pub fn config(&self, own: Vec<String>) -> Result<Config, ConfigError> {
-        Config::load(&self.config, &[self.changes.settings(), own].concat())
+    pub fn resolve(&self, own: Vec<String>) -> Result<Resolved, Error> {
+        let settings = [self.changes.settings()?, own].concat();
+        let mut resolved = Config::resolve(&self.config, &settings)?;
+        resolved.notes.extend(for_the_base(&resolved));
+        Ok(resolved)
+    }
+
+    /// The same for one who plays and does not learn: the adapter of a run is what the run has learned.
+    fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
+        let mut resolved = self.resolve(own)?;
+        let is_named = resolved.origins.get("model.adapter") == Some(&Origin::Setting);
+        if let Some(run) = resolved.run.clone().filter(|_| !is_named) {
+            let adapter = directory::trained(&run)?;
+            resolved
+                .notes
+                .push(format!("plays with {}", adapter.display()));
+            resolved.config.model.adapter = adapter.display().to_string();
+        }
+        let file = Path::new(&self.config);
+        let around = file.parent().filter(|_| file.ends_with("config.toml"));
+        if let Some(run) = around.filter(|run| !is_named && directory::trained(run).is_ok()) {
+            let run = run.display();
+            resolved.notes.push(format!(
+                "plays as {run} began, as its config.toml says; the directory {run} itself names what was learned"
+            ));
+        }
+        Ok(resolved)
+    }
+}
+
+/// What to know of a preset for the built-in base that another model is to play.
+fn for_the_base(resolved: &Resolved) -> Option<String> {
+    let chosen = |key: &str| matches!(resolved.origins.get(key), Some(Origin::Setting));
+    let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
+        return None;
+    };
+    let is_for_base = resolved.config.policy.reply == Reply::Word;
+    (is_for_base && chosen("model.dir")).then(|| {
+        format!(
+            "the preset {preset} is for the built-in model: replies are one word (policy.reply) of {} tokens at most \
+             (policy.max_new_tokens)",
+            resolved.config.policy.max_new_tokens
+        )
+    })
+}
+
+/// The adapter that a directory means: its own, or that of the run that it is. What it stands for is said.
+pub fn adapter(dir: &Path) -> Result<PathBuf, Error> {
+    if Place::of(dir) != Place::Run {
+        return Ok(dir.to_owned());
+    }
+    let adapter = directory::trained(dir)?;
+    out::note(&format!("--adapter: takes {}", adapter.display()));
+    Ok(adapter)
+}
+
+/// A model's directory; what is something else is named as that.
+fn model(dir: &str) -> Result<&str, Error> {
+    let wrong = |is: &'static str, cure: &str| {
+        let (path, cure) = (PathBuf::from(dir), cure.to_owned());
+        Err(ConfigError::Place { path, is, cure }.into())
+    };
+    match Place::of(Path::new(dir)) {
+        Place::Run => wrong("is a run, not a model", "name it without --model"),
+        Place::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
+        _ => Ok(dir),
     }
 }
 
@@ -95,31 +176,59 @@ pub struct Changes {
     /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
     #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
-    /// Begin with the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
-    #[arg(long, value_name = "DIR")]
-    pub adapter: Option<String>,
+    /// Begin with the adapter in this directory (PEFT files), or with that of a run
+    #[arg(long, value_name = "DIR|RUN")]
+    pub adapter: Option<PathBuf>,
 }
 
 impl Changes {
-    fn settings(&self) -> Vec<String> {
+    fn settings(&self) -> Result<Vec<String>, Error> {
         // Quoted as TOML, so that a directory called 7 stays a text.
         let place = |key: &str, dir: &str| format!("{key}={}", toml::Value::from(dir));
-        // One takes the place of the other, whichever the config has.
-        let model = self.model.iter().flat_map(|text| {
+        let mut settings = self.set.clone();
+        if let Some(text) = &self.model {
+            // One takes the place of the other, whichever the config has.
             let (dir, repo) = match Source::typed(text) {
                 Source::Repository(_) => ("", text.as_str()),
-                _ => (text.as_str(), ""),
+                _ => (model(text)?, ""),
             };
-            [place("model.dir", dir), place("model.repo", repo)]
-        });
-        let adapter = self.adapter.iter().map(|dir| place("model.adapter", dir));
-        self.set
+            settings.extend([place("model.dir", dir), place("model.repo", repo)]);
+        }
+        if let Some(dir) = &self.adapter {
+            settings.push(place("model.adapter", &adapter(dir)?.to_string_lossy()));
+        }
+        Ok(settings)
+    }
+
+    /// The keys of --set, of which those are told that such a command has no use for.
+    fn idle(&self, sections: &[&str], what: &str) -> Vec<String> {
+        let keys = self
+            .set
             .iter()
-            .cloned()
-            .chain(model)
-            .chain(adapter)
+            .filter_map(|setting| setting.split('=').next());
+        let is_idle = |key: &&str| sections.iter().any(|section| key.starts_with(section));
+        keys.map(str::trim)
+            .filter(is_idle)
+            .map(|key| format!("{key} (--set) has no effect on {what}"))
             .collect()
     }
+}
+
+/// What an evaluation has no use for.
+const OF_TRAINING: [&str; 5] = [
+    "train.",
+    "lora.",
+    "checkpoint.",
+    "record.",
+    "policy.temperature",
+];
+
+/// Tells the notes, and hands out the config.
+fn announced(resolved: Resolved) -> Config {
+    for note in &resolved.notes {
+        out::note(note);
+    }
+    resolved.config
 }
 
 #[derive(Debug, Args)]
@@ -133,10 +242,10 @@ pub struct Train {
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter"])]
     pub resume: Option<PathBuf>,
     /// Training steps (train.steps)
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub steps: Option<u64>,
     /// The number that everything random follows from (train.seed)
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Write event files for TensorBoard too (record.tensorboard)
     #[arg(long)]
@@ -144,6 +253,9 @@ pub struct Train {
     /// Keep every episode in episodes.jsonl, not some of each evaluation (record.all_episodes)
     #[arg(long)]
     pub all_episodes: bool,
+    /// Load everything, show a prompt and what would be done, and stop; writes nothing
+    #[arg(long, conflicts_with = "resume")]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -165,7 +277,7 @@ pub struct Eval {
     #[command(flatten)]
     pub request: Request,
     /// Episodes to play (eval.episodes)
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub episodes: Option<u64>,
     /// Print one JSON object instead of a table
     #[arg(long)]
@@ -174,81 +286,40 @@ pub struct Eval {
 
 #[derive(Debug, Args)]
 pub struct Play {
-    /// One of those that `lapwing games` lists, a preset, or the config.toml of a run
-    #[arg(value_name = "GAME|PRESET|FILE.toml")]
-    pub game: String,
-    /// Play it yourself; needs no GPU
-    #[arg(long, conflicts_with_all = ["model", "adapter"])]
-    pub human: bool,
     #[command(flatten)]
-    pub changes: Changes,
+    pub request: Request,
+    /// Play it yourself; needs no GPU
+    #[arg(long, conflicts_with_all = ["model", "adapter", "episodes", "json"])]
+    pub human: bool,
+    /// Episodes to play, on this seed and those after it
+    #[arg(long, value_name = "N", value_parser = episodes, default_value_t = 1, allow_negative_numbers = true)]
+    pub episodes: usize,
+    /// Print one JSON object for each agent of each episode
+    #[arg(long)]
+    pub json: bool,
     /// The scene and its luck
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
 impl Play {
-    /// How the game is played: as the file or the preset says; a game without a preset by the general defaults. The embedded
-    /// base says one word; any other model replies as the general defaults want it.
-    pub fn config(&self) -> Result<Config, ConfigError> {
-        let settings = self.changes.settings();
-        if self.game.ends_with(".toml") {
-            return Config::load(&self.game, &settings);
-        }
-        let is_preset = PRESETS.iter().any(|preset| preset.name == self.game);
-        let is_game = lapwing_env::GAMES.iter().any(|game| game.name == self.game);
-        if !is_preset && !is_game {
-            return Err(self.unknown());
-        }
-        let base = if is_preset {
-            Config::load(&self.game, &[])?
-        } else {
-            Config::of(&[])?
+    /// The config with what was typed.
+    pub fn config(&self) -> Result<Config, Error> {
+        let mut resolved = match self.human {
+            true => self.request.resolve(Vec::new())?,
+            false => self.request.resolve_trained(Vec::new())?,
         };
-        let mut own = Vec::new();
-        if !is_preset {
-            own.push(format!(
-                "game.name={}",
-                toml::Value::from(self.game.as_str())
-            ));
-        }
-        // Without a model's name a preset is for the embedded base.
-        match (&self.changes.model, base.model.source()?) {
-            (Some(_), Source::BuiltIn) => own.extend(policy(&Config::default().policy)),
-            (None, Source::BuiltIn) if !is_preset => {
-                own.extend(policy(&Config::load("frozen-lake", &[])?.policy));
-            }
-            _ => (),
-        }
-        own.extend(settings);
-        if is_preset {
-            Config::load(&self.game, &own)
-        } else {
-            Config::of(&own)
-        }
+        let of_evaluation = ["eval.episodes", "eval.every", "eval.seed"];
+        let (idle, what): (Vec<&str>, _) = match self.human {
+            true => (["eval.", "policy."].into(), "a game by hand"),
+            false => (of_evaluation.into(), "play"),
+        };
+        let idle = [&OF_TRAINING[..], &idle].concat();
+        resolved
+            .notes
+            .extend(self.request.changes.idle(&idle, what));
+        Ok(announced(resolved))
     }
-
-    fn unknown(&self) -> ConfigError {
-        let presets = PRESETS.iter().map(|preset| preset.name);
-        let games = lapwing_env::GAMES.iter().map(|game| game.name);
-        let others = games.filter(|game| PRESETS.iter().all(|preset| preset.name != *game));
-        let known: Vec<String> = presets.chain(others).map(str::to_owned).collect();
-        ConfigError::UnknownPreset {
-            name: self.game.clone(),
-            suggestion: lapwing_env::suggestion(&self.game, &known),
-            known: known.join(", "),
-        }
-    }
-}
-
-/// What must be set for replies of this form.
-fn policy(policy: &Policy) -> [String; 3] {
-    let reply = toml::Value::try_from(policy.reply).expect("a plain word");
-    [
-        format!("policy.reply={reply}"),
-        format!("policy.max_new_tokens={}", policy.max_new_tokens),
-        format!("policy.format_penalty={:?}", policy.format_penalty),
-    ]
 }
 
 /// A model to look at, outside of any game.
@@ -258,8 +329,8 @@ pub struct Subject {
     /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
     #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
-    /// Add the adapter in this directory (PEFT files), such as runs/frozen-lake-1/adapter
-    #[arg(long, value_name = "DIR")]
+    /// Add the adapter in this directory (PEFT files), or that of a run
+    #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -281,7 +352,7 @@ pub struct ScoreInput {
     /// Score this text, with the tokens that the tokenizer puts around it
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
-    /// Score these token ids: a file with a JSON list of numbers
+    /// Score these token ids: a file with a JSON list of numbers; - is standard input
     #[arg(long, value_name = "FILE.json")]
     pub ids: Option<PathBuf>,
 }
@@ -296,19 +367,19 @@ pub struct Generate {
     #[arg(long, conflicts_with_all = ["temperature", "top_p", "top_k", "seed"])]
     pub greedy: bool,
     /// Divide the logits by this before drawing; 0 is --greedy
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Draw from the fewest likeliest tokens whose chances add up to this; 1: from all
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = share)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = share, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Draw from this many likeliest tokens; 0: from all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub top_k: usize,
+    #[arg(long, value_name = "N", value_parser = number, default_value_t = 0, allow_negative_numbers = true)]
+    pub top_k: u64,
     /// Stop after this many tokens, if the model has not stopped by then
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_new_tokens: u32,
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = tokens, allow_negative_numbers = true)]
+    pub max_new_tokens: usize,
     /// The number that the drawing follows from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
@@ -320,22 +391,26 @@ pub struct GenerateInput {
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// Reply to a conversation under the model's chat template: a file with a JSON list of messages, or an object with
-    /// `messages` and variables for the template, such as {"messages": [...], "enable_thinking": false}
+    /// `messages` and variables for the template, such as {"messages": [...], "enable_thinking": false}; - is standard
+    /// input
     #[arg(long, value_name = "FILE.json")]
     pub chat: Option<PathBuf>,
-    /// Go on with these token ids: a file with a JSON list of numbers
+    /// Go on with these token ids: a file with a JSON list of numbers; - is standard input
     #[arg(long, value_name = "FILE.json")]
     pub ids: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct Merge {
+    /// The directory of a run: its model and its best adapter
+    #[arg(value_name = "RUN", required_unless_present = "adapter")]
+    pub run: Option<PathBuf>,
     /// The model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face hub
-    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    #[arg(long, value_name = "DIR|OWNER/NAME", conflicts_with = "run")]
     pub model: Option<String>,
-    /// The adapter (PEFT files)
-    #[arg(long, value_name = "DIR")]
-    pub adapter: PathBuf,
+    /// The adapter (PEFT files), or that of a run
+    #[arg(long, value_name = "DIR|RUN", conflicts_with = "run")]
+    pub adapter: Option<PathBuf>,
     /// Write the merged model to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -350,20 +425,20 @@ pub struct Pretrain {
     #[arg(value_name = "PRESET|FILE.toml")]
     pub configs: Vec<String>,
     /// The chance that the player makes a good move; otherwise it makes any
-    #[arg(long, value_name = "P", value_parser = chance)]
+    #[arg(long, value_name = "P", value_parser = chance, allow_negative_numbers = true)]
     pub skill: Option<f64>,
     /// Optimiser updates
-    #[arg(long, value_name = "N")]
-    pub steps: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    pub steps: Option<u64>,
     /// The number that everything random follows from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Look at the model in this directory (Hugging Face files) too
-    #[arg(long, value_name = "DIR")]
+    /// Look at this model too: a directory of Hugging Face files, or a repository of the Hugging Face hub
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
     /// Print one JSON object, for a bug report
     #[arg(long)]
@@ -412,8 +487,27 @@ pub enum ExportFormat {
 }
 
 /// A whole number that TOML can hold.
-fn number() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(..=i64::MAX as u64)
+fn number(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) if number <= i64::MAX as u64 => Ok(number),
+        _ => Err(format!("wanted a whole number from 0 to {}", i64::MAX)),
+    }
+}
+
+/// So many episodes as an evaluation may have.
+fn episodes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MOST_EPISODES).contains(&number) => Ok(number),
+        _ => Err(format!("wanted a whole number from 1 to {MOST_EPISODES}")),
+    }
+}
+
+/// So many tokens as a reply may have.
+fn tokens(text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(number as usize),
+        _ => Err(format!("wanted a whole number from 1 to {}", u32::MAX)),
+    }
 }
 
 fn jobs(text: &str) -> Result<usize, String> {
@@ -457,29 +551,41 @@ impl Train {
         ];
         let own = own.into_iter().flatten().collect();
         let Some(run) = &self.resume else {
-            return Ok(self.request.config(own)?);
+            let mut resolved = self.request.resolve(own)?;
+            if let Some(run) = &resolved.run {
+                let run = run.display();
+                let note = format!("makes the run in {run} again, from its config.toml");
+                resolved.notes.push(note);
+            }
+            return Ok(announced(resolved).absolute());
         };
         directory::is_run(run)?;
         let settings = [self.request.changes.set.clone(), own].concat();
-        Ok(Config::load(
-            &directory::config(run).to_string_lossy(),
-            &settings,
-        )?)
+        let resolved = Config::resolve(&directory::config(run).to_string_lossy(), &settings)?;
+        Ok(announced(resolved))
     }
 }
 
 impl Eval {
     /// The config with what was typed.
-    pub fn config(&self) -> Result<Config, ConfigError> {
+    pub fn config(&self) -> Result<Config, Error> {
         let episodes = self.episodes.map(|n| format!("eval.episodes={n}"));
-        self.request.config(episodes.into_iter().collect())
+        let mut resolved = self
+            .request
+            .resolve_trained(episodes.into_iter().collect())?;
+        let idle = [&OF_TRAINING[..], &["eval.every"]].concat();
+        let idle = self.request.changes.idle(&idle, "an evaluation");
+        resolved.notes.extend(idle);
+        Ok(announced(resolved))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+    use lapwing_train::run::config::PRESETS;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_sound() {

@@ -93,6 +93,17 @@ pub fn step(metrics: &StepMetrics) -> String {
     )
 }
 
+/// The most of it, in 40 columns, for a bar.
+pub fn short_step(metrics: &StepMetrics) -> String {
+    let play = &metrics.play;
+    format!(
+        "return {:.3}  valid {:.2}  {:.2} s",
+        play.return_mean,
+        play.valid_action_rate,
+        metrics.seconds_rollout + metrics.seconds_update
+    )
+}
+
 /// How an examination went.
 pub fn evaluation(eval: &PlayMetrics) -> String {
     format!(
@@ -133,6 +144,7 @@ mod tests {
             ..StepMetrics::default()
         };
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
+        assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
         let eval = PlayMetrics {

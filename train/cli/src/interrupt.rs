@@ -1,7 +1,8 @@
 //! Ctrl-C, SIGTERM, and the closing of the terminal: the first asks to stop, the second does.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::out;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -14,10 +15,8 @@ pub fn listen() -> anyhow::Result<&'static AtomicBool> {
         if ASKED.swap(true, Relaxed) {
             std::process::exit(i32::from(STATUS));
         }
-        // Not eprintln, which panics where nobody reads.
-        let _ = writeln!(
-            std::io::stderr(),
-            "stopping: the step that is under way is finished and saved; again to stop at once"
+        out::say(
+            "stopping: the step that is under way is finished and saved; again to stop at once",
         );
     })?;
     Ok(&ASKED)

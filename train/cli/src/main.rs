@@ -5,11 +5,12 @@ mod commands;
 mod describe;
 mod interrupt;
 mod keys;
+mod out;
 mod picture;
 mod progress;
 mod table;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -25,17 +26,19 @@ fn main() -> ExitCode {
     lapwing_model::isolate_text();
     quiet_driver();
     quiet_panics();
-    match run(&Cli::parse()) {
+    outlive_limits();
+    let cli = Cli::parse();
+    out::set_quiet(cli.quiet);
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever closed the pipe has read enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<Stopped>() => {
-            let _ = writeln!(io::stderr(), "{error}");
+            out::say(&error.to_string());
             ExitCode::from(interrupt::STATUS)
         }
         Err(error) => {
-            // Not eprintln, which panics where nobody reads.
-            let _ = writeln!(io::stderr(), "error: {error:#}{}", hint(&error));
+            out::error(&format!("{error:#}{}", hint(&error)));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
@@ -56,8 +59,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
+        Command::Config(request) => commands::config::show(request),
         Command::Games => commands::games::list(),
         Command::Adapters => commands::adapters::list(cli.adapter_index),
+        Command::Completions { shell } => commands::shell::completions(*shell),
+        Command::Man { command } => commands::shell::manual(command.as_deref()),
     }
 }
 
@@ -80,6 +86,16 @@ fn quiet_panics() {
             tell(panic);
         }
     }));
+}
+
+/// A write beyond the limit on the size of files fails, and is told, instead of ending the process.
+fn outlive_limits() {
+    // Safety: no handler is installed, and no other thread runs yet.
+    #[cfg(unix)]
+    unsafe {
+        use nix::sys::signal::{SigHandler, Signal, signal};
+        let _ = signal(Signal::SIGXFSZ, SigHandler::SigIgn);
+    }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use console::{StyledObject, style};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lapwing_model::Model;
 use lapwing_train::Progress;
@@ -13,7 +14,7 @@ use lapwing_train::record::metrics::Evaluation;
 use lapwing_train::record::{Record, RecordError, Sink};
 use lapwing_train::run::memory::Plan;
 
-use crate::describe;
+use crate::{describe, out};
 
 /// No plain line of progress sooner than this after the one before.
 const SHORTEST_SILENCE: Duration = Duration::from_secs(2);
@@ -21,7 +22,8 @@ const SHORTEST_SILENCE: Duration = Duration::from_secs(2);
 /// After this long without a line, the phase at work says how far it is, so that a stuck one is named.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
-/// Shows the work of one command: a phase after the other, and the steps that they make up.
+/// Shows the work of one command: a phase after the other, and the steps that they make up. Nothing if `--quiet` is asked
+/// for.
 #[derive(Debug)]
 pub struct Terminal {
     display: Display,
@@ -33,11 +35,18 @@ enum Display {
     Bars(Bars),
     /// Lines, and a thread that breaks the silence.
     Lines(Arc<Lines>, Option<JoinHandle<()>>),
+    /// Only results and errors are wanted.
+    Nothing,
 }
 
 impl Terminal {
     /// Bars if standard error is a terminal, lines if it is not.
     pub fn new() -> Terminal {
+        if out::is_quiet() {
+            return Terminal {
+                display: Display::Nothing,
+            };
+        }
         if std::io::stderr().is_terminal() {
             return Terminal {
                 display: Display::Bars(Bars::default()),
@@ -51,24 +60,45 @@ impl Terminal {
         }
     }
 
-    /// `done` of `total` steps are done; `text` says what the last brought. Lines leave out what comes too fast.
-    pub fn steps(&self, done: usize, total: usize, text: &str) {
+    /// `done` of `total` steps are done; `text` says what the last brought, and `short` the most of it. Lines leave out
+    /// what comes too fast.
+    pub fn steps(&self, done: usize, total: usize, text: &str, short: &str) {
+        let full = || {
+            let step = style(format!("step {done}/{total}")).for_stderr().bold();
+            format!("{step}  {}", out::line(text))
+        };
         match &self.display {
-            Display::Bars(bars) => bars.steps(done, total, text),
-            Display::Lines(lines, _) => {
-                if done <= 1 || done == total || lines.silence() >= SHORTEST_SILENCE {
-                    lines.print(&format!("step {done}/{total}  {text}"));
+            Display::Bars(bars) => {
+                bars.steps(done, total, short);
+                if bars.line_is_due(done, total) {
+                    bars.print(&full());
                 }
             }
+            Display::Lines(lines, _) => {
+                if done <= 1 || done == total || lines.silence() >= SHORTEST_SILENCE {
+                    lines.print(&full());
+                }
+            }
+            Display::Nothing => (),
         }
     }
 
     /// Prints a line that stays.
     pub fn line(&self, text: &str) {
+        self.print(&out::line(text));
+    }
+
+    /// The same with its beginning set off: `step 25/100`, or a warning.
+    pub fn headed(&self, head: StyledObject<String>, text: &str) {
+        self.print(&format!("{}  {}", head.for_stderr(), out::line(text)));
+    }
+
+    /// Prints what is fit for a terminal.
+    fn print(&self, text: &str) {
         match &self.display {
-            // Printing fails only where there is nobody to read it.
-            Display::Bars(bars) => bars.all.println(text).unwrap_or_default(),
+            Display::Bars(bars) => bars.print(text),
             Display::Lines(lines, _) => lines.print(text),
+            Display::Nothing => (),
         }
     }
 }
@@ -86,6 +116,7 @@ impl Progress for Terminal {
         match &self.display {
             Display::Bars(bars) => bars.phase(work),
             Display::Lines(lines, _) => *held(&lines.work) = Some(work),
+            Display::Nothing => (),
         }
     }
 
@@ -97,6 +128,7 @@ impl Progress for Terminal {
                     work.done = done;
                 }
             }
+            Display::Nothing => (),
         }
     }
 
@@ -127,21 +159,18 @@ impl Sink for Steps<'_> {
     fn record(&mut self, record: &Record) -> Result<(), RecordError> {
         match record {
             Record::Step(metrics) => {
-                self.terminal
-                    .steps(metrics.step, self.total, &describe::step(metrics));
+                let (text, short) = (describe::step(metrics), describe::short_step(metrics));
+                self.terminal.steps(metrics.step, self.total, &text, &short);
             }
             Record::Evaluation(Evaluation { step, play, .. }) => {
-                let text = describe::evaluation(play);
-                self.terminal
-                    .line(&format!("step {step}/{}  {text}", self.total));
+                let head = style(format!("step {step}/{}", self.total)).green().bold();
+                self.terminal.headed(head, &describe::evaluation(play));
             }
             Record::Warning(warning) => {
                 let (step, text) = (warning.step, &warning.text);
-                let line = format!(
-                    "step {step}/{}  warning ({}): {text}",
-                    self.total, warning.watchman
-                );
-                self.terminal.line(&line);
+                let head = style(format!("step {step}/{}", self.total)).yellow().bold();
+                let text = format!("warning ({}): {text}", warning.watchman);
+                self.terminal.headed(head, &text);
             }
             Record::Yardsticks(_) | Record::Episode(_) => (),
         }
@@ -166,6 +195,7 @@ impl Drop for Terminal {
                     let _ = watcher.join();
                 }
             }
+            Display::Nothing => (),
         }
     }
 }
@@ -181,9 +211,27 @@ struct Bars {
     steps: OnceLock<ProgressBar>,
     phase: OnceLock<ProgressBar>,
     work: Mutex<Option<Work>>,
+    last_line: Mutex<Option<Instant>>,
 }
 
 impl Bars {
+    /// Prints a line above the bars.
+    fn print(&self, text: &str) {
+        // Printing fails only where there is nobody to read it.
+        self.all.println(text).unwrap_or_default();
+    }
+
+    /// Whether a step should stay as a line above the bars: the first, the last, and one every so often.
+    fn line_is_due(&self, done: usize, total: usize) -> bool {
+        let mut last = held(&self.last_line);
+        let is_due =
+            done <= 1 || done == total || last.is_none_or(|last| last.elapsed() >= LONGEST_SILENCE);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+
     fn phase(&self, work: Work) {
         self.phase_bar().set_message(work.text());
         *held(&self.work) = Some(work);
@@ -198,7 +246,7 @@ impl Bars {
 
     fn steps(&self, done: usize, total: usize, text: &str) {
         let bar = self.steps.get_or_init(|| {
-            let style = style("step {pos}/{len} {bar:12} {eta} left  {wide_msg}");
+            let style = form(STEPS);
             self.all
                 .insert(0, ProgressBar::new(total as u64).with_style(style))
         });
@@ -210,14 +258,17 @@ impl Bars {
         self.phase.get_or_init(|| {
             let bar = self
                 .all
-                .add(ProgressBar::new_spinner().with_style(style("{spinner} {msg}")));
+                .add(ProgressBar::new_spinner().with_style(form("{spinner} {wide_msg}")));
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         })
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
+/// The bar of the steps. With counts of six figures and a message of 40 it fits 80 columns.
+const STEPS: &str = "step {pos}/{len} {bar:8} {eta} left  {wide_msg}";
+
+fn form(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a fixed template")
 }
 

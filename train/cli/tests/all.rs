@@ -4,11 +4,13 @@ mod program;
 
 mod abuse;
 mod commands;
+mod errors;
 mod help;
 mod killed;
 mod models;
 mod names;
 mod refusals;
 mod reports;
+mod runs;
 mod strangers;
 mod sweeps;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lapwing_model::{
     ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Repository, StoredAdapter,
-    TextFiles, Tokenizer,
+    TextFiles, Tokenizer, read_text,
 };
 use lapwing_tensor::Gpu;
 
@@ -144,6 +144,13 @@ impl Files {
     /// If there is none, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         self.text.template()
+    }
+
+    /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.
+    pub fn mentions(&self, variable: &str) -> bool {
+        let texts = ["chat_template.jinja", "tokenizer_config.json"]
+            .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
+        texts.iter().flatten().any(|text| text.contains(variable))
     }
 
     /// Reads an adapter for this model.

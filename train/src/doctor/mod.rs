@@ -13,6 +13,7 @@ use lapwing_tensor::{Caps, Gpu, GpuError, checks};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::base::source::Source;
 use crate::run::config::Config;
 use crate::run::memory::Plan;
 use crate::run::state::{Purpose, State};
@@ -272,11 +273,15 @@ fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
     let planned = Planned::default();
     let config = match model {
         None => Config::load("frozen-lake", &[]),
-        // As the program plays with a model of one's own.
-        Some(dir) => Config::of(&[
-            "game.name=frozen-lake".to_owned(),
-            format!("model.dir={}", toml::Value::from(dir)),
-        ]),
+        // The preset for models of one's own.
+        Some(text) => {
+            let key = match Source::typed(text) {
+                Source::Repository(_) => "model.repo",
+                _ => "model.dir",
+            };
+            let model = format!("{key}={}", toml::Value::from(text));
+            Config::load("frozen-lake-paper", &[model])
+        }
     };
     let state = config
         .map_err(Error::from)

@@ -194,6 +194,18 @@ pub fn best(run: &Path) -> PathBuf {
     run.join("best")
 }
 
+/// The adapter to take of a run: that of its best evaluation, or else the one that was saved last.
+///
+/// # Errors
+/// If it has none.
+pub fn trained(run: &Path) -> Result<PathBuf, RecordError> {
+    let mut saved = [best(run), adapter(run)].into_iter();
+    let first = saved.find(|dir| dir.join("adapter_config.json").exists());
+    first.ok_or_else(|| RecordError::NoAdapter {
+        path: run.to_owned(),
+    })
+}
+
 /// Where the checkpoints are kept.
 pub fn checkpoints(run: &Path) -> PathBuf {
     run.join("checkpoints")

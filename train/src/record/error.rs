@@ -32,6 +32,14 @@ pub enum RecordError {
         /// Whether there is a directory at all.
         is_there: bool,
     },
+    /// The run has no adapter.
+    #[error(
+        "{} holds no adapter yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
+    )]
+    NoAdapter {
+        /// The run's directory.
+        path: PathBuf,
+    },
     /// Somebody else writes there.
     #[error(
         "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .path.display()
@@ -96,6 +104,9 @@ fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space, or choose another place with --out"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; the system limits the size of files (ulimit -f): raise that"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose another place with --out"

@@ -25,11 +25,13 @@ pub struct Demand {
     pub tokens_per_batch: usize,
     /// Tokens of the longest prompt and reply together.
     pub longest: usize,
+    /// Tokens of these that can be cut down to one.
+    pub reply: usize,
     /// Tokens with which all prompts begin.
     pub shared: usize,
     /// Episodes that are played at once.
     pub episodes: usize,
-    /// What to do where no smaller batch helps.
+    /// What to do where no smaller batch helps, and a shorter reply does.
     pub cure: &'static str,
 }
 
@@ -85,12 +87,14 @@ pub enum MemoryError {
     },
     /// Not even one prompt and reply fit.
     #[error(
-        "a prompt and its reply may have {longest} tokens, and this adapter's kernels see {most} tokens of this model at \
-         once; set policy.max_new_tokens lower, or use a smaller model"
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
+         {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
     )]
     Longest {
-        /// Tokens of the longest prompt and reply.
-        longest: usize,
+        /// Tokens of the longest prompt.
+        prompt: usize,
+        /// Tokens of the longest reply.
+        reply: usize,
         /// The most tokens that fit.
         most: usize,
     },
@@ -109,6 +113,16 @@ fn shortage(plan: &Plan) -> String {
         gib(&plan.memory.unwrap_or_default()),
         gib(&plan.allowed())
     )
+}
+
+/// What to do where a prompt and its reply may only have so many tokens.
+pub(crate) fn shorter(prompt: usize, most: usize) -> String {
+    match most.checked_sub(prompt) {
+        None | Some(0) => "no reply fits beside such a prompt: make the game's board smaller (game.options), or use \
+                           a model for longer texts"
+            .to_owned(),
+        Some(room) => format!("set policy.max_new_tokens={room} or less"),
+    }
 }
 
 fn gib(bytes: &u64) -> f64 {
@@ -143,8 +157,11 @@ impl Plan {
 fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<Plan, MemoryError> {
     let most = model.most_tokens(device.max_binding, demand.rank);
     if demand.tokens_per_batch > 0 && demand.longest > most {
-        let longest = demand.longest;
-        return Err(MemoryError::Longest { longest, most });
+        return Err(MemoryError::Longest {
+            prompt: demand.longest - demand.reply,
+            reply: demand.reply,
+            most,
+        });
     }
     if demand.tokens_per_batch > most {
         return Err(MemoryError::Binding {
@@ -213,7 +230,8 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let cure = match fitting {
         Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
         None if weights > least.allowed() / 2 => "use a smaller model".to_owned(),
-        None => demand.cure.to_owned(),
+        None if fits(&with(true, tokens, episode - demand.reply + 1)) => demand.cure.to_owned(),
+        None => "use a smaller model".to_owned(),
     };
     Err(MemoryError::TooLittle {
         least: Box::new(least),
@@ -262,9 +280,10 @@ pub(crate) fn demand(
         },
         // Later observations may be longer than the first.
         longest: prompt + (prompt - shared) / 2 + config.policy.max_new_tokens,
+        reply: config.policy.max_new_tokens,
         shared,
         episodes: games.saturating_mul(agents),
-        cure: "set policy.max_new_tokens lower, or use a smaller model",
+        cure: "set policy.max_new_tokens lower",
     })
 }
 
@@ -307,6 +326,7 @@ mod tests {
             rank: 16,
             tokens_per_batch,
             longest: 500,
+            reply: 100,
             shared: 300,
             episodes: 100,
             cure: "use a smaller model",

@@ -87,6 +87,13 @@ impl State {
         }
         let mut template = files.template()?;
         template.set(config.policy.template_variables()?)?;
+        for name in config.policy.chat_template_kwargs.keys() {
+            if !files.mentions(name) {
+                progress.note(&format!(
+                    "policy.chat_template_kwargs.{name} has no effect: the model's chat template does not mention it"
+                ));
+            }
+        }
         let stored = config.model.adapter_directory();
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let tokenizer = files.tokenizer()?.clone();
@@ -112,8 +119,12 @@ impl State {
         )?;
         let most = files.checkpoint.config().max_positions;
         if demand.longest > most {
-            let longest = demand.longest;
-            return Err(Error::TooLong { longest, most });
+            let (prompt, reply) = (demand.longest - demand.reply, demand.reply);
+            return Err(Error::TooLong {
+                prompt,
+                reply,
+                most,
+            });
         }
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.planned(&plan);

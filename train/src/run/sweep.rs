@@ -212,7 +212,7 @@ impl Sweep {
                     seed,
                     base: base.clone(),
                     set,
-                    config,
+                    config: config.absolute(),
                 });
             }
         }

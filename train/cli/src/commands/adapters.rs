@@ -1,10 +1,12 @@
 //! `lapwing adapters`: what was found, what will be used, what it can do.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use indicatif::BinaryBytes;
 use lapwing_tensor::{Caps, Gpu, GpuError};
+
+use crate::out;
 
 /// Lists the adapters; `asked` is the one that was asked for by number.
 pub fn list(asked: Option<usize>) -> Result<()> {
@@ -20,7 +22,7 @@ pub fn list(asked: Option<usize>) -> Result<()> {
         .into());
     }
     let used = asked.or_else(|| Gpu::choice(found.iter()));
-    let mut out = io::stdout().lock();
+    let mut out = out::shown();
     for (index, caps) in found.iter().enumerate() {
         write!(out, "{}", describe(index, caps, used == Some(index)))?;
     }

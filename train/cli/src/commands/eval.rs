@@ -1,6 +1,6 @@
 //! `lapwing eval`: how good a model is, beside players that need none.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
@@ -13,6 +13,7 @@ use lapwing_train::run::state::{Purpose, State};
 use serde::Serialize;
 
 use crate::args;
+use crate::out;
 use crate::progress::Terminal;
 use crate::table::comparison;
 
@@ -72,7 +73,7 @@ pub fn eval(
             success_interval: over(|episode| f64::from(u8::from(episode.success))),
             yardsticks: &yardsticks,
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&examined)?)?;
+        writeln!(out::raw(), "{}", serde_json::to_string(&examined)?)?;
         return Ok(());
     }
     let name = match config.model.adapter_directory() {
@@ -80,6 +81,6 @@ pub fn eval(
         None => "model",
     };
     let rows = [(name.to_owned(), &play)];
-    write!(io::stdout(), "{}", comparison(&yardsticks, &rows))?;
+    write!(out::shown(), "{}", comparison(&yardsticks, &rows))?;
     Ok(())
 }

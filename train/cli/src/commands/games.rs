@@ -1,13 +1,16 @@
 //! `lapwing games`: what can be played, and how it can be changed.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::{GAMES, Kind};
+use serde_json::Value;
+
+use crate::out;
 
 /// Lists the games.
 pub fn list() -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = out::shown();
     for kind in GAMES {
         describe(kind, &mut out)?;
     }
@@ -23,12 +26,30 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let defaults = scenario.options();
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
-    writeln!(out, "  options:")?;
-    for name in (kind.options)() {
-        match defaults.get(&name) {
-            Some(value) => writeln!(out, "    {name} = {value}")?,
-            None => writeln!(out, "    {name} (not set)")?,
-        }
+    writeln!(out, "  options, with their defaults, meaning and range:")?;
+    let value = |name: &str| {
+        defaults
+            .get(name)
+            .map_or("not set".to_owned(), Value::to_string)
+    };
+    let lines: Vec<[String; 3]> = kind
+        .options
+        .iter()
+        .map(|option| {
+            let named = format!("{} = {}", option.name, value(option.name));
+            [named, option.meaning.to_owned(), option.range.to_owned()]
+        })
+        .collect();
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].len())
+            .max()
+            .unwrap_or(0)
+    };
+    let (names, meanings) = (width(0), width(1));
+    for [name, meaning, range] in &lines {
+        writeln!(out, "    {name:names$}  {meaning:meanings$}  {range}")?;
     }
     writeln!(out)?;
     Ok(())

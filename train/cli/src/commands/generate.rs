@@ -1,6 +1,6 @@
 //! `lapwing generate`: a model goes on with a text, a conversation or token ids.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_model::{Request, Sampling, Tokenizer, generate as draw};
@@ -9,8 +9,9 @@ use lapwing_train::base::files::Files;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::subject::{InputError, Subject, check_ids, open, read_ids, read_json};
+use super::subject::{InputError, Subject, check_ids, open, origin, read_ids, read_json};
 use crate::args;
+use crate::out;
 
 #[derive(Serialize)]
 struct Generated {
@@ -29,7 +30,9 @@ pub fn generate(
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(&arguments.input, &files, tokenizer)?;
     let config = files.checkpoint.config();
-    let more = (arguments.max_new_tokens as usize).min(config.max_positions - prompt.len());
+    let more = arguments
+        .max_new_tokens
+        .min(config.max_positions - prompt.len());
     if more == 0 {
         let most = config.max_positions;
         let problem =
@@ -43,7 +46,7 @@ pub fn generate(
         } else {
             arguments.temperature
         },
-        top_k: arguments.top_k,
+        top_k: usize::try_from(arguments.top_k).unwrap_or(usize::MAX),
         top_p: arguments.top_p,
         max_new_tokens: more,
         stop: tokenizer.stop_ids().to_vec(),
@@ -60,10 +63,9 @@ pub fn generate(
         ids: reply.ids,
     };
 
-    let mut out = io::stdout().lock();
     match arguments.subject.json {
-        true => writeln!(out, "{}", serde_json::to_string(&generated)?)?,
-        false => writeln!(out, "{}", generated.text)?,
+        true => writeln!(out::raw(), "{}", serde_json::to_string(&generated)?)?,
+        false => out::print(&generated.text)?,
     }
     Ok(())
 }
@@ -74,7 +76,7 @@ fn prompt(input: &args::GenerateInput, files: &Files, tokenizer: &Tokenizer) -> 
     let (origin, ids) = if let Some(path) = &input.ids {
         return read_ids(path, config);
     } else if let Some(path) = &input.chat {
-        let origin = path.display().to_string();
+        let origin = origin(path);
         let (messages, variables) = conversation(&origin, read_json(path, "wanted messages")?)?;
         let mut template = files.template()?;
         template.set(variables)?;

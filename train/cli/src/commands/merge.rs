@@ -1,19 +1,31 @@
 //! `lapwing merge`: a checkpoint with an adapter worked into its weights. Needs no GPU.
 
-use std::io::{self, Write};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use lapwing_train::Progress;
+use lapwing_train::base::files::Files;
+use lapwing_train::base::source::Source;
+use lapwing_train::record::directory;
+use lapwing_train::{Config, Progress};
 
-use super::subject::open;
+use super::subject::typed;
 use crate::args;
+use crate::out;
 use crate::progress::Terminal;
 
 /// Writes the merged checkpoint.
 pub fn merge(arguments: &args::Merge) -> Result<()> {
-    let files = open(&arguments.model)?;
-    let adapter = files.adapter(&arguments.adapter)?;
     let terminal = Terminal::new();
+    let (source, adapter) = match (&arguments.run, &arguments.adapter) {
+        (Some(run), _) => of_run(run)?,
+        (None, adapter) => {
+            let adapter = adapter.as_deref().expect("clap asks for one of them");
+            (typed(&arguments.model), args::adapter(adapter)?)
+        }
+    };
+    let files = Files::of(&source, &terminal)?;
+    let adapter = files.adapter(&adapter)?;
     files
         .checkpoint
         .merge(&adapter, &arguments.out, &mut |done, total| {
@@ -23,6 +35,16 @@ pub fn merge(arguments: &args::Merge) -> Result<()> {
             terminal.done(done);
         })?;
     drop(terminal);
-    writeln!(io::stdout(), "The model is in {}.", arguments.out.display())?;
+    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
     Ok(())
+}
+
+/// The model that a run trains for, and its best adapter.
+fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
+    directory::is_run(run)?;
+    let adapter = directory::trained(run)?;
+    let config = directory::config(run);
+    let config = Config::load(&config.to_string_lossy(), &[])?;
+    out::note(&format!("merges {}", adapter.display()));
+    Ok((config.model.source()?, adapter))
 }

@@ -1,19 +1,22 @@
 //! `lapwing play`: one game on the terminal, by a model or by hand.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::Result;
+use console::Term;
 use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Error;
-use lapwing_train::play::players::human::Human;
+use lapwing_train::play::players::human::{Human, help};
 use lapwing_train::play::players::scripted::Scripted;
 use lapwing_train::play::{Episode, Player, Referee, Seat};
+use lapwing_train::record::sample::{Place, Purpose as Played, Sample};
 use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::{Error, Progress};
 
-use crate::args;
+use super::keys::Keys;
 use crate::progress::Terminal;
+use crate::{args, out};
 
 /// Lets the model play, and shows what it saw, said and got.
 pub fn by_model(
@@ -21,23 +24,63 @@ pub fn by_model(
     arguments: &args::Play,
 ) -> Result<()> {
     let mut config = arguments.config()?;
-    // Nothing is held out, and one episode is all that is played.
-    config.eval.episodes = 1;
+    // Nothing is held out: these are all that is played.
+    config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let mut state = State::new(&open_gpu()?, config, Purpose::Play, &terminal)?;
-    let episodes = state.play(&[seat(arguments.seed)], temperature, &terminal)?;
+    let count = arguments.episodes as u64;
+    let seats: Vec<Seat> = (0..count)
+        .map(|i| seat(arguments.seed.wrapping_add(i)))
+        .collect();
+    terminal.phase("playing", seats.len(), "episodes");
+    let episodes = state.play(&seats, temperature, &terminal)?;
     drop(terminal);
-    let mut out = io::stdout().lock();
-    for (number, episode) in (1..).zip(&episodes) {
-        if episodes.len() > 1 {
-            writeln!(out, "=== agent {number} of {}", episodes.len())?;
+    let agents = state.scenario.agents();
+    let played = episodes.iter().enumerate();
+    let played = played.map(|(i, episode)| (seats[i / agents].scene, i % agents, episode));
+    if arguments.json {
+        let mut out = out::raw();
+        for (scene, agent, episode) in played {
+            let place = Place {
+                step: 0,
+                purpose: Played::Evaluation,
+                scene,
+                agent,
+            };
+            let (actions, prompts) = (state.scenario.actions(), &state.policy.prompts);
+            let sample = Sample::of(episode, place, actions, prompts)?;
+            writeln!(out, "{}", serde_json::to_string(&sample)?)?;
+        }
+        return Ok(());
+    }
+    let mut out = out::shown();
+    for (seed, agent, episode) in played {
+        match (seats.len(), agents) {
+            (1, 1) => (),
+            (_, 1) => writeln!(out, "=== seed {seed}")?,
+            _ => writeln!(out, "=== seed {seed}, agent {} of {agents}", agent + 1)?,
         }
         let first = episode.turns.first().map_or("", |turn| &turn.observation);
         let prompt = state.policy.prompts.text(first)?;
         transcript(&prompt, state.scenario.actions(), episode, &mut out)?;
     }
+    if episodes.len() > 1 {
+        writeln!(out, "{}", in_all(&episodes))?;
+    }
     Ok(())
+}
+
+/// What many episodes come to.
+fn in_all(episodes: &[Episode]) -> String {
+    let mean =
+        |of: &dyn Fn(&Episode) -> f64| episodes.iter().map(of).sum::<f64>() / episodes.len() as f64;
+    let success = mean(&|episode| f64::from(u8::from(episode.success)));
+    format!(
+        "{} episodes: success {success:.3}, return {:.3}",
+        episodes.len(),
+        mean(&Episode::game_return)
+    )
 }
 
 fn seat(seed: u64) -> Seat {
@@ -79,16 +122,23 @@ fn transcript(
     )
 }
 
-/// Lets the person at the terminal play.
+/// Lets the person at the terminal play: by keys, or, where the input is no terminal, by lines.
 pub fn by_hand(arguments: &args::Play) -> Result<()> {
     let scenario = arguments.config()?.game.scenario()?;
-    hand(
-        &*scenario,
-        arguments.seed,
-        io::stdin().lock(),
-        io::stdout().lock(),
-    )
+    let by_keys = io::stdin().is_terminal() && io::stdout().is_terminal();
+    if !by_keys {
+        let input = io::stdin().lock();
+        return hand(&*scenario, arguments.seed, input, out::shown(), LINES);
+    }
+    let term = Term::stdout();
+    let shown = out::Shown(term.clone());
+    let keys = Keys::new(|| term.read_key(), term.clone(), scenario.actions());
+    hand(&*scenario, arguments.seed, keys, shown, KEYS)
 }
+
+/// How to play, after the actions.
+const LINES: &str = "";
+const KEYS: &str = " The arrow keys do, too.";
 
 /// Writes to what others write to as well.
 struct Shared<'a, W>(&'a RefCell<W>);
@@ -104,14 +154,20 @@ impl<W: Write> Write for Shared<'_, W> {
 }
 
 /// A game in which every action is a line of input. Ends with the input, too.
-fn hand(scenario: &dyn Scenario, seed: u64, input: impl BufRead, out: impl Write) -> Result<()> {
+fn hand(
+    scenario: &dyn Scenario,
+    seed: u64,
+    input: impl BufRead,
+    out: impl Write,
+    how: &str,
+) -> Result<()> {
     let out = RefCell::new(out);
     let (actions, limit) = (scenario.actions(), scenario.step_limit());
     writeln!(out.borrow_mut(), "{}\n", scenario.rules())?;
     writeln!(
         out.borrow_mut(),
-        "You have {limit} turns. Say {}, or their first letters; quit ends the game.",
-        actions.join(", ")
+        "You have {limit} turns. {}{how}",
+        help(actions)
     )?;
 
     if scenario.agents() > 1 {
@@ -197,7 +253,7 @@ mod tests {
 
     fn played(input: &str) -> String {
         let mut out = Vec::new();
-        hand(&*lake(), 1, input.as_bytes(), &mut out).unwrap();
+        hand(&*lake(), 1, input.as_bytes(), &mut out, LINES).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! `lapwing pretrain`: a small base model from nothing.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
@@ -9,6 +9,7 @@ use lapwing_train::doctor::self_test;
 use lapwing_train::{Config, Progress};
 
 use crate::args;
+use crate::out;
 use crate::progress::Terminal;
 
 /// Trains all weights of a new model and writes it down.
@@ -26,7 +27,7 @@ pub fn pretrain(
             }
         },
         skill: arguments.skill.unwrap_or(usual.skill),
-        steps: arguments.steps.unwrap_or(usual.steps),
+        steps: arguments.steps.map_or(usual.steps, |steps| steps as usize),
         seed: arguments.seed,
         ..usual
     };
@@ -37,9 +38,9 @@ pub fn pretrain(
     pretrain::pretrain(&gpu, &how, &arguments.out, |so_far| {
         terminal.done(so_far.step);
         let text = format!("loss {:.4} (at least {:.4})", so_far.loss, so_far.floor);
-        terminal.steps(so_far.step, how.steps, &text);
+        terminal.steps(so_far.step, how.steps, &text, &text);
     })?;
     drop(terminal);
-    writeln!(io::stdout(), "The model is in {}.", arguments.out.display())?;
+    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `lapwing score`: how likely a model finds each token of a text, at temperature 1.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_model::ModelError;
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::subject::{Subject, check_ids, open, read_ids};
 use crate::args;
+use crate::out;
 
 /// Rows of the head at a time.
 const ROWS: usize = 1024;
@@ -45,12 +46,15 @@ pub fn score(
         ids,
     };
 
-    let mut out = io::stdout().lock();
     let Some(tokenizer) = tokenizer else {
-        writeln!(out, "{}", serde_json::to_string(&scored)?)?;
+        writeln!(out::raw(), "{}", serde_json::to_string(&scored)?)?;
         return Ok(());
     };
-    let of = |id: u32| tokenizer.token(id).map(Option::unwrap_or_default);
+    let mut out = out::shown();
+    let of = |id: u32| {
+        let token = tokenizer.token(id)?.unwrap_or_default();
+        Ok::<_, ModelError>(out::line(&token).into_owned())
+    };
     writeln!(out, "{:>8}  {:>9}  token", "id", "log-prob")?;
     writeln!(
         out,

@@ -1,14 +1,16 @@
 //! What `score` and `generate` have in common: a model outside of any game, and token ids from the user.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Result;
 use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Progress;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
 use lapwing_train::run::memory::{Demand, Plan};
+use lapwing_train::{Error, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -32,11 +34,12 @@ impl InputError {
 
 /// The files of the model that was asked for, or of the embedded one.
 pub fn open(model: &Option<String>) -> Result<Files> {
-    let source = match model {
-        Some(text) => Source::typed(text),
-        None => Source::BuiltIn,
-    };
-    Ok(Files::of(&source, &Terminal::new())?)
+    Ok(Files::of(&typed(model), &Terminal::new())?)
+}
+
+/// The model that was asked for, or the embedded one.
+pub fn typed(model: &Option<String>) -> Source {
+    model.as_deref().map_or(Source::BuiltIn, Source::typed)
 }
 
 /// A loaded model, with room for one sequence.
@@ -56,7 +59,8 @@ impl Subject {
         more: usize,
     ) -> Result<Subject> {
         let stored = arguments.adapter.as_deref();
-        let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
+        let stored = stored.map(|dir| Ok::<_, Error>(files.adapter(&args::adapter(dir)?)?));
+        let stored = stored.transpose()?;
         let gpu = open_gpu()?;
         let longest = ids + more;
         let demand = Demand {
@@ -65,9 +69,10 @@ impl Subject {
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,
             longest,
+            reply: longest - 1,
             shared: 0,
             episodes: 1,
-            cure: "use a shorter text or fewer tokens, or a smaller model",
+            cure: "use a shorter text or fewer tokens",
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + ROOM > plan.arena_rows {
@@ -93,7 +98,7 @@ impl Subject {
 /// Token ids of a JSON file.
 pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
-    let origin = path.display().to_string();
+    let origin = origin(path);
     let list: Vec<Value> = read_json(path, WANTED)?;
     let id = |value: &Value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -125,10 +130,38 @@ pub fn check_ids(origin: String, ids: &[u32], config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// A JSON file of some form.
+/// Bytes of a file or an input: the longest contexts of published models are a few megabytes.
+const LONGEST: u64 = 64 << 20;
+
+/// A JSON file of some form, or standard input.
 pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
-    let origin = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|e| InputError::new(origin.clone(), e))?;
-    let wrong = |e: serde_json::Error| InputError::new(origin, format!("{wanted}: {e}"));
-    Ok(serde_json::from_str(&text).map_err(wrong)?)
+    let origin = origin(path);
+    let wrong = |problem: String| InputError::new(origin.clone(), problem);
+    let text = read(path).map_err(|e| wrong(e.to_string()))?;
+    if text.len() as u64 > LONGEST {
+        return Err(wrong(format!("larger than {} MiB", LONGEST >> 20)).into());
+    }
+    Ok(serde_json::from_str(&text).map_err(|e| wrong(format!("{wanted}: {e}")))?)
+}
+
+/// What a file is called: `-` is standard input.
+pub fn origin(path: &Path) -> String {
+    match path == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    if path == Path::new("-") {
+        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
+    } else if std::fs::metadata(path)?.is_file() {
+        File::open(path)?
+            .take(LONGEST + 1)
+            .read_to_string(&mut text)?;
+    } else {
+        return Err(io::Error::other("not a plain file (- is standard input)"));
+    }
+    Ok(text)
 }

@@ -1,7 +1,7 @@
 //! `lapwing sweep`: the runs of a sweep file, each in a process of its own, and a table of what came of them.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,6 +17,7 @@ use lapwing_train::run::sweep::{Cell, Results, Sweep};
 
 use crate::args;
 use crate::interrupt::{self, Stopped};
+use crate::out;
 
 /// How often the runs are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -58,7 +59,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         }
     }
     let (all, wanted) = (sweep.cells.len(), waiting.len());
-    say(&format!(
+    out::note(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
         all - wanted,
@@ -78,7 +79,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
             .map(|cell| cell.directory(&place))
             .collect();
         report::write(&dirs, &place.join("report.html"))?;
-        let mut out = io::stdout().lock();
+        let mut out = out::shown();
         write!(out, "{}", results.markdown())?;
         let shown = place.display();
         writeln!(
@@ -158,7 +159,7 @@ fn run_all(
             match job.child.try_wait()? {
                 None => still.push(job),
                 Some(status) => {
-                    say(&ended(&job, place, status));
+                    out::note(&ended(&job, place, status));
                     let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
                     if !status.success() && !is_stopped {
                         failed.push(job.log);
@@ -171,7 +172,7 @@ fn run_all(
             told = Instant::now();
             at_work
                 .iter()
-                .for_each(|job| say(&under_way(job.cell, place)));
+                .for_each(|job| out::note(&under_way(job.cell, place)));
         }
     }
 }
@@ -209,7 +210,7 @@ fn begin<'a>(cell: &'a Cell, place: &Path, adapter_index: Option<usize>) -> Resu
         .stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    say(&format!("{} seed {}: begins", cell.setting, cell.seed));
+    out::note(&format!("{} seed {}: begins", cell.setting, cell.seed));
     let child = command.spawn().context("cannot begin a run")?;
     Ok(Job { cell, child, log })
 }
@@ -271,9 +272,4 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         write_aside(&place.join(name), text.as_bytes())?;
     }
     Ok(())
-}
-
-fn say(text: &str) {
-    // Not eprintln, which panics where nobody reads.
-    let _ = writeln!(io::stderr(), "{text}");
 }

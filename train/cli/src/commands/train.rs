@@ -1,7 +1,6 @@
 //! `lapwing train`: a run from its config to its adapter, and what it was good for.
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
@@ -16,10 +15,12 @@ use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer::{self, Ending};
 use lapwing_train::{Error, Progress};
 
+use super::dry_run;
 use super::eval::NOT_DIVIDED;
 use crate::args;
 use crate::describe;
 use crate::interrupt::{self, Stopped};
+use crate::out;
 use crate::progress::{Steps, Terminal};
 use crate::table::comparison;
 
@@ -40,6 +41,11 @@ pub fn train(
     self_test(&gpu)?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
+    if arguments.dry_run {
+        drop(terminal);
+        let introduction = introduction(&state, &gpu);
+        return dry_run::show(&mut state, arguments.out.as_deref(), &introduction);
+    }
     let mut run = match opened {
         Some(mut run) => {
             go_on(&mut state, &mut run, &terminal)?;
@@ -51,7 +57,8 @@ pub fn train(
     let place = run.path().to_owned();
     run.begin(&session(&gpu, &state, arguments))?;
 
-    terminal.line(&introduction(&state, &gpu, &place));
+    let introduction = introduction(&state, &gpu);
+    terminal.line(&format!("{introduction}, kept in {}", place.display()));
     if !state.scenes.divided() {
         terminal.line(NOT_DIVIDED);
     }
@@ -65,17 +72,17 @@ pub fn train(
     let go_on = format!(
         "go on with: {} train --resume {}",
         program(),
-        place.display()
+        out::quoted(&place.to_string_lossy())
     );
     let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
         .inspect_err(|_| terminal.line(&go_on))?;
     // The bars go before the table comes.
     drop(terminal);
-    let mut out = io::stdout().lock();
+    let mut out = out::shown();
     write!(out, "{}", before_and_after(&run.records()?))?;
     // Nobody works on it any more, and its page should not say so.
     drop(run);
-    let shown = place.display();
+    let shown = out::quoted(&place.to_string_lossy());
     if ending == Ending::Stopped {
         return Err(Stopped::run(state.step, config.train.steps, &go_on).into());
     }
@@ -85,11 +92,7 @@ pub fn train(
         "\nThe adapter is in {}. Watch it play:",
         adapter.display()
     )?;
-    writeln!(
-        out,
-        "  {} play {shown}/config.toml --adapter {shown}/adapter",
-        program()
-    )?;
+    writeln!(out, "  {} play {shown}", program())?;
     let page = report::default_path(std::slice::from_ref(&place));
     // All is saved by now: a page that cannot be written is no failure of the training.
     match report::write(std::slice::from_ref(&place), &page) {
@@ -98,7 +101,7 @@ pub fn train(
             "Its report, a page for any browser, is in {}",
             page.display()
         )?,
-        Err(error) => writeln!(io::stderr(), "the report could not be written: {error}")?,
+        Err(error) => out::note(&format!("the report could not be written: {error}")),
     }
     Ok(())
 }
@@ -183,12 +186,12 @@ fn session(gpu: &Gpu, state: &State, arguments: &args::Train) -> Session {
 fn program() -> String {
     let name = std::env::args_os().next();
     name.map_or("lapwing".to_owned(), |name| {
-        name.to_string_lossy().into_owned()
+        out::quoted(&name.to_string_lossy())
     })
 }
 
-/// What is about to happen, and where.
-fn introduction(state: &State, gpu: &Gpu, place: &Path) -> String {
+/// What is about to happen, and on what.
+fn introduction(state: &State, gpu: &Gpu) -> String {
     let (config, train) = (&state.config, &state.config.train);
     let from = match state.step {
         0 => String::new(),
@@ -199,13 +202,12 @@ fn introduction(state: &State, gpu: &Gpu, place: &Path) -> String {
         false => "",
     };
     format!(
-        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}, kept in {}",
+        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}",
         config.game.name,
         train.steps,
         train.groups,
         train.group_size,
         describe::sampling(train),
-        gpu.caps().name,
-        place.display()
+        gpu.caps().name
     )
 }

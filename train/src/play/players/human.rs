@@ -29,11 +29,16 @@ impl<R: BufRead, W: Write> Human<R, W> {
             let mut line = String::new();
             let read = self.input.read_line(&mut line)?;
             let said = line.trim().to_lowercase();
-            if read == 0 || said == "quit" {
-                return Err(Error::Left);
-            }
             // A whole word before what begins like it.
             let whole = ask.actions.iter().position(|action| *action == said);
+            let leaves = ["quit", "q"].contains(&&*said) && whole.is_none();
+            if read == 0 || leaves {
+                return Err(Error::Left);
+            }
+            if said == "?" {
+                writeln!(self.out, "{}", help(ask.actions))?;
+                continue;
+            }
             let begins: Vec<usize> = (0..ask.actions.len())
                 .filter(|&i| ask.actions[i].starts_with(&said))
                 .collect();
@@ -42,11 +47,17 @@ impl<R: BufRead, W: Write> Human<R, W> {
                 (None, [action]) if !said.is_empty() => return Ok(*action),
                 _ => {
                     let words = ask.actions.join(", ");
-                    writeln!(self.out, "`{said}` is none of {words} (quit leaves)")?;
+                    writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
                 }
             }
         }
     }
+}
+
+/// What can be said.
+pub fn help(actions: &[String]) -> String {
+    let words = actions.join(", ");
+    format!("Say {words}, or their first letters; ? shows this, q quits.")
 }
 
 impl<R: BufRead, W: Write> Player for Human<R, W> {

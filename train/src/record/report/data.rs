@@ -276,7 +276,7 @@ fn differences(
             format!("the preset {}", preset.name),
             Config::load(preset.name, &[]),
         ),
-        None => ("the defaults".to_owned(), Config::of(&[])),
+        None => ("the defaults".to_owned(), Ok(Config::resolved_default())),
     };
     let base = keys(&base.expect("presets and defaults are sound"));
     let lines = keys(config).into_iter().map(|(key, value)| {

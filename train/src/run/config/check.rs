@@ -2,6 +2,9 @@
 
 use super::{Config, ConfigError, Sampling};
 
+/// Episodes of an evaluation: drawing the scenes of more takes seconds before anything is said.
+pub const MOST_EPISODES: usize = 100_000;
+
 /// Refuses values that no run could mean.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config {
@@ -72,7 +75,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         policy.max_new_tokens + 1,
     )?;
 
-    between("eval.episodes", eval.episodes, 1, 1 << 24)?;
+    between("eval.episodes", eval.episodes, 1, MOST_EPISODES)?;
     seed("eval.seed", eval.seed)?;
     match eval.temperature {
         0.0 => (),

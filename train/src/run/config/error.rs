@@ -20,14 +20,19 @@ pub enum ConfigError {
         /// The names there are.
         known: String,
     },
-    /// The file cannot be read.
-    #[error("cannot read the config {}", .path.display())]
-    Unreadable {
-        /// The file.
+    /// What was asked for is no config.
+    #[error("{} {is}: {cure}", .path.display())]
+    Place {
+        /// What was asked for.
         path: PathBuf,
-        /// Why.
-        source: std::io::Error,
+        /// What it is.
+        is: &'static str,
+        /// What to do with it, or what was wanted.
+        cure: String,
     },
+    /// The file cannot be read.
+    #[error("cannot read the config {0}")]
+    Unreadable(#[from] lapwing_model::ModelError),
     /// The text is not TOML.
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax {
@@ -37,10 +42,12 @@ pub enum ConfigError {
         reason: String,
     },
     /// A setting is not of the form KEY=VALUE.
-    #[error("--set takes KEY=VALUE, such as train.lr=0.001, but was given `{given}`")]
+    #[error("--set takes KEY=VALUE, such as train.lr=0.001, but was given `{given}`{meant}")]
     Setting {
         /// What was given.
         given: String,
+        /// " (did you mean ...?)", or empty.
+        meant: String,
     },
     /// No knob has this name.
     #[error("unknown key `{key}` in {origin}{suggestion}; {place} {known}")]
@@ -93,8 +100,21 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// What the parser says, in a line: where, what is there, and what is wrong with it.
+    pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
+        let at = error.span().map_or(0, |span| span.start);
+        let before = text.get(..at).unwrap_or_default();
+        let number = before.matches('\n').count() + 1;
+        let line: String = text.lines().nth(number - 1).unwrap_or_default().to_owned();
+        let shown: String = line.trim().chars().take(60).collect();
+        ConfigError::Syntax {
+            origin: origin.to_owned(),
+            reason: format!("line {number}, `{shown}`: {}", error.message()),
+        }
+    }
+
     /// Whether what was asked for is wrong, and not a file at fault.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, ConfigError::Unreadable { .. })
+        !matches!(self, ConfigError::Unreadable(_))
     }
 }

@@ -1,96 +1,108 @@
-//! From a preset or a file and some settings to a config, saying what is wrong with them.
+//! From what was asked for and some settings to a config, saying what is wrong with them.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Game, check::check};
-
-/// A config that is built into the program.
-#[derive(Debug)]
-pub struct Preset {
-    /// The name by which it is asked for.
-    pub name: &'static str,
-    text: &'static str,
-}
-
-macro_rules! presets {
-    ($($name:literal)*) => {
-        &[$(Preset {
-            name: $name,
-            text: include_str!(concat!("../../../presets/", $name, ".toml")),
-        }),*]
-    };
-}
-
-/// Every preset, the default first.
-pub static PRESETS: &[Preset] = presets![
-    "frozen-lake"
-    "frozen-lake-slippery"
-    "frozen-lake-large"
-    "snake"
-    "frozen-lake-paper"
-    "snake-paper"
-];
+use super::resolved::{Origin, Resolved};
+use super::source::{PRESETS, Source};
+use super::{Config, ConfigError, Game, check::check, idle};
 
 impl Config {
-    /// The preset of this name, or the file if it ends in `.toml`, with settings of the form `train.lr=0.001` on top.
+    /// What [`Config::resolve`] finds, without where it comes from.
     ///
     /// # Errors
-    /// If there is no such preset, file, key or game, or a value is not one that its key can take.
+    /// As there.
     pub fn load(request: &str, settings: &[String]) -> Result<Config, ConfigError> {
-        let (name, text, origin) = if request.ends_with(".toml") {
-            let path = Path::new(request);
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-                path: path.to_owned(),
-                source,
-            })?;
-            let stem = path.file_stem().unwrap_or_default();
-            (
-                stem.to_string_lossy().into_owned(),
-                text,
-                request.to_owned(),
-            )
-        } else {
-            let preset = preset(request)?;
-            (
-                preset.name.to_owned(),
-                preset.text.to_owned(),
-                format!("the preset {request}"),
-            )
-        };
-        let given = text.parse::<Table>().map_err(|e| ConfigError::Syntax {
-            origin: origin.clone(),
-            reason: e.to_string(),
-        })?;
-
-        let mut table = defaults();
-        table.insert("name".to_owned(), Value::String(name));
-        overlay(&mut table, "", given, &origin)?;
-        Config::over(table, settings, origin)
+        Ok(Config::resolve(request, settings)?.config)
     }
 
-    /// The defaults with these settings on top.
+    /// The preset of this name, the game of this name by the defaults, the file if it ends in `.toml`, or the run in this
+    /// directory; with settings of the form `train.lr=0.001` on top. A file may begin with `base`, the name of a preset
+    /// or of another file beside it, and say only what it does differently.
     ///
     /// # Errors
-    /// If a setting names no key, or a value that its key cannot take.
-    pub fn of(settings: &[String]) -> Result<Config, ConfigError> {
-        Config::over(defaults(), settings, "the defaults".to_owned())
-    }
-
-    fn over(mut table: Table, settings: &[String], origin: String) -> Result<Config, ConfigError> {
-        for (key, value) in ordered(settings)? {
-            overlay(&mut table, "", nested(&key, value), "--set")?;
+    /// If there is no such preset, file, run, key or game, or a value is not one that its key can take.
+    pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
+        // What was typed wrong is told first: `--set train.lr 1` asks for a preset called 1.
+        let settings = ordered(settings, request)?;
+        let source = Source::read(request)?;
+        let mut layered = Layered {
+            table: defaults(),
+            origins: BTreeMap::new(),
+        };
+        layered
+            .table
+            .insert("name".to_owned(), Value::String(source.name));
+        if let Some(game) = source.game {
+            let game = nested("game.name", Value::String(game.to_owned()));
+            layered.overlay("", game, &Origin::Setting)?;
         }
-        let mut config = read(table).map_err(|e| ConfigError::Syntax {
-            origin,
-            reason: e.to_string(),
+        for (origin, table) in source.layers {
+            layered.overlay("", table, &origin)?;
+        }
+        // A file that says everything was written by lapwing.
+        let said = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
+        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(said);
+        if is_whole {
+            for origin in layered.origins.values_mut() {
+                *origin = Origin::Written(origin.to_string());
+            }
+        }
+        let game = layered.game();
+        for (key, value) in settings {
+            layered.overlay("", nested(&key, value), &Origin::Setting)?;
+        }
+        if layered.game() != game && !layered.origins.contains_key("name") {
+            let game = layered.game();
+            layered.table.insert("name".to_owned(), game);
+        }
+        let mut config = read(layered.table).map_err(|e| ConfigError::Syntax {
+            origin: request.to_owned(),
+            reason: e.message().to_owned(),
         })?;
         check(&config)?;
         config.model.source()?;
         config.policy.template_variables()?;
         config.resolve_game()?;
-        Ok(config)
+        let mut resolved = Resolved {
+            config,
+            origins: layered.origins,
+            notes: Vec::new(),
+            run: source.run,
+        };
+        if let Some(file) = source.bare.filter(|_| !is_whole) {
+            let of_game = |preset: &&super::Preset| preset.name == resolved.config.game.name;
+            let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
+            resolved.notes.push(format!(
+                "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
+            ));
+        }
+        let idle = idle::notes(&resolved);
+        resolved.notes.extend(idle);
+        Ok(resolved)
+    }
+
+    /// The defaults, with every option of the default game.
+    pub fn resolved_default() -> Config {
+        let mut config = Config::default();
+        let resolved = config.resolve_game();
+        resolved.expect("the default game takes its defaults");
+        config
+    }
+
+    /// With paths that hold from any working directory.
+    #[must_use]
+    pub fn absolute(mut self) -> Config {
+        for dir in [&mut self.model.dir, &mut self.model.adapter] {
+            // Empty is no path.
+            if let Ok(path) = std::path::absolute(&*dir)
+                && let Some(path) = path.to_str()
+            {
+                *dir = path.to_owned();
+            }
+        }
+        self
     }
 
     /// As TOML, every key with the value in force. Loading it gives the same config.
@@ -141,23 +153,6 @@ fn json_value(key: &str, value: &Value) -> Result<serde_json::Value, ConfigError
     })
 }
 
-fn preset(name: &str) -> Result<&'static Preset, ConfigError> {
-    PRESETS
-        .iter()
-        .find(|preset| preset.name == name)
-        .ok_or_else(|| {
-            let known: Vec<String> = PRESETS
-                .iter()
-                .map(|preset| preset.name.to_owned())
-                .collect();
-            ConfigError::UnknownPreset {
-                name: name.to_owned(),
-                suggestion: lapwing_env::suggestion(name, &known),
-                known: known.join(", "),
-            }
-        })
-}
-
 fn defaults() -> Table {
     Table::try_from(Config::default()).expect("the defaults are plain values")
 }
@@ -167,7 +162,7 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
 }
 
 /// The settings as keys and values, the game first: choosing a game drops the options of the one before.
-fn ordered(settings: &[String]) -> Result<Vec<(String, Value)>, ConfigError> {
+fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
         let (key, value) = setting
@@ -175,11 +170,21 @@ fn ordered(settings: &[String]) -> Result<Vec<(String, Value)>, ConfigError> {
             .filter(|(key, _)| !key.trim().is_empty())
             .ok_or_else(|| ConfigError::Setting {
                 given: setting.clone(),
+                meant: meant(setting, request),
             })?;
         pairs.push((key.trim().to_owned(), value_of(value.trim())));
     }
     pairs.sort_by_key(|(key, _)| key != "game.name");
     Ok(pairs)
+}
+
+/// ` (did you mean ...?)` for a key without a value, where the value was taken for the name of a config.
+fn meant(setting: &str, request: &str) -> String {
+    let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
+    match is_key && Source::read(request).is_err() {
+        true => format!(" (did you mean `{setting}={request}`?)"),
+        false => String::new(),
+    }
 }
 
 /// A TOML value; what is none is taken for a text whose quotes the shell has eaten.
@@ -205,32 +210,72 @@ fn nested(key: &str, value: Value) -> Table {
 /// knows its variables.
 const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
 
-/// Writes the given values over those of the table, whose keys are all the keys there are.
-fn overlay(root: &mut Table, section: &str, given: Table, origin: &str) -> Result<(), ConfigError> {
-    for (name, value) in given {
-        let key = if section.is_empty() {
-            name
-        } else {
-            format!("{section}.{name}")
-        };
-        match (find(root, &key), value) {
-            (Some(Value::Table(options)), Value::Table(given)) if OPEN.contains(&&*key) => {
-                options.extend(given)
+/// Values, and where those come from that are not defaults.
+struct Layered {
+    table: Table,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Layered {
+    /// Writes the given values over those of the table, whose keys are all the keys there are.
+    fn overlay(&mut self, section: &str, given: Table, origin: &Origin) -> Result<(), ConfigError> {
+        for (name, value) in given {
+            let key = if section.is_empty() {
+                name
+            } else {
+                format!("{section}.{name}")
+            };
+            match (find(&mut self.table, &key), value) {
+                (Some(Value::Table(options)), Value::Table(given)) if OPEN.contains(&&*key) => {
+                    for (name, value) in given {
+                        let key = format!("{key}.{name}");
+                        self.origins.insert(key, origin.clone());
+                        options.insert(name, value);
+                    }
+                }
+                (Some(Value::Table(_)), Value::Table(given)) => {
+                    self.overlay(&key, given, origin)?;
+                }
+                (Some(Value::Table(_)), other) if OPEN.contains(&&*key) => {
+                    return Err(refused(&key, origin, &other, "a table".to_owned()));
+                }
+                (Some(Value::Table(section)), other) => {
+                    let keys = section.keys().cloned().collect::<Vec<_>>().join(", ");
+                    let wanted = format!("a key in it; they are {keys}");
+                    return Err(refused(&key, origin, &other, wanted));
+                }
+                (Some(_), value) => self.set(key, value, origin)?,
+                (None, _) => return Err(unknown(&mut self.table, &key, origin)),
             }
-            (Some(Value::Table(_)), Value::Table(given)) => overlay(root, &key, given, origin)?,
-            (Some(Value::Table(_)), other) if OPEN.contains(&&*key) => {
-                return Err(refused(&key, origin, &other, "a table".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Sets one value. The whole is read each time, so that a complaint is about this key.
+    fn set(&mut self, key: String, value: Value, origin: &Origin) -> Result<(), ConfigError> {
+        if key == "game.name" && self.game() != value {
+            let options = find(&mut self.table, "game.options");
+            options
+                .and_then(Value::as_table_mut)
+                .expect("a table")
+                .clear();
+            self.origins
+                .retain(|key, _| !key.starts_with("game.options."));
+        }
+        *find(&mut self.table, &key).expect("known") = value.clone();
+        match read(self.table.clone()) {
+            Ok(_) => {
+                self.origins.insert(key, origin.clone());
+                Ok(())
             }
-            (Some(Value::Table(section)), other) => {
-                let keys = section.keys().cloned().collect::<Vec<_>>().join(", ");
-                let wanted = format!("a key in it; they are {keys}");
-                return Err(refused(&key, origin, &other, wanted));
-            }
-            (Some(_), value) => set(root, &key, value, origin)?,
-            (None, _) => return Err(unknown(root, &key, origin)),
+            Err(error) => Err(refused(&key, origin, &value, in_words(error.message()))),
         }
     }
-    Ok(())
+
+    /// The game's name.
+    fn game(&self) -> Value {
+        self.table["game"]["name"].clone()
+    }
 }
 
 fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
@@ -242,27 +287,10 @@ fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
     Some(value)
 }
 
-/// Sets one value. The whole is read each time, so that a complaint is about this key.
-fn set(root: &mut Table, key: &str, value: Value, origin: &str) -> Result<(), ConfigError> {
-    let place = find(root, key).expect("known");
-    if key == "game.name" && *place != value {
-        find(root, "game.options")
-            .expect("known")
-            .as_table_mut()
-            .expect("a table")
-            .clear();
-    }
-    *find(root, key).expect("known") = value.clone();
-    match read(root.clone()) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(refused(key, origin, &value, in_words(error.message()))),
-    }
-}
-
-fn refused(key: &str, origin: &str, found: &Value, wanted: String) -> ConfigError {
+fn refused(key: &str, origin: &Origin, found: &Value, wanted: String) -> ConfigError {
     ConfigError::Value {
         key: key.to_owned(),
-        origin: origin.to_owned(),
+        origin: origin.to_string(),
         found: found.to_string(),
         wanted,
     }
@@ -289,7 +317,7 @@ fn in_words(message: &str) -> String {
 }
 
 /// The error for a key that is not there: the nearest, and what there is beside it.
-fn unknown(root: &mut Table, key: &str, origin: &str) -> ConfigError {
+fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
     // Someone who writes `lr` means `train.lr`; someone who writes `train.lrr` means it too.
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
@@ -306,7 +334,7 @@ fn unknown(root: &mut Table, key: &str, origin: &str) -> ConfigError {
     let known = known.keys().cloned().collect::<Vec<_>>().join(", ");
     ConfigError::UnknownKey {
         key: key.to_owned(),
-        origin: origin.to_owned(),
+        origin: origin.to_string(),
         suggestion,
         place,
         known,
@@ -314,12 +342,23 @@ fn unknown(root: &mut Table, key: &str, origin: &str) -> ConfigError {
 }
 
 fn all_keys(root: &Table) -> Vec<String> {
+    let mut keys = all_values(root);
+    keys.extend(root.keys().filter(|key| root[*key].is_table()).cloned());
+    keys.extend(OPEN.map(str::to_owned));
+    keys
+}
+
+/// The keys of all that is not a table. (The two open tables are empty by default.)
+fn all_values(root: &Table) -> Vec<String> {
     let mut keys = Vec::new();
     for (section, value) in root {
-        if let Value::Table(table) = value {
-            keys.extend(table.keys().map(|key| format!("{section}.{key}")));
+        match value {
+            Value::Table(table) => {
+                let values = table.iter().filter(|(_, value)| !value.is_table());
+                keys.extend(values.map(|(key, _)| format!("{section}.{key}")));
+            }
+            _ => keys.push(section.clone()),
         }
-        keys.push(section.clone());
     }
     keys
 }

@@ -5,7 +5,10 @@
 
 mod check;
 mod error;
+mod idle;
 mod load;
+mod resolved;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::source::Source;
 
+pub use check::MOST_EPISODES;
 pub use error::ConfigError;
-pub use load::{PRESETS, Preset};
+pub use resolved::{Origin, Resolved};
+pub use source::{PRESETS, Place, Preset};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use super::{Config, PRESETS};
+use super::{Config, PRESETS, Resolved};
 use crate::base::source::Source;
 
 fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
@@ -194,21 +194,241 @@ fn a_model_is_a_directory_or_a_repository() {
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
+/// A directory with these files, and the config of one of them.
+fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let home = dir.path().to_str().unwrap();
+    let resolved = Config::resolve(&format!("{home}/{request}"), &[]);
+    let resolved = resolved.map(|mut resolved| {
+        for note in &mut resolved.notes {
+            *note = note.replace(&format!("{home}/"), "");
+        }
+        resolved
+    });
+    resolved.map_err(|e| e.to_string().replace(&format!("{home}/"), ""))
+}
+
 #[test]
 fn files_at_fault_are_named() {
-    let (_dir, path) = file("[train]\nlr = 0.5\nlr = 0.6\n");
-    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"
-    mine.toml is not valid TOML: TOML parse error at line 3, column 1
-      |
-    3 | lr = 0.6
-      | ^^
-    duplicate key
-    ");
+    let told = |text: &str| files(&[("mine.toml", text)], "mine.toml").unwrap_err();
+    assert_snapshot!(told("[train]\nlr = 0.5\nlr = 0.6\n"), @"mine.toml is not valid TOML: line 3, `lr = 0.6`: duplicate key");
+    assert_snapshot!(told("[train\n"), @"mine.toml is not valid TOML: line 1, `[train`: unclosed table, expected `]`");
     let missing = load("no/such/file.toml", &[]).unwrap_err();
-    assert_snapshot!(missing, @"cannot read the config no/such/file.toml");
+    assert_snapshot!(missing, @"cannot read the config no/such/file.toml: No such file or directory (os error 2)");
     assert!(!missing.is_usage());
-    let (_dir, path) = file("[train]\nlearning_rate = 0.5\n");
-    assert_snapshot!(load(&path, &[]).unwrap_err().to_string().replace(&path, "mine.toml"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+}
+
+/// What is no plain file of a moderate size is not waited for.
+#[cfg(unix)]
+#[test]
+fn endless_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    let told = || {
+        let error = load(path.to_str().unwrap(), &[]).unwrap_err().to_string();
+        error.replace(dir.path().to_str().unwrap(), "DIR")
+    };
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: not a file");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "#".repeat(1 << 20) + "#").unwrap();
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: larger than 1024 KiB");
+}
+
+#[test]
+fn a_file_states_differences_from_its_base() {
+    let mine = ("mine.toml", "base = \"frozen-lake\"\n[train]\nlr = 0.5\n");
+    let resolved = files(&[mine], "mine.toml").unwrap();
+    let preset = load("frozen-lake", &[]).unwrap();
+    let wanted = Config {
+        name: "mine".to_owned(),
+        train: super::Train {
+            lr: 0.5,
+            ..preset.train
+        },
+        ..preset
+    };
+    assert_eq!(resolved.config, wanted);
+    assert_eq!(resolved.notes, [""; 0]);
+    // Another file is found beside the one that names it, wherever the program was started.
+    let lake = (
+        "base/lake.toml",
+        "name = \"theirs\"\nbase = \"../mine.toml\"\n[train]\nsteps = 3\n",
+    );
+    let mut top = "base = \"base/lake.toml\"\n[game]\nname = \"snake\"\n".to_owned();
+    let resolved = files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap();
+    let config = &resolved.config;
+    assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
+    assert_eq!((&*config.name, &*config.game.name), ("top", "snake"));
+    // Another game drops the options of the one before.
+    assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
+    assert!(!config.game.options.contains_key("slippery"));
+    top += "options.slippery = true\n";
+    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"snake: unknown option `slippery`; the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+}
+
+#[test]
+fn a_base_that_is_none_is_named() {
+    let told = |base: &str| {
+        let text = format!("base = {base}\n");
+        files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
+    };
+    assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
+    assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
+    let circle = [
+        ("a.toml", "base = \"b.toml\""),
+        ("b.toml", "base = \"a.toml\""),
+    ];
+    assert_snapshot!(files(&circle, "a.toml").unwrap_err(), @r#"key `base` in b.toml: found "a.toml", wanted a file that is not based on this one"#);
+    let names: Vec<String> = (0..10).map(|i| format!("{i}.toml")).collect();
+    let bases: Vec<String> = (0..10)
+        .map(|i| format!("base = \"{}.toml\"", i + 1))
+        .collect();
+    let chain: Vec<(&str, &str)> = names
+        .iter()
+        .map(|n| &**n)
+        .zip(bases.iter().map(|b| &**b))
+        .collect();
+    assert_snapshot!(files(&chain, "0.toml").unwrap_err(), @r#"key `base` in 7.toml: found "8.toml", wanted an end: 8 files are based on each other already"#);
+}
+
+#[test]
+fn what_a_file_starts_from_and_what_has_no_effect_is_said() {
+    let notes = |text: &str| {
+        files(&[("mine.toml", text)], "mine.toml")
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    assert_snapshot!(notes("[train]\nlr = 0.5\n"), @r#"mine.toml starts from the general defaults; base = "frozen-lake" would start from a preset"#);
+    assert_snapshot!(notes("[game]\nname = \"snake\"\n"), @r#"mine.toml starts from the general defaults; base = "snake" would start from a preset"#);
+    let idle = "base = \"snake\"
+[model]
+adapter = \"x\"
+[lora]
+rank = 4
+[train]
+steps = 10
+sampling = \"all\"
+learn = 7
+aaw_temperature = 2
+beta = 0
+kl = \"k2\"
+clip_low = 0.1
+warmup = 20
+[eval]
+every = 11
+[checkpoint]
+every = 12
+[record]
+episodes = 3
+all_episodes = true
+";
+    assert_snapshot!(notes(idle), @r#"
+    train.learn (mine.toml) has no effect with train.sampling = "all"
+    train.aaw_temperature (mine.toml) has no effect with train.sampling = "all"
+    train.kl (mine.toml) has no effect with train.beta = 0
+    train.clip_low (mine.toml) has no effect with train.passes = 1 and train.minibatches = 1
+    train.warmup (mine.toml) is more than train.steps, which is 10: train.lr is never reached
+    eval.every (mine.toml) has no effect: it is more than train.steps, which is 10
+    checkpoint.every (mine.toml) has no effect: it is more than train.steps, which is 10
+    record.episodes (mine.toml) has no effect with record.all_episodes = true
+    lora.rank (mine.toml) has no effect with model.adapter, whose adapter has its own
+    "#);
+    // What a preset says, or a default, nobody has chosen.
+    let settings = ["train.sampling=all", "train.steps=1"].map(str::to_owned);
+    let resolved = Config::resolve("frozen-lake", &settings).unwrap();
+    assert_eq!(resolved.notes, [""; 0]);
+    // Nor what lapwing wrote.
+    let written = files(
+        &[("config.toml", &resolved.config.to_toml())],
+        "config.toml",
+    )
+    .unwrap();
+    assert_eq!(written.notes, [""; 0]);
+    assert_eq!(written.config, resolved.config);
+}
+
+#[test]
+fn every_value_says_where_it_comes_from() {
+    let settings = [
+        "train.steps=3",
+        "policy.chat_template_kwargs.a=1",
+        "model.dir=a\nb\"\u{1b}",
+    ];
+    let resolved = Config::resolve("snake", &settings.map(str::to_owned)).unwrap();
+    let text = resolved.to_toml();
+    assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
+    for line in [
+        "name = \"snake\"  # default",
+        "lr = 0.0005  # the preset snake",
+        "steps = 3  # --set",
+        "a = 1  # --set",
+        "size = 6  # the preset snake",
+        "agents = 1  # default",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn a_run_is_named_by_what_it_plays() {
+    let name = |request: &str, settings: &[&str]| load(request, settings).unwrap().name;
+    assert_eq!(name("frozen-lake", &["game.name=snake"]), "snake");
+    assert_eq!(
+        name("frozen-lake", &["game.name=frozen-lake"]),
+        "frozen-lake"
+    );
+    assert_eq!(
+        name("frozen-lake-large", &["game.options.size=7"]),
+        "frozen-lake-large"
+    );
+    assert_eq!(
+        name("frozen-lake", &["game.name=snake", "name=mine"]),
+        "mine"
+    );
+}
+
+#[test]
+fn a_run_is_asked_for_by_its_directory() {
+    let config = load("snake", &["train.steps=3", "name=mine"]).unwrap();
+    let resolved = files(&[("run/config.toml", &config.to_toml())], "run").unwrap();
+    assert_eq!((&resolved.config, resolved.notes.len()), (&config, 0));
+    assert!(resolved.run.unwrap().ends_with("run"));
+    let told = |names: &[&str]| {
+        let empty: Vec<(&str, &str)> = names.iter().map(|name| (*name, "")).collect();
+        files(&empty, "place").unwrap_err()
+    };
+    assert_snapshot!(told(&["place/config.json"]), @"place is a model, not a run: --model takes it");
+    assert_snapshot!(told(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
+    assert_snapshot!(told(&["place/notes.txt"]), @"place is no run: wanted a directory with config.toml in it, such as runs/frozen-lake-1");
+    assert_snapshot!(told(&["place"]), @"place is no config: wanted a file that ends in .toml, or the directory of a run");
+    assert_snapshot!(told(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
+}
+
+#[test]
+fn a_value_that_lost_its_sign_is_found() {
+    assert_snapshot!(load("1", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr` (did you mean `train.lr=1`?)");
+    assert_snapshot!(load("frozen-lake", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
+}
+
+#[test]
+fn paths_hold_from_everywhere() {
+    let config = load("frozen-lake", &["model.dir=models/a"])
+        .unwrap()
+        .absolute();
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(Path::new(&config.model.dir), here.join("models/a"));
+    assert_eq!(config.model.adapter, "");
+    assert_eq!(config.clone().absolute(), config);
 }
 
 proptest! {

@@ -1,0 +1,33 @@
+//! `lapwing train --dry-run`: what a run would be, without making it.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use lapwing_train::run::state::State;
+
+use crate::out;
+
+/// Shows a prompt, and says in a line what would be done.
+pub fn show(state: &mut State, out: Option<&Path>, introduction: &str) -> Result<()> {
+    let seat = state.evaluation_seats()?[0];
+    let game = state.scenario.start(seat.scene, seat.luck)?;
+    let observation = game.observe(0)?;
+    let prompts = &mut state.policy.prompts;
+    let (text, count) = (
+        prompts.text(&observation)?,
+        prompts.ids(&observation)?.len(),
+    );
+    let mut shown = out::shown();
+    writeln!(shown, "--- a prompt of {count} tokens\n{text}\n---")?;
+    let config = &state.config;
+    let place = match out {
+        Some(path) => path.display().to_string(),
+        None => format!(
+            "runs/{}-{}, or the next number that is free",
+            config.name, config.train.seed
+        ),
+    };
+    writeln!(shown, "would train {introduction}, kept in {place}")?;
+    Ok(())
+}

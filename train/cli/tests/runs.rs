@@ -1,0 +1,272 @@
+//! Runs as arguments, and the commands that need no model.
+
+use std::fs;
+use std::path::Path;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::program::{Said, lapwing, run, said};
+
+/// A run of a step, in a directory with a name that a shell would take apart.
+const SMALL: [&str; 13] = [
+    "train",
+    "--steps",
+    "1",
+    "--out",
+    "my run",
+    "--set",
+    "train.groups=1",
+    "--set",
+    "train.group_size=4",
+    "--set",
+    "train.learn=2",
+    "--set",
+    "eval.episodes=5",
+];
+
+fn succeeds(home: &Path, arguments: &[&str]) -> Said {
+    let said = run(home, arguments);
+    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
+    said
+}
+
+#[test]
+fn a_run_stands_for_its_config_and_its_adapter() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let dry = succeeds(home, &[&SMALL[..], &["--dry-run"]].concat());
+    assert!(dry.out.contains("--- a prompt of "), "{}", dry.out);
+    assert!(
+        dry.out.contains("would train frozen-lake: 1 steps")
+            && dry.out.ends_with("kept in my run\n"),
+        "{}",
+        dry.out
+    );
+    assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+
+    let trained = succeeds(home, &[&SMALL[..], &["--quiet"]].concat());
+    assert_eq!(trained.err, "");
+    assert!(trained.out.contains(" play 'my run'\n"), "{}", trained.out);
+
+    // What was learned is what is examined, and said to be.
+    let examined = succeeds(home, &["eval", "my run", "--json"]);
+    assert!(
+        examined.err.starts_with("plays with my run/best\n"),
+        "{}",
+        examined.err
+    );
+    let found: Value = serde_json::from_str(&examined.out).unwrap();
+    assert_eq!(found["adapter"], "my run/best");
+    assert_eq!(found["episodes"], 5);
+    let named = succeeds(
+        home,
+        &[
+            "eval",
+            "--adapter",
+            "my run",
+            "--episodes",
+            "5",
+            "--json",
+            "--quiet",
+        ],
+    );
+    assert_eq!(named.err, "");
+    let named: Value = serde_json::from_str(&named.out).unwrap();
+    assert_eq!(found["return_mean"], named["return_mean"]);
+    let base = succeeds(home, &["eval", "my run/config.toml", "--json"]);
+    assert!(
+        base.err.starts_with("plays as my run began, as its config.toml says; the directory my run itself names what was learned\n"),
+        "{}",
+        base.err
+    );
+
+    // An object for each episode.
+    let played = succeeds(home, &["play", "my run", "--episodes", "3", "--json"]);
+    let scenes: Vec<String> = played
+        .out
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["scene"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(scenes, ["1", "2", "3"]);
+    let shown = succeeds(
+        home,
+        &["play", "my run", "--episodes", "2", "--set", "train.lr=1"],
+    );
+    assert!(
+        shown
+            .err
+            .contains("train.lr (--set) has no effect on play\n"),
+        "{}",
+        shown.err
+    );
+    assert!(
+        shown.out.contains("=== seed 2\n") && shown.out.contains("\n2 episodes: success "),
+        "{}",
+        shown.out
+    );
+
+    succeeds(home, &["merge", "my run", "--out", "merged"]);
+    assert!(home.join("merged/model.safetensors").exists());
+
+    // From elsewhere, and again.
+    let elsewhere = home.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let again = succeeds(&elsewhere, &["train", "../my run"]);
+    assert!(
+        again
+            .err
+            .starts_with("makes the run in ../my run again, from its config.toml\n"),
+        "{}",
+        again.err
+    );
+    let config = |path: &str| fs::read_to_string(home.join(path)).unwrap();
+    assert_eq!(
+        config("my run/config.toml"),
+        config("elsewhere/runs/frozen-lake-1/config.toml")
+    );
+}
+
+/// Two lines of the run's own: what it says of a template's variables, and where a model of one's own was found.
+#[test]
+fn a_run_keeps_whole_paths_and_names_idle_variables() {
+    let home = tempfile::tempdir().unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden/qwen2");
+    let own = home.path().join("model");
+    fs::create_dir(&own).unwrap();
+    for entry in fs::read_dir(model).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, own.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let more = [
+        "--model",
+        "model",
+        "--steps",
+        "0",
+        "--set",
+        "policy.chat_template_kwargs.moood=1",
+    ];
+    let trained = succeeds(home.path(), &[&SMALL[..1], &SMALL[3..], &more].concat());
+    let note = "policy.chat_template_kwargs.moood has no effect: the model's chat template does not mention it\n";
+    assert!(trained.err.contains(note), "{}", trained.err);
+    assert!(
+        trained
+            .err
+            .contains("the preset frozen-lake is for the built-in model: replies are one word"),
+        "{}",
+        trained.err
+    );
+    let text = fs::read_to_string(home.path().join("my run/config.toml")).unwrap();
+    let config: toml::Table = text.parse().unwrap();
+    assert_eq!(config["model"]["dir"].as_str(), own.to_str());
+}
+
+#[test]
+fn a_config_is_shown_and_loads_again() {
+    let home = tempfile::tempdir().unwrap();
+    let mine = "base = \"snake\"\n[train]\nlearn = 3\n";
+    fs::write(home.path().join("mine.toml"), mine).unwrap();
+    let shown = succeeds(
+        home.path(),
+        &["config", "mine.toml", "--set", "train.sampling=all"],
+    );
+    assert_eq!(
+        shown.err,
+        "train.learn (mine.toml) has no effect with train.sampling = \"all\"\n"
+    );
+    for line in [
+        "learn = 3  # mine.toml",
+        "sampling = \"all\"  # --set",
+        "lr = 0.0005  # the preset snake",
+        "beta = 0.001  # default",
+    ] {
+        assert!(
+            shown.out.lines().any(|found| found == line),
+            "{line}: {}",
+            shown.out
+        );
+    }
+    fs::create_dir(home.path().join("run")).unwrap();
+    fs::write(home.path().join("run/config.toml"), &shown.out).unwrap();
+    let again = succeeds(home.path(), &["config", "run"]);
+    assert_eq!(again.err, "");
+    let values = |text: &str| text.parse::<toml::Table>().unwrap();
+    assert_eq!(values(&again.out), values(&shown.out));
+}
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    let home = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = succeeds(home.path(), &["completions", shell]).out;
+        assert!(
+            script.contains("group") || script.contains("resume"),
+            "{shell}"
+        );
+    }
+    let page = succeeds(home.path(), &["man"]).out;
+    assert!(
+        page.contains(".TH lapwing 1") && page.contains("train"),
+        "{page}"
+    );
+    let page = succeeds(home.path(), &["man", "train"]).out;
+    assert!(page.contains(".TH") && page.contains("dry\\-run"), "{page}");
+    assert_snapshot!(run(home.path(), &["man", "trian"]).err);
+}
+
+/// Conversations and ids come from a pipe, too.
+#[test]
+fn standard_input_is_a_file() {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["score", "--ids", "-", "--json"];
+    let mut child = lapwing(home.path(), &arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"[1, 2, 3]").unwrap();
+    let said = said(home.path(), child.wait_with_output().unwrap());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let scored: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(scored["ids"], serde_json::json!([1, 2, 3]));
+}
+
+/// A limit on the size of files is told like a full disk, and leaves no temporary files.
+#[cfg(unix)]
+#[test]
+fn a_limit_on_files_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let mut limited = std::process::Command::new("sh");
+    let script = "ulimit -f 1500; exec \"$0\" \"$@\"";
+    limited
+        .args(["-c", script, env!("CARGO_BIN_EXE_lapwing")])
+        .args(SMALL)
+        .current_dir(home.path());
+    let said = said(home.path(), limited.output().unwrap());
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(
+        said.err.contains("error: ") && said.err.contains("ulimit -f"),
+        "{}",
+        said.err
+    );
+    let left = |path: &Path| -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect()
+    };
+    let mut names = left(&home.path().join("my run"));
+    names.extend(left(home.path()));
+    assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
+}

@@ -1,0 +1,77 @@
+//! A config with what is known of it: where each value comes from, and what is to be said of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::Config;
+
+/// Where a value comes from that is not the default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The preset of this name.
+    Preset(String),
+    /// This file.
+    File(String),
+    /// This file, which says everything: lapwing wrote it, and nobody chose what is in it.
+    Written(String),
+    /// The command line.
+    Setting,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Preset(name) => write!(f, "the preset {name}"),
+            Origin::File(path) | Origin::Written(path) => f.write_str(path),
+            Origin::Setting => f.write_str("--set"),
+        }
+    }
+}
+
+/// A config, and how it came about.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// The values.
+    pub config: Config,
+    /// Where those come from that are not defaults, by dotted key.
+    pub origins: BTreeMap<String, Origin>,
+    /// What whoever asked for it should know: what a file starts from, which of the values that somebody chose have no
+    /// effect.
+    pub notes: Vec<String>,
+    /// The directory of the run, if one was asked for.
+    pub run: Option<PathBuf>,
+}
+
+impl Resolved {
+    /// The config as TOML, with a comment on each value that says where it comes from.
+    pub fn to_toml(&self) -> String {
+        let mut section = String::new();
+        let line = |line: &str| {
+            if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+                section = format!("{name}.");
+                return format!("{line}\n");
+            }
+            // A text of several lines is left alone: a comment would become a part of it.
+            let whole: Option<toml::Table> = line.parse().ok();
+            let key = whole.as_ref().and_then(|table| table.keys().next());
+            let Some(key) = key else {
+                return format!("{line}\n");
+            };
+            match self.origins.get(&format!("{section}{key}")) {
+                Some(origin) => {
+                    let origin: String = origin.to_string().escape_debug().collect();
+                    format!("{line}  # {origin}\n")
+                }
+                None => format!("{line}  # default\n"),
+            }
+        };
+        self.config.to_toml().lines().map(line).collect()
+    }
+
+    /// Where a value comes from, if somebody chose it.
+    pub(super) fn chosen(&self, key: &str) -> Option<&Origin> {
+        let origin = self.origins.get(key);
+        origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))
+    }
+}
