@@ -6,6 +6,8 @@ use lapwing_train::Config;
 use lapwing_train::record::Record;
 use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, Warning, Yardsticks};
 
+use crate::out::line;
+
 /// What is drawn.
 pub struct Picture<'a> {
     /// the run's directory
@@ -43,10 +45,10 @@ impl Picture<'_> {
             colours,
         };
         let config = self.config;
-        let name = plain(&self.run.display().to_string());
+        let name = line(&self.run.display().to_string());
         let what = format!(
             "{name}: {}, seed {}",
-            plain(&config.game.name),
+            line(&config.game.name),
             config.train.seed
         );
         lines.add(&what, BOLD);
@@ -63,8 +65,8 @@ impl Picture<'_> {
             _ => None,
         });
         for warning in warnings.iter().rev().take(WARNINGS).rev() {
-            let name = plain(&warning.watchman);
-            let text = format!("step {}, {name}: {}", warning.step, plain(&warning.text));
+            let name = line(&warning.watchman);
+            let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
             lines.wrapped(&text, YELLOW);
         }
         if warnings.len() > WARNINGS {
@@ -283,12 +285,6 @@ fn duration(seconds: f64) -> String {
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
-}
-
-/// A text that moves no cursor and forges no line.
-pub fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
 }
 
 /// Lines that fit.

@@ -7,6 +7,7 @@ use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::doctor::{Finding, Outcome, examine};
 
 use crate::args;
+use crate::out;
 
 /// Examines the machine. An error if nothing can be trained on it.
 pub fn doctor(
@@ -49,9 +50,10 @@ fn line(finding: &Finding, colour: bool) -> String {
         true => format!("\x1b[{code}m{word}\x1b[0m"),
         false => word,
     };
-    let mut text = format!("{word} {:14} {}\n", finding.name, finding.text);
+    let seen = out::line(&finding.text);
+    let mut text = format!("{word} {:14} {seen}\n", finding.name);
     if let Some(cure) = &finding.cure {
-        text += &format!("{:INDENT$}-> {cure}\n", "");
+        text += &format!("{:INDENT$}-> {}\n", "", out::line(cure));
     }
     text
 }

@@ -1,11 +1,12 @@
 //! `lapwing export`: the metrics of a run for other programs.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_train::record::export::{Format, export as write};
 
 use crate::args;
+use crate::out;
 
 /// Writes the files, and says where they are.
 pub fn export(arguments: &args::Export) -> Result<()> {
@@ -14,7 +15,7 @@ pub fn export(arguments: &args::Export) -> Result<()> {
         args::ExportFormat::Csv => Format::Csv,
     };
     for path in write(&arguments.run, format, arguments.out.as_deref())? {
-        writeln!(io::stdout(), "{}", path.display())?;
+        writeln!(out::shown(), "{}", path.display())?;
     }
     Ok(())
 }

@@ -14,7 +14,8 @@ use lapwing_train::{Config, Error};
 use crate::args;
 use crate::describe;
 use crate::keys::Keys;
-use crate::picture::{Picture, plain};
+use crate::out::line;
+use crate::picture::Picture;
 
 /// Between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -151,7 +152,7 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
                 Record::Step(metrics) => describe::step(metrics),
                 Record::Evaluation(evaluation) => describe::evaluation(&evaluation.play),
                 Record::Warning(w) => {
-                    format!("warning ({}): {}", plain(&w.watchman), plain(&w.text))
+                    format!("warning ({}): {}", line(&w.watchman), line(&w.text))
                 }
                 Record::Yardsticks(_) | Record::Episode(_) => continue,
             };
