@@ -264,7 +264,8 @@ mod tests {
 
         fn masked(data: &[u8]) -> u32 {
             let crc = crc32c(data);
-            (crc >> 15 | crc << 17).wrapping_add(0xa282_ead8)
+            let (high, low) = (crc >> 15, crc << 17);
+            (high | low).wrapping_add(0xa282_ead8)
         }
 
         pub enum Value<'a> {
@@ -348,8 +349,11 @@ mod tests {
         }
     }
 
-    /// Time, step and scalars of each event but the first.
-    fn told(file: &[u8]) -> Vec<(f64, u64, Vec<(String, f32)>)> {
+    /// Time, step and scalars of an event.
+    type Told = (f64, u64, Vec<(String, f32)>);
+
+    /// Each event but the first.
+    fn told(file: &[u8]) -> Vec<Told> {
         let records = reader::records(file);
         let first = reader::fields(records[0]);
         assert_eq!(first.last().unwrap().0, 3);

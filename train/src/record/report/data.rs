@@ -104,12 +104,18 @@ pub struct Run {
     pub episodes: Episodes,
 }
 
+/// A step, and the numbers measured then by their names.
+type Point = (usize, Vec<(String, f64)>);
+
+/// Keys of a config with their values.
+type Keys = Vec<(String, String)>;
+
 /// What was measured in one run.
 struct Measured {
     run: Run,
     /// steps with their metrics
-    train: Vec<(usize, Vec<(String, f64)>)>,
-    eval: Vec<(usize, Vec<(String, f64)>)>,
+    train: Vec<Point>,
+    eval: Vec<Point>,
 }
 
 impl Page {
@@ -128,7 +134,7 @@ impl Page {
         let groups = grouped(&measured)
             .into_iter()
             .map(|(label, runs)| {
-                let of = |curve: fn(&Measured) -> &[(usize, Vec<(String, f64)>)], bucket| {
+                let of = |curve: fn(&Measured) -> &[Point], bucket| {
                     let all: Vec<_> = runs.iter().map(|run| curve(&measured[*run])).collect();
                     curves(&all, bucket)
                 };
@@ -311,13 +317,13 @@ fn flatten(key: &str, value: &toml::Value, found: &mut BTreeMap<String, String>)
 
 /// The runs by config, with a name for each that tells it from the others.
 fn grouped(measured: &[Measured]) -> Vec<(String, Vec<usize>)> {
-    let experiment = |m: &Measured| -> Vec<(String, String)> {
+    let experiment = |m: &Measured| -> Keys {
         let keys = m.run.config.iter();
         let keys = keys.filter(|(key, ..)| !is_repetition(key));
         keys.map(|(key, value, _)| (key.clone(), value.clone()))
             .collect()
     };
-    let mut groups: Vec<(Vec<(String, String)>, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<(Keys, Vec<usize>)> = Vec::new();
     for (number, run) in measured.iter().enumerate() {
         let config = experiment(run);
         match groups.iter_mut().find(|(known, _)| *known == config) {
@@ -325,7 +331,7 @@ fn grouped(measured: &[Measured]) -> Vec<(String, Vec<usize>)> {
             None => groups.push((config, vec![number])),
         }
     }
-    let all: Vec<Vec<(String, String)>> = groups.iter().map(|(config, _)| config.clone()).collect();
+    let all: Vec<Keys> = groups.iter().map(|(config, _)| config.clone()).collect();
     let differs = |pair: &&(String, String)| all.iter().any(|other| !other.contains(pair));
     let mut names: Vec<String> = groups
         .iter()
@@ -359,9 +365,10 @@ fn grouped(measured: &[Measured]) -> Vec<(String, Vec<usize>)> {
 
 /// Some seeds as one: at each step (of so many steps, their middle) the mean of those that have the metric, with the lowest
 /// and the highest.
-fn curves(seeds: &[&[(usize, Vec<(String, f64)>)]], bucket: usize) -> Curves {
-    // By name, then by place, then by seed.
-    let mut values: BTreeMap<&str, BTreeMap<usize, Vec<(usize, f64)>>> = BTreeMap::new();
+fn curves(seeds: &[&[Point]], bucket: usize) -> Curves {
+    // By name, then by place; each with its seed.
+    type Values = BTreeMap<usize, Vec<(usize, f64)>>;
+    let mut values: BTreeMap<&str, Values> = BTreeMap::new();
     let mut places = std::collections::BTreeSet::new();
     for (seed, points) in seeds.iter().enumerate() {
         for (step, metrics) in *points {

@@ -199,7 +199,7 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
         s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' },
           one.points.some(p => isNumber(p[2])) ? s('rect', { class: 'band', width: 22, height: 12, fill: one.colour, opacity: .25 }) : null,
           s('path', { d: 'M0 6H22', fill: 'none', stroke: one.colour, 'stroke-width': one.style === 'strong' ? 3 : 2,
-            opacity: one.style === 'pale' ? .55 : 1, 'stroke-dasharray': one.style === 'dashed' ? '5 3' : null })),
+            opacity: one.style === 'pale' ? .65 : 1, 'stroke-dasharray': one.style === 'dashed' ? '5 3' : null })),
         h('span', {}, one.name, ' ', h('b', {}, readings()[i][1])))));
   }
 

@@ -28,7 +28,7 @@ fn step(number: usize, success_rate: f64) -> Record {
         seconds_update: 0.25,
         tokens_played: 100,
         tokens_computed: 10,
-        learned: (number % 2 == 0).then_some(Learned {
+        learned: number.is_multiple_of(2).then_some(Learned {
             kl: 0.5,
             ..Learned::default()
         }),
