@@ -8,7 +8,19 @@ use crate::program::run;
 fn help_reads_so() {
     let directory = tempfile::tempdir().unwrap();
     for command in [
-        "", "train", "eval", "play", "score", "generate", "merge", "pretrain", "games", "adapters",
+        "",
+        "train",
+        "eval",
+        "play",
+        "score",
+        "generate",
+        "merge",
+        "pretrain",
+        "config",
+        "games",
+        "adapters",
+        "completions",
+        "man",
     ] {
         let arguments: Vec<&str> = [command, "--help"]
             .into_iter()
