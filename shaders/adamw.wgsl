@@ -35,6 +35,7 @@ struct Params {
     length_3: u32,
     length_4: u32,
     length_5: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

@@ -12,7 +12,7 @@ const PARTS: u32 = HEAD_SIZE / 4u;
 const LOG2_E: f32 = 1.4426950408889634;
 
 /// `count`: queries, which in a tree are the keys too; `values_at`: where dv begins in `gradients`, in parts.
-struct Params { count: u32, heads: u32, kv_heads: u32, groups: u32, scale: f32, values_at: u32 }
+struct Params { count: u32, heads: u32, kv_heads: u32, groups: u32, scale: f32, values_at: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;     // (queries, heads, PARTS)

@@ -5,7 +5,7 @@ const GROUP: u32 = 64u;
 const FUNCTION: u32 = 0u;
 
 /// The shape of the result, right-aligned, and how far each input steps along each axis (0 where it is broadcast).
-struct Params { shape: vec4<u32>, a_steps: vec4<u32>, b_steps: vec4<u32>, count: u32 }
+struct Params { shape: vec4<u32>, a_steps: vec4<u32>, b_steps: vec4<u32>, count: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> left: array<f32>;

@@ -11,6 +11,7 @@ struct Params {
     step: u32,
     /// Which rows of the table are in this buffer.
     first: u32, rows: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

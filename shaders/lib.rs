@@ -34,6 +34,7 @@ shaders! {
     matmul_slices
     matmul_tiles + matmul_shared
     policy_loss + reduce_group
+    probe
     reduce
     rms_norm + reduce_group
     rope

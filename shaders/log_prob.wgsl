@@ -16,6 +16,7 @@ struct Params {
     inverse_temperature: f32,
     /// 1 where the targets are known: sampling finds them later
     pick: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

@@ -24,7 +24,8 @@ struct Params {
     left_at: u32, right_at: u32, up_at: u32, y_at: u32,
     /// How much of k one slice sums, and how far apart the results of the slices are.
     slice: u32, y_slice: u32,
-    alpha: f32, padding: u32,
+    alpha: f32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

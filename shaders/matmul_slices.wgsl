@@ -6,6 +6,7 @@ struct Params {
     /// y has m rows of n columns; its rows begin y_step numbers apart, the first at y_at.
     m: u32, n: u32, y_step: u32, y_at: u32,
     slices: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

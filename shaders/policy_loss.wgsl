@@ -15,6 +15,7 @@ struct Params {
     /// the bounds of the ratio, 1 - eps_low and 1 + eps_high
     low: f32,
     high: f32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

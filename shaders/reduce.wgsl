@@ -12,6 +12,7 @@ struct Params {
     /// for `rows`: elements in a row, and in the whole input (the last row may be short)
     length: u32,
     total: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

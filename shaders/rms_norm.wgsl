@@ -5,7 +5,7 @@ const GROUP: u32 = 64u;
 const LANES: u32 = 1u;
 
 /// `chunk`: rows that one thread of `weight_backward` adds up.
-struct Params { rows: u32, cols: u32, eps: f32, chunk: u32 }
+struct Params { rows: u32, cols: u32, eps: f32, chunk: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // (rows, cols)

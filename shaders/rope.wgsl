@@ -3,7 +3,7 @@
 const GROUP: u32 = 64u;
 
 /// `half`: pairs in a head; `sign`: 1 turns forward, -1 back.
-struct Params { count: u32, heads: u32, half: u32, sign: f32 }
+struct Params { count: u32, heads: u32, half: u32, sign: f32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;           // (T, heads, 2, half)

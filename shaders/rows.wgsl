@@ -3,7 +3,7 @@
 const GROUP: u32 = 64u;
 
 /// `count`: elements to write.
-struct Params { count: u32, cols: u32 }
+struct Params { count: u32, cols: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;

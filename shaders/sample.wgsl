@@ -15,6 +15,7 @@ struct Params {
     inverse_temperature: f32,
     /// 0 takes the likeliest token
     noisy: u32,
+    first_group: u32,
 }
 var<immediate> params: Params;
 

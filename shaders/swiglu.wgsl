@@ -2,7 +2,7 @@
 
 const GROUP: u32 = 64u;
 
-struct Params { count: u32 }
+struct Params { count: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> gate: array<f32>;

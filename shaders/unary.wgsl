@@ -5,7 +5,7 @@ const GROUP: u32 = 64u;
 const FUNCTION: u32 = 0u;
 
 /// `low` and `high`: the bounds of a clamp.
-struct Params { count: u32, low: f32, high: f32 }
+struct Params { count: u32, low: f32, high: f32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;

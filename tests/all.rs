@@ -3,4 +3,5 @@
 mod layout;
 mod playing;
 mod prompts;
+mod records;
 mod training;

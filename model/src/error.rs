@@ -56,7 +56,8 @@ pub enum ModelError {
     },
     /// The model computes what is no number.
     #[error(
-        "the model's logits are not numbers: its weights, or those of the adapter, are damaged or too large"
+        "the model's logits are not numbers: its weights, or those of the LoRA adapter on it, are damaged or too large, or \
+         the GPU computes wrong numbers"
     )]
     NotNumbers,
     /// What the device reported.

@@ -3,7 +3,10 @@
 //! A [`Model`] is read from a Hugging Face directory or trained from nothing; an [`Adapter`] is what post-training
 //! changes. Batches are packed trees of tokens ([`TokenTree`]), and so is the memory of what has been sampled
 //! ([`Arena`]): whatever sequences share is computed once. Text is a matter of [`Tokenizer`] and [`ChatTemplate`];
-//! everything else here knows token ids only. No file in this crate knows a game.
+//! everything else here knows token ids only. No file in this crate knows a game. A model is found by name with [`Hub`].
+//!
+//! Tokenizers and templates of strangers are programs: who calls [`isolate_text`] first in `main` and reads them by
+//! [`TextFiles::guarded`] has them in a process of their own.
 //!
 //! Read first: `decoder/transformer.rs`, the whole decoder on one page.
 
@@ -12,6 +15,7 @@ mod decoder;
 mod error;
 mod files;
 mod generate;
+mod hub;
 mod memory;
 mod text;
 
@@ -32,6 +36,9 @@ pub use files::checkpoint::Checkpoint;
 pub use files::disk::{read_text, write_aside};
 pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{ROOM, Reply, Request, Sampling, generate};
+pub use hub::{Hub, HubError, Repository, Snapshot};
 pub use text::chat::{ChatTemplate, Message};
+pub use text::files::TextFiles;
 pub use text::guard::panic_is_caught;
+pub use text::serve::isolate_text;
 pub use text::tokenizer::Tokenizer;

@@ -5,6 +5,7 @@ mod checkpoint;
 mod decode;
 mod golden;
 mod hostile;
+mod hub;
 mod meaning;
 mod memory;
 mod merge;

@@ -257,8 +257,32 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
     assert!(
         field("alpha_pattern", json!({"(": 2})).contains("alpha_pattern: target modules \"(\"")
     );
-    for init in ["pissa", "PiSSA_niter_4", "olora", "corda", "loftq"] {
-        assert!(field("init_lora_weights", json!(init)).contains("changes the base model too"));
+    for init in [
+        "pissa",
+        "PiSSA_niter_4",
+        "olora",
+        "corda",
+        "loftq",
+        "lora_ga",
+        "next",
+    ] {
+        let wanted = format!("adapter_config.json: init_lora_weights: \"{init}\" is not supported");
+        assert!(field("init_lora_weights", json!(init)).starts_with(&wanted));
+    }
+    assert!(field("init_lora_weights", json!(1)).contains("init_lora_weights: 1 is not supported"));
+    // Those that leave the base alone are no obstacle: the next complaint is about something else.
+    for init in [
+        json!("gaussian"),
+        json!("Eva"),
+        json!("orthogonal"),
+        json!(false),
+        json!(null),
+    ] {
+        let other = changed(&|config| {
+            config["init_lora_weights"] = init.clone();
+            config["bias"] = json!("all");
+        });
+        assert!(other.contains("bias: only"), "{other}");
     }
     assert!(
         field("modules_to_save", json!(["lm_head"]))
@@ -327,6 +351,31 @@ fn text_files_that_do_not_belong_are_named() {
             .to_string();
         assert!(error.contains("tokenizer.json: "), "{error}");
     }
+    // What leaves out merges by chance gives one text many forms.
+    let mut tokenizer: Value = serde_json::from_str(&whole).unwrap();
+    for (dropout, refused) in [
+        (json!(0.1), true),
+        (json!(0.0), false),
+        (json!(null), false),
+    ] {
+        tokenizer["model"]["dropout"] = dropout;
+        fs::write(copy.path("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let read = Tokenizer::load(copy.0.path(), &config);
+        let told = read
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        let wanted = "tokenizer.json: model.dropout: 0.1 is not supported, only null";
+        assert_eq!(told.contains(wanted), refused, "{told}");
+    }
+    fs::write(copy.path("tokenizer.json"), &whole).unwrap();
+    let tokenizer = Tokenizer::load(copy.0.path(), &config).unwrap();
+    let long = "go ".repeat((4 << 20) / 3 + 1);
+    let error = tokenizer.encode(&long).unwrap_err().to_string();
+    assert!(
+        error.ends_with("tokenizer.json: cannot encode a text of 4194306 bytes; at most 4 MiB"),
+        "{error}"
+    );
     fs::write(copy.path("chat_template.jinja"), "{% for %}").unwrap();
     let broken = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
     assert!(

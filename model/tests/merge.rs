@@ -276,3 +276,85 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
         .collect();
     assert_eq!(left.len(), 3, "{left:?}");
 }
+
+/// A link may lead to a file that its owner never meant to publish.
+#[cfg(unix)]
+#[test]
+fn links_that_lead_elsewhere_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let home = tempfile::tempdir().unwrap();
+    let secret = home.path().join("secret");
+    fs::write(&secret, "private").unwrap();
+    let adapter = golden("qwen2").join("adapter");
+    let out = home.path().join("out");
+    for name in [
+        "merges.txt",
+        "generation_config.json",
+        "chat_template.jinja",
+    ] {
+        let base = Copy::of("qwen2");
+        let _ = fs::remove_file(base.path(name));
+        // The loader reads it: it must be what it is called.
+        if name == "generation_config.json" {
+            fs::write(&secret, "{}").unwrap();
+        }
+        symlink(&secret, base.path(name)).unwrap();
+        let error = merge(base.0.path(), &adapter, &out).unwrap_err();
+        let wanted = format!("{name}: leads out of the directory, to ");
+        assert!(error.contains(&wanted), "{error}");
+        assert!(!out.exists());
+    }
+    // Within the directory they may lead where they like.
+    let base = Copy::of("qwen2");
+    symlink("tokenizer_config.json", base.path("same.json")).unwrap();
+    merge(base.0.path(), &adapter, &out).unwrap();
+    assert!(!out.join("same.json").is_symlink());
+
+    // A cache of Hugging Face is made of links: snapshots/COMMIT/FILE to blobs/HASH.
+    let cache = home.path().join("models--a--b");
+    let (blobs, snapshot) = (cache.join("blobs"), cache.join("snapshots/0123"));
+    fs::create_dir_all(&blobs).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    for entry in fs::read_dir(base.0.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        fs::copy(&path, blobs.join(format!("hash-{name}"))).unwrap();
+        symlink(format!("../../blobs/hash-{name}"), snapshot.join(name)).unwrap();
+    }
+    let out = home.path().join("from-cache");
+    merge(&snapshot, &adapter, &out).unwrap();
+    assert_eq!(
+        fs::read(out.join("tokenizer.json")).unwrap(),
+        fs::read(base.path("tokenizer.json")).unwrap()
+    );
+    symlink("../../../secret", snapshot.join("notes.txt")).unwrap();
+    let error = merge(&snapshot, &adapter, &home.path().join("again")).unwrap_err();
+    assert!(
+        error.contains("notes.txt: leads out of the directory"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_too_large_to_lie_beside_weights_is_not_copied() {
+    let home = tempfile::tempdir().unwrap();
+    let base = Copy::of("qwen2");
+    // Holes take no space.
+    let file = fs::File::create(base.path("data.txt")).unwrap();
+    file.set_len((256 << 20) + 1).unwrap();
+    let (adapter, out) = (golden("qwen2").join("adapter"), home.path().join("out"));
+    let error = merge(base.0.path(), &adapter, &out).unwrap_err();
+    let wanted = "data.txt: larger than 256 MiB; a merge copies what lies beside the weights: move it elsewhere";
+    assert!(error.ends_with(wanted), "{error}");
+    file.set_len(256 << 20).unwrap();
+    for number in 0..4 {
+        let more = fs::File::create(base.path(&format!("more-{number}.txt"))).unwrap();
+        more.set_len(256 << 20).unwrap();
+    }
+    let error = merge(base.0.path(), &adapter, &out).unwrap_err();
+    assert!(
+        error.contains("with the files before it, larger than 1024 MiB"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}

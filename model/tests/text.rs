@@ -32,7 +32,7 @@ fn text_comes_back_from_its_ids() {
         .encode("<|im_start|>P _ O\n_ é ✓<|im_end|>")
         .unwrap();
     assert_eq!(tokenizer.decode(&ids).unwrap(), "P _ O\n_ é ✓");
-    assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap());
+    assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap().unwrap());
 }
 
 #[test]
@@ -61,8 +61,15 @@ fn published_constructs_render_as_in_transformers() {
         let name = case["template"].as_str().unwrap();
         let source = file["templates"][name].as_str().unwrap();
         std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
+        // The special tokens are the checkpoint's to say.
+        let variables = case["variables"].as_object().unwrap().clone().into_iter();
+        let (tokens, variables): (Vec<_>, Vec<_>) =
+            variables.partition(|(name, _)| ChatTemplate::is_reserved(name));
+        let tokens = Value::Object(tokens.into_iter().collect());
+        let config = home.path().join("tokenizer_config.json");
+        std::fs::write(config, tokens.to_string()).unwrap();
         let mut template = ChatTemplate::load(home.path()).unwrap();
-        template.set(case["variables"].as_object().unwrap().clone());
+        template.set(variables.into_iter().collect()).unwrap();
         let messages = case["messages"].as_array().unwrap();
         let prompted = case["add_generation_prompt"].as_bool().unwrap();
         let got = template.render(messages, prompted);

@@ -23,6 +23,7 @@
 //! # Determinism
 //! On one adapter the same calls give the same bits: no kernel adds floats in an order that depends on timing.
 
+pub mod check;
 // The example names this crate from outside.
 #[cfg(test)]
 extern crate self as lapwing_tensor;
@@ -39,8 +40,9 @@ pub mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use ops::{
-    AdamW, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
-    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Visibility, Weight,
+    AdamW, Check, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
+    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Speed, Visibility, Weight,
+    checks,
 };
 pub use tape::{Gradients, recomputed};
 pub use tensor::{Indices, Tensor};

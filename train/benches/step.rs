@@ -9,9 +9,12 @@ use lapwing_train::Config;
 use lapwing_train::learn::batch::{self, Chosen, pack};
 use lapwing_train::learn::ms_grpo;
 use lapwing_train::play::{Episode, Seat};
+use lapwing_train::record::directory::{self, RunDirectory};
+use lapwing_train::record::{Record, Sink};
 use lapwing_train::run::config::Aggregation;
-use lapwing_train::run::seeds;
 use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::run::watchmen::Watchmen;
+use lapwing_train::run::{checkpoint, samples, seeds};
 
 fn state() -> State {
     let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
@@ -105,5 +108,44 @@ fn packing(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, step, packing);
+/// What being told, watched and saved adds. A run of the default preset does the first for each of its 100 steps, and the
+/// others at each of its five evaluations, the saving twice.
+fn keeping(criterion: &mut Criterion) {
+    let mut state = state();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut run = RunDirectory::create(Some(home.path()), &state.config).expect("a new directory");
+    let (metrics, groups) = ms_grpo::step(&mut state, &()).expect("the device");
+    state.step += 1;
+    let mut watchmen = Watchmen::default();
+    let mut group = criterion.benchmark_group("beside a training step");
+    group.sample_size(20);
+    group.bench_function("a line of metrics, and the watchmen", |bencher| {
+        bencher.iter(|| {
+            watchmen.look(&metrics, &groups, &state.config);
+            run.record(&Record::Step(metrics.clone()))
+                .expect("the disk");
+        });
+    });
+    group.bench_function("sample episodes", |bencher| {
+        bencher.iter(|| {
+            let samples = samples::of_step(&state, &groups).expect("the template");
+            let mut records = samples.iter();
+            records
+                .try_for_each(|sample| run.record(sample))
+                .expect("the disk");
+        });
+    });
+    group.bench_function("a checkpoint and the adapter", |bencher| {
+        bencher.iter(|| {
+            let (snapshot, bytes) = (state.snapshot().expect("the device"), run.bytes());
+            let (config, bytes) = (&state.config, bytes.expect("the disk"));
+            checkpoint::save(run.path(), config, "model", &snapshot, bytes).expect("the disk");
+            state
+                .save_adapter(&directory::adapter(run.path()))
+                .expect("the disk");
+        });
+    });
+}
+
+criterion_group!(benches, step, packing, keeping);
 criterion_main!(benches);

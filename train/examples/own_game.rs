@@ -42,7 +42,7 @@ impl Game for Walk {
     fn succeeded(&self, _agent: usize) -> bool { self.0 == self.1 }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let set = ["train.steps=40", "train.group_size=12", "eval.every=0"].map(str::to_owned);
     let game = Box::new(Corridor(["left", "right"].map(str::to_owned)));
     let (gpu, config) = (

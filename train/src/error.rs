@@ -1,9 +1,9 @@
 //! What can go wrong in a run. Each text names the thing and, where there is one, the cure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lapwing_env::{GameError, OptionsError, UnknownGame};
-use lapwing_model::ModelError;
+use lapwing_model::{HubError, ModelError, Repository};
 use lapwing_tensor::GpuError;
 
 use crate::record::RecordError;
@@ -40,10 +40,14 @@ pub enum Error {
     /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The repository of the model cannot be had.
+    #[error(transparent)]
+    Hub(Box<HubError>),
     /// The directory of the model does not exist.
     #[error(
-        "there is no model directory {0}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
-         model.dir)"
+        "there is no model directory {dir}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
+         model.dir){more}",
+        dir = .0.display(), more = name_of_a_repository(.0)
     )]
     NoModel(PathBuf),
     /// The directory of the adapter does not exist.
@@ -82,6 +86,21 @@ pub enum Error {
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The device does not do what it is told: its results are not to be trusted.
+    #[error(
+        "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
+         GPU, or update the driver"
+    )]
+    WrongNumbers {
+        /// The adapter.
+        adapter: String,
+        /// Its driver and version.
+        driver: String,
+        /// The kernel that was caught first.
+        kernel: &'static str,
+        /// Where, and what it should have been.
+        what: String,
+    },
     /// The embedded base could not be put into a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
@@ -105,6 +124,24 @@ impl Error {
             self,
             Error::Record(RecordError::NotFinite { .. }) | Error::Model(ModelError::NotNumbers)
         )
+    }
+}
+
+impl From<HubError> for Error {
+    fn from(error: HubError) -> Error {
+        Error::Hub(Box::new(error))
+    }
+}
+
+/// For a directory of the form `name` or `owner/name`, what a repository would be called.
+fn name_of_a_repository(dir: &Path) -> String {
+    let text = dir.to_string_lossy();
+    if Repository::parse(&text).is_some() {
+        return format!("; as a repository of the Hugging Face hub: --model {text}, or model.repo");
+    }
+    match Repository::parse(&format!("owner/{text}")) {
+        Some(_) => format!("; a repository of the Hugging Face hub is named OWNER/{text}"),
+        None => String::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ struct Merged<'a> {
 impl Checkpoint {
     /// Writes this checkpoint with an adapter of [`Checkpoint::adapter`] merged into it, as a directory that must be new
     /// or empty. Types, names of files and what lies in which are those of the original; what is no weight file is
-    /// copied. Sums are in f32 and rounded once. Where the head is tied to the embedding and the adapter changes it, a
+    /// copied, if it is no link that leads elsewhere and of a size that such files have. Sums are in f32 and rounded once. Where the head is tied to the embedding and the adapter changes it, a
     /// head of its own is written. `progress` is told how many tensors are written, of how many.
     ///
     /// # Errors
@@ -49,6 +49,7 @@ impl Checkpoint {
         }
         let (config, weights) = (self.config(), &self.weights);
         let merged = self.merged(adapter);
+        let rest = self.the_rest()?;
         let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
         let new_head = untied && !weights.contains(HEAD);
         let parent = disk::parent(out);
@@ -66,7 +67,10 @@ impl Checkpoint {
                     progress(done, total);
                 })?;
             }
-            self.copy_the_rest(new)?;
+            for path in &rest {
+                let copy = new.join(path.file_name().expect("an entry has a name"));
+                fs::copy(path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
+            }
             if untied {
                 say_untied(new, weights, new_head)?;
             }
@@ -90,7 +94,11 @@ impl Checkpoint {
     }
 
     /// Config, tokenizer, template, licence: every file that holds no weights.
-    fn copy_the_rest(&self, new: &Path) -> Result<(), ModelError> {
+    ///
+    /// The directory may be a stranger's, and a link in it may lead to a private file that would be published with the
+    /// model. So links are followed only where they stay in the directory, or lead to the blobs of the Hugging Face
+    /// cache that it is a snapshot of.
+    fn the_rest(&self) -> Result<Vec<PathBuf>, ModelError> {
         const WEIGHTS: [&str; 8] = [
             "safetensors",
             "bin",
@@ -102,23 +110,59 @@ impl Checkpoint {
             "msgpack",
         ];
         let unreadable = |e: std::io::Error| ModelError::file(self.dir(), e);
+        let home = self.dir().canonicalize().map_err(unreadable)?;
+        let is_snapshot = home.parent().is_some_and(|p| p.ends_with("snapshots"));
+        let blobs = is_snapshot.then(|| home.join("../../blobs").canonicalize());
+        let within = [Some(home), blobs.and_then(Result::ok)];
+        let (mut rest, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(self.dir()).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
             let is = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
             if !path.is_file() || WEIGHTS.iter().any(|kind| is(kind)) {
                 continue;
             }
-            let name = path.file_name().expect("an entry has a name");
             // Of a directory with both, the single file is what was read.
-            if name == INDEX && !self.weights.is_sharded() {
+            if path.ends_with(INDEX) && !self.weights.is_sharded() {
                 continue;
             }
-            let copy = new.join(name);
-            fs::copy(&path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
+            let wrong = |problem: String| ModelError::file(&path, problem);
+            let target = path.canonicalize().map_err(|e| wrong(e.to_string()))?;
+            if !within
+                .iter()
+                .flatten()
+                .any(|place| target.starts_with(place))
+            {
+                let cure = "put the file itself there, or take the link away";
+                let to = target.display();
+                return Err(wrong(format!(
+                    "leads out of the directory, to {to}; {cure}"
+                )));
+            }
+            let size = path.metadata().map_err(|e| wrong(e.to_string()))?.len();
+            total += size;
+            for (found, most, what) in [
+                (size, LARGEST_REST, "larger"),
+                (
+                    total,
+                    LARGEST_REST_TOGETHER,
+                    "with the files before it, larger",
+                ),
+            ] {
+                if found > most {
+                    let cure = "a merge copies what lies beside the weights: move it elsewhere";
+                    return Err(wrong(format!("{what} than {} MiB; {cure}", most >> 20)));
+                }
+            }
+            rest.push(path);
         }
-        Ok(())
+        Ok(rest)
     }
 }
+
+/// Bytes of a file beside the weights; the largest tokenizers have 35 MB.
+const LARGEST_REST: u64 = 256 << 20;
+/// ... and of all of them.
+const LARGEST_REST_TOGETHER: u64 = 1 << 30;
 
 /// One weight file: a header, then the tensors, a block of rows at a time.
 fn write_file(

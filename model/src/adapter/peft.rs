@@ -172,15 +172,17 @@ impl Stated {
                 return Err(fields.wrong(field, "true is not supported"));
             }
         }
-        // These change the base as well, each time that PEFT loads them.
-        if let Some(Value::String(name)) = fields.get("init_lora_weights") {
-            let name = name.to_lowercase();
-            let changes = ["pissa", "corda", "olora", "loftq"];
-            if changes.iter().any(|start| name.starts_with(start)) {
-                let cure =
-                    "convert the adapter with PEFT's path_initial_model_for_weight_conversion";
+        // How A and B began matters to nobody who reads them, unless the base was changed along: then they mean another
+        // model. So only the ways that are known to leave it alone are taken; EVA sets A from the data, and no more.
+        const HARMLESS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
+        match fields.get("init_lora_weights") {
+            None | Some(Value::Bool(_)) => (),
+            Some(Value::String(name)) if HARMLESS.contains(&name.to_lowercase().as_str()) => (),
+            Some(other) => {
                 let problem = format!(
-                    "\"{name}\" changes the base model too, which is not supported; {cure}"
+                    "{other} is not supported, since it may change the base model too, as PiSSA does; supported are \
+                     true, false and {}; convert the adapter with PEFT's path_initial_model_for_weight_conversion",
+                    HARMLESS.map(|name| format!("\"{name}\"")).join(", ")
                 );
                 return Err(fields.wrong("init_lora_weights", problem));
             }

@@ -2,6 +2,11 @@
 
 pub(crate) mod chat;
 mod clock;
+mod codec;
+pub(crate) mod files;
 pub(crate) mod guard;
+mod process;
+pub(crate) mod serve;
+mod template;
 pub(crate) mod tokenizer;
 mod worker;

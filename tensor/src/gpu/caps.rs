@@ -62,6 +62,42 @@ pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
         .collect()
 }
 
+/// What Vulkan says of itself where no adapter was found: nothing, if it is not installed.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn why_none() -> Option<String> {
+    use std::error::Error;
+    use wgpu::hal::{Api, Instance};
+    let description = wgpu::hal::InstanceDescriptor {
+        name: "lapwing",
+        flags: wgpu::InstanceFlags::empty(),
+        memory_budget_thresholds: Default::default(),
+        backend_options: Default::default(),
+        telemetry: None,
+        display: None,
+    };
+    // SAFETY: the instance is dropped at once, nothing is made from it.
+    let begun = unsafe { <wgpu::hal::api::Vulkan as Api>::Instance::init(&description) };
+    let Err(error) = begun else {
+        let text = "Vulkan is installed, but none of its drivers could be loaded";
+        return Some(text.to_owned());
+    };
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        reason = deeper.to_string();
+        cause = deeper.source();
+    }
+    // The loader's library is not there: what is to be done is known.
+    let missing = reason.contains("No such file") || reason.contains("LoadLibrary");
+    (!missing).then(|| format!("Vulkan did not begin ({reason})"))
+}
+
+/// There is only Metal.
+#[cfg(target_vendor = "apple")]
+pub(super) fn why_none() -> Option<String> {
+    None
+}
+
 fn describe(adapter: &wgpu::Adapter) -> Caps {
     let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
     let (kind, rank) = match info.device_type {

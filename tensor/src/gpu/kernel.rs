@@ -12,12 +12,18 @@ pub(crate) struct Kernel {
     entry: &'static str,
 }
 
-/// How many workgroups to launch, folded into two dimensions where one is too short.
+/// How many workgroups to launch, and how much work they are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Groups(u32, u32);
+pub(crate) struct Groups {
+    pub(super) count: usize,
+    work: Option<u64>,
+}
 
 /// The most workgroups along one dimension that every adapter allows.
-const MAX_GROUPS: usize = 65_535;
+pub(super) const MAX_GROUPS: usize = 65_535;
+
+/// Operations that take as long as a byte that is read or written.
+const PER_BYTE: u64 = 4;
 
 impl Groups {
     /// Enough groups of `per_group` threads for `threads`.
@@ -27,8 +33,25 @@ impl Groups {
 
     /// That many groups.
     pub(crate) fn count(groups: usize) -> Groups {
-        let rows = groups.div_ceil(MAX_GROUPS).max(1);
-        Groups(groups.div_ceil(rows) as u32, rows as u32)
+        Groups {
+            count: groups,
+            work: None,
+        }
+    }
+
+    /// Multiplications and additions of all groups together. Without this it is guessed from the bytes that the kernel
+    /// binds, which is right where each is met once.
+    pub(crate) fn work(self, operations: usize) -> Groups {
+        Groups {
+            work: Some(operations as u64),
+            ..self
+        }
+    }
+
+    /// In two dimensions where one is too short; there may be a few surplus groups then.
+    pub(super) fn folded(self) -> (u32, u32) {
+        let rows = self.count.div_ceil(MAX_GROUPS).max(1);
+        (self.count.div_ceil(rows) as u32, rows as u32)
     }
 }
 
@@ -40,13 +63,49 @@ struct Pipeline {
 }
 
 #[derive(Default)]
-pub(super) struct Compiled(Mutex<HashMap<Key, Arc<Pipeline>>>);
+pub(super) struct Compiled {
+    pipelines: Mutex<HashMap<Key, Arc<Pipeline>>>,
+    /// See [`Gpu::miscompile`].
+    #[cfg(any(test, feature = "testing"))]
+    wrong: Mutex<Vec<[String; 3]>>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Gpu {
+    /// Plays a broken driver: puts `wrong` in the place of `right` in the text of a shader, for kernels that are compiled
+    /// from then on.
+    ///
+    /// # Panics
+    /// If the shader does not have that text.
+    #[track_caller]
+    pub fn miscompile(&self, shader: &str, right: &str, wrong: &str) {
+        let text = lapwing_shaders::source(shader);
+        assert!(text.contains(right), "{shader} has no {right}");
+        let change = [shader, right, wrong].map(str::to_owned);
+        self.0.kernels.wrong.lock().expect("changes").push(change);
+    }
+}
+
+#[cfg(test)]
+impl Compiled {
+    /// The entry points that were used, each with the name of its shader.
+    pub(super) fn used(&self) -> Vec<(&'static str, &'static str)> {
+        let known = self.pipelines.lock().expect("kernels");
+        known
+            .keys()
+            .map(|(shader, entry, _)| (*shader, *entry))
+            .collect()
+    }
+}
 
 pub(super) struct Dispatch<'a> {
     pub(super) pipeline: &'a wgpu::ComputePipeline,
     pub(super) bind_group: &'a wgpu::BindGroup,
+    /// without the first group, which comes behind them
     pub(super) params: &'a [u8],
-    pub(super) groups: (u32, u32),
+    pub(super) groups: Groups,
+    /// in operations
+    pub(super) work: u64,
 }
 
 impl Kernel {
@@ -55,7 +114,7 @@ impl Kernel {
     }
 
     /// Records one run. `constants` replace the shader's `const` lines of these names; `bindings` are
-    /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>`.
+    /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>` but for the last member, `first_group`.
     pub(crate) fn launch<P: bytemuck::Pod>(
         &self,
         gpu: &Gpu,
@@ -64,12 +123,13 @@ impl Kernel {
         params: &P,
         groups: Groups,
     ) {
-        if groups.0 == 0 {
+        // After a failure nothing is computed until it is told: what the device holds stays as it was.
+        if groups.count == 0 || gpu.has_failed() {
             return;
         }
         let params = bytemuck::bytes_of(params);
         assert!(
-            params.len() <= MAX_PARAMS as usize,
+            params.len() + 4 <= MAX_PARAMS as usize,
             "{}: {} bytes of parameters",
             self.shader,
             params.len()
@@ -96,7 +156,8 @@ impl Kernel {
             let (shader, size) = (self.shader, bound.size);
             let text =
                 format!("{shader} needs {size} bytes of one buffer, the adapter binds {most}");
-            let _ = inner.failure.set(GpuError::OutOfMemory(text));
+            inner.failure.set(GpuError::OutOfMemory(text));
+            return;
         }
         let bind_group = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(self.shader),
@@ -107,18 +168,25 @@ impl Kernel {
             pipeline: &compiled.pipeline,
             bind_group: &bind_group,
             params,
-            groups: (groups.0, groups.1),
+            groups,
+            work: groups
+                .work
+                .unwrap_or_else(|| PER_BYTE * bindings.iter().map(|bound| bound.size).sum::<u64>()),
         };
+        if gpu.has_failed() {
+            return; // the kernel or its bindings could not be made
+        }
         let mut recorder = inner.recorder.lock().expect("recorder");
+        recorder.record(&inner.device, &inner.queue, dispatch);
+        // Afterwards: what was recorded before may have been submitted first.
         for bound in bindings {
             bound.storage.mark_used(recorder.epoch());
         }
-        recorder.record(&inner.device, &inner.queue, dispatch);
     }
 
     fn compiled(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Arc<Pipeline> {
         let key = (self.shader, self.entry, constants.to_vec());
-        let mut known = gpu.0.kernels.0.lock().expect("kernels");
+        let mut known = gpu.0.kernels.pipelines.lock().expect("kernels");
         known
             .entry(key)
             .or_insert_with(|| Arc::new(self.compile(gpu, constants)))
@@ -128,6 +196,12 @@ impl Kernel {
     fn compile(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Pipeline {
         let device = &gpu.0.device;
         let text = self.text(constants);
+        #[cfg(any(test, feature = "testing"))]
+        let text = {
+            let wrong = gpu.0.kernels.wrong.lock().expect("changes");
+            let ours = wrong.iter().filter(|[shader, ..]| shader == self.shader);
+            ours.fold(text, |text, [_, right, wrong]| text.replace(right, wrong))
+        };
         let description = wgpu::ShaderModuleDescriptor {
             label: Some(self.shader),
             source: wgpu::ShaderSource::Wgsl(text.into()),

@@ -5,8 +5,8 @@ mod kernel;
 mod pool;
 mod recorder;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
 pub(crate) use kernel::{Groups, Kernel};
@@ -21,6 +21,12 @@ pub enum GpuError {
          apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the system's driver"
     )]
     NoAdapter,
+    /// Vulkan could not begin, or offers no adapter though it is there.
+    #[error(
+        "no GPU adapter found: {0}; give the process more memory (ulimit -v, a container's limit), or install a Vulkan \
+         driver again (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1)"
+    )]
+    NoDriver(String),
     /// An adapter was asked for by a number that does not exist.
     #[error("there is no adapter {index}, wanted one of {}", numbered(.found))]
     NoSuchAdapter {
@@ -80,6 +86,9 @@ pub struct GpuOptions {
     pub poison: bool,
     /// Pretend that a binding holds at most this many bytes, to try the splitting of weights.
     pub max_binding: Option<u64>,
+    /// Operations of a submission, in place of what the device was seen to do in a quarter of a second: to try the cutting
+    /// of long work.
+    pub max_work: Option<u64>,
 }
 
 /// One device with its memory pool, its compiled kernels and the work recorded for it. Cheap to clone.
@@ -96,9 +105,44 @@ struct Inner {
     kernels: kernel::Compiled,
     recorder: Mutex<recorder::Recorder>,
     pool: Mutex<pool::Pool>,
-    failure: Arc<OnceLock<GpuError>>,
+    failure: Arc<Failure>,
     /// bytes written since the device was last made to take them
     waiting: AtomicU64,
+}
+
+/// The first thing that went wrong and was not told yet. From then on nothing is computed or written, so that what the
+/// device holds stays what it was before.
+#[derive(Default)]
+struct Failure {
+    error: Mutex<Option<GpuError>>,
+    /// whether there is one: asked at each launch
+    is_there: AtomicBool,
+}
+
+impl Failure {
+    fn set(&self, error: GpuError) {
+        self.error.lock().expect("failure").get_or_insert(error);
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    /// The device is gone, whatever else went wrong before.
+    fn lose(&self, message: String) {
+        *self.error.lock().expect("failure") = Some(GpuError::Lost(message));
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    /// What went wrong, if anything did. It is told once, but for a lost device, which holds nothing any more.
+    fn tell(&self) -> Result<(), GpuError> {
+        let mut error = self.error.lock().expect("failure");
+        match &*error {
+            None => Ok(()),
+            Some(lost @ GpuError::Lost(_)) => Err(lost.clone()),
+            Some(_) => {
+                self.is_there.store(false, Ordering::Release);
+                Err(error.take().expect("an error"))
+            }
+        }
+    }
 }
 
 /// Bytes that may wait in host memory on their way to the device.
@@ -115,6 +159,7 @@ impl Gpu {
         let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
         let index = match options.index {
             Some(index) if !found.is_empty() => index,
+            _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoAdapter)?,
         };
         let (adapter, mut caps) = adapters
@@ -126,25 +171,26 @@ impl Gpu {
         }
         let (device, queue) = caps::open(&adapter, &caps)?;
 
-        let failure = Arc::new(OnceLock::new());
+        let failure = Arc::new(Failure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
         device.set_device_lost_callback(move |reason, message| {
-            // Dropping the device reports itself as lost too.
-            if reason != wgpu::DeviceLostReason::Destroyed {
-                let _ = lost.set(GpuError::Lost(message));
-            }
+            let message = match message.is_empty() {
+                true => format!("{reason:?}"),
+                false => message,
+            };
+            lost.lose(message);
         });
         let checked = options.checked;
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             assert!(!checked, "{error}");
-            let _ = failed.set(match error {
+            failed.set(match error {
                 wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory(source.to_string()),
                 other => GpuError::Failed(other.to_string()),
             });
         }));
         Ok(Gpu(Arc::new(Inner {
             kernels: kernel::Compiled::default(),
-            recorder: Mutex::default(),
+            recorder: Mutex::new(recorder::Recorder::new(options.max_work)),
             pool: Mutex::default(),
             device,
             queue,
@@ -153,6 +199,11 @@ impl Gpu {
             failure,
             waiting: AtomicU64::new(0),
         })))
+    }
+
+    /// Why [`Gpu::list`] is empty, as far as the system tells.
+    pub fn none_found() -> GpuError {
+        caps::why_none().map_or(GpuError::NoAdapter, GpuError::NoDriver)
     }
 
     /// Every adapter found, in the order of their numbers.
@@ -208,20 +259,39 @@ impl Gpu {
     /// Submits what is recorded and waits until the device has done it.
     ///
     /// # Errors
-    /// What the device reported since it was opened.
+    /// What the device reported since this, or a read, last gave an error. From the report until then nothing was
+    /// computed or written: tensors that were there before can still be read, unless the device was lost, which it stays.
     pub fn finish(&self) -> Result<(), GpuError> {
         self.submit();
-        self.wait()
+        self.wait();
+        self.told()
     }
 
-    fn wait(&self) -> Result<(), GpuError> {
-        let polled = self.0.device.poll(wgpu::PollType::wait_indefinitely());
-        if let Some(failure) = self.0.failure.get() {
-            return Err(failure.clone());
+    /// Until the device has done all that was submitted. A failure is kept.
+    fn wait(&self) {
+        if let Err(error) = self.0.device.poll(wgpu::PollType::wait_indefinitely()) {
+            self.0.failure.set(GpuError::Failed(error.to_string()));
         }
-        polled
-            .map(|_| ())
-            .map_err(|e| GpuError::Failed(e.to_string()))
+        self.0.recorder.lock().expect("recorder").finished();
+    }
+
+    /// Whether something went wrong that nobody was told.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.failure.is_there.load(Ordering::Acquire)
+    }
+
+    /// Tells what went wrong.
+    fn told(&self) -> Result<(), GpuError> {
+        if self.has_failed() {
+            // A device that is lost refuses work before it says that it is lost.
+            let _ = self.0.device.poll(wgpu::PollType::Poll);
+        }
+        let told = self.0.failure.tell();
+        if told.is_err() {
+            // Reading back what is to be saved takes memory too.
+            self.0.pool.lock().expect("pool").drop_free();
+        }
+        told
     }
 
     pub(crate) fn submit(&self) {
@@ -251,7 +321,7 @@ impl Gpu {
 
     /// Overwrites part of a buffer, after all work recorded so far.
     pub(crate) fn write(&self, storage: &Storage, offset: u64, bytes: &[u8]) {
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.has_failed() {
             return;
         }
         // A write through the queue happens before the next submission, hence before work that is recorded but not
@@ -268,8 +338,7 @@ impl Gpu {
         if waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MOST_WAITING {
             waiting.store(0, Ordering::Relaxed);
             self.0.queue.submit([]);
-            // A failure is kept and told when something is read.
-            let _ = self.wait();
+            self.wait();
         }
     }
 
@@ -283,12 +352,19 @@ impl Gpu {
         if bytes == 0 {
             return Ok(Vec::new());
         }
+        self.told()?;
+        if !storage.is_there() {
+            let text = "this tensor was made after a failure and never computed".to_owned();
+            return Err(GpuError::Failed(text));
+        }
         let staging = self.0.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
             size: bytes,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
+        // Before the copy is recorded, which would take what is recorded already down with it.
+        self.told()?;
         {
             let mut recorder = self.0.recorder.lock().expect("recorder");
             recorder.copy_out(&self.0.device, storage.buffer(), offset, &staging, bytes);
@@ -298,15 +374,14 @@ impl Gpu {
         staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
             let _ = sender.send(mapped);
         });
-        self.wait()?;
-        let failed = |e: String| self.0.failure.get().cloned().unwrap_or(GpuError::Failed(e));
+        self.wait();
+        self.told()?;
+        let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
         receiver
             .recv()
-            .map_err(|e| failed(e.to_string()))?
-            .map_err(|e| failed(e.to_string()))?;
-        let view = staging
-            .get_mapped_range(..)
-            .map_err(|e| failed(e.to_string()))?;
+            .map_err(|e| failed(&e))?
+            .map_err(|e| failed(&e))?;
+        let view = staging.get_mapped_range(..).map_err(|e| failed(&e))?;
         Ok(view.to_vec())
     }
 
@@ -339,6 +414,26 @@ impl Gpu {
 }
 
 #[cfg(test)]
+impl Gpu {
+    /// A device whose capabilities are not what the driver says.
+    pub(crate) fn with_caps(options: GpuOptions, change: impl FnOnce(&mut Caps)) -> Gpu {
+        let mut gpu = Gpu::open(options).unwrap();
+        change(&mut Arc::get_mut(&mut gpu.0).unwrap().caps);
+        gpu
+    }
+
+    /// How often work was handed to the device.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.0.recorder.lock().expect("recorder").epoch() - 1
+    }
+
+    /// The shader and entry point of every kernel that was launched.
+    pub(crate) fn kernels_used(&self) -> Vec<(&'static str, &'static str)> {
+        self.0.kernels.used()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -360,5 +455,97 @@ mod tests {
         for (index, caps) in Gpu::list().iter().enumerate() {
             assert!(text.contains(&format!("{index} ({})", caps.name)), "{text}");
         }
+    }
+
+    fn small() -> Gpu {
+        Gpu::with_caps(GpuOptions::default(), |caps| caps.max_buffer = 1 << 20)
+    }
+
+    #[test]
+    fn after_memory_ran_out_what_was_there_can_be_read_and_nothing_has_moved() {
+        use crate::{AdamW, Parameters, Tensor};
+        let gpu = small();
+        let x = Tensor::from_slice(&gpu, &[1.0, 2.0, 3.0], &[3]);
+        let before = x.neg();
+        let mut parameters = Parameters::new(&gpu, &[("p".to_owned(), vec![2], vec![4.0, 5.0])]);
+        let loss = parameters.get("p").square().sum();
+        parameters.accumulate(&loss.backward());
+
+        let large = Tensor::zeros(&gpu, &[1 << 20]);
+        let after = x.add(&x);
+        x.write(&[7.0, 7.0, 7.0]);
+        let knobs = AdamW {
+            lr: 0.1,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            max_norm: 1.0,
+        };
+        parameters.step(knobs);
+        let told = before.to_vec().unwrap_err();
+        assert!(matches!(told, GpuError::OutOfMemory(_)), "{told}");
+
+        // Told once, what can be saved is saved.
+        assert_eq!(before.to_vec().unwrap(), [-1.0, -2.0, -3.0]);
+        assert_eq!(x.to_vec().unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(
+            (
+                parameters.values().unwrap()[0].2.as_slice(),
+                parameters.steps()
+            ),
+            (&[4.0, 5.0][..], 0)
+        );
+        // What could not be computed says so, however often it is asked for.
+        for tensor in [&large, &after, &large, &after] {
+            let error = tensor.to_vec().unwrap_err().to_string();
+            assert!(
+                error.ends_with("was made after a failure and never computed"),
+                "{error}"
+            );
+        }
+        // And work goes on.
+        assert_eq!(x.add(&x).to_vec().unwrap(), [2.0, 4.0, 6.0]);
+        parameters.step(knobs);
+        assert_eq!(parameters.steps(), 1);
+        assert!(parameters.values().unwrap()[0].2[0] < 4.0);
+        gpu.finish().unwrap();
+    }
+
+    #[test]
+    fn a_lost_device_is_told_again_and_again_and_nothing_panics() {
+        use crate::{Tensor, Visibility};
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let x = Tensor::from_slice(&gpu, &[0.5; 64], &[4, 16]).tracked();
+        x.to_vec().unwrap();
+        gpu.0.device.destroy();
+        for _ in 0..3 {
+            // Kernels that are new, buffers that are new, writes, reads, gradients.
+            let y = x.attention(&x, &x, &Visibility::tree(&gpu, &[4; 4]), 1, 1);
+            let gradients = y.matmul_nt(&x).sum().backward();
+            x.write(&[1.0; 64]);
+            let gradient = gradients.get(&x).unwrap().to_vec();
+            for result in [
+                x.to_vec(),
+                y.to_vec(),
+                gradient,
+                gpu.finish().map(|()| Vec::new()),
+            ] {
+                let error = result.unwrap_err();
+                assert!(matches!(error, GpuError::Lost(_)), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_the_driver_refuses_is_an_error() {
+        use crate::Tensor;
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let x = Tensor::from_slice(&gpu, &[1.0], &[1]);
+        gpu.miscompile("unary", "return -v;", "return minus v;");
+        let y = x.neg();
+        let error = y.to_vec().unwrap_err();
+        assert!(matches!(error, GpuError::Failed(_)), "{error}");
+        assert_eq!(x.to_vec().unwrap(), [1.0]);
     }
 }

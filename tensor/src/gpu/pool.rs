@@ -96,7 +96,7 @@ impl Pool {
         }
     }
 
-    fn drop_free(&mut self) {
+    pub(super) fn drop_free(&mut self) {
         self.free.clear();
         self.free_bytes = 0;
     }
@@ -109,6 +109,8 @@ pub(crate) struct Storage {
     buffer: Option<wgpu::Buffer>,
     /// The submission that last knew this buffer.
     epoch: AtomicU64,
+    /// False if there was no memory for it, or nothing will ever be in it.
+    is_there: bool,
 }
 
 /// Sizes come in classes, so that tensors of nearly the same size share buffers: powers of two below 1 MiB, eighths
@@ -132,7 +134,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
             "a buffer of {bytes} bytes, the adapter allows {}",
             caps.max_buffer
         );
-        let _ = gpu.0.failure.set(GpuError::OutOfMemory(text));
+        gpu.0.failure.set(GpuError::OutOfMemory(text));
     }
     // What is counted is what is there.
     let size = wanted.min(caps.max_buffer);
@@ -149,7 +151,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
                 // The device takes memory back only when the work that knew it is done.
                 pool.drop_free();
                 gpu.submit();
-                let _ = gpu.wait(); // a failure is kept, and reported when results are read
+                gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
             (create(gpu, size), 0)
@@ -160,6 +162,8 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
         gpu: gpu.clone(),
         buffer: Some(buffer),
         epoch: AtomicU64::new(epoch),
+        // If there was no memory, that is known by now; and after any failure nothing is computed.
+        is_there: !gpu.has_failed(),
     })
 }
 
@@ -186,6 +190,10 @@ impl Storage {
         self.buffer.as_ref().expect("a live buffer")
     }
 
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
     pub(super) fn mark_used(&self, epoch: u64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -199,7 +207,10 @@ impl Drop for Storage {
     fn drop(&mut self) {
         let buffer = self.buffer.take().expect("a live buffer");
         if let Ok(mut pool) = self.gpu.0.pool.lock() {
-            pool.give_back(buffer, self.epoch.load(Ordering::Relaxed));
+            match self.is_there {
+                true => pool.give_back(buffer, self.epoch.load(Ordering::Relaxed)),
+                false => pool.in_use -= buffer.size(),
+            }
         }
     }
 }

@@ -1,31 +1,92 @@
-//! Work on its way to the device: one encoder, one compute pass, many dispatches.
+//! Work on its way to the device: one encoder, one compute pass, many dispatches, submitted before they take long.
+//!
+//! A desktop resets a GPU that is silent for too long: Windows after two seconds, Linux after a few. What counts is one
+//! submission, and within it one dispatch. So a submission ends before it holds more work than the device is believed
+//! to do in [`AT_MOST`], and a dispatch that holds more by itself is cut into parts of its workgroups, each a submission.
+//! Groups know nothing of each other, so no bit depends on where the cuts are.
 
-use super::kernel::Dispatch;
+use std::time::{Duration, Instant};
+
+use super::kernel::{Dispatch, MAX_GROUPS};
 
 /// Dispatches after which a batch is submitted, so that the device works while the next batch is recorded.
 const BATCH: usize = 64;
 
-#[derive(Default)]
+/// How long a submission should take at most. An eighth of what Windows allows: the work is estimated.
+const AT_MOST: Duration = Duration::from_millis(250);
+
+/// Operations (see [`super::kernel::Groups::work`]) of a submission, whatever was measured. At least: what a GPU worth the name
+/// does in a fraction of [`AT_MOST`]. At most: what it does in two seconds if it does no more than 16 billion a second,
+/// and what a fast one does in a few milliseconds, so that longer ones would gain nothing.
+const LEAST_WORK: u64 = 1 << 30;
+const MOST_WORK: u64 = 32 << 30;
+
+/// ... as long as nothing was measured.
+const FIRST_WORK: u64 = 4 << 30;
+
 pub(super) struct Recorder {
     // the pass before the encoder: it must be dropped first
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
     dispatches: usize,
     submissions: u64,
+    /// operations recorded and not yet submitted
+    work: u64,
+    limit: Limit,
 }
 
 impl Recorder {
+    /// `fixed`: operations of a submission, in place of what is measured.
+    pub(super) fn new(fixed: Option<u64>) -> Recorder {
+        Recorder {
+            pass: None,
+            encoder: None,
+            dispatches: 0,
+            submissions: 0,
+            work: 0,
+            limit: Limit::new(fixed),
+        }
+    }
+
     /// The number of the submission that is being recorded; the first is 1.
     pub(super) fn epoch(&self) -> u64 {
         self.submissions + 1
     }
 
+    /// Records a dispatch of `work` operations, in parts where that is too long for one submission.
     pub(super) fn record(
         &mut self,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         dispatch: Dispatch<'_>,
     ) {
+        let (groups, work) = (dispatch.groups.count, dispatch.work);
+        let parts = work.div_ceil(self.limit.work).min(groups as u64) as usize;
+        if parts <= 1 {
+            let (x, y) = dispatch.groups.folded();
+            return self.record_part(device, queue, &dispatch, 0, (x, y), work);
+        }
+        // Without surplus groups, which would be the first of the next part.
+        let length = groups.div_ceil(parts).min(MAX_GROUPS);
+        for first in (0..groups).step_by(length) {
+            let count = length.min(groups - first);
+            let work = (work as u128 * count as u128 / groups as u128) as u64;
+            self.record_part(device, queue, &dispatch, first, (count as u32, 1), work);
+        }
+    }
+
+    fn record_part(
+        &mut self,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        dispatch: &Dispatch<'_>,
+        first_group: usize,
+        (x, y): (u32, u32),
+        work: u64,
+    ) {
+        if self.dispatches > 0 && self.work + work > self.limit.work {
+            self.submit(queue);
+        }
         let encoder = self
             .encoder
             .get_or_insert_with(|| device.create_command_encoder(&Default::default()));
@@ -36,11 +97,12 @@ impl Recorder {
         });
         pass.set_pipeline(dispatch.pipeline);
         pass.set_bind_group(0, dispatch.bind_group, &[]);
-        if !dispatch.params.is_empty() {
-            pass.set_immediates(0, dispatch.params);
-        }
-        pass.dispatch_workgroups(dispatch.groups.0, dispatch.groups.1, 1);
+        pass.set_immediates(0, dispatch.params);
+        let first_group = (first_group as u32).to_ne_bytes();
+        pass.set_immediates(dispatch.params.len() as u32, &first_group);
+        pass.dispatch_workgroups(x, y, 1);
         self.dispatches += 1;
+        self.work += work;
         if self.dispatches == BATCH {
             self.submit(queue);
         }
@@ -64,9 +126,129 @@ impl Recorder {
     pub(super) fn submit(&mut self, queue: &wgpu::Queue) {
         self.pass = None;
         if let Some(encoder) = self.encoder.take() {
+            self.limit.submitted(self.work, Instant::now());
             queue.submit([encoder.finish()]);
             self.submissions += 1;
             self.dispatches = 0;
+            self.work = 0;
         }
+    }
+
+    /// The device has done all that was submitted.
+    pub(super) fn finished(&mut self) {
+        self.limit.finished(Instant::now());
+    }
+}
+
+/// How much work a submission may hold: what the device does in [`AT_MOST`], by what it was seen to do.
+struct Limit {
+    work: u64,
+    fixed: bool,
+    /// the work submitted since the device was last seen to be done, and when the first of it was
+    since: Option<(Instant, u64)>,
+}
+
+impl Limit {
+    fn new(fixed: Option<u64>) -> Limit {
+        Limit {
+            work: fixed.unwrap_or(FIRST_WORK).max(1),
+            fixed: fixed.is_some(),
+            since: None,
+        }
+    }
+
+    fn submitted(&mut self, work: u64, now: Instant) {
+        let (_, so_far) = self.since.get_or_insert((now, 0));
+        *so_far += work;
+    }
+
+    /// The host may have been slower than the device, or have compiled kernels meanwhile, so what was done in the time is
+    /// the least that the device can do: a higher figure is believed at once, a lower one slowly.
+    fn finished(&mut self, now: Instant) {
+        let Some((start, work)) = self.since.take() else {
+            return;
+        };
+        if self.fixed || work < LEAST_WORK {
+            return;
+        }
+        let seconds = now.duration_since(start).as_secs_f64().max(1e-6);
+        let seen = work as f64 / seconds * AT_MOST.as_secs_f64();
+        let believed = seen.max(0.9 * self.work as f64) as u64;
+        self.work = believed.clamp(LEAST_WORK, MOST_WORK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submission_grows_at_once_and_shrinks_slowly_within_bounds() {
+        let start = Instant::now();
+        let mut limit = Limit::new(None);
+        let mut run = |work: u64, milliseconds: u64| {
+            limit.submitted(work, start);
+            limit.finished(start + Duration::from_millis(milliseconds));
+            limit.work
+        };
+        // 8 Gi in half a second are 4 Gi in a quarter.
+        assert_eq!(run(8 << 30, 500), FIRST_WORK);
+        assert_eq!(run(8 << 30, 250), 8 << 30);
+        assert_eq!(run(64 << 30, 10), MOST_WORK);
+        // One slow round may have been the host's fault; many are the device's.
+        assert_eq!(run(8 << 30, 60_000), (0.9 * MOST_WORK as f64) as u64);
+        for _ in 0..50 {
+            run(8 << 30, 60_000);
+        }
+        assert_eq!(run(8 << 30, 60_000), LEAST_WORK);
+        // Little work says nothing of the device.
+        assert_eq!(run(1 << 20, 1), LEAST_WORK);
+        let mut fixed = Limit::new(Some(100));
+        fixed.submitted(8 << 30, start);
+        fixed.finished(start + Duration::from_millis(1));
+        assert_eq!(fixed.work, 100);
+    }
+
+    /// Long products and walks, and what comes of them, with and without a limit.
+    #[test]
+    fn cuts_change_no_bit() {
+        use crate::testing::Array;
+        use crate::{Gpu, GpuOptions, Visibility};
+        const LIMIT: u64 = 2_000_000;
+        let run = |max_work| {
+            let options = GpuOptions {
+                max_work,
+                poison: true,
+                ..GpuOptions::default()
+            };
+            let gpu = Gpu::open(options).unwrap();
+            let random = |shape: &[usize], seed| {
+                Array::random(shape, seed, -1.0..1.0).tensor(&gpu).tracked()
+            };
+            let (x, w, v) = (
+                random(&[300, 64], 1),
+                random(&[500, 64], 2),
+                random(&[64], 3),
+            );
+            let visible = Visibility::tree(&gpu, &[300; 300]);
+            let before = gpu.submissions();
+            let attended = x.attention(&x, &x, &visible, 4, 4).rms_norm(&v, 1e-6);
+            let y = attended.matmul_nt(&w);
+            let gradients = y.square().mean().backward();
+            let tensors = [&x, &w, &v].map(|leaf| gradients.get(leaf).unwrap().clone());
+            let bits = |t: &crate::Tensor| -> Vec<u32> {
+                t.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
+            };
+            let results: Vec<_> = std::iter::once(&y).chain(&tensors).map(bits).collect();
+            (results, gpu.submissions() - before)
+        };
+        let ((whole, few), (parts, many)) = (run(None), run(Some(LIMIT)));
+        assert!(whole == parts);
+        // Forward and backward products alone are 3 x 2 x 300 x 500 x 64 operations.
+        let least = 3 * 2 * 300 * 500 * 64 / LIMIT;
+        assert!(
+            many > few + least,
+            "{many} submissions, {few} without a limit"
+        );
     }
 }

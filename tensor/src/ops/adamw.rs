@@ -226,7 +226,8 @@ impl Parameters {
     /// A norm that is infinite or not a number changes neither values nor moments, only the count of steps: one bad
     /// batch does not spoil the run. The norm shows it.
     pub fn step(&mut self, knobs: AdamW) -> Tensor {
-        self.steps += 1;
+        // After a failure nothing moves until it was told.
+        self.steps += u64::from(!self.gpu.has_failed());
         let norm = self.norm();
         let correction = |beta: f64| 1.0 - beta.powf(self.steps as f64);
         let params = Params {

@@ -40,7 +40,6 @@ struct Params {
     a_steps: [u32; 4],
     b_steps: [u32; 4],
     count: u32,
-    padding: [u32; 3],
 }
 
 impl Tensor {
@@ -179,7 +178,6 @@ impl Tensor {
             a_steps: steps(self.shape(), &shape),
             b_steps: steps(other.shape(), &shape),
             count: y.len() as u32,
-            padding: [0; 3],
         };
         let kernel = if flat { FORWARD_FLAT } else { FORWARD };
         let bindings = [&self.binding(), &other.binding(), &y.binding()];
@@ -195,7 +193,7 @@ impl Tensor {
 }
 
 /// The shape of both together; `None` if they do not fit or have more than four axes.
-fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let axis =
         |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
@@ -233,35 +231,9 @@ fn steps(shape: &[usize], result: &[usize]) -> [u32; 4] {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::testing::{Array, Tolerance, check, check_value, gpu};
+    use crate::ops::reference::{BINARY as TOLERANCE, binary as reference};
+    use crate::testing::{Array, check, check_value, gpu};
     use proptest::prelude::*;
-
-    /// Two or three roundings in the value; sums over up to 4 x 5 repeats in the gradient.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 1e-6,
-        gradient: 1e-5,
-    };
-
-    fn reference(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
-        let shape = super::broadcast(&a.shape, &b.shape).unwrap();
-        let pick = |array: &Array, mut flat: usize| {
-            let mut index = 0;
-            let mut step = 1;
-            for (i, length) in shape.iter().enumerate().rev() {
-                let at = flat % length;
-                flat /= length;
-                if let Some(axis) = (i + array.shape.len()).checked_sub(shape.len()) {
-                    index += if array.shape[axis] == 1 { 0 } else { at * step };
-                    step *= array.shape[axis];
-                }
-            }
-            array.values[index]
-        };
-        let values = (0..shape.iter().product())
-            .map(|i| f(pick(a, i), pick(b, i)))
-            .collect();
-        Array { shape, values }
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]

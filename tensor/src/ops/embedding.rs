@@ -65,27 +65,11 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::reference::{EMBEDDING as TOLERANCE, gather as reference};
     use crate::ops::{Format, Weight};
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::testing::{Array, check, gpu};
     use crate::{Gpu, GpuOptions};
     use proptest::prelude::*;
-
-    fn reference(table: &Array, ids: &[u32]) -> Array {
-        let cols = table.shape[1];
-        let values = ids
-            .iter()
-            .flat_map(|id| table.values[*id as usize * cols..][..cols].to_vec());
-        Array {
-            values: values.collect(),
-            shape: vec![ids.len(), cols],
-        }
-    }
-
-    /// Values are copied; a gradient is a sum of at most 60 terms: 60 times 6e-8 at the worst.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 0.0,
-        gradient: 4e-6,
-    };
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
@@ -108,7 +92,7 @@ mod tests {
             max_binding: Some(1024),
             checked: true,
             poison: true,
-            index: None,
+            ..GpuOptions::default()
         };
         let values: Vec<f32> = (0..50 * 17).map(|i| (i % 101) as f32).collect();
         let ids = [0, 49, 15, 16, 31, 32, 48, 16];

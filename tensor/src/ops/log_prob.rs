@@ -76,7 +76,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn log_probs_cut(
+    pub(in crate::ops) fn log_probs_cut(
         &self,
         head: &Head,
         rows: &Indices,

@@ -111,31 +111,9 @@ fn weight_gradient(x: &Tensor, inverse: &Tensor, dy: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::ops::reference::{RMS_EPS as EPS, RMS_NORM, rms_norm};
+    use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
-
-    /// Large, so that it shows, and so that the gradient of a row of one element does not vanish.
-    const EPS: f32 = 0.1;
-
-    /// Sums of up to 300 squares: 300 roundings of 6e-8 at worst and √300 of them as a rule. The weight's
-    /// gradient adds up to 130 terms of both signs: what is left of one column may be a hundredth of its terms.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 3e-6,
-        gradient: 1e-4,
-    };
-
-    fn reference(x: &Array, weight: &Array) -> Array {
-        let cols = weight.values.len();
-        let mut y = x.clone();
-        for row in y.values.chunks_mut(cols) {
-            let mean = row.iter().map(|v| v * v).sum::<f64>() / cols as f64;
-            let scale = 1.0 / (mean + f64::from(EPS)).sqrt();
-            for (v, w) in row.iter_mut().zip(&weight.values) {
-                *v *= scale * w;
-            }
-        }
-        y
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 100, ..ProptestConfig::default() })]
@@ -147,7 +125,7 @@ mod tests {
             seed: u64,
         ) {
             let inputs = [Array::random(&[rows, cols], seed, -2.0..2.0), Array::random(&[cols], seed ^ 1, 0.5..1.5)];
-            check(&|t| t[0].rms_norm(&t[1], EPS), &|a| reference(&a[0], &a[1]), &inputs, TOLERANCE);
+            check(&|t| t[0].rms_norm(&t[1], EPS), &|a| rms_norm(&a[0], &a[1]), &inputs, RMS_NORM);
         }
     }
 

@@ -116,38 +116,10 @@ fn rotate(x: &Tensor, positions: &Indices, table: &Tensor, heads: usize, sign: f
 #[cfg(test)]
 mod tests {
     use super::Rotations;
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::ops::reference::{ROPE as TOLERANCE, frequencies, rope as reference};
+    use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;
-
-    /// Two products and a sum: a few roundings of 6e-8.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 1e-6,
-        gradient: 1e-6,
-    };
-
-    fn frequencies(half: usize) -> Vec<f32> {
-        (0..half)
-            .map(|i| 10_000f32.powf(-(i as f32) / half as f32))
-            .collect()
-    }
-
-    fn reference(x: &Array, positions: &[u32], frequencies: &[f32], heads: usize) -> Array {
-        let half = frequencies.len();
-        let mut y = x.clone();
-        for (token, position) in positions.iter().enumerate() {
-            for head in 0..heads {
-                let first = (token * heads + head) * 2 * half;
-                for (i, f) in frequencies.iter().enumerate() {
-                    let (sine, cosine) = f64::from(*position as f32 * f).sin_cos();
-                    let (a, b) = (x.values[first + i], x.values[first + half + i]);
-                    y.values[first + i] = a * cosine - b * sine;
-                    y.values[first + half + i] = b * cosine + a * sine;
-                }
-            }
-        }
-        y
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]

@@ -122,15 +122,10 @@ fn launch(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::ops::reference::{ROWS as TOLERANCE, gather};
+    use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;
-
-    /// A copy is exact; a gradient is a sum of at most 40 numbers.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 0.0,
-        gradient: 2e-6,
-    };
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
@@ -142,12 +137,8 @@ mod tests {
             let gpu = gpu();
             let rows: Vec<u32> = picks.iter().map(|p| p % count as u32).collect();
             let device_rows = Indices::new(&gpu, &rows);
-            let reference = |a: &[Array]| Array {
-                shape: vec![rows.len(), cols],
-                values: rows.iter().flat_map(|r| (0..cols).map(|c| a[0].at(*r as usize, c))).collect(),
-            };
             let x = [Array::random(&[count, cols], seed, -1.0..1.0)];
-            check(&|t| t[0].gather_rows(&device_rows), &reference, &x, TOLERANCE);
+            check(&|t| t[0].gather_rows(&device_rows), &|a| gather(&a[0], &rows), &x, TOLERANCE);
         }
     }
 

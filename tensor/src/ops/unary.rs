@@ -102,15 +102,9 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::testing::{Array, Tolerance, check, gpu};
+    use crate::ops::reference::UNARY as TOLERANCE;
+    use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
-
-    /// One rounding a step, a handful of steps; `log` near 1 cancels, so the inputs keep away from it by the seed only
-    /// and the bound is relative to the largest result. lavapipe's exp and log are good to about 1e-6.
-    const TOLERANCE: Tolerance = Tolerance {
-        value: 3e-6,
-        gradient: 1e-5,
-    };
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
+use lapwing_train::base::source::Source;
 use lapwing_train::record::directory;
 use lapwing_train::run::config::{MOST_EPISODES, Origin, Place, Reply, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
@@ -58,6 +59,14 @@ pub enum Command {
     Merge(Merge),
     /// Make a small base model that imitates a noisy player
     Pretrain(Pretrain),
+    /// Find out whether this machine can train: GPU, driver, every kernel, gradients, memory, speed
+    Doctor(Doctor),
+    /// Show a run, or several beside each other, as a page in one HTML file
+    Report(Report),
+    /// Follow a run in the terminal, from another shell
+    Watch(Watch),
+    /// Write the metrics of a run for other programs
+    Export(Export),
     /// Print a config with every value in force, and where each comes from
     Config(Request),
     /// List the games and their options
@@ -162,8 +171,9 @@ pub struct Changes {
     /// Change a value of the config, such as train.lr=0.001; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Use the model in this directory (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR")]
+    /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
+    /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
     /// Begin with the adapter in this directory (PEFT files), or with that of a run
     #[arg(long, value_name = "DIR|RUN")]
@@ -175,8 +185,13 @@ impl Changes {
         // Quoted as TOML, so that a directory called 7 stays a text.
         let place = |key: &str, dir: &str| format!("{key}={}", toml::Value::from(dir));
         let mut settings = self.set.clone();
-        if let Some(dir) = &self.model {
-            settings.push(place("model.dir", model(dir)?));
+        if let Some(text) = &self.model {
+            // One takes the place of the other, whichever the config has.
+            let (dir, repo) = match Source::typed(text) {
+                Source::Repository(_) => ("", text.as_str()),
+                _ => (model(text)?, ""),
+            };
+            settings.extend([place("model.dir", dir), place("model.repo", repo)]);
         }
         if let Some(dir) = &self.adapter {
             settings.push(place("model.adapter", &adapter(dir)?.to_string_lossy()));
@@ -309,9 +324,10 @@ impl Play {
 /// A model to look at, outside of any game.
 #[derive(Debug, Args)]
 pub struct Subject {
-    /// Use the model in this directory (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR")]
-    pub model: Option<PathBuf>,
+    /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
+    /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
     /// Add the adapter in this directory (PEFT files), or that of a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
@@ -388,9 +404,9 @@ pub struct Merge {
     /// The directory of a run: its model and its best adapter
     #[arg(value_name = "RUN", required_unless_present = "adapter")]
     pub run: Option<PathBuf>,
-    /// The model (Hugging Face files) instead of the embedded one
-    #[arg(long, value_name = "DIR", conflicts_with = "run")]
-    pub model: Option<PathBuf>,
+    /// The model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face hub
+    #[arg(long, value_name = "DIR|OWNER/NAME", conflicts_with = "run")]
+    pub model: Option<String>,
     /// The adapter (PEFT files), or that of a run
     #[arg(long, value_name = "DIR|RUN", conflicts_with = "run")]
     pub adapter: Option<PathBuf>,
@@ -416,6 +432,57 @@ pub struct Pretrain {
     /// The number that everything random follows from
     #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at this model too: a directory of Hugging Face files, or a repository of the Hugging Face hub
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
+    /// Print one JSON object, for a bug report
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Directories of runs, such as runs/frozen-lake-1; seeds of one config are drawn as one curve with a band
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Write the page to this file [default: RUN/report.html, or lapwing-report.html for several runs]
+    #[arg(long, value_name = "FILE.html")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// The directory of a run, such as runs/frozen-lake-1
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Print one picture and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The directory of a run, such as runs/frozen-lake-1
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// What to write
+    #[arg(long, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// Write to this directory, which must be new or empty [default: RUN/tensorboard or RUN/csv]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// Event files for TensorBoard, which Weights & Biases and trackio read too
+    Tensorboard,
+    /// steps.csv and evaluations.csv
+    Csv,
 }
 
 /// A whole number that TOML can hold.

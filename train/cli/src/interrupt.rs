@@ -29,10 +29,10 @@ pub struct Stopped(String, String);
 
 impl Stopped {
     /// A run, which goes on with this command.
-    pub fn run(step: usize, steps: usize, command: &str) -> Stopped {
+    pub fn run(step: usize, steps: usize, go_on: &str) -> Stopped {
         Stopped(
             format!("step {step} of {steps}, and saved"),
-            format!("go on with: {command}"),
+            go_on.to_owned(),
         )
     }
 

@@ -4,7 +4,9 @@ mod args;
 mod commands;
 mod describe;
 mod interrupt;
+mod keys;
 mod out;
+mod picture;
 mod progress;
 mod table;
 
@@ -12,6 +14,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
+use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 use lapwing_train::{ConfigError, Error};
 
@@ -19,6 +22,8 @@ use args::{Cli, Command};
 use interrupt::Stopped;
 
 fn main() -> ExitCode {
+    // First of all: this may be the process in which a stranger's tokenizer runs.
+    lapwing_model::isolate_text();
     quiet_driver();
     quiet_panics();
     outlive_limits();
@@ -50,6 +55,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
+        Command::Doctor(doctor) => commands::doctor::doctor(|| cli.open_gpu(), doctor),
+        Command::Report(report) => commands::report::report(report),
+        Command::Watch(watch) => commands::watch::watch(watch),
+        Command::Export(export) => commands::export::export(export),
         Command::Config(request) => commands::config::show(request),
         Command::Games => commands::games::list(),
         Command::Adapters => commands::adapters::list(cli.adapter_index),
@@ -64,7 +73,7 @@ fn quiet_driver() {
     if std::env::var_os("XDG_RUNTIME_DIR").is_none()
         && std::env::var_os("MESA_VK_DEVICE_SELECT").is_none()
     {
-        // Safety: the first thing that the program does, so no other thread reads the environment.
+        // Safety: the first thing that the program does as itself, so no other thread reads the environment.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
     }
 }
@@ -99,15 +108,27 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// What to type about an error that can be cured so.
 fn hint(error: &anyhow::Error) -> &'static str {
-    let in_run = error.downcast_ref::<Error>().and_then(|error| match error {
-        Error::Gpu(error) => Some(error),
+    let in_run = error.downcast_ref::<Error>();
+    if let Some(Error::WrongNumbers { .. }) = in_run {
+        return " (--adapter-index N chooses one; `lapwing doctor` tests them)";
+    }
+    let model = in_run.and_then(|error| match error {
+        Error::Model(error) => Some(error),
         _ => None,
     });
-    match error.downcast_ref::<GpuError>().or(in_run) {
+    if let Some(ModelError::NotNumbers) = error.downcast_ref::<ModelError>().or(model) {
+        return " (`lapwing doctor` tells whether the GPU computes right)";
+    }
+    let gpu = match (in_run, model) {
+        (Some(Error::Gpu(error)), _) | (_, Some(ModelError::Gpu(error))) => Some(error),
+        _ => None,
+    };
+    match error.downcast_ref::<GpuError>().or(gpu) {
         Some(
             GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
         ) => " (--adapter-index N chooses one; `lapwing adapters` lists them)",
         Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
+        Some(GpuError::Failed(_)) => " (`lapwing doctor` tells whether the GPU computes right)",
         _ => "",
     }
 }

@@ -215,3 +215,67 @@ fn a_game_is_played_by_its_own_preset() {
     assert!(rules(&["snake-paper"]).contains("The board is 10x10"));
     assert!(rules(&["frozen-lake", "--set", "game.options.size=3"]).contains("You have 20 turns"));
 }
+
+/// A machine that runs these tests can train; what a bug report needs is there, and the colours only where they show.
+#[test]
+fn the_doctor_finds_this_machine_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), &["doctor", "--json"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    for key in ["name", "driver", "backend", "max_binding"] {
+        assert!(!report["device"][key].is_null(), "{key}: {report}");
+    }
+    let findings = report["findings"].as_array().unwrap();
+    let names: Vec<&str> = findings
+        .iter()
+        .map(|f| f["name"].as_str().unwrap())
+        .collect();
+    let wanted = [
+        "adapter",
+        "driver",
+        "kernels",
+        "memory",
+        "gradients",
+        "log-probs",
+        "adapter moves",
+        "speed",
+    ];
+    assert_eq!(names, wanted);
+    let of = |name: &str| &findings[names.iter().position(|n| *n == name).unwrap()]["figures"];
+    assert!(
+        of("kernels")
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|check| check["error"].is_number())
+    );
+    assert!(of("log-probs")["tokens"].as_u64().unwrap() > 10);
+    assert!(of("gradients")["relative_error"].as_f64().unwrap() < 0.02);
+    assert!(of("adapter moves")["tensors"].as_u64().unwrap() > 10);
+    assert!(of("speed")["share"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn what_the_doctor_cannot_open_is_bad_with_a_cure() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), &["doctor", "--adapter-index", "99"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.out
+            .starts_with("BAD  adapter        there is no adapter 99, wanted one of 0 ("),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("-> choose one of these"), "{}", said.out);
+    assert_eq!(said.err, "error: this machine cannot train as it is\n");
+    let said = run(directory.path(), &["doctor", "--model", "nowhere"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.out
+            .contains("BAD  model          there is no model directory nowhere"),
+        "{}",
+        said.out
+    );
+}

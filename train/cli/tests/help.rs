@@ -10,6 +10,7 @@ fn help_reads_so() {
     for command in [
         "",
         "train",
+        "sweep",
         "eval",
         "play",
         "score",
@@ -17,6 +18,10 @@ fn help_reads_so() {
         "merge",
         "pretrain",
         "config",
+        "doctor",
+        "report",
+        "watch",
+        "export",
         "games",
         "adapters",
         "completions",

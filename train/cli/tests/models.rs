@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Said, run};
 
-fn golden(name: &str) -> String {
+pub fn golden(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures/golden")
         .join(name);

@@ -13,6 +13,11 @@ pub fn lapwing(directory: &Path, arguments: &[&str]) -> Command {
     for variable in ["LAPWING_ADAPTER_INDEX", "COLUMNS", "RUST_BACKTRACE"] {
         command.env_remove(variable);
     }
+    // No test asks the real hub for anything.
+    for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT"] {
+        command.env_remove(variable);
+    }
+    command.env("HF_HUB_OFFLINE", "1");
     command
 }
 

@@ -1,12 +1,15 @@
-//! The files of a model, those of the base that is built into the program or of a directory, and their way to the device.
+//! The files of a model, those of the base that is built into the program, of a directory or of a repository, and their way
+//! to the device.
 
 use std::path::Path;
 
 use lapwing_model::{
-    ChatTemplate, Checkpoint, LoadOptions, Model, ModelError, StoredAdapter, Tokenizer, read_text,
+    ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Repository, StoredAdapter,
+    TextFiles, Tokenizer, read_text,
 };
 use lapwing_tensor::Gpu;
 
+use super::source::{BUILT_IN, Source};
 use crate::{Error, Progress};
 
 macro_rules! embedded {
@@ -25,9 +28,6 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "chat_template.jinja"
 );
 
-/// What the embedded base is called in an adapter's `base_model_name_or_path`.
-pub const NAME: &str = "lapwing-base";
-
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Writes the embedded base as a Hugging Face directory.
@@ -43,10 +43,14 @@ pub fn unpack(dir: &Path) -> std::io::Result<()> {
 
 /// A model's files, read and checked; nothing is on a device yet.
 pub struct Files {
-    /// what it is called in messages, and in an adapter's `base_model_name_or_path`
+    /// what it is called in messages
     pub name: String,
+    /// the repository that it is of, if it is of one, and there its commit instead of a branch or a tag: what names these
+    /// very files later
+    pub repository: Option<Repository>,
     /// config and weights
     pub checkpoint: Checkpoint,
+    text: TextFiles,
     /// none: there is no such file
     tokenizer: Option<Tokenizer>,
     /// where the embedded base lies while it is read
@@ -54,7 +58,37 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens a model directory; `None` is the embedded base.
+    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as the environment says
+    /// ([`Hub::from_env`]).
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, or cannot be downloaded; the error names it.
+    pub fn of(source: &Source, progress: &dyn Progress) -> Result<Files, Error> {
+        let repository = match source {
+            Source::BuiltIn => return Files::open(None),
+            Source::Directory(dir) => return Files::open(Some(dir)),
+            Source::Repository(repository) => repository,
+        };
+        const MEGABYTE: u64 = 1_000_000;
+        let mut begun = false;
+        let snapshot = Hub::from_env().snapshot(repository, &mut |done, total| {
+            if !begun {
+                progress.phase("downloading", (total / MEGABYTE) as usize, "MB");
+                begun = true;
+            }
+            progress.done((done / MEGABYTE) as usize);
+        })?;
+        let pinned = repository.at(&snapshot.commit);
+        Ok(Files {
+            name: pinned.to_string(),
+            repository: Some(pinned),
+            ..Files::open(Some(&snapshot.dir))?
+        })
+    }
+
+    /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
+    /// [`TextFiles::guarded`] says: in a process of their own, if the program has called
+    /// [`isolate_text`](lapwing_model::isolate_text).
     ///
     /// # Errors
     /// If a file is missing or wrong; the error names it.
@@ -74,14 +108,20 @@ impl Files {
             }
         };
         let checkpoint = Checkpoint::open(path)?;
+        let text = match dir {
+            Some(_) => TextFiles::guarded(path)?,
+            None => TextFiles::trusted(path),
+        };
         // Read even where it may not be needed, so that one of another model is noticed whatever is done.
         let tokenizer = match path.join(TOKENIZER).exists() {
-            true => Some(Tokenizer::load(path, checkpoint.config())?),
+            true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
         };
         Ok(Files {
-            name: dir.map_or(NAME.to_owned(), |dir| dir.display().to_string()),
+            name: dir.map_or(BUILT_IN.to_owned(), |dir| dir.display().to_string()),
+            repository: None,
             checkpoint,
+            text,
             tokenizer,
             _unpacked: unpacked,
         })
@@ -103,7 +143,7 @@ impl Files {
     /// # Errors
     /// If there is none, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
-        ChatTemplate::load(self.checkpoint.dir())
+        self.text.template()
     }
 
     /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.

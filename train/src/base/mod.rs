@@ -3,4 +3,5 @@
 pub mod files;
 pub mod fingerprint;
 pub mod pretrain;
+pub mod source;
 pub mod vocabulary;

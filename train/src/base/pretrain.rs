@@ -10,7 +10,7 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
-use lapwing_model::{ChatTemplate, Config, Model, Shape, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_model::{Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial};
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
 use super::vocabulary;
@@ -154,7 +154,7 @@ fn make(
     let mut lectures = Vec::new();
     for game in games {
         let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
-        let template = ChatTemplate::load(dir)?;
+        let template = TextFiles::trusted(dir).template()?;
         lectures.push(Lecture {
             scenario: &**game,
             scenes: Scenes::of(&**game)?,
@@ -377,7 +377,7 @@ mod tests {
         write_aside(&dir, fails).unwrap_err();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
 
-        // What is there already stays, unless it is made anew.
+        // What is there already stays.
         fs::write(dir.join("README.md"), "kept").unwrap();
         fs::write(dir.join("config.json"), "old").unwrap();
         write_aside(&dir, fails).unwrap_err();
@@ -386,10 +386,13 @@ mod tests {
             fs::write(aside.join("config.json"), "new").unwrap();
             Ok(())
         };
-        write_aside(&dir, works).unwrap();
-        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
+        write_aside(&dir, works).unwrap_err();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "old");
         assert_eq!(fs::read_to_string(dir.join("README.md")).unwrap(), "kept");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+        fs::remove_file(dir.join("config.json")).unwrap();
+        write_aside(&dir, works).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
     }
 
     /// What a policy is examined on, its base has not seen either.

@@ -226,6 +226,11 @@ pub fn sessions(run: &Path) -> PathBuf {
     run.join("sessions.jsonl")
 }
 
+/// Where the event files for TensorBoard are kept, if there are any.
+pub fn tensorboard(run: &Path) -> PathBuf {
+    run.join("tensorboard")
+}
+
 /// The config of a run.
 pub fn config(run: &Path) -> PathBuf {
     run.join(CONFIG)
@@ -270,7 +275,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
 /// Makes this directory if it is not there; tells whether it did.
 fn make(path: &Path) -> Result<bool, RecordError> {
     check_free(path)?;
-    if let Some(parent) = path.parent() {
+    if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent).map_err(write_error(path))?;
     }
     match fs::create_dir(path) {

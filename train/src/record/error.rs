@@ -57,6 +57,15 @@ pub enum RecordError {
         /// The directory.
         path: PathBuf,
     },
+    /// Something is there that lapwing did not make.
+    #[error(
+        "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
+        .path.display()
+    )]
+    Foreign {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// A file cannot be read back.
     #[error("cannot read {}: {reason}", .path.display())]
     Read {

@@ -84,10 +84,12 @@ pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
         path: path.to_owned(),
         reason,
     };
-    let mut text = String::new();
-    let opened = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
+    let mut bytes = Vec::new();
+    let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     opened.map_err(|e| unreadable(e.to_string()))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    // The unfinished line may end within a letter.
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let whole = std::str::from_utf8(&bytes[..end]).map_err(|e| unreadable(e.to_string()))?;
     let record = |(number, line): (usize, &str)| {
         let wrong = |e: serde_json::Error| unreadable(format!("line {}: {e}", number + 1));
         serde_json::from_str(line).map_err(wrong)
@@ -202,7 +204,7 @@ mod tests {
         jsonl.write(&records[2]).unwrap();
         assert_eq!(read(&path).unwrap().len(), records.len() + 1);
         // An unfinished line is no damage; an odd one is.
-        std::fs::write(&path, format!("{text}{{\"kind\":\"st")).unwrap();
+        std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
         let error = read(&path).unwrap_err().to_string();

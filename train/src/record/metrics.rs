@@ -235,6 +235,19 @@ pub struct Warning {
     pub text: String,
 }
 
+/// The numbers of a record by their names, in order; what is no number, and the numbers of players within it, are left out.
+///
+/// # Panics
+/// If the record is not plain values.
+pub fn numbers(record: &impl Serialize) -> Vec<(String, f64)> {
+    let value = serde_json::to_value(record).expect("metrics are plain values");
+    let fields = value.as_object().into_iter().flatten();
+    let number = |(name, value): (&String, &serde_json::Value)| {
+        value.as_f64().map(|value| (name.clone(), value))
+    };
+    fields.filter_map(number).collect()
+}
+
 /// Mean and standard deviation (of the whole, not of a sample).
 pub(crate) fn mean_and_spread(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;

@@ -1,12 +1,16 @@
 //! What a run tells: metrics, a struct for each kind, and the sinks that receive them. What is shown on a terminal is
 //! none of its business; that is a sink like any other.
 
+pub mod csv;
 pub mod directory;
 mod error;
+pub mod export;
 pub mod jsonl;
 pub mod metrics;
+pub mod report;
 pub mod sample;
 pub mod stats;
+pub mod tensorboard;
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use lapwing_env::Scenario;
 use lapwing_model::{Adapter, Arena};
 use lapwing_tensor::{Gpu, Parameters};
 
-use crate::base::files::{self, Files};
+use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::prompt::Prompts;
@@ -33,7 +33,7 @@ pub enum Purpose {
 /// A training run or an evaluation. All that is random follows from the config's seeds and the step, so that no generator
 /// has a state of its own.
 pub struct State {
-    /// every knob
+    /// every knob; a model of the hub with its commit
     pub config: Config,
     /// the configured game
     pub scenario: Box<dyn Scenario>,
@@ -81,9 +81,12 @@ impl State {
         progress: &dyn Progress,
     ) -> Result<State, Error> {
         config.game = Game::of(&*scenario);
-        let files = Files::open(config.model.directory())?;
+        let files = Files::of(&config.model.source()?, progress)?;
+        if let Some(repository) = &files.repository {
+            config.model.repo = repository.to_string();
+        }
         let mut template = files.template()?;
-        template.set(config.policy.template_variables()?);
+        template.set(config.policy.template_variables()?)?;
         for name in config.policy.chat_template_kwargs.keys() {
             if !files.mentions(name) {
                 progress.note(&format!(
@@ -247,8 +250,7 @@ impl State {
     /// # Errors
     /// If it cannot be written, or its weights are not finite; what was there before stays.
     pub fn save_adapter(&self, dir: &Path) -> Result<(), Error> {
-        let model = self.config.model.directory();
-        let base = model.map_or(files::NAME.to_owned(), |dir| dir.display().to_string());
+        let base = self.config.model.source()?.name();
         let adapter = self.policy.adapter.as_ref().expect("a run has an adapter");
         Ok(adapter.save(dir, &base)?)
     }

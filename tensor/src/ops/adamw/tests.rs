@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ops::reference::AdamWReference as Reference;
 use crate::testing::{Array, assert_close, gpu};
 
 const KNOBS: AdamW = AdamW {
@@ -19,43 +20,6 @@ fn gradients(parameters: &Parameters, slopes: &[Array]) -> Gradients {
         loss = loss.add(&place.leaf.mul(&slope.tensor(&parameters.gpu)).sum());
     }
     loss.backward()
-}
-
-/// AdamW as PyTorch writes it, in double precision.
-struct Reference {
-    values: Vec<f64>,
-    first: Vec<f64>,
-    second: Vec<f64>,
-    steps: i32,
-}
-
-impl Reference {
-    fn new(values: Vec<f64>) -> Reference {
-        let zeros = vec![0.0; values.len()];
-        Reference {
-            values,
-            first: zeros.clone(),
-            second: zeros,
-            steps: 0,
-        }
-    }
-
-    /// Gives the norm before clipping.
-    fn step(&mut self, gradient: &[f64], knobs: AdamW) -> f64 {
-        self.steps += 1;
-        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        let factor = (knobs.max_norm / (norm + 1e-6)).min(1.0);
-        for (i, g) in gradient.iter().enumerate() {
-            let g = g * factor;
-            self.first[i] += (1.0 - knobs.beta1) * (g - self.first[i]);
-            self.second[i] = knobs.beta2 * self.second[i] + (1.0 - knobs.beta2) * g * g;
-            let mean = self.first[i] / (1.0 - knobs.beta1.powi(self.steps));
-            let square = self.second[i] / (1.0 - knobs.beta2.powi(self.steps));
-            self.values[i] *= 1.0 - knobs.lr * knobs.weight_decay;
-            self.values[i] -= knobs.lr * mean / (square.sqrt() + knobs.eps);
-        }
-        norm
-    }
 }
 
 fn named(arrays: &[Array]) -> Vec<NamedValues> {

@@ -9,6 +9,9 @@ use crate::{Gpu, Tensor};
 const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
 const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 
+/// Operations for each channel of a query that meets a key: up to four products and sums, and its share of a softmax.
+const WORK: usize = 16;
+
 /// The kernels for the walks. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Variant {
@@ -108,12 +111,13 @@ impl Sizes {
         bindings.push(walk.words.binding());
         bindings.extend(others.map(Tensor::binding));
         let groups = walk.blocks * self.heads / self.heads_together();
+        let work = walk.met * self.queries_together() * self.heads * self.head_size * WORK;
         self.variant.kernel(entry).launch(
             inputs[0].gpu(),
             &self.constants(self.queries_together()),
             &bindings.iter().collect::<Vec<_>>(),
             &self.params(groups, 0),
-            Groups::count(groups),
+            Groups::count(groups).work(work),
         );
     }
 
@@ -166,6 +170,7 @@ impl Sizes {
             sums.clone()
         };
         let groups = walk.items * self.kv_heads;
+        let work = walk.met * block * self.heads * self.head_size * WORK;
         let [q, k, v, dy, row_sums] = inputs.map(Tensor::binding);
         self.variant.kernel("keys_backward").launch(
             gpu,
@@ -180,7 +185,7 @@ impl Sizes {
                 &partial.binding(),
             ],
             &self.params(groups, partial.second_at()),
-            Groups::count(groups),
+            Groups::count(groups).work(work),
         );
         if cut {
             SUM_ITEMS.launch(

@@ -2,6 +2,10 @@ use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::Indices;
+use crate::ops::reference::{
+    ATTENTION as TOLERANCE, Heads, attend, attention as reference, attention_inputs as inputs,
+    forest, visible,
+};
 use crate::testing::{Array, Tolerance, assert_close, check, gpu};
 use proptest::prelude::*;
 
@@ -22,17 +26,6 @@ fn with_each_variant(test: impl Fn()) {
     }
 }
 
-/// Sums of up to 100 products and of up to 256 channels, exponentials good to 1e-6: some tens of roundings of 6e-8. A
-/// gradient adds differences p (dy·v - dy·y), which cancel; in a small tree all of them may.
-const TOLERANCE: Tolerance = Tolerance {
-    value: 5e-6,
-    gradient: 1e-4,
-};
-
-/// The heads of one case: (heads, key heads, channels).
-#[derive(Debug, Clone, Copy)]
-struct Heads(usize, usize, usize);
-
 /// Few, because each is compiled anew: alone, grouped, in an odd group, and sizes that are not powers of two.
 fn any_heads() -> impl Strategy<Value = Heads> {
     prop_oneof![
@@ -41,72 +34,6 @@ fn any_heads() -> impl Strategy<Value = Heads> {
         Just(Heads(3, 3, 20)),
         Just(Heads(7, 1, 8)),
     ]
-}
-
-/// A forest of `count` tokens, decided by the seed. A small one is a tree, or each token might see itself alone and the
-/// gradients vanish.
-fn forest(count: usize, seed: u64) -> Vec<u32> {
-    fn grow(until: &mut [u32], from: usize, to: usize, draw: &mut impl FnMut(usize) -> usize) {
-        let mut first = from;
-        while first < to {
-            let size = 1 + draw(to - first);
-            let own = 1 + draw(size);
-            until[first..first + own].fill((first + size) as u32);
-            grow(until, first + own, first + size, draw);
-            first += size;
-        }
-    }
-    let numbers = Array::random(&[4 * count], seed, 0.0..1.0).values;
-    let mut numbers = numbers.into_iter().cycle();
-    let mut draw = |below: usize| (numbers.next().unwrap() * below as f64) as usize;
-    let mut until = vec![0; count];
-    if count < 8 {
-        until[0] = count as u32;
-        grow(&mut until, 1, count, &mut draw);
-    } else {
-        grow(&mut until, 0, count, &mut draw);
-    }
-    until
-}
-
-/// Queries, keys and values.
-fn inputs(rows: usize, Heads(heads, kv_heads, size): Heads, seed: u64) -> [Array; 3] {
-    [(0, heads), (1, kv_heads), (2, kv_heads)]
-        .map(|(i, h)| Array::random(&[rows, h * size], seed ^ i, -1.5..1.5))
-}
-
-fn visible(until: &[u32], query: usize) -> impl Iterator<Item = usize> {
-    (0..=query).filter(move |key| query < until[*key] as usize)
-}
-
-fn reference(a: &[Array], until: &[u32], Heads(heads, kv_heads, size): Heads) -> Array {
-    let mut y = Array {
-        shape: a[0].shape.clone(),
-        values: vec![0.0; a[0].values.len()],
-    };
-    for query in 0..until.len() {
-        for head in 0..heads {
-            let (own, shared) = (head * size, head / (heads / kv_heads) * size);
-            let score = |key: usize| -> f64 {
-                let products =
-                    (0..size).map(|c| a[0].at(query, own + c) * a[1].at(key, shared + c));
-                products.sum::<f64>() / (size as f64).sqrt()
-            };
-            let scores: Vec<_> = visible(until, query).map(|key| (key, score(key))).collect();
-            let total: f64 = scores.iter().map(|(_, score)| score.exp()).sum();
-            for (key, score) in scores {
-                for c in 0..size {
-                    y.values[(query * heads * size) + own + c] +=
-                        score.exp() / total * a[2].at(key, shared + c);
-                }
-            }
-        }
-    }
-    y
-}
-
-fn attend(t: &[Tensor], visible: &Visibility, heads: Heads) -> Tensor {
-    t[0].attention(&t[1], &t[2], visible, heads.0, heads.1)
 }
 
 proptest! {

@@ -41,6 +41,8 @@ pub(crate) struct QueryWalk {
     /// queries; or, where each key stands by itself, two: key, mask.
     pub(crate) words: Indices,
     pub(crate) blocks: usize,
+    /// Keys that the blocks meet, all blocks together.
+    pub(crate) met: usize,
 }
 
 /// The walk over the queries, block of keys by block, long ones cut into parts.
@@ -52,6 +54,8 @@ pub(crate) struct KeyWalk {
     /// Where the items of each block of keys begin and, as the last entry, end.
     pub(crate) starts: Indices,
     pub(crate) blocks: usize,
+    /// Queries that the blocks meet, all blocks together.
+    pub(crate) met: usize,
 }
 
 impl Visibility {
@@ -173,19 +177,23 @@ impl Visibility {
     fn walk_by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         assert!(per_block <= 32, "visibility: a mask has 32 bits");
         let blocks = self.0.queries.len().div_ceil(per_block);
-        let mut words = vec![0; blocks + 1];
+        let (mut words, mut met) = (vec![0; blocks + 1], 0);
         for (block, queries) in self.0.queries.chunks(per_block).enumerate() {
             words[block] = words.len() as u32;
             let lists = queries.iter().map(|query| self.ranges_of(query)).collect();
-            walk_together(lists, |start, end, mask| match each_key {
-                true => (start..end).for_each(|key| words.extend([key, mask])),
-                false => words.extend([start, end, mask]),
+            walk_together(lists, |start, end, mask| {
+                met += (end - start) as usize;
+                match each_key {
+                    true => (start..end).for_each(|key| words.extend([key, mask])),
+                    false => words.extend([start, end, mask]),
+                }
             });
         }
         words[blocks] = words.len() as u32;
         QueryWalk {
             words: Indices::new(&self.0.gpu, &words),
             blocks,
+            met,
         }
     }
 
@@ -233,6 +241,7 @@ impl Visibility {
             items: items as usize,
             blocks: starts.len() - 1,
             starts: Indices::new(&self.0.gpu, &starts),
+            met: total,
         }
     }
 }

@@ -2,65 +2,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::ops::matmul::tests::{TOLERANCE, length, reference as product, with_each_variant};
+use crate::ops::matmul::tests::{length, with_each_variant};
+use crate::ops::reference::{
+    LORA_SCALE as SCALE, MATMUL as TOLERANCE, linear as reference, linear_inputs as inputs,
+    linear_op as linear,
+};
 use crate::ops::weight::{Format, Weight};
 use crate::testing::{Array, check, gpu};
-
-fn transposed(a: &Array) -> Array {
-    let (rows, cols) = (a.shape[0], a.shape[1]);
-    Array {
-        shape: vec![cols, rows],
-        values: (0..rows * cols).map(|i| a.at(i % rows, i / rows)).collect(),
-    }
-}
-
-fn sum(a: &Array, b: &Array, scale: f64) -> Array {
-    let values = a
-        .values
-        .iter()
-        .zip(&b.values)
-        .map(|(a, b)| a + scale * b)
-        .collect();
-    Array {
-        shape: a.shape.clone(),
-        values,
-    }
-}
-
-const SCALE: f32 = 0.75;
-
-/// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ, for the inputs x, W, bias, residual, A, B.
-fn reference(x: &[Array], w: &Array) -> Array {
-    let [x, bias, residual, a, b] = x else {
-        panic!("five inputs")
-    };
-    let low = product(x, &transposed(a));
-    let y = sum(
-        &product(x, &transposed(w)),
-        &product(&low, &transposed(b)),
-        SCALE.into(),
-    );
-    let mut y = sum(&y, residual, 1.0);
-    for (i, v) in y.values.iter_mut().enumerate() {
-        *v += bias.values[i % bias.values.len()];
-    }
-    y
-}
-
-fn inputs(m: usize, n: usize, k: usize, r: usize, seed: u64) -> Vec<Array> {
-    let shapes: [&[usize]; 5] = [&[m, k], &[n], &[m, n], &[r, k], &[n, r]];
-    let random = |(i, shape): (u64, &&[usize])| Array::random(shape, seed ^ i, -1.0..1.0);
-    (1..).zip(shapes.iter()).map(random).collect()
-}
-
-fn linear(t: &[Tensor], w: &Matrix) -> Tensor {
-    let lora = Lora {
-        a: t[3].clone(),
-        b: t[4].clone(),
-        scale: SCALE,
-    };
-    t[0].linear(w, Some(&t[1]), Some(&lora), Some(&t[2]))
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]

@@ -1,120 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::weight::{Format, Weight};
-use crate::testing::{Array, Tolerance, assert_close, check_at, check_value_at, gpu};
-
-/// Logits are sums of at most 40 products below 1 (error some 1e-6 of a logit), exp and log of WGSL err by some 5e-7 of
-/// numbers below 10. Gradients sum up to 300 tokens of both signs; dB and dA are compared with their largest element.
-const TOLERANCE: Tolerance = Tolerance {
-    value: 5e-6,
-    gradient: 2e-5,
+use crate::ops::reference::{
+    LEAST, LOG_PROB as TOLERANCE, Question, arrays, cut, log_prob as reference,
 };
-
-/// A log-prob near 0, and its gradient, are what is left when logits of about 1 cancel: they are as exact as those, not as
-/// their own size suggests.
-const LEAST: f64 = 0.1;
-
-/// What is asked: everything but the arrays.
-#[derive(Clone, Debug)]
-struct Question {
-    rows: Vec<u32>,
-    targets: Vec<u32>,
-    temperature: f32,
-    scale: f32,
-}
-
-impl Question {
-    fn random(
-        pairs: usize,
-        rows: usize,
-        vocabulary: usize,
-        temperature: f32,
-        seed: u64,
-    ) -> Question {
-        let draw = |below: usize, which: u64| -> Vec<u32> {
-            let unit = Array::random(&[pairs], seed ^ which, 0.0..1.0).values;
-            unit.iter()
-                .map(|u| ((u * below as f64) as u32).min(below as u32 - 1))
-                .collect()
-        };
-        Question {
-            rows: draw(rows, 11),
-            targets: draw(vocabulary, 12),
-            temperature,
-            scale: 0.7,
-        }
-    }
-
-    fn ask(&self, hidden: &Tensor, head: &Head, cut: Cut) -> LogProbs {
-        let (rows, targets) = (
-            Indices::new(hidden.gpu(), &self.rows),
-            Indices::new(hidden.gpu(), &self.targets),
-        );
-        hidden.log_probs_cut(head, &rows, &targets, self.temperature, cut)
-    }
-
-    fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> Head {
-        Head {
-            weight,
-            lora: lora.map(|(a, b)| Lora {
-                a: a.clone(),
-                b: b.clone(),
-                scale: self.scale,
-            }),
-        }
-    }
-}
-
-/// Log-probs and entropies in double precision, from the whole matrix of logits. `inputs` are hidden rows, weight, and
-/// the A and B of a LoRA if there is one.
-fn reference(inputs: &[Array], question: &Question) -> [Array; 2] {
-    let (hidden, weight) = (&inputs[0], &inputs[1]);
-    let logit = |row: usize, token: usize| -> f64 {
-        let mut sum: f64 = (0..hidden.shape[1])
-            .map(|k| hidden.at(row, k) * weight.at(token, k))
-            .sum();
-        if let [_, _, a, b] = inputs {
-            for r in 0..a.shape[0] {
-                let low: f64 = (0..hidden.shape[1])
-                    .map(|k| hidden.at(row, k) * a.at(r, k))
-                    .sum();
-                sum += f64::from(question.scale) * low * b.at(token, r);
-            }
-        }
-        sum / f64::from(question.temperature)
-    };
-    let mut results = [Vec::new(), Vec::new()];
-    for (row, target) in question.rows.iter().zip(&question.targets) {
-        let z: Vec<f64> = (0..weight.shape[0])
-            .map(|token| logit(*row as usize, token))
-            .collect();
-        let largest = z.iter().copied().fold(f64::MIN, f64::max);
-        let log_sum = largest + z.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
-        results[0].push(z[*target as usize] - log_sum);
-        results[1].push(
-            -z.iter()
-                .map(|z| (z - log_sum).exp() * (z - log_sum))
-                .sum::<f64>(),
-        );
-    }
-    results.map(|values| Array {
-        shape: vec![values.len()],
-        values,
-    })
-}
-
-/// Hidden rows (R, C), weight (V, C), A (r, C) and B (V, r).
-fn arrays(rows: usize, vocabulary: usize, width: usize, rank: usize, seed: u64) -> [Array; 4] {
-    let one =
-        |shape: [usize; 2], which: u64| Array::random(&shape, seed ^ (which << 32), -1.0..1.0);
-    [
-        one([rows, width], 1),
-        one([vocabulary, width], 2),
-        one([rank, width], 3),
-        one([vocabulary, rank], 4),
-    ]
-}
+use crate::ops::weight::{Format, Weight};
+use crate::testing::{Array, assert_close, check_at, check_value_at, gpu};
 
 fn frozen(weight: &Array) -> Matrix {
     let values: Vec<f32> = weight.values.iter().map(|v| *v as f32).collect();
@@ -125,14 +16,6 @@ fn frozen(weight: &Array) -> Matrix {
         weight.shape[1],
         Format::F32,
     ))
-}
-
-/// Blocks of 64 tokens, `chunk` of them in a chunk.
-fn cut(rows: usize, chunk: usize) -> Cut {
-    Cut {
-        block: 64,
-        budget: 4 * rows * 64 * chunk,
-    }
 }
 
 fn bits(tensor: &Tensor) -> Vec<u32> {

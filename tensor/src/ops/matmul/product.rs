@@ -145,7 +145,6 @@ struct Params {
     slice: u32,
     y_slice: u32,
     alpha: f32,
-    padding: u32,
 }
 
 #[repr(C)]
@@ -271,8 +270,9 @@ impl<'a> Product<'a> {
             slice: slice as u32,
             y_slice: y_slice as u32,
             alpha: self.alpha,
-            padding: 0,
         };
+        let rank = params.rank as usize;
+        let groups = Groups::count(groups).work(2 * m * n * (k + rank));
         let (wide, wide_y) = (self.is_wide(), self.has_wide_y());
         let mut constants = vec![
             ("LAYOUT", self.layout as u32),
@@ -302,7 +302,7 @@ impl<'a> Product<'a> {
         ];
         variant
             .kernel()
-            .launch(gpu, &constants, &bindings, &params, Groups::count(groups));
+            .launch(gpu, &constants, &bindings, &params, groups);
     }
 }
 

@@ -5,7 +5,8 @@ use proptest::sample::select;
 
 use super::product::{LARGE, Variant};
 use super::*;
-use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+use crate::ops::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
+use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {
     /// Makes this thread's products use one kernel.
@@ -41,40 +42,6 @@ pub(in crate::ops) fn length() -> impl Strategy<Value = usize> {
     ])
 }
 
-/// Rounding of a sum of k terms of magnitude up to 1 in any order: at most k times 6e-8 of the sum of magnitudes, in
-/// practice its square root. The largest element of the result is about sqrt(k) / 3, so a few times 6e-8 sqrt(k) is
-/// what k = 68 asks for (5e-7 sqrt-wise); ten times that is still far below any wrong term, which is about 1e-1.
-pub(in crate::ops) const TOLERANCE: Tolerance = Tolerance {
-    value: 5e-6,
-    gradient: 5e-6,
-};
-
-fn transposed(a: &Array) -> Array {
-    let (rows, cols) = (a.shape[0], a.shape[1]);
-    Array {
-        shape: vec![cols, rows],
-        values: (0..rows * cols).map(|i| a.at(i % rows, i / rows)).collect(),
-    }
-}
-
-/// (M, K) times (K, N).
-pub(in crate::ops) fn reference(a: &Array, b: &Array) -> Array {
-    let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
-    let mut values = vec![0.0; m * n];
-    for (i, row) in values.chunks_exact_mut(n).enumerate() {
-        for l in 0..k {
-            let left = a.at(i, l);
-            for (y, right) in row.iter_mut().zip(&b.values[l * n..]) {
-                *y += left * right;
-            }
-        }
-    }
-    Array {
-        shape: vec![m, n],
-        values,
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
@@ -85,7 +52,7 @@ proptest! {
         with_each_variant(|_| {
             let reference = |x: &[Array]| reference(&x[0], &x[1]);
             check(&|t| t[0].matmul(&t[1]), &reference, &[a.clone(), b.clone()], TOLERANCE);
-            let nt = |x: &[Array]| super::tests::reference(&x[0], &transposed(&x[1]));
+            let nt = |x: &[Array]| self::reference(&x[0], &transposed(&x[1]));
             check(&|t| t[0].matmul_nt(&t[1]), &nt, &[a.clone(), transposed(&b)], TOLERANCE);
             let tn = |x: &[Array]| super::tests::reference(&transposed(&x[0]), &x[1]);
             check(&|t| t[0].matmul_tn(&t[1]), &tn, &[transposed(&a), b.clone()], TOLERANCE);

@@ -2,11 +2,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::ops::reference::{
+    Knobs, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
+};
 use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
-
-/// A token costs a few f32 operations and one exp of error (3 + 2 |x|) x 6e-8, |x| below 2: about 1e-6. Their sum adds
-/// sqrt(200) x 6e-8. All this is relative to the magnitudes summed: where those cancel, more is allowed.
-const TOLERANCE: f64 = 3e-6;
 
 /// How much larger the terms of some sums are than the sums themselves, the largest of each.
 fn cancellation(sums: &[Vec<f64>]) -> f64 {
@@ -15,66 +14,6 @@ fn cancellation(sums: &[Vec<f64>]) -> f64 {
     let results = largest(&|terms| terms.iter().sum::<f64>().abs());
     // Where everything is 0, that is not a number.
     (terms / results).max(1.0)
-}
-
-#[derive(Clone, Copy)]
-struct Knobs {
-    clip: (f32, f32),
-    beta: f32,
-    kl: Kl,
-}
-
-/// Loss, mean KL and clip fraction in double precision.
-fn reference(log_probs: &Array, tokens: &[LossToken], knobs: Knobs) -> [f64; 3] {
-    let mut result = [0.0; 3];
-    for token in tokens {
-        let l = log_probs.values[token.pair as usize];
-        let ratio = (l - f64::from(token.old)).exp();
-        let (low, high) = (1.0 - f64::from(knobs.clip.0), 1.0 + f64::from(knobs.clip.1));
-        let (free, bounded) = (
-            ratio * f64::from(token.advantage),
-            ratio.clamp(low, high) * f64::from(token.advantage),
-        );
-        let d = l - f64::from(token.reference);
-        let kl = match knobs.kl {
-            Kl::K2 => d * d / 2.0,
-            Kl::K3 => (-d).exp() - 1.0 + d,
-        };
-        result[0] += f64::from(token.weight) * (f64::from(knobs.beta) * kl - free.min(bounded));
-        result[1] += kl / tokens.len() as f64;
-        result[2] += if bounded < free {
-            1.0 / tokens.len() as f64
-        } else {
-            0.0
-        };
-    }
-    result
-}
-
-/// Loss tokens near the log-probs, none so near to a bound of the ratio that a finite difference would step over.
-fn tokens(log_probs: &Array, count: usize, seed: u64, clip: (f32, f32)) -> Vec<LossToken> {
-    let draw = |which: u64| Array::random(&[count], seed ^ (which << 32), -1.0..1.0).values;
-    let (pair, advantage, weight, old, reference) = (draw(1), draw(2), draw(3), draw(4), draw(5));
-    (0..count)
-        .map(|i| {
-            let pairs = log_probs.values.len();
-            let pair = ((pair[i] + 1.0) / 2.0 * pairs as f64).min(pairs as f64 - 1.0) as u32;
-            let l = log_probs.values[pair as usize];
-            let mut old = l + 0.5 * old[i];
-            for bound in [1.0 - clip.0, 1.0 + clip.1] {
-                if ((l - old).exp() - f64::from(bound)).abs() < 1e-3 {
-                    old += 0.01;
-                }
-            }
-            LossToken {
-                pair,
-                advantage: 2.0 * advantage[i] as f32,
-                weight: (1.5 + weight[i]) as f32 / count as f32,
-                old: old as f32,
-                reference: (l + 0.7 * reference[i]) as f32,
-            }
-        })
-        .collect()
 }
 
 proptest! {

@@ -1,33 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ops::reference::{gumbel, philox};
 use crate::ops::weight::Matrix;
 use crate::testing::{Array, gpu};
-
-/// Philox4x32-10 on the host.
-fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    for _ in 0..10 {
-        let wide = |a: u32, b: u32| u64::from(a) * u64::from(b);
-        let (first, second) = (wide(0xd251_1f53, x[0]), wide(0xcd9e_8d57, x[2]));
-        x = [
-            (second >> 32) as u32 ^ x[1] ^ key[0],
-            second as u32,
-            (first >> 32) as u32 ^ x[3] ^ key[1],
-            first as u32,
-        ];
-        key = [
-            key[0].wrapping_add(0x9e37_79b9),
-            key[1].wrapping_add(0xbb67_ae85),
-        ];
-    }
-    x
-}
-
-/// The noise of one token, in double precision.
-fn gumbel(key: [u32; 2], token: usize) -> f64 {
-    let word = philox([token as u32 / 4, 0, 0, 0], key)[token % 4];
-    -(-(-(f64::from(word) + 0.5) / 4_294_967_296.0).ln_1p()).ln()
-}
 
 /// A head whose logits for the hidden row [1] are these.
 fn head(logits: &[f64]) -> Head {

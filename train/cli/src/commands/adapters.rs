@@ -12,7 +12,7 @@ use crate::out;
 pub fn list(asked: Option<usize>) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {
-        return Err(GpuError::NoAdapter.into());
+        return Err(Gpu::none_found().into());
     }
     if let Some(index) = asked.filter(|&index| index >= found.len()) {
         return Err(GpuError::NoSuchAdapter {

@@ -9,7 +9,7 @@ use lapwing_train::base::files::Files;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::subject::{InputError, Subject, check_ids, origin, read_ids, read_json};
+use super::subject::{InputError, Subject, check_ids, open, origin, read_ids, read_json};
 use crate::args;
 use crate::out;
 
@@ -26,7 +26,7 @@ pub fn generate(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Generate,
 ) -> Result<()> {
-    let files = Files::open(arguments.subject.model.as_deref())?;
+    let files = open(&arguments.subject.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(&arguments.input, &files, tokenizer)?;
     let config = files.checkpoint.config();
@@ -79,7 +79,7 @@ fn prompt(input: &args::GenerateInput, files: &Files, tokenizer: &Tokenizer) -> 
         let origin = origin(path);
         let (messages, variables) = conversation(&origin, read_json(path, "wanted messages")?)?;
         let mut template = files.template()?;
-        template.set(variables);
+        template.set(variables)?;
         let text = template.render(&messages, true)?;
         (origin, tokenizer.encode(&text)?)
     } else {

@@ -5,25 +5,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use lapwing_train::base::files::Files;
+use lapwing_train::base::source::Source;
 use lapwing_train::record::directory;
 use lapwing_train::{Config, Progress};
 
+use super::subject::typed;
 use crate::args;
 use crate::out;
 use crate::progress::Terminal;
 
 /// Writes the merged checkpoint.
 pub fn merge(arguments: &args::Merge) -> Result<()> {
-    let (model, adapter) = match (&arguments.run, &arguments.adapter) {
+    let terminal = Terminal::new();
+    let (source, adapter) = match (&arguments.run, &arguments.adapter) {
         (Some(run), _) => of_run(run)?,
         (None, adapter) => {
             let adapter = adapter.as_deref().expect("clap asks for one of them");
-            (arguments.model.clone(), args::adapter(adapter)?)
+            (typed(&arguments.model), args::adapter(adapter)?)
         }
     };
-    let files = Files::open(model.as_deref())?;
+    let files = Files::of(&source, &terminal)?;
     let adapter = files.adapter(&adapter)?;
-    let terminal = Terminal::new();
     files
         .checkpoint
         .merge(&adapter, &arguments.out, &mut |done, total| {
@@ -38,11 +40,11 @@ pub fn merge(arguments: &args::Merge) -> Result<()> {
 }
 
 /// The model that a run trains for, and its best adapter.
-fn of_run(run: &Path) -> Result<(Option<PathBuf>, PathBuf)> {
+fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
     directory::is_run(run)?;
     let adapter = directory::trained(run)?;
     let config = directory::config(run);
     let config = Config::load(&config.to_string_lossy(), &[])?;
     out::note(&format!("merges {}", adapter.display()));
-    Ok((config.model.directory().map(Path::to_owned), adapter))
+    Ok((config.model.source()?, adapter))
 }

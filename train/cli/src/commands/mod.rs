@@ -2,16 +2,20 @@
 
 pub mod adapters;
 pub mod config;
+pub mod doctor;
 mod dry_run;
 pub mod eval;
+pub mod export;
 pub mod games;
 pub mod generate;
 mod keys;
 pub mod merge;
 pub mod play;
 pub mod pretrain;
+pub mod report;
 pub mod score;
 pub mod shell;
 pub mod subject;
 pub mod sweep;
 pub mod train;
+pub mod watch;

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::pretrain::{self, Pretraining};
+use lapwing_train::doctor::self_test;
 use lapwing_train::{Config, Progress};
 
 use crate::args;
@@ -31,6 +32,7 @@ pub fn pretrain(
         ..usual
     };
     let gpu = open_gpu()?;
+    self_test(&gpu)?;
     let terminal = Terminal::new();
     terminal.phase("pretraining", how.steps, "updates");
     pretrain::pretrain(&gpu, &how, &arguments.out, |so_far| {

@@ -5,10 +5,9 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_model::ModelError;
 use lapwing_tensor::{Gpu, GpuError, Indices};
-use lapwing_train::base::files::Files;
 use serde::Serialize;
 
-use super::subject::{Subject, check_ids, read_ids};
+use super::subject::{Subject, check_ids, open, read_ids};
 use crate::args;
 use crate::out;
 
@@ -27,7 +26,7 @@ pub fn score(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Score,
 ) -> Result<()> {
-    let files = Files::open(arguments.subject.model.as_deref())?;
+    let files = open(&arguments.subject.model)?;
     let config = files.checkpoint.config();
     let ids = match (&arguments.input.ids, &arguments.input.text) {
         (Some(path), _) => read_ids(path, config)?,
@@ -52,17 +51,20 @@ pub fn score(
         return Ok(());
     };
     let mut out = out::shown();
-    let of = |id: u32| out::line(&tokenizer.token(id).unwrap_or_default()).into_owned();
+    let of = |id: u32| {
+        let token = tokenizer.token(id)?.unwrap_or_default();
+        Ok::<_, ModelError>(out::line(&token).into_owned())
+    };
     writeln!(out, "{:>8}  {:>9}  token", "id", "log-prob")?;
     writeln!(
         out,
         "{:>8}  {:>9}  {}",
         scored.ids[0],
         "",
-        of(scored.ids[0])
+        of(scored.ids[0])?
     )?;
     for (id, log_prob) in scored.ids[1..].iter().zip(&scored.logprobs) {
-        writeln!(out, "{id:>8}  {log_prob:>9.4}  {}", of(*id))?;
+        writeln!(out, "{id:>8}  {log_prob:>9.4}  {}", of(*id)?)?;
     }
     if scored.logprobs.is_empty() {
         return Ok(());

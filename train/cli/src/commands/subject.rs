@@ -9,6 +9,7 @@ use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Progress;
 use lapwing_train::base::files::Files;
+use lapwing_train::base::source::Source;
 use lapwing_train::run::memory::{Demand, Plan};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,6 +30,16 @@ impl InputError {
         let (origin, problem) = (origin.into(), problem.to_string());
         InputError { origin, problem }
     }
+}
+
+/// The files of the model that was asked for, or of the embedded one.
+pub fn open(model: &Option<String>) -> Result<Files> {
+    Ok(Files::of(&typed(model), &Terminal::new())?)
+}
+
+/// The model that was asked for, or the embedded one.
+pub fn typed(model: &Option<String>) -> Source {
+    model.as_deref().map_or(Source::BuiltIn, Source::typed)
 }
 
 /// A loaded model, with room for one sequence.

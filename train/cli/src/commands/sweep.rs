@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_model::write_aside;
 use lapwing_train::Config;
-use lapwing_train::record::{Record, directory, jsonl};
+use lapwing_train::record::{Record, directory, jsonl, report};
 use lapwing_train::run::checkpoint::differences;
 use lapwing_train::run::sweep::{Cell, Results, Sweep};
 
@@ -72,12 +72,19 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
     let results = Results::of(&sweep, &place);
     if !results.runs.is_empty() {
         write_results(&results, &place)?;
+        let dirs: Vec<PathBuf> = sweep
+            .cells
+            .iter()
+            .filter(|cell| cell.outcome(&place).is_some())
+            .map(|cell| cell.directory(&place))
+            .collect();
+        report::write(&dirs, &place.join("report.html"))?;
         let mut out = out::shown();
         write!(out, "{}", results.markdown())?;
         let shown = place.display();
         writeln!(
             out,
-            "\nIn {shown}: results.md, results.csv, results.json and the runs."
+            "\nIn {shown}: results.md, results.csv, results.json, report.html and the runs."
         )?;
     }
     if stop.load(Relaxed) {

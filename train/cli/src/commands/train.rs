@@ -4,9 +4,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::record::Record;
+use lapwing_train::doctor::self_test;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::{PlayMetrics, now};
+use lapwing_train::record::report;
+use lapwing_train::record::tensorboard::EventFile;
+use lapwing_train::record::{Record, Sink};
 use lapwing_train::run::checkpoint;
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer::{self, Ending};
@@ -35,6 +38,7 @@ pub fn train(
         (None, None) => None,
     };
     let gpu = open_gpu()?;
+    self_test(&gpu)?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
     if arguments.dry_run {
@@ -48,7 +52,7 @@ pub fn train(
             run
         }
         // Only now: what fails above leaves nothing behind.
-        None => RunDirectory::create(arguments.out.as_deref(), &config)?,
+        None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
     };
     let place = run.path().to_owned();
     run.begin(&session(&gpu, &state, arguments))?;
@@ -62,15 +66,25 @@ pub fn train(
         terminal: &terminal,
         total: config.train.steps,
     };
-    let ending = trainer::train(&mut state, &mut run, &mut [&mut steps], &terminal, stop)?;
+    let mut events = EventFile::of_run(&place, &config)?;
+    let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
+    sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
+    let go_on = format!(
+        "go on with: {} train --resume {}",
+        program(),
+        out::quoted(&place.to_string_lossy())
+    );
+    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
+        .inspect_err(|_| terminal.line(&go_on))?;
     // The bars go before the table comes.
     drop(terminal);
     let mut out = out::shown();
     write!(out, "{}", before_and_after(&run.records()?))?;
+    // Nobody works on it any more, and its page should not say so.
+    drop(run);
     let shown = out::quoted(&place.to_string_lossy());
     if ending == Ending::Stopped {
-        let command = format!("{} train --resume {shown}", program());
-        return Err(Stopped::run(state.step, config.train.steps, &command).into());
+        return Err(Stopped::run(state.step, config.train.steps, &go_on).into());
     }
     let adapter = directory::adapter(&place);
     writeln!(
@@ -79,6 +93,16 @@ pub fn train(
         adapter.display()
     )?;
     writeln!(out, "  {} play {shown}", program())?;
+    let page = report::default_path(std::slice::from_ref(&place));
+    // All is saved by now: a page that cannot be written is no failure of the training.
+    match report::write(std::slice::from_ref(&place), &page) {
+        Ok(_) => writeln!(
+            out,
+            "Its report, a page for any browser, is in {}",
+            page.display()
+        )?,
+        Err(error) => out::note(&format!("the report could not be written: {error}")),
+    }
     Ok(())
 }
 

@@ -62,6 +62,7 @@ impl Config {
             reason: e.message().to_owned(),
         })?;
         check(&config)?;
+        config.model.source()?;
         config.policy.template_variables()?;
         config.resolve_game()?;
         let mut resolved = Resolved {
@@ -80,6 +81,14 @@ impl Config {
         let idle = idle::notes(&resolved);
         resolved.notes.extend(idle);
         Ok(resolved)
+    }
+
+    /// The defaults, with every option of the default game.
+    pub fn resolved_default() -> Config {
+        let mut config = Config::default();
+        let resolved = config.resolve_game();
+        resolved.expect("the default game takes its defaults");
+        config
     }
 
     /// With paths that hold from any working directory.

@@ -15,9 +15,11 @@ mod tests;
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::LoraConfig;
+use lapwing_model::{ChatTemplate, LoraConfig, Repository};
 use lapwing_tensor::Kl;
 use serde::{Deserialize, Serialize};
+
+use crate::base::source::Source;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
@@ -71,15 +73,35 @@ pub struct Model {
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
     /// Empty: the small base that is built into the program, so that training needs no download.
     pub dir: String,
+    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision`, the revision being a branch,
+    /// a tag or a commit. It is taken from the local cache if it is there, and downloaded otherwise. A run notes the
+    /// commit here, so that its config means the same model later. Empty: none.
+    pub repo: String,
     /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
     /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
     pub adapter: String,
 }
 
 impl Model {
-    /// The directory to read the model from; `None` is the embedded base.
-    pub fn directory(&self) -> Option<&Path> {
-        (!self.dir.is_empty()).then(|| Path::new(&self.dir))
+    /// Where the model is read from.
+    ///
+    /// # Errors
+    /// If a directory and a repository are given, or what is given is no name of a repository.
+    pub fn source(&self) -> Result<Source, ConfigError> {
+        let wrong = |wanted: String| ConfigError::Range {
+            key: "model.repo".to_owned(),
+            found: format!("{:?}", self.repo),
+            wanted,
+        };
+        match (&*self.dir, &*self.repo) {
+            ("", "") => Ok(Source::BuiltIn),
+            (dir, "") => Ok(Source::Directory(dir.into())),
+            ("", repo) => match Repository::parse(repo) {
+                Some(repository) => Ok(Source::Repository(repository)),
+                None => Err(wrong("OWNER/NAME or OWNER/NAME@REVISION".to_owned())),
+            },
+            (dir, _) => Err(wrong(format!("none beside model.dir, which is {dir:?}"))),
+        }
     }
 
     /// The directory of the adapter to go on from.
@@ -152,11 +174,24 @@ impl Policy {
     /// The variables in the form that templates read.
     ///
     /// # Errors
-    /// If one of them is something that templates do not have.
+    /// If one of them is something that templates do not have, or would replace what lapwing itself gives to the template:
+    /// the conversation (in which nobody has tools or documents) or the checkpoint's special tokens.
     pub fn template_variables(
         &self,
     ) -> Result<serde_json::Map<String, serde_json::Value>, ConfigError> {
-        load::json("policy.chat_template_kwargs", &self.chat_template_kwargs)
+        const SECTION: &str = "policy.chat_template_kwargs";
+        let ours = |name: &&String| {
+            ChatTemplate::is_reserved(name) || ["tools", "documents"].contains(&name.as_str())
+        };
+        if let Some(name) = self.chat_template_kwargs.keys().find(ours) {
+            return Err(ConfigError::Range {
+                key: format!("{SECTION}.{name}"),
+                found: self.chat_template_kwargs[name].to_string(),
+                wanted: "it left out: what the template gets under this name is not free to be set"
+                    .to_owned(),
+            });
+        }
+        load::json(SECTION, &self.chat_template_kwargs)
     }
 }
 

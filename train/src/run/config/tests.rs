@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::{Config, PRESETS, Resolved};
+use crate::base::source::Source;
 
 fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
     let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
@@ -135,6 +136,62 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["lora.targets=[]"]), @r#"key `lora.targets`: target modules "[]": no layer is named"#);
     assert_snapshot!(error(&["lora.targets=(q"]), @r#"key `lora.targets`: target modules "(q": not a regular expression: Parsing error at position 8: Opening parenthesis without closing parenthesis"#);
     assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
+}
+
+/// As null they would be ignored in silence, and the game played with its defaults.
+#[test]
+fn numbers_that_are_none_are_no_options() {
+    assert_snapshot!(error(&["game.options.size=inf"]), @"key `game.options.size`: found inf, wanted a finite number");
+    assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan, wanted a finite number");
+    assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan, wanted a finite number");
+    assert_snapshot!(error(&["game.options.map=[\"SF\", -inf]"]), @"key `game.options.map`: found -inf, wanted a finite number");
+    assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number, 0 or more"#);
+    assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf, wanted a finite number");
+    let (_home, path) = file("[game.options]\nsize = nan\n");
+    assert_snapshot!(load(&path, &[]).unwrap_err(), @"key `game.options.size`: found nan, wanted a finite number");
+}
+
+#[test]
+fn the_conversation_is_not_free_to_be_set() {
+    for name in [
+        "messages",
+        "add_generation_prompt",
+        "tools",
+        "documents",
+        "eos_token",
+        "raise_exception",
+    ] {
+        let told = error(&[&format!("policy.chat_template_kwargs.{name}=1")]);
+        let wanted =
+            format!("key `policy.chat_template_kwargs.{name}`: found 1, wanted it left out: ");
+        assert!(told.starts_with(&wanted), "{told}");
+    }
+    assert!(
+        load(
+            "frozen-lake",
+            &["policy.chat_template_kwargs.enable_thinking=false"]
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn a_model_is_a_directory_or_a_repository() {
+    let source = |settings: &[&str]| {
+        load("frozen-lake", settings)
+            .unwrap()
+            .model
+            .source()
+            .unwrap()
+    };
+    assert_eq!(source(&[]), Source::BuiltIn);
+    assert_eq!(source(&["model.dir=a/b"]), Source::Directory("a/b".into()));
+    let Source::Repository(repository) = source(&["model.repo=a/b@v1"]) else {
+        panic!("a repository");
+    };
+    assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
+    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo`: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
+    assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
 /// A directory with these files, and the config of one of them.

@@ -1,0 +1,34 @@
+// tensor/src/ops/probe.rs: multiplications and additions and next to nothing else, to see how many a device can do.
+
+const GROUP: u32 = 64u;
+
+struct Params { count: u32, rounds: u32, factor: f32, more: f32, first_group: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+
+/// Eight chains that do not wait for each other, each two steps x = x factor + more a round.
+@compute @workgroup_size(GROUP)
+fn chains(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = flat_thread(group, groups, local, GROUP);
+    if i >= params.count {
+        return;
+    }
+    let start = f32(i % 16u);
+    let factor = vec4<f32>(params.factor);
+    let more = vec4<f32>(params.more);
+    var a = vec4<f32>(start, start + 1.0, start + 2.0, start + 3.0);
+    var b = a + 4.0;
+    for (var round = 0u; round < params.rounds; round += 1u) {
+        a = a * factor + more;
+        b = b * factor + more;
+        a = a * factor + more;
+        b = b * factor + more;
+    }
+    let sum = a + b;
+    y[i] = sum.x + sum.y + sum.z + sum.w;
+}

@@ -1,0 +1,249 @@
+//! An op held against its f64 reference, on whatever device: what tests panic about, and what a self-test of a device tells.
+//!
+//! The reference is the oracle of the value; its slope by central differences is the oracle of the gradient. In f64
+//! with a step of 1e-5 that slope is good to about 1e-9, so tolerances speak of the f32 kernel alone.
+
+use std::ops::Range;
+
+use crate::random::Random;
+use crate::{Gpu, GpuError, Tensor};
+
+/// Values in double precision on the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// the length of each axis
+    pub shape: Vec<usize>,
+    /// row by row
+    pub values: Vec<f64>,
+}
+
+impl Array {
+    /// Uniform values that f32 can hold, decided by the seed.
+    pub fn random(shape: &[usize], seed: u64, range: Range<f64>) -> Array {
+        let mut random = Random::new(seed);
+        let mut next = || {
+            let value = range.start + random.uniform() * (range.end - range.start);
+            f64::from(value as f32)
+        };
+        let values = (0..shape.iter().product()).map(|_| next()).collect();
+        Array {
+            shape: shape.to_vec(),
+            values,
+        }
+    }
+
+    /// Applies `f` to every element.
+    pub fn map(&self, f: impl Fn(f64) -> f64) -> Array {
+        Array {
+            shape: self.shape.clone(),
+            values: self.values.iter().map(|v| f(*v)).collect(),
+        }
+    }
+
+    /// The element at a row and a column of a matrix.
+    pub fn at(&self, row: usize, col: usize) -> f64 {
+        self.values[row * self.shape[self.shape.len() - 1] + col]
+    }
+
+    /// The values as f32 on the device.
+    pub fn tensor(&self, gpu: &Gpu) -> Tensor {
+        let values: Vec<f32> = self.values.iter().map(|v| *v as f32).collect();
+        Tensor::from_slice(gpu, &values, &self.shape)
+    }
+
+    pub(crate) fn dot(&self, other: &Array) -> f64 {
+        self.values
+            .iter()
+            .zip(&other.values)
+            .map(|(a, b)| a * b)
+            .sum()
+    }
+}
+
+/// How far a result may be from its reference, relative to the largest magnitude of the reference.
+#[derive(Debug, Clone, Copy)]
+pub struct Tolerance {
+    /// of the value
+    pub value: f64,
+    /// of the gradients
+    pub gradient: f64,
+}
+
+/// What a device did wrong.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Wrong {
+    /// A number is not what it should be.
+    #[error(
+        "{what}[{index}]: got {got}, wanted {wanted} (relative error {error:.2e} > {tolerance:.0e})"
+    )]
+    Number {
+        /// which result
+        what: String,
+        /// its element
+        index: usize,
+        /// what the device computed
+        got: f32,
+        /// what the reference did
+        wanted: f64,
+        /// how far they are apart, relative to the largest number wanted
+        error: f64,
+        /// how far they may be
+        tolerance: f64,
+    },
+    /// Two runs differ.
+    #[error("{what}: two runs gave different bits")]
+    Bits {
+        /// which result
+        what: String,
+    },
+    /// Something else than numbers differs.
+    #[error("{0}")]
+    Other(String),
+    /// The device failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+}
+
+/// Compares numbers with what is wanted, relative to the largest of these and at least to `least`. Gives the largest error.
+///
+/// # Errors
+/// The first number that is further away than `tolerance`, or not a number.
+pub(crate) fn compare(
+    what: &str,
+    got: &[f32],
+    wanted: &[f64],
+    tolerance: f64,
+    least: f64,
+) -> Result<f64, Wrong> {
+    if got.len() != wanted.len() {
+        let (got, wanted) = (got.len(), wanted.len());
+        return Err(Wrong::Other(format!(
+            "{what}: got {got} values, wanted {wanted}"
+        )));
+    }
+    let scale = wanted.iter().fold(least, |m, v| m.max(v.abs()));
+    let mut worst: f64 = 0.0;
+    for (index, (g, w)) in got.iter().zip(wanted).enumerate() {
+        let error = (f64::from(*g) - w).abs() / scale;
+        if error.is_nan() || error > tolerance {
+            return Err(Wrong::Number {
+                what: what.to_owned(),
+                index,
+                got: *g,
+                wanted: *w,
+                error,
+                tolerance,
+            });
+        }
+        worst = worst.max(error);
+    }
+    Ok(worst)
+}
+
+pub(crate) fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
+/// An op and its reference at some inputs.
+pub(crate) struct Case<'a> {
+    pub(crate) op: &'a dyn Fn(&[Tensor]) -> Tensor,
+    pub(crate) reference: &'a dyn Fn(&[Array]) -> Array,
+    pub(crate) inputs: &'a [Array],
+    pub(crate) tolerance: Tolerance,
+    /// The least magnitude that the tolerance is relative to: for results that are small because large things cancel in
+    /// them, such as the log-probability of what is nearly certain.
+    pub(crate) least: f64,
+}
+
+impl Case<'_> {
+    /// Compares the value, and demands the same bits of a second run. Gives the largest error.
+    pub(crate) fn value(&self, gpu: &Gpu) -> Result<f64, Wrong> {
+        let tensors: Vec<_> = self.inputs.iter().map(|a| a.tensor(gpu)).collect();
+        let wanted = (self.reference)(self.inputs);
+        let y = (self.op)(&tensors);
+        if y.shape() != wanted.shape {
+            let (got, wanted) = (y.shape(), &wanted.shape);
+            return Err(Wrong::Other(format!(
+                "shape of the result: got {got:?}, wanted {wanted:?}"
+            )));
+        }
+        let got = y.to_vec()?;
+        let worst = compare(
+            "value",
+            &got,
+            &wanted.values,
+            self.tolerance.value,
+            self.least,
+        )?;
+        match same_bits(&got, &(self.op)(&tensors).to_vec()?) {
+            true => Ok(worst),
+            false => Err(Wrong::Bits {
+                what: "value".to_owned(),
+            }),
+        }
+    }
+
+    /// Compares value and gradient. The op stands in the middle of a graph: its inputs are results and its upstream
+    /// gradient is random. Gives the largest error.
+    pub(crate) fn value_and_gradient(&self, gpu: &Gpu) -> Result<f64, Wrong> {
+        let mut worst = self.value(gpu)?;
+        let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
+        let (got, again) = (
+            self.gradients(gpu, &upstream)?,
+            self.gradients(gpu, &upstream)?,
+        );
+        for (which, (input, gradient)) in self.inputs.iter().zip(&got).enumerate() {
+            let what = format!("gradient of input {which}");
+            let chosen = chosen_elements(input.values.len());
+            let slope = |i: usize| {
+                let moved = |by: f64| {
+                    let mut moved = self.inputs.to_vec();
+                    moved[which].values[i] += by;
+                    (self.reference)(&moved).dot(&upstream)
+                };
+                (moved(1e-5) - moved(-1e-5)) / 2e-5
+            };
+            let wanted: Vec<f64> = chosen.iter().map(|i| slope(*i)).collect();
+            let picked: Vec<f32> = chosen.iter().map(|i| gradient[*i]).collect();
+            if !gradient.iter().all(|v| v.is_finite()) {
+                return Err(Wrong::Other(format!("{what} is not finite")));
+            }
+            let error = compare(&what, &picked, &wanted, self.tolerance.gradient, self.least)?;
+            worst = worst.max(error);
+            if !same_bits(gradient, &again[which]) {
+                return Err(Wrong::Bits { what });
+            }
+        }
+        Ok(worst)
+    }
+
+    fn gradients(&self, gpu: &Gpu, upstream: &Array) -> Result<Vec<Vec<f32>>, Wrong> {
+        let leaves: Vec<_> = self
+            .inputs
+            .iter()
+            .map(|a| a.tensor(gpu).tracked())
+            .collect();
+        let results: Vec<_> = leaves.iter().map(|leaf| leaf.neg().neg()).collect();
+        let gradients = (self.op)(&results)
+            .mul(&upstream.tensor(gpu))
+            .sum()
+            .backward();
+        let one = |leaf: &Tensor| match gradients.get(leaf) {
+            Some(gradient) => Ok(gradient.to_vec()?),
+            None => Err(Wrong::Other("an input got no gradient".to_owned())),
+        };
+        leaves.iter().map(one).collect()
+    }
+}
+
+/// All elements of a small input; of a large one the first, the last and a spread between, by a stride that is prime
+/// and so meets every place in a tile.
+fn chosen_elements(len: usize) -> Vec<usize> {
+    const MOST: usize = 48;
+    if len <= MOST {
+        return (0..len).collect();
+    }
+    let mut chosen: Vec<_> = (0..MOST - 2).map(|i| i * 7919 % len).collect();
+    chosen.extend([0, len - 1]);
+    chosen
+}

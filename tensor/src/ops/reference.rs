@@ -1,0 +1,588 @@
+//! The references of the ops, in double precision and as plain as can be, each with the tolerance that f32 asks for and
+//! why. The properties of the ops and the table of [`super::checks`] are held against them.
+
+use super::adamw::AdamW;
+use super::linear::Lora;
+use super::log_prob::Cut;
+use super::log_prob::{Head, LogProbs};
+use super::policy_loss::{Kl, LossToken};
+use super::weight::Matrix;
+use crate::check::{Array, Tolerance};
+use crate::{Indices, Tensor, Visibility};
+
+/// One rounding a step, a handful of steps; `log` near 1 cancels, so the inputs keep away from it by the seed only
+/// and the bound is relative to the largest result. lavapipe's exp and log are good to about 1e-6.
+pub(super) const UNARY: Tolerance = Tolerance {
+    value: 3e-6,
+    gradient: 1e-5,
+};
+
+/// Two or three roundings in the value; sums over up to 4 x 5 repeats in the gradient.
+pub(super) const BINARY: Tolerance = Tolerance {
+    value: 1e-6,
+    gradient: 1e-5,
+};
+
+/// f of two arrays, broadcast.
+pub(super) fn binary(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
+    let shape = super::binary::broadcast(&a.shape, &b.shape).unwrap();
+    let pick = |array: &Array, mut flat: usize| {
+        let mut index = 0;
+        let mut step = 1;
+        for (i, length) in shape.iter().enumerate().rev() {
+            let at = flat % length;
+            flat /= length;
+            if let Some(axis) = (i + array.shape.len()).checked_sub(shape.len()) {
+                index += if array.shape[axis] == 1 { 0 } else { at * step };
+                step *= array.shape[axis];
+            }
+        }
+        array.values[index]
+    };
+    let values = (0..shape.iter().product())
+        .map(|i| f(pick(a, i), pick(b, i)))
+        .collect();
+    Array { shape, values }
+}
+
+/// f32 sums of up to 5,000 terms in runs of 64: about 64 roundings of 6e-8 on each level, against the largest
+/// result. Sums of terms of both signs cancel, hence positive terms.
+pub(super) const REDUCE: Tolerance = Tolerance {
+    value: 1e-5,
+    gradient: 1e-5,
+};
+
+/// f of each row.
+pub(super) fn of_rows(a: &Array, f: impl Fn(&[f64]) -> f64) -> Array {
+    let cols = *a.shape.last().unwrap();
+    let mut shape = a.shape.clone();
+    *shape.last_mut().unwrap() = 1;
+    Array {
+        shape,
+        values: a.values.chunks(cols).map(f).collect(),
+    }
+}
+
+/// The sum of each column.
+pub(super) fn columns(a: &Array) -> Array {
+    let (m, n) = (a.shape[0], a.shape[1]);
+    Array {
+        shape: vec![n],
+        values: (0..n).map(|j| (0..m).map(|i| a.at(i, j)).sum()).collect(),
+    }
+}
+
+/// A copy is exact; a gradient is a sum of at most 40 numbers.
+pub(super) const ROWS: Tolerance = Tolerance {
+    value: 0.0,
+    gradient: 2e-6,
+};
+
+/// Values are copied; a gradient is a sum of at most 60 terms: 60 times 6e-8 at the worst.
+pub(super) const EMBEDDING: Tolerance = Tolerance {
+    value: 0.0,
+    gradient: 4e-6,
+};
+
+/// The rows of these numbers.
+pub(super) fn gather(table: &Array, rows: &[u32]) -> Array {
+    let cols = table.shape[1];
+    let row = |row: &u32| {
+        (0..cols)
+            .map(|col| table.at(*row as usize, col))
+            .collect::<Vec<_>>()
+    };
+    Array {
+        shape: vec![rows.len(), cols],
+        values: rows.iter().flat_map(row).collect(),
+    }
+}
+
+/// A handful of roundings of 6e-8; lavapipe's exp is good to about 1e-6.
+pub(super) const SWIGLU: Tolerance = Tolerance {
+    value: 3e-6,
+    gradient: 5e-6,
+};
+
+/// silu(gate) up
+pub(super) fn swiglu(gate: &Array, up: &Array) -> Array {
+    let one = |(g, u): (&f64, &f64)| g / (1.0 + (-g).exp()) * u;
+    Array {
+        shape: gate.shape.clone(),
+        values: gate.values.iter().zip(&up.values).map(one).collect(),
+    }
+}
+
+/// Large, so that it shows, and so that the gradient of a row of one element does not vanish.
+pub(super) const RMS_EPS: f32 = 0.1;
+
+/// Sums of up to 300 squares: 300 roundings of 6e-8 at worst and √300 of them as a rule. The weight's
+/// gradient adds up to 130 terms of both signs: what is left of one column may be a hundredth of its terms.
+pub(super) const RMS_NORM: Tolerance = Tolerance {
+    value: 3e-6,
+    gradient: 1e-4,
+};
+
+pub(super) fn rms_norm(x: &Array, weight: &Array) -> Array {
+    let cols = weight.values.len();
+    let mut y = x.clone();
+    for row in y.values.chunks_mut(cols) {
+        let mean = row.iter().map(|v| v * v).sum::<f64>() / cols as f64;
+        let scale = 1.0 / (mean + f64::from(RMS_EPS)).sqrt();
+        for (v, w) in row.iter_mut().zip(&weight.values) {
+            *v *= scale * w;
+        }
+    }
+    y
+}
+
+/// Two products and a sum: a few roundings of 6e-8.
+pub(super) const ROPE: Tolerance = Tolerance {
+    value: 1e-6,
+    gradient: 1e-6,
+};
+
+pub(super) fn frequencies(half: usize) -> Vec<f32> {
+    (0..half)
+        .map(|i| 10_000f32.powf(-(i as f32) / half as f32))
+        .collect()
+}
+
+pub(super) fn rope(x: &Array, positions: &[u32], frequencies: &[f32], heads: usize) -> Array {
+    let half = frequencies.len();
+    let mut y = x.clone();
+    for (token, position) in positions.iter().enumerate() {
+        for head in 0..heads {
+            let first = (token * heads + head) * 2 * half;
+            for (i, f) in frequencies.iter().enumerate() {
+                let (sine, cosine) = f64::from(*position as f32 * f).sin_cos();
+                let (a, b) = (x.values[first + i], x.values[first + half + i]);
+                y.values[first + i] = a * cosine - b * sine;
+                y.values[first + half + i] = b * cosine + a * sine;
+            }
+        }
+    }
+    y
+}
+
+/// Rounding of a sum of k terms of magnitude up to 1 in any order: at most k times 6e-8 of the sum of magnitudes, in
+/// practice its square root. The largest element of the result is about sqrt(k) / 3, so a few times 6e-8 sqrt(k) is
+/// what k = 68 asks for (5e-7 sqrt-wise); ten times that is still far below any wrong term, which is about 1e-1.
+pub(super) const MATMUL: Tolerance = Tolerance {
+    value: 5e-6,
+    gradient: 5e-6,
+};
+
+pub(super) fn transposed(a: &Array) -> Array {
+    let (rows, cols) = (a.shape[0], a.shape[1]);
+    Array {
+        shape: vec![cols, rows],
+        values: (0..rows * cols).map(|i| a.at(i % rows, i / rows)).collect(),
+    }
+}
+
+/// (M, K) times (K, N).
+pub(super) fn matmul(a: &Array, b: &Array) -> Array {
+    let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
+    let mut values = vec![0.0; m * n];
+    for (i, row) in values.chunks_exact_mut(n).enumerate() {
+        for l in 0..k {
+            let left = a.at(i, l);
+            for (y, right) in row.iter_mut().zip(&b.values[l * n..]) {
+                *y += left * right;
+            }
+        }
+    }
+    Array {
+        shape: vec![m, n],
+        values,
+    }
+}
+
+/// a + scale b
+pub(super) fn binary_sum(a: &Array, b: &Array, scale: f64) -> Array {
+    let values = a
+        .values
+        .iter()
+        .zip(&b.values)
+        .map(|(a, b)| a + scale * b)
+        .collect();
+    Array {
+        shape: a.shape.clone(),
+        values,
+    }
+}
+
+pub(super) const LORA_SCALE: f32 = 0.75;
+
+/// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ, for the inputs x, bias, residual, A, B.
+pub(super) fn linear(x: &[Array], w: &Array) -> Array {
+    let [x, bias, residual, a, b] = x else {
+        panic!("five inputs")
+    };
+    let low = matmul(x, &transposed(a));
+    let y = binary_sum(
+        &matmul(x, &transposed(w)),
+        &matmul(&low, &transposed(b)),
+        LORA_SCALE.into(),
+    );
+    let mut y = binary_sum(&y, residual, 1.0);
+    for (i, v) in y.values.iter_mut().enumerate() {
+        *v += bias.values[i % bias.values.len()];
+    }
+    y
+}
+
+pub(super) fn linear_inputs(m: usize, n: usize, k: usize, r: usize, seed: u64) -> Vec<Array> {
+    let shapes: [&[usize]; 5] = [&[m, k], &[n], &[m, n], &[r, k], &[n, r]];
+    let random = |(i, shape): (u64, &&[usize])| Array::random(shape, seed ^ i, -1.0..1.0);
+    (1..).zip(shapes.iter()).map(random).collect()
+}
+
+/// The op of [`linear`], on x, bias, residual, A, B.
+pub(super) fn linear_op(t: &[Tensor], w: &Matrix) -> Tensor {
+    let lora = Lora {
+        a: t[3].clone(),
+        b: t[4].clone(),
+        scale: LORA_SCALE,
+    };
+    t[0].linear(w, Some(&t[1]), Some(&lora), Some(&t[2]))
+}
+
+/// Sums of up to 100 products and of up to 256 channels, exponentials good to 1e-6: some tens of roundings of 6e-8. A
+/// gradient adds differences p (dy·v - dy·y), which cancel; in a small tree all of them may.
+pub(super) const ATTENTION: Tolerance = Tolerance {
+    value: 5e-6,
+    gradient: 1e-4,
+};
+
+/// The heads of one case: (heads, key heads, channels).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads(pub(super) usize, pub(super) usize, pub(super) usize);
+
+/// A forest of `count` tokens, decided by the seed. A small one is a tree, or each token might see itself alone and the
+/// gradients vanish.
+pub(super) fn forest(count: usize, seed: u64) -> Vec<u32> {
+    fn grow(until: &mut [u32], from: usize, to: usize, draw: &mut impl FnMut(usize) -> usize) {
+        let mut first = from;
+        while first < to {
+            let size = 1 + draw(to - first);
+            let own = 1 + draw(size);
+            until[first..first + own].fill((first + size) as u32);
+            grow(until, first + own, first + size, draw);
+            first += size;
+        }
+    }
+    let numbers = Array::random(&[4 * count], seed, 0.0..1.0).values;
+    let mut numbers = numbers.into_iter().cycle();
+    let mut draw = |below: usize| (numbers.next().unwrap() * below as f64) as usize;
+    let mut until = vec![0; count];
+    if count < 8 {
+        until[0] = count as u32;
+        grow(&mut until, 1, count, &mut draw);
+    } else {
+        grow(&mut until, 0, count, &mut draw);
+    }
+    until
+}
+
+/// Queries, keys and values.
+pub(super) fn attention_inputs(
+    rows: usize,
+    Heads(heads, kv_heads, size): Heads,
+    seed: u64,
+) -> [Array; 3] {
+    [(0, heads), (1, kv_heads), (2, kv_heads)]
+        .map(|(i, h)| Array::random(&[rows, h * size], seed ^ i, -1.5..1.5))
+}
+
+pub(super) fn visible(until: &[u32], query: usize) -> impl Iterator<Item = usize> {
+    (0..=query).filter(move |key| query < until[*key] as usize)
+}
+
+pub(super) fn attention(a: &[Array], until: &[u32], Heads(heads, kv_heads, size): Heads) -> Array {
+    let mut y = Array {
+        shape: a[0].shape.clone(),
+        values: vec![0.0; a[0].values.len()],
+    };
+    for query in 0..until.len() {
+        for head in 0..heads {
+            let (own, shared) = (head * size, head / (heads / kv_heads) * size);
+            let score = |key: usize| -> f64 {
+                let products =
+                    (0..size).map(|c| a[0].at(query, own + c) * a[1].at(key, shared + c));
+                products.sum::<f64>() / (size as f64).sqrt()
+            };
+            let scores: Vec<_> = visible(until, query).map(|key| (key, score(key))).collect();
+            let total: f64 = scores.iter().map(|(_, score)| score.exp()).sum();
+            for (key, score) in scores {
+                for c in 0..size {
+                    y.values[(query * heads * size) + own + c] +=
+                        score.exp() / total * a[2].at(key, shared + c);
+                }
+            }
+        }
+    }
+    y
+}
+
+pub(super) fn attend(t: &[Tensor], visible: &Visibility, heads: Heads) -> Tensor {
+    t[0].attention(&t[1], &t[2], visible, heads.0, heads.1)
+}
+
+/// Logits are sums of at most 40 products below 1 (error some 1e-6 of a logit), exp and log of WGSL err by some 5e-7 of
+/// numbers below 10. Gradients sum up to 300 tokens of both signs; dB and dA are compared with their largest element.
+pub(super) const LOG_PROB: Tolerance = Tolerance {
+    value: 5e-6,
+    gradient: 2e-5,
+};
+
+/// A log-prob near 0, and its gradient, are what is left when logits of about 1 cancel: they are as exact as those, not as
+/// their own size suggests.
+pub(super) const LEAST: f64 = 0.1;
+
+/// What is asked: everything but the arrays.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) rows: Vec<u32>,
+    pub(super) targets: Vec<u32>,
+    pub(super) temperature: f32,
+    pub(super) scale: f32,
+}
+
+impl Question {
+    pub(super) fn random(
+        pairs: usize,
+        rows: usize,
+        vocabulary: usize,
+        temperature: f32,
+        seed: u64,
+    ) -> Question {
+        let draw = |below: usize, which: u64| -> Vec<u32> {
+            let unit = Array::random(&[pairs], seed ^ which, 0.0..1.0).values;
+            unit.iter()
+                .map(|u| ((u * below as f64) as u32).min(below as u32 - 1))
+                .collect()
+        };
+        Question {
+            rows: draw(rows, 11),
+            targets: draw(vocabulary, 12),
+            temperature,
+            scale: 0.7,
+        }
+    }
+
+    pub(super) fn ask(&self, hidden: &Tensor, head: &Head, cut: Cut) -> LogProbs {
+        let (rows, targets) = (
+            Indices::new(hidden.gpu(), &self.rows),
+            Indices::new(hidden.gpu(), &self.targets),
+        );
+        hidden.log_probs_cut(head, &rows, &targets, self.temperature, cut)
+    }
+
+    pub(super) fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> Head {
+        Head {
+            weight,
+            lora: lora.map(|(a, b)| Lora {
+                a: a.clone(),
+                b: b.clone(),
+                scale: self.scale,
+            }),
+        }
+    }
+}
+
+/// Log-probs and entropies in double precision, from the whole matrix of logits. `inputs` are hidden rows, weight, and
+/// the A and B of a LoRA if there is one.
+pub(super) fn log_prob(inputs: &[Array], question: &Question) -> [Array; 2] {
+    let (hidden, weight) = (&inputs[0], &inputs[1]);
+    let logit = |row: usize, token: usize| -> f64 {
+        let mut sum: f64 = (0..hidden.shape[1])
+            .map(|k| hidden.at(row, k) * weight.at(token, k))
+            .sum();
+        if let [_, _, a, b] = inputs {
+            for r in 0..a.shape[0] {
+                let low: f64 = (0..hidden.shape[1])
+                    .map(|k| hidden.at(row, k) * a.at(r, k))
+                    .sum();
+                sum += f64::from(question.scale) * low * b.at(token, r);
+            }
+        }
+        sum / f64::from(question.temperature)
+    };
+    let mut results = [Vec::new(), Vec::new()];
+    for (row, target) in question.rows.iter().zip(&question.targets) {
+        let z: Vec<f64> = (0..weight.shape[0])
+            .map(|token| logit(*row as usize, token))
+            .collect();
+        let largest = z.iter().copied().fold(f64::MIN, f64::max);
+        let log_sum = largest + z.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
+        results[0].push(z[*target as usize] - log_sum);
+        results[1].push(
+            -z.iter()
+                .map(|z| (z - log_sum).exp() * (z - log_sum))
+                .sum::<f64>(),
+        );
+    }
+    results.map(|values| Array {
+        shape: vec![values.len()],
+        values,
+    })
+}
+
+/// Hidden rows (R, C), weight (V, C), A (r, C) and B (V, r).
+pub(super) fn arrays(
+    rows: usize,
+    vocabulary: usize,
+    width: usize,
+    rank: usize,
+    seed: u64,
+) -> [Array; 4] {
+    let one =
+        |shape: [usize; 2], which: u64| Array::random(&shape, seed ^ (which << 32), -1.0..1.0);
+    [
+        one([rows, width], 1),
+        one([vocabulary, width], 2),
+        one([rank, width], 3),
+        one([vocabulary, rank], 4),
+    ]
+}
+
+/// Blocks of 64 tokens, `chunk` of them in a chunk.
+pub(super) fn cut(rows: usize, chunk: usize) -> Cut {
+    Cut {
+        block: 64,
+        budget: 4 * rows * 64 * chunk,
+    }
+}
+
+/// A token costs a few f32 operations and one exp of error (3 + 2 |x|) x 6e-8, |x| below 2: about 1e-6. Their sum adds
+/// sqrt(200) x 6e-8. All this is relative to the magnitudes summed: where those cancel, more is allowed.
+pub(super) const POLICY_LOSS: f64 = 3e-6;
+
+#[derive(Clone, Copy)]
+pub(super) struct Knobs {
+    pub(super) clip: (f32, f32),
+    pub(super) beta: f32,
+    pub(super) kl: Kl,
+}
+
+/// Loss, mean KL and clip fraction in double precision.
+pub(super) fn policy_loss(log_probs: &Array, tokens: &[LossToken], knobs: Knobs) -> [f64; 3] {
+    let mut result = [0.0; 3];
+    for token in tokens {
+        let l = log_probs.values[token.pair as usize];
+        let ratio = (l - f64::from(token.old)).exp();
+        let (low, high) = (1.0 - f64::from(knobs.clip.0), 1.0 + f64::from(knobs.clip.1));
+        let (free, bounded) = (
+            ratio * f64::from(token.advantage),
+            ratio.clamp(low, high) * f64::from(token.advantage),
+        );
+        let d = l - f64::from(token.reference);
+        let kl = match knobs.kl {
+            Kl::K2 => d * d / 2.0,
+            Kl::K3 => (-d).exp() - 1.0 + d,
+        };
+        result[0] += f64::from(token.weight) * (f64::from(knobs.beta) * kl - free.min(bounded));
+        result[1] += kl / tokens.len() as f64;
+        result[2] += if bounded < free {
+            1.0 / tokens.len() as f64
+        } else {
+            0.0
+        };
+    }
+    result
+}
+
+/// Loss tokens near the log-probs, none so near to a bound of the ratio that a finite difference would step over.
+pub(super) fn loss_tokens(
+    log_probs: &Array,
+    count: usize,
+    seed: u64,
+    clip: (f32, f32),
+) -> Vec<LossToken> {
+    let draw = |which: u64| Array::random(&[count], seed ^ (which << 32), -1.0..1.0).values;
+    let (pair, advantage, weight, old, reference) = (draw(1), draw(2), draw(3), draw(4), draw(5));
+    (0..count)
+        .map(|i| {
+            let pairs = log_probs.values.len();
+            let pair = ((pair[i] + 1.0) / 2.0 * pairs as f64).min(pairs as f64 - 1.0) as u32;
+            let l = log_probs.values[pair as usize];
+            let mut old = l + 0.5 * old[i];
+            for bound in [1.0 - clip.0, 1.0 + clip.1] {
+                if ((l - old).exp() - f64::from(bound)).abs() < 1e-3 {
+                    old += 0.01;
+                }
+            }
+            LossToken {
+                pair,
+                advantage: 2.0 * advantage[i] as f32,
+                weight: (1.5 + weight[i]) as f32 / count as f32,
+                old: old as f32,
+                reference: (l + 0.7 * reference[i]) as f32,
+            }
+        })
+        .collect()
+}
+
+/// Philox4x32-10 on the host.
+pub(super) fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let wide = |a: u32, b: u32| u64::from(a) * u64::from(b);
+        let (first, second) = (wide(0xd251_1f53, x[0]), wide(0xcd9e_8d57, x[2]));
+        x = [
+            (second >> 32) as u32 ^ x[1] ^ key[0],
+            second as u32,
+            (first >> 32) as u32 ^ x[3] ^ key[1],
+            first as u32,
+        ];
+        key = [
+            key[0].wrapping_add(0x9e37_79b9),
+            key[1].wrapping_add(0xbb67_ae85),
+        ];
+    }
+    x
+}
+
+/// The noise of one token, in double precision.
+pub(super) fn gumbel(key: [u32; 2], token: usize) -> f64 {
+    let word = philox([token as u32 / 4, 0, 0, 0], key)[token % 4];
+    -(-(-(f64::from(word) + 0.5) / 4_294_967_296.0).ln_1p()).ln()
+}
+
+/// AdamW as PyTorch writes it, in double precision.
+pub(super) struct AdamWReference {
+    pub(super) values: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
+    steps: i32,
+}
+
+impl AdamWReference {
+    pub(super) fn new(values: Vec<f64>) -> AdamWReference {
+        let zeros = vec![0.0; values.len()];
+        AdamWReference {
+            values,
+            first: zeros.clone(),
+            second: zeros,
+            steps: 0,
+        }
+    }
+
+    /// Gives the norm before clipping.
+    pub(super) fn step(&mut self, gradient: &[f64], knobs: AdamW) -> f64 {
+        self.steps += 1;
+        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        let factor = (knobs.max_norm / (norm + 1e-6)).min(1.0);
+        for (i, g) in gradient.iter().enumerate() {
+            let g = g * factor;
+            self.first[i] += (1.0 - knobs.beta1) * (g - self.first[i]);
+            self.second[i] = knobs.beta2 * self.second[i] + (1.0 - knobs.beta2) * g * g;
+            let mean = self.first[i] / (1.0 - knobs.beta1.powi(self.steps));
+            let square = self.second[i] / (1.0 - knobs.beta2.powi(self.steps));
+            self.values[i] *= 1.0 - knobs.lr * knobs.weight_decay;
+            self.values[i] -= knobs.lr * mean / (square.sqrt() + knobs.eps);
+        }
+        norm
+    }
+}

@@ -1,0 +1,95 @@
+//! `lapwing doctor`: whether this machine can train, a line for each thing that was looked at.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::{Result, bail};
+use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::doctor::{Finding, Outcome, examine};
+
+use crate::args;
+use crate::out;
+
+/// Examines the machine. An error if nothing can be trained on it.
+pub fn doctor(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &args::Doctor,
+) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let mut written = Ok(());
+    let mut tell = |finding: &Finding| {
+        if written.is_ok() && !arguments.json {
+            written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
+        }
+    };
+    let report = examine(open_gpu, arguments.model.as_deref(), &mut tell);
+    written?;
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    }
+    if !report.is_good() {
+        bail!("this machine cannot train as it is");
+    }
+    if !arguments.json {
+        writeln!(out, "This machine can train.")?;
+    }
+    Ok(())
+}
+
+/// Columns before what was seen.
+const INDENT: usize = 20;
+
+fn line(finding: &Finding, colour: bool) -> String {
+    let (word, code) = match finding.outcome {
+        Outcome::Good => ("ok", 32),
+        Outcome::Warning => ("note", 33),
+        Outcome::Bad => ("BAD", 31),
+    };
+    let word = format!("{word:4}");
+    let word = match colour {
+        true => format!("\x1b[{code}m{word}\x1b[0m"),
+        false => word,
+    };
+    let seen = out::line(&finding.text);
+    let mut text = format!("{word} {:14} {seen}\n", finding.name);
+    if let Some(cure) = &finding.cure {
+        text += &format!("{:INDENT$}-> {}\n", "", out::line(cure));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn findings_read_so() {
+        let mut finding = Finding {
+            name: "memory",
+            outcome: Outcome::Good,
+            text: "to train the built-in base takes up to 0.21 GiB of the device's 24.0".to_owned(),
+            cure: None,
+            figures: Value::Null,
+            seconds: 0.1,
+        };
+        let mut text = line(&finding, false);
+        finding.name = "kernels";
+        finding.outcome = Outcome::Bad;
+        finding.text = "the driver computes wrong numbers".to_owned();
+        finding.cure = Some("update the driver".to_owned());
+        text += &line(&finding, false);
+        finding.outcome = Outcome::Warning;
+        text += &line(&finding, false);
+        assert_snapshot!(text, @"
+        ok   memory         to train the built-in base takes up to 0.21 GiB of the device's 24.0
+        BAD  kernels        the driver computes wrong numbers
+                            -> update the driver
+        note kernels        the driver computes wrong numbers
+                            -> update the driver
+        ");
+        assert!(line(&finding, true).starts_with("\u{1b}[33mnote\u{1b}[0m kernels"));
+    }
+}

@@ -1,0 +1,484 @@
+//! A run on one screen: how far it is, how it does, and against what.
+
+use std::path::Path;
+
+use lapwing_train::Config;
+use lapwing_train::record::Record;
+use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, Warning, Yardsticks};
+
+use crate::out::line;
+
+/// What is drawn.
+pub struct Picture<'a> {
+    /// the run's directory
+    pub run: &'a Path,
+    /// its config
+    pub config: &'a Config,
+    /// what it told so far
+    pub records: &'a [Record],
+    /// whether somebody writes into it
+    pub running: bool,
+    /// seconds since 1970
+    pub now: f64,
+}
+
+/// Evaluations that are shown: the first, and the last ones.
+const EVALUATIONS: usize = 6;
+/// Warnings that are shown: the last ones.
+const WARNINGS: usize = 3;
+/// Steps that the time left is reckoned from.
+const RECENT: usize = 20;
+/// A run that has told nothing for so many seconds is said to be silent.
+const SILENCE: f64 = 30.0;
+
+const BOLD: &str = "1";
+const FAINT: &str = "2";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+impl Picture<'_> {
+    /// Lines of at most this many characters.
+    pub fn drawn(&self, width: usize, colours: bool) -> String {
+        let mut lines = Lines {
+            text: String::new(),
+            width,
+            colours,
+        };
+        let config = self.config;
+        let name = line(&self.run.display().to_string()).into_owned();
+        let what = format!(
+            "{name}: {}, seed {}",
+            line(&config.game.name),
+            config.train.seed
+        );
+        lines.add(&what, BOLD);
+        lines.add(&self.state(), if self.running { "" } else { GREEN });
+        if let Some(last) = self.steps().last() {
+            lines.add(&self.progress(last.step, width), "");
+            lines.add("", "");
+            self.last_step(last, &mut lines);
+            self.curves(&mut lines);
+        }
+        self.evaluations(&mut lines);
+        let warnings: Vec<&Warning> = self.of(|record| match record {
+            Record::Warning(warning) => Some(warning),
+            _ => None,
+        });
+        for warning in warnings.iter().rev().take(WARNINGS).rev() {
+            let name = line(&warning.watchman);
+            let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
+            lines.wrapped(&text, YELLOW);
+        }
+        if warnings.len() > WARNINGS {
+            let more = format!("{} warnings before", warnings.len() - WARNINGS);
+            lines.add(&more, FAINT);
+        }
+        lines.text
+    }
+
+    /// Whether it runs, and when it will be over.
+    pub fn state(&self) -> String {
+        let total = self.config.train.steps;
+        let steps = self.steps();
+        let done = steps.last().map_or(0, |last| last.step);
+        let examined = self.last_evaluation().is_some_and(|e| e.step >= total);
+        match (self.running, self.records.is_empty()) {
+            (true, true) => "running; nothing was measured yet".to_owned(),
+            (true, false) if done >= total && examined => "running: it is about to end".to_owned(),
+            (true, false) if done >= total => "running: the last evaluation".to_owned(),
+            (true, false) => {
+                let silent = self.now - self.last_time();
+                let mut text = "running".to_owned();
+                if let Some(seconds) = seconds_a_step(&steps) {
+                    let left = (total - done) as f64 * seconds;
+                    text += &format!(", about {} left", duration(left));
+                }
+                if silent > SILENCE {
+                    text += &format!("; the last line was written {} ago", duration(silent));
+                }
+                text
+            }
+            (false, true) => "nothing was measured yet, and nobody works on it".to_owned(),
+            (false, false) if examined => format!("done: {total} steps"),
+            (false, false) => format!(
+                "stopped at step {done} of {total}; lapwing train --resume RUN goes on with it"
+            ),
+        }
+    }
+
+    fn of<'a, T>(&'a self, part: impl Fn(&'a Record) -> Option<T>) -> Vec<T> {
+        self.records.iter().filter_map(part).collect()
+    }
+
+    fn steps(&self) -> Vec<&StepMetrics> {
+        self.of(|record| match record {
+            Record::Step(metrics) => Some(metrics),
+            _ => None,
+        })
+    }
+
+    fn last_evaluation(&self) -> Option<&Evaluation> {
+        self.of(|record| match record {
+            Record::Evaluation(evaluation) => Some(evaluation),
+            _ => None,
+        })
+        .last()
+        .copied()
+    }
+
+    /// When something was told last.
+    fn last_time(&self) -> f64 {
+        let times = self.of(|record| match record {
+            Record::Step(metrics) => Some(metrics.time),
+            Record::Evaluation(evaluation) => Some(evaluation.time),
+            _ => None,
+        });
+        times.last().copied().unwrap_or(self.now)
+    }
+
+    /// `step 42/100 [#########-----]`
+    fn progress(&self, done: usize, width: usize) -> String {
+        let total = self.config.train.steps.max(1);
+        let text = format!("step {done}/{total} ");
+        let room = width.saturating_sub(text.len() + 2).min(60);
+        let full = room * done.min(total) / total;
+        format!("{text}[{}{}]", "#".repeat(full), "-".repeat(room - full))
+    }
+
+    fn last_step(&self, step: &StepMetrics, lines: &mut Lines) {
+        let play = &step.play;
+        let mut words = vec![
+            format!("return {:.3}", play.return_mean),
+            format!("success {:.2}", play.success_rate),
+            format!("valid {:.2}", play.valid_action_rate),
+            format!("length {:.1}", play.episode_length_mean),
+        ];
+        words.extend(
+            play.replies
+                .map(|replies| format!("entropy {:.3}", replies.entropy)),
+        );
+        words.extend(step.learned.map(|learned| format!("kl {:.4}", learned.kl)));
+        words.extend(
+            step.learned
+                .map(|learned| format!("grad {:.3}", learned.grad_norm)),
+        );
+        if step.learned.is_none() {
+            words.push("nothing learned".to_owned());
+        }
+        let (rollout, update) = (step.seconds_rollout, step.seconds_update);
+        words.push(format!("{:.2} s", rollout + update));
+        lines.flowing(&words);
+    }
+
+    fn curves(&self, lines: &mut Lines) {
+        let steps = self.steps();
+        if steps.len() < 2 {
+            return;
+        }
+        lines.add("", "");
+        let mut curve = |name: &str, of: fn(&StepMetrics) -> f64| {
+            let values: Vec<f64> = steps.iter().map(|step| of(step)).collect();
+            let ends = format!("{:7.3} to {:.3}", low(&values), high(&values));
+            let room = lines.width.saturating_sub(9 + ends.len() + 2).min(60);
+            let drawn = sparkline(&values, room);
+            lines.add(&format!("{name:8} {drawn:room$} {ends}"), "");
+        };
+        curve("return", |step| step.play.return_mean);
+        curve("success", |step| step.play.success_rate);
+    }
+
+    /// The evaluations between who needs no model.
+    fn evaluations(&self, lines: &mut Lines) {
+        let evaluations: Vec<&Evaluation> = self.of(|record| match record {
+            Record::Evaluation(evaluation) => Some(evaluation),
+            _ => None,
+        });
+        let yardsticks: Vec<&Yardsticks> = self.of(|record| match record {
+            Record::Yardsticks(yardsticks) => Some(yardsticks),
+            _ => None,
+        });
+        if evaluations.is_empty() && yardsticks.is_empty() {
+            return;
+        }
+        lines.add("", "");
+        lines.add("held-out scenes   success   return  valid  length", FAINT);
+        let mut row = |name: &str, play: &PlayMetrics, style: &str| {
+            let text = format!(
+                "{name:16} {:8.3} {:8.3} {:6.2} {:7.1}",
+                play.success_rate,
+                play.return_mean,
+                play.valid_action_rate,
+                play.episode_length_mean
+            );
+            lines.add(&text, style);
+        };
+        let yardsticks = yardsticks.last();
+        if let Some(yardsticks) = yardsticks {
+            row("random", &yardsticks.random, FAINT);
+        }
+        let left_out = evaluations.len().saturating_sub(EVALUATIONS);
+        for (place, evaluation) in evaluations.iter().enumerate() {
+            // The first stays; those after it make room.
+            if place == 0 || place > left_out {
+                row(&format!("step {}", evaluation.step), &evaluation.play, "");
+            }
+        }
+        if let Some(scripted) = yardsticks.and_then(|yardsticks| yardsticks.scripted.as_ref()) {
+            row("scripted", scripted, FAINT);
+        }
+        if let Some(best) = yardsticks.and_then(|yardsticks| yardsticks.best_possible) {
+            lines.add(
+                &format!("{:16} {:8} {best:8.3}", "best possible", ""),
+                FAINT,
+            );
+        }
+    }
+}
+
+/// Seconds that one of the latest steps took, evaluations between them included.
+fn seconds_a_step(steps: &[&StepMetrics]) -> Option<f64> {
+    let latest = &steps[steps.len().saturating_sub(RECENT + 1)..];
+    match latest {
+        [] => None,
+        [one] => Some(one.seconds_rollout + one.seconds_update),
+        [first, .., last] => {
+            // A pause between two sessions is no work.
+            let pairs = latest.windows(2).map(|pair| pair[1].time - pair[0].time);
+            let mut between: Vec<f64> = pairs.collect();
+            between.sort_by(f64::total_cmp);
+            let middle = between[between.len() / 2];
+            let whole = (last.time - first.time) / between.len() as f64;
+            Some(whole.min(4.0 * middle))
+        }
+    }
+}
+
+fn low(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn high(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// A curve of so many characters at most; each is the mean of its values.
+fn sparkline(values: &[f64], room: usize) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let count = values.len().min(room.max(1));
+    let mean = |place: usize| {
+        let part = &values[place * values.len() / count..(place + 1) * values.len() / count];
+        part.iter().sum::<f64>() / part.len() as f64
+    };
+    let (low, high) = (low(values), high(values));
+    let level = |value: f64| match high > low {
+        true => LEVELS[((value - low) / (high - low) * 7.0).round() as usize],
+        false => LEVELS[0],
+    };
+    (0..count).map(|place| level(mean(place))).collect()
+}
+
+/// A time in its largest units.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.round().max(0.0) as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Lines that fit.
+struct Lines {
+    text: String,
+    width: usize,
+    colours: bool,
+}
+
+impl Lines {
+    /// A line, cut off at the width.
+    fn add(&mut self, text: &str, style: &str) {
+        let fitting: String = match text.chars().count() > self.width {
+            true => text.chars().take(self.width - 1).chain(['…']).collect(),
+            false => text.to_owned(),
+        };
+        let line = match self.colours && !style.is_empty() {
+            true => format!("\x1b[{style}m{fitting}\x1b[0m"),
+            false => fitting,
+        };
+        self.text += line.trim_end();
+        self.text.push('\n');
+    }
+
+    /// As many of these on a line as fit.
+    fn flowing(&mut self, words: &[String]) {
+        let mut line = String::new();
+        for word in words {
+            if !line.is_empty() && line.chars().count() + 2 + word.chars().count() > self.width {
+                self.add(&line, "");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line += "  ";
+            }
+            line += word;
+        }
+        self.add(&line, "");
+    }
+
+    /// A text over as many lines as it takes.
+    fn wrapped(&mut self, text: &str, style: &str) {
+        let mut line = String::from("!");
+        for word in text.split_whitespace() {
+            if line.chars().count() + 1 + word.chars().count() > self.width && line.trim() != "!" {
+                self.add(&line, style);
+                line = " ".to_owned();
+            }
+            line.push(' ');
+            line += word;
+        }
+        self.add(&line, style);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use lapwing_train::record::metrics::{Learned, ReplyMetrics};
+
+    use super::*;
+
+    fn play(success_rate: f64) -> PlayMetrics {
+        PlayMetrics {
+            episodes: 50,
+            return_mean: success_rate - 0.05,
+            success_rate,
+            valid_action_rate: 0.98,
+            episode_length_mean: 7.25,
+            replies: Some(ReplyMetrics {
+                entropy: 1.25,
+                ..ReplyMetrics::default()
+            }),
+            ..PlayMetrics::default()
+        }
+    }
+
+    fn step(number: usize) -> Record {
+        Record::Step(StepMetrics {
+            step: number,
+            time: 1000.0 + 2.0 * number as f64,
+            play: play(number as f64 / 100.0),
+            seconds_rollout: 0.5,
+            seconds_update: 0.75,
+            learned: Some(Learned {
+                kl: 0.0123,
+                grad_norm: 1.5,
+                ..Learned::default()
+            }),
+            ..StepMetrics::default()
+        })
+    }
+
+    fn evaluation(step: usize) -> Record {
+        Record::Evaluation(Evaluation {
+            step,
+            time: 1000.0 + 2.0 * step as f64,
+            play: play(0.1 + step as f64 / 200.0),
+            ..Evaluation::default()
+        })
+    }
+
+    fn records(until: usize) -> Vec<Record> {
+        let yardsticks = Yardsticks {
+            random: play(0.08),
+            scripted: Some(play(1.0)),
+            best_possible: Some(1.0),
+            ..Yardsticks::default()
+        };
+        let mut records = vec![Record::Yardsticks(yardsticks), evaluation(0)];
+        for number in 1..=until {
+            records.push(step(number));
+            if number % 10 == 0 {
+                records.push(evaluation(number));
+            }
+        }
+        records
+    }
+
+    fn drawn(records: &[Record], running: bool, width: usize) -> String {
+        let config = Config::load("frozen-lake", &[]).unwrap();
+        let picture = Picture {
+            run: Path::new("runs/frozen-lake-1"),
+            config: &config,
+            records,
+            running,
+            now: 1150.0,
+        };
+        let drawn = picture.drawn(width, false);
+        for line in drawn.lines() {
+            assert!(line.chars().count() <= width, "{line}");
+        }
+        drawn
+    }
+
+    #[test]
+    fn a_run_under_way_reads_so() {
+        let mut records = records(73);
+        records.push(Record::Warning(Warning {
+            step: 60,
+            watchman: "kl-spike".to_owned(),
+            text: "KL leaps\nerror: \x1b[31mforged, and so on for longer than a line of the terminal has room for".to_owned(),
+            ..Warning::default()
+        }));
+        assert_snapshot!("under_way_80", drawn(&records, true, 80));
+        assert_snapshot!("under_way_60", drawn(&records, true, 60));
+        assert_snapshot!("under_way_40", drawn(&records, true, 40));
+    }
+
+    #[test]
+    fn what_a_run_is_at_reads_so() {
+        let all = records(100);
+        let state = |records: &[Record], running, now| {
+            let config = Config::load("frozen-lake", &[]).unwrap();
+            let picture = Picture {
+                run: Path::new("run"),
+                config: &config,
+                records,
+                running,
+                now,
+            };
+            picture.state()
+        };
+        assert_snapshot!(state(&[], true, 0.0), @"running; nothing was measured yet");
+        assert_snapshot!(state(&[], false, 0.0), @"nothing was measured yet, and nobody works on it");
+        assert_snapshot!(state(&all[..2], true, 1001.0), @"running");
+        // 27 steps of 2 seconds.
+        assert_snapshot!(state(&records(73), true, 1146.0), @"running, about 54 s left");
+        assert_snapshot!(state(&records(73), true, 1246.0), @"running, about 54 s left; the last line was written 1 min 40 s ago");
+        assert_snapshot!(state(&records(73), false, 1146.0), @"stopped at step 73 of 100; lapwing train --resume RUN goes on with it");
+        assert_snapshot!(state(&all[..all.len() - 1], true, 1200.0), @"running: the last evaluation");
+        assert_snapshot!(state(&all, false, 9999.0), @"done: 100 steps");
+        drawn(&[], true, 60);
+        drawn(&all[..1], false, 60);
+    }
+
+    #[test]
+    fn colours_only_where_they_are_wanted() {
+        let config = Config::default();
+        let picture = Picture {
+            run: Path::new("run"),
+            config: &config,
+            records: &records(3),
+            running: true,
+            now: 0.0,
+        };
+        assert!(picture.drawn(60, true).contains("\x1b[1m"));
+        assert!(!picture.drawn(60, false).contains('\x1b'));
+    }
+
+    #[test]
+    fn curves_keep_their_shape() {
+        assert_eq!(sparkline(&[0.0, 1.0, 2.0, 7.0], 10), "▁▂▃█");
+        assert_eq!(sparkline(&[0.0, 0.0, 7.0, 7.0], 2), "▁█");
+        assert_eq!(sparkline(&[1.0, 1.0], 10), "▁▁");
+    }
+}

@@ -1,0 +1,148 @@
+//! What is made of a run: pages, tables, event files, and the picture of it in a terminal.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use crate::program::{Said, lapwing, run};
+
+const SMALL: [&str; 10] = [
+    "--set",
+    "train.groups=1",
+    "--set",
+    "train.group_size=4",
+    "--set",
+    "train.learn=2",
+    "--set",
+    "eval.episodes=5",
+    "--steps",
+    "2",
+];
+
+#[test]
+fn a_run_is_watched_reported_and_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let mut training = lapwing(home, &[&["train", "--out", "a"], &SMALL[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !home.join("a/config.toml").exists() {
+        assert!(training.try_wait().unwrap().is_none(), "it ended at once");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // From another shell, while it runs, until it is over.
+    let watched = run(home, &["watch", "a"]);
+    assert!(training.wait().unwrap().success());
+    assert_eq!((watched.code, watched.err.as_str()), (0, ""));
+    for line in [
+        "step 0/2  evaluation on 5 episodes: success",
+        "step 1/2  return",
+        "step 2/2  evaluation on 5 episodes: success",
+    ] {
+        assert_eq!(watched.out.matches(line).count(), 1, "{}", watched.out);
+    }
+    assert!(
+        watched.out.ends_with("\ndone: 2 steps\n"),
+        "{}",
+        watched.out
+    );
+    let picture = run(home, &["watch", "a", "--once"]);
+    assert_eq!((picture.code, picture.err.as_str()), (0, ""));
+    for line in [
+        "a: frozen-lake, seed 1\ndone: 2 steps\nstep 2/2 [#",
+        "\nbest possible",
+    ] {
+        assert!(picture.out.contains(line), "{}", picture.out);
+    }
+    assert!(!picture.out.contains('\x1b'), "{}", picture.out);
+
+    let told = |said: Said| {
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        said.out
+    };
+    assert_snapshot!(told(run(home, &["report", "a"])), @"The report is in a/report.html");
+    let page = fs::read_to_string(home.join("a/report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("lapwing-base"));
+    assert_snapshot!(told(run(home, &["report", "a", "a"])), @"The report is in lapwing-report.html");
+    fs::write(home.join("lapwing-report.html"), "precious").unwrap();
+    let refused = run(home, &["report", "a", "a"]);
+    assert_eq!(refused.code, 1);
+    assert_snapshot!(refused.err, @"error: lapwing-report.html is there, and lapwing did not make it: choose another place with --out, or move it away");
+    assert_snapshot!(told(run(home, &["report", "a", "a", "--out", "new/b.html"])), @"The report is in new/b.html");
+
+    assert_snapshot!(told(run(home, &["export", "a", "--format", "csv"])), @"
+    a/csv/steps.csv
+    a/csv/evaluations.csv
+    ");
+    let steps = fs::read_to_string(home.join("a/csv/steps.csv")).unwrap();
+    assert_eq!(steps.lines().count(), 3, "{steps}");
+    let out = told(run(
+        home,
+        &["export", "a", "--format", "tensorboard", "--out", "events"],
+    ));
+    let file = fs::read(home.join(out.trim_end())).unwrap();
+    assert!(out.starts_with("events/events.out.tfevents."), "{out}");
+    let tag = b"eval/success_rate";
+    assert!(file.windows(tag.len()).any(|part| part == tag));
+}
+
+#[test]
+fn what_is_no_run_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["report", "runs/1"][..],
+        &["watch", "runs/1"],
+        &["export", "runs/1", "--format", "csv"],
+    ] {
+        let said = run(directory.path(), arguments);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{arguments:?}");
+        assert_eq!(
+            said.err,
+            "error: runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in \
+             it\n"
+        );
+    }
+    assert_eq!(run(directory.path(), &["report"]).code, 2);
+    let said = run(directory.path(), &["export", "a", "--format", "excel"]);
+    assert_eq!(said.code, 2);
+    assert!(
+        said.err.contains("[possible values: tensorboard, csv]"),
+        "{}",
+        said.err
+    );
+}
+
+/// Damage is said, not shown as a run that did nothing.
+#[test]
+fn damage_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    fs::create_dir(home.join("a")).unwrap();
+    fs::write(home.join("a/config.toml"), "").unwrap();
+    let said = run(home, &["watch", "a", "--once"]);
+    assert!(
+        said.out
+            .contains("nothing was measured yet, and nobody works on it"),
+        "{}",
+        said.out
+    );
+    fs::write(home.join("a/metrics.jsonl"), "odd\n").unwrap();
+    let said = run(home, &["watch", "a", "--once"]);
+    assert_eq!(said.code, 1);
+    assert_snapshot!(said.err, @"error: cannot read a/metrics.jsonl: line 1: expected value at line 1 column 1");
+    // A page says what it leaves out.
+    assert_eq!(run(home, &["report", "a"]).code, 0);
+    let page = fs::read_to_string(home.join("a/report.html")).unwrap();
+    assert!(page.contains("A line of metrics.jsonl could not be read and is left out."));
+    fs::write(home.join("a/config.toml"), "trian.steps = 1").unwrap();
+    let said = run(home, &["report", "a"]);
+    assert!(
+        said.code != 0 && said.err.contains("unknown key"),
+        "{}",
+        said.err
+    );
+}

@@ -1,0 +1,70 @@
+//! Where a model is read from: what a name on the command line or in a config means.
+
+use std::path::{Path, PathBuf};
+
+use lapwing_model::Repository;
+
+/// What the embedded base is called in an adapter's `base_model_name_or_path`.
+pub const BUILT_IN: &str = "lapwing-base";
+
+/// A model to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The small base that is built into the program.
+    BuiltIn,
+    /// A directory as Hugging Face has them.
+    Directory(PathBuf),
+    /// A repository of the Hugging Face hub.
+    Repository(Repository),
+}
+
+impl Source {
+    /// What was typed: a directory if there is one of that name; else a repository if it has the form of one's name,
+    /// `owner/name` or `owner/name@revision`; else the directory that is missing. A path that begins with `.`, `~` or a
+    /// slash is always a directory.
+    pub fn typed(text: &str) -> Source {
+        let path = Path::new(text);
+        match Repository::parse(text) {
+            Some(repository) if !path.is_dir() => Source::Repository(repository),
+            _ => Source::Directory(path.to_owned()),
+        }
+    }
+
+    /// What an adapter's `base_model_name_or_path` says of it; PEFT would load the base from there.
+    pub fn name(&self) -> String {
+        match self {
+            Source::BuiltIn => BUILT_IN.to_owned(),
+            Source::Directory(dir) => dir.display().to_string(),
+            Source::Repository(repository) => repository.id().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_a_directory_or_a_repository() {
+        let is_repository = |text: &str| matches!(Source::typed(text), Source::Repository(_));
+        for name in [
+            "Qwen/Qwen2.5-0.5B-Instruct",
+            "a/b@main",
+            "a/b@refs/pr/1",
+            "a/b@v1.0",
+        ] {
+            assert!(is_repository(name), "{name}");
+        }
+        for path in [
+            "./a/b", "/a/b", "../a", "a", "a/b/c", "~/a", "a/..", "a/b@", "a b/c", "a/b@../c",
+        ] {
+            assert!(!is_repository(path), "{path}");
+        }
+        // Tests run in the package's directory.
+        assert_eq!(
+            Source::typed("src/base"),
+            Source::Directory("src/base".into())
+        );
+        assert!(is_repository("src/nowhere"));
+    }
+}

@@ -1,0 +1,687 @@
+// Puts the data of the page on it. Text is only ever set as text: replies and names come from strangers.
+(() => {
+'use strict';
+
+const page = JSON.parse(document.getElementById('data').textContent);
+const main = document.getElementById('main');
+
+// ---------------------------------------------------------------------------------------------------- elements
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat().filter(child => child !== null && child !== undefined));
+  return element;
+}
+const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const s = (tag, attributes, ...children) => fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+
+const sections = document.querySelector('.top nav');
+function section(id, title, ...children) {
+  const part = h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title), ...children);
+  sections.append(h('a', { href: '#' + id }, title));
+  main.append(part);
+  return part;
+}
+
+// ---------------------------------------------------------------------------------------------------- numbers
+
+const isNumber = value => typeof value === 'number';
+/** About four figures. */
+function figure(value) {
+  if (!isNumber(value)) return '–';
+  const size = Math.abs(value);
+  if (size >= 1e6) return (value / 1e6).toFixed(1) + 'M';
+  if (size >= 1e5) return (value / 1e3).toFixed(0) + 'k';
+  if (size >= 1e4) return (value / 1e3).toFixed(1) + 'k';
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 10) return value.toFixed(1);
+  if (size >= 1 || size === 0) return value.toFixed(2);
+  if (size >= 0.001) return value.toFixed(3);
+  return value.toExponential(1);
+}
+const score = value => isNumber(value) ? value.toFixed(3) : '–';
+const count = value => value.toLocaleString('en');
+function duration(seconds) {
+  if (seconds < 60) return seconds.toFixed(seconds < 10 ? 1 : 0) + ' s';
+  if (seconds < 3600) return Math.floor(seconds / 60) + ' min ' + Math.round(seconds % 60) + ' s';
+  return Math.floor(seconds / 3600) + ' h ' + Math.round(seconds % 3600 / 60) + ' min';
+}
+const date = seconds => new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ') + ' UTC';
+const sum = values => values.reduce((a, b) => a + b, 0);
+const plural = (number, one, many) => count(number) + ' ' + (number === 1 ? one : many || one + 's');
+const colour = group => `var(--s${group % 6})`;
+
+// ---------------------------------------------------------------------------------------------------- charts
+
+/** Values at round distances that cover a range. */
+function ticks(low, high, wanted) {
+  const rough = (high - low) / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step + 0);
+  return found;
+}
+
+/** A tick as short as its neighbours allow. */
+function tickText(value, all) {
+  const step = all.length > 1 ? all[1] - all[0] : Math.abs(value) || 1;
+  if (Math.abs(value) >= 1e4) return figure(value);
+  if (step < 1e-4) return value === 0 ? '0' : value.toExponential(0);
+  return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+}
+
+/** Pieces of a curve between which nothing was measured: [[[x, y, low, high], ...], ...]; lone gaps are drawn over. */
+function points(curve, x) {
+  const found = [];
+  curve.mean.forEach((y, i) => {
+    if (isNumber(y)) found.push([x[i], y, curve.low ? curve.low[i] : null, curve.high ? curve.high[i] : null]);
+  });
+  return found;
+}
+
+/**
+ * A chart of series over training steps. A series: {name, points, colour, style}, the style strong (with dots), pale, dashed
+ * or nothing. A level: {name, value}. Arrow keys move the cursor; the legend shows the values at it.
+ */
+function chart(title, unit, series, { levels = [], range = null, marks = [] } = {}) {
+  series = series.filter(one => one.points.length > 0);
+  if (series.length === 0) return null;
+  const xs = [...new Set(series.flatMap(one => one.points.map(p => p[0])))].sort((a, b) => a - b);
+  const values = series.flatMap(one => one.points.flatMap(p => [p[1], p[2], p[3]])).concat(levels.map(l => l.value)).filter(isNumber);
+  let [low, high] = range || [Math.min(...values), Math.max(...values)];
+  if (!range) {
+    if (low > 0 && low < high * 0.6) low = 0;
+    const margin = (high - low || Math.abs(high) || 1) * 0.06;
+    high += margin;
+    if (low !== 0) low -= margin;
+  }
+  const [first, last] = [xs[0], xs[xs.length - 1]];
+
+  const legend = h('ul', { class: 'legend' });
+  const holder = h('div', { class: 'chart' });
+  const live = h('p', { class: 'live', role: 'status' });
+  let cursor = null;
+
+  function draw() {
+    const width = Math.max(holder.clientWidth, 220);
+    const height = Math.round(Math.min(Math.max(width * 0.5, 170), 290));
+    const rows = ticks(low, high, height / 46);
+    const widest = Math.max(...rows.map(y => tickText(y, rows).length));
+    const box = { left: 14 + 7 * widest, right: width - 10, top: 10, bottom: height - 24 };
+    const px = x => last === first ? (box.left + box.right) / 2 : box.left + (x - first) / (last - first) * (box.right - box.left);
+    const py = y => box.bottom - (y - low) / (high - low) * (box.bottom - box.top);
+    const columns = last === first ? [first] : ticks(first, last, Math.min(width / 55, last - first)).filter(Number.isInteger);
+    const path = list => list.map((p, i) => (i ? 'L' : 'M') + px(p[0]).toFixed(1) + ' ' + py(p[1]).toFixed(1)).join('');
+    const drawing = s('svg', {
+      viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': summary(),
+      onpointermove: event => {
+        const at = drawing.getBoundingClientRect();
+        point((event.clientX - at.left) * width / at.width, px);
+      },
+      onpointerleave: () => { cursor = null; place(px); },
+      onkeydown: event => {
+        const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!move) return;
+        event.preventDefault();
+        cursor = cursor === null ? (move > 0 ? 0 : xs.length - 1) : Math.min(Math.max(cursor + move, 0), xs.length - 1);
+        place(px);
+        live.textContent = 'step ' + xs[cursor] + ': ' + readings().map(([name, value]) => name + ' ' + value).join(', ');
+      },
+    });
+    for (const y of rows) {
+      drawing.append(
+        s('line', { class: 'gridline', x1: box.left, x2: box.right, y1: py(y), y2: py(y) }),
+        s('text', { x: box.left - 6, y: py(y) + 4, 'text-anchor': 'end' }, tickText(y, rows)));
+    }
+    for (const x of columns) {
+      drawing.append(s('text', { x: px(x), y: height - 6, 'text-anchor': px(x) > box.right - 14 ? 'end' : px(x) < box.left + 6 ? 'start' : 'middle' }, count(x)));
+    }
+    drawing.append(s('line', { class: 'axis', x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
+    for (const mark of marks) {
+      drawing.append(s('line', { class: 'mark', x1: px(mark.step), x2: px(mark.step), y1: box.bottom - 8, y2: box.bottom },
+        s('title', {}, mark.text)));
+    }
+    for (const one of series) {
+      if (!one.points.some(p => isNumber(p[2]))) continue;
+      const there = one.points.map(p => [p[0], p[3]]), back = one.points.map(p => [p[0], p[2]]).reverse();
+      drawing.append(s('path', { class: 'band', fill: one.colour, d: path(there) + path(back).replace('M', 'L') + 'Z' }));
+    }
+    for (const one of series) {
+      const kind = one.style || '';
+      drawing.append(s('path', { class: 'line ' + kind, stroke: one.colour, d: path(one.points) }));
+      if (kind === 'strong' && one.points.length <= 60 || one.points.length === 1) {
+        for (const p of one.points) drawing.append(s('circle', { cx: px(p[0]), cy: py(p[1]), r: 3.2, fill: one.colour }));
+      }
+    }
+    const used = [];
+    for (const level of [...levels].sort((a, b) => b.value - a.value)) {
+      const y = py(level.value);
+      drawing.append(s('line', { class: 'yard', x1: box.left, x2: box.right, y1: y, y2: y }));
+      // Above the line, or below it where there is no room.
+      const at = [y - 4, y + 13].find(at => at > 10 && at < box.bottom + 1 && used.every(other => Math.abs(other - at) > 12));
+      if (at === undefined) continue;
+      used.push(at);
+      const left = emptier(level.value);
+      drawing.append(s('text', { class: 'yardname', x: left ? box.left + 6 : box.right - 4, y: at, 'text-anchor': left ? 'start' : 'end' }, level.name + ' ' + score(level.value)));
+    }
+    drawing.append(s('line', { class: 'cursor', y1: box.top, y2: box.bottom, visibility: 'hidden' }));
+    holder.replaceChildren(drawing);
+    place(px);
+  }
+
+  /** Whether the curves are further from a level in their first third than in their last. */
+  function emptier(level) {
+    const third = (last - first) / 3;
+    const near = of => Math.min(...series.flatMap(one => one.points.filter(p => of(p[0])).map(p => Math.abs(p[1] - level))));
+    return near(x => x <= first + third) >= near(x => x >= last - third);
+  }
+
+  /** Puts the cursor on the step nearest to a place. */
+  function point(at, px) {
+    const near = xs.reduce((best, x, i) => Math.abs(px(x) - at) < Math.abs(px(xs[best]) - at) ? i : best, 0);
+    if (near !== cursor) { cursor = near; place(px); }
+  }
+
+  function place(px) {
+    const line = holder.querySelector('.cursor');
+    line.setAttribute('visibility', cursor === null ? 'hidden' : 'visible');
+    if (cursor !== null) {
+      line.setAttribute('x1', px(xs[cursor]));
+      line.setAttribute('x2', px(xs[cursor]));
+    }
+    // Always there, so that nothing moves when the cursor comes.
+    legend.replaceChildren(h('li', {}, h('span', {}, cursor === null ? 'at the end' : 'step ' + count(xs[cursor]))),
+      ...series.map((one, i) => h('li', {},
+        s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' },
+          one.points.some(p => isNumber(p[2])) ? s('rect', { class: 'band', width: 22, height: 12, fill: one.colour, opacity: .25 }) : null,
+          s('path', { d: 'M0 6H22', fill: 'none', stroke: one.colour, 'stroke-width': one.style === 'strong' ? 3 : 2,
+            opacity: one.style === 'pale' ? .55 : 1, 'stroke-dasharray': one.style === 'dashed' ? '5 3' : null })),
+        h('span', {}, one.name, ' ', h('b', {}, readings()[i][1])))));
+  }
+
+  /** The values at the cursor, or else the last ones. */
+  function readings() {
+    return series.map(one => {
+      const p = cursor === null ? one.points[one.points.length - 1] : one.points.find(p => p[0] === xs[cursor]);
+      return [one.name, p ? figure(p[1]) + (isNumber(p[2]) ? ` (${figure(p[2])} to ${figure(p[3])})` : '') : '–'];
+    });
+  }
+
+  function summary() {
+    const of = one => {
+      const [begin, end] = [one.points[0], one.points[one.points.length - 1]];
+      const top = one.points.reduce((best, p) => p[1] > best[1] ? p : best);
+      return `${one.name}: ${figure(begin[1])} at step ${begin[0]}, ${figure(end[1])} at step ${end[0]}, highest ${figure(top[1])} at step ${top[0]}.`;
+    };
+    const yard = levels.map(l => `${l.name} ${score(l.value)}.`);
+    return [`Chart of ${title.toLowerCase()}${unit ? ', ' + unit : ''}, over training steps.`, ...series.map(of), ...yard,
+      'The left and right arrow keys read single steps.'].join(' ');
+  }
+
+  /** Some of the steps as rows. */
+  function table() {
+    const rows = xs.length <= 12 ? xs : Array.from({ length: 12 }, (_, i) => xs[Math.round(i * (xs.length - 1) / 11)]);
+    const cell = (one, x) => {
+      const p = one.points.find(p => p[0] === x);
+      return h('td', { class: 'n' }, p ? figure(p[1]) : '');
+    };
+    return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title + ' as a table' }, h('table', {},
+      h('caption', {}, rows.length < xs.length ? `${rows.length} of ${xs.length} steps` : 'all steps'),
+      h('thead', {}, h('tr', {}, h('th', { class: 'n', scope: 'col' }, 'step'), series.map(one => h('th', { class: 'n', scope: 'col' }, one.name)))),
+      h('tbody', {}, rows.map(x => h('tr', {}, h('th', { class: 'n', scope: 'row' }, count(x)), series.map(one => cell(one, x)))))));
+  }
+
+  const details = h('details', {}, h('summary', {}, 'As a table'));
+  details.addEventListener('toggle', () => { if (details.open && details.children.length === 1) details.append(table()); });
+  new ResizeObserver(draw).observe(holder);
+  return h('figure', { class: 'card' }, h('figcaption', {}, h('h3', {}, title), h('span', {}, unit)), holder, legend, live, details);
+}
+
+// ---------------------------------------------------------------------------------------------------- what the runs say
+
+const many = page.groups.length > 1;
+const seedsOf = group => group.runs.length;
+const label = group => seedsOf(group) > 1 ? `${group.label} (${seedsOf(group)} seeds)` : group.label;
+
+/** Series of one metric, a group each. */
+function series(from, metric, { name = '', style = '' } = {}) {
+  return page.groups.flatMap((group, i) => {
+    const curve = group[from].metrics[metric];
+    if (!curve) return [];
+    const text = [many ? label(group) : '', name].filter(Boolean).join(', ') || metric.replaceAll('_', ' ');
+    return [{ name: text, points: points(curve, group[from].x), colour: colour(i), style }];
+  });
+}
+
+/** The yardsticks of one metric; none if the runs do not share them. */
+function levels(of) {
+  const found = new Map();
+  for (const run of page.runs) {
+    for (const [name, value] of run.yardsticks ? of(run.yardsticks) : []) {
+      if (!isNumber(value)) continue;
+      if (found.has(name) && found.get(name) !== value) return [];
+      found.set(name, value);
+    }
+  }
+  const merged = new Map();
+  for (const [name, value] of found) merged.set(value, [...merged.get(value) || [], name]);
+  return [...merged].map(([value, names]) => ({ name: names.join(' = '), value }));
+}
+const successes = y => [['random', y.random.success_rate], ['scripted', y.scripted && y.scripted.success_rate]];
+const returns = y => [['random', y.random.return_mean], ['scripted', y.scripted && y.scripted.return_mean], ['best possible', y.best_possible]];
+
+const before = run => run.evaluations[0];
+const after = run => run.evaluations.length > 1 ? run.evaluations[run.evaluations.length - 1] : undefined;
+const best = run => run.evaluations.reduce((best, one) => !best || one.return_mean > best.return_mean ? one : best, undefined);
+const mean = values => values.length ? sum(values) / values.length : undefined;
+
+function state(run) {
+  if (run.running) return `running, ${count(run.steps_done)} of ${count(run.steps_total)} steps done`;
+  if (run.steps_done < run.steps_total) return `stopped at step ${count(run.steps_done)} of ${count(run.steps_total)}`;
+  return plural(run.steps_total, 'step');
+}
+
+function head() {
+  const first = page.runs[0];
+  const games = [...new Set(page.runs.map(run => run.game))].join(', ');
+  const session = first.sessions[0];
+  const name = page.groups[0].label;
+  const title = many ? `${page.groups.length} experiments on ${games}` : name.startsWith(games) ? name : `${games}: ${name}`;
+  const lead = [
+    page.runs.length > 1 ? plural(page.runs.length, 'run') : state(first),
+    page.runs.length === 1 ? `seed ${first.seed}` : null,
+    session ? session.model : null,
+    session ? `on ${session.device}${session.software ? ' (a software adapter)' : ''}` : null,
+    session ? date(session.time) : null,
+  ].filter(Boolean).join(' · ');
+  main.append(h('h1', {}, title), h('p', { class: 'lead' }, lead));
+}
+
+function tile(name, from, to, fine) {
+  const value = to === undefined ? [score(from)] : [h('small', {}, score(from) + ' → '), score(to)];
+  return h('div', { class: 'card tile' }, h('dt', {}, name), h('dd', { class: 'big' }, value), h('dd', { class: 'fine' }, fine));
+}
+
+function tiles() {
+  const group = page.groups[0], runs = group.runs.map(i => page.runs[i]);
+  const yard = runs[0].yardsticks;
+  const of = (which, metric) => mean(runs.map(which).filter(Boolean).map(one => one[metric]));
+  const seeds = runs.length > 1 ? `mean of ${runs.length} seeds; ` : '';
+  const against = (list) => list.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${score(value)}`).join(', ');
+  const episodes = runs[0].evaluations.length ? runs[0].evaluations[0].episodes : 0;
+  const played = sum(runs.map(run => run.tokens_played)), computed = sum(runs.map(run => run.tokens_computed));
+  const seconds = sum(runs.flatMap(run => run.seconds.map(([, value]) => value)));
+  const list = h('dl', { class: 'tiles' });
+  if (episodes) {
+    list.append(
+      tile('Success on held-out scenes', of(before, 'success_rate'), of(after, 'success_rate'), seeds + `${plural(episodes, 'episode')} each` + (yard ? '; ' + against(successes(yard)) : '')),
+      tile('Return on held-out scenes', of(before, 'return_mean'), of(after, 'return_mean'), seeds + (yard ? against(returns(yard)) : '')));
+  }
+  list.append(
+    h('div', { class: 'card tile' }, h('dt', {}, 'Time'), h('dd', { class: 'big' }, duration(seconds)),
+      h('dd', { class: 'fine' }, `${plural(sum(runs.map(run => run.steps_done)), 'step')}, evaluations with them`)),
+    h('div', { class: 'card tile' }, h('dt', {}, 'Tokens computed'), h('dd', { class: 'big' }, figure(computed)),
+      h('dd', { class: 'fine' }, played ? `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, what prompts share is computed once` : 'no step was made')));
+  main.append(list);
+}
+
+function runsTable() {
+  const row = (run, group) => h('tr', {},
+    h('th', { scope: 'row', class: 'word' }, many ? s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' }, s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 })) : null, many ? ' ' : null, run.name),
+    many ? h('td', { class: 'word' }, page.groups[group].label) : null,
+    h('td', { class: 'n' }, run.seed), h('td', {}, state(run)),
+    h('td', { class: 'n' }, before(run) ? score(before(run).success_rate) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).success_rate) : '–'),
+    h('td', { class: 'n' }, before(run) ? score(before(run).return_mean) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).return_mean) : '–'),
+    h('td', { class: 'n' }, best(run) ? `${score(best(run).return_mean)} (step ${best(run).step})` : '–'),
+    h('td', { class: 'n' }, duration(sum(run.seconds.map(([, value]) => value)))));
+  const names = ['run', ...(many ? ['config'] : []), 'seed', 'state', 'success before', 'success after', 'return before', 'return after', 'best return', 'time'];
+  const numbers = new Set(['seed', 'success before', 'success after', 'return before', 'return after', 'best return', 'time']);
+  section('runs', 'Runs', h('div', { class: 'card' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Runs' }, h('table', {},
+    h('caption', {}, 'Success and return on held-out scenes, before the first step and after the last evaluation.'),
+    h('thead', {}, h('tr', {}, names.map(name => h('th', { scope: 'col', class: numbers.has(name) ? 'n' : null }, name)))),
+    h('tbody', {}, page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))))))));
+}
+
+function warnings() {
+  const notes = page.runs.flatMap(run => run.notes.map(note => page.runs.length > 1 ? `${run.name}: ${note}` : note));
+  const seen = page.runs.flatMap(run => run.warnings.map(w => `${page.runs.length > 1 ? run.name + ', s' : 'S'}tep ${w.step}, ${w.watchman}: ${w.text}`));
+  const shown = seen.slice(0, 20);
+  if (notes.length) main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, 'Not all could be read'), h('ul', {}, notes.map(note => h('li', {}, note)))));
+  if (seen.length) {
+    main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, plural(seen.length, 'warning')),
+      h('ul', {}, shown.map(text => h('li', {}, text)), seen.length > shown.length ? h('li', {}, `and ${seen.length - shown.length} more`) : null)));
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------- curves
+
+const both = metric => [...series('eval', metric, { name: 'evaluation', style: 'strong' }), ...series('train', metric, { name: 'training', style: 'pale' })];
+
+function results() {
+  const marks = page.runs.flatMap(run => run.warnings.map(w => ({ step: w.step, text: `${run.name}, step ${w.step}, ${w.watchman}: ${w.text}` })));
+  const large = [
+    chart('Success', 'share of the episodes', both('success_rate'), { levels: levels(successes), range: [0, 1.04], marks }),
+    chart('Return', 'mean of the game’s return', both('return_mean'), { levels: levels(returns), marks }),
+  ].filter(Boolean);
+  const hint = [];
+  if (page.bucket > 1) hint.push(`Each point of training is the mean of ${page.bucket} steps.`);
+  if (page.groups.some(group => seedsOf(group) > 1)) hint.push('Runs that differ in nothing but the seed are one line, their mean; the band goes from the lowest of them to the highest.');
+  if (marks.length) hint.push('Red marks at the foot are warnings.');
+  section('results', 'Results', large.length ? null : h('p', { class: 'note' }, 'Nothing was measured yet.'),
+    hint.length ? h('p', { class: 'hint' }, hint.join(' ')) : null, h('div', { class: 'grid two' }, large));
+}
+
+function curves() {
+  const train = metric => series('train', metric, many ? {} : { name: metric.replaceAll('_', ' ') });
+  const changes = metric => page.groups.some(group => new Set((group.train.metrics[metric] || { mean: [] }).mean.filter(isNumber)).size > 1);
+  const small = [
+    chart('KL from the reference', 'nats a token', train('kl')),
+    chart('Entropy', 'nats a token', train('entropy')),
+    chart('Valid actions', 'share of the replies', both('valid_action_rate'), { range: [0, 1.04] }),
+    chart('Length of an episode', 'turns', both('episode_length_mean')),
+    changes('reply_length_mean') ? chart('Length of a reply', 'tokens', train('reply_length_mean')) : null,
+    changes('reply_cut_rate') ? chart('Replies cut off', 'share of the replies', train('reply_cut_rate')) : null,
+    chart('Gradient', 'norm before it is cut', train('grad_norm')),
+    chart('Loss', 'before the update', train('loss')),
+    changes('clip_fraction') ? chart('Clipped tokens', 'share of those learned from', train('clip_fraction')) : null,
+    changes('groups_skipped') || page.runs.some(run => run.warnings.length) ? chart('Groups with equal returns', 'left out of a step', train('groups_skipped')) : null,
+    chart('The commonest action', 'its share of all turns', train('top_action_share')),
+    chart('Time of a step', 'seconds', [...series('train', 'seconds_rollout', { name: 'rollout' }), ...series('train', 'seconds_update', { name: 'update', style: 'dashed' })]),
+    chart('Tokens of a step', 'played, and computed for it', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]),
+  ];
+  const found = small.filter(Boolean);
+  if (found.length) section('curves', 'Curves', h('div', { class: 'grid' }, found));
+}
+
+function cost() {
+  const parts = page.runs.filter(run => run.steps_done > 0 || run.evaluations.length).map(run => {
+    const whole = sum(run.seconds.map(([, value]) => value)) || 1;
+    const share = value => (100 * value / whole).toFixed(0) + ' %';
+    const text = run.seconds.map(([name, value]) => `${name} ${duration(value)} (${share(value)})`).join(', ');
+    return h('div', { class: 'cost' },
+      page.runs.length > 1 ? h('h3', {}, run.name) : null,
+      h('div', { class: 'stack', role: 'img', 'aria-label': text }, run.seconds.map(([, value], i) => {
+        const bar = h('i');
+        bar.style.width = 100 * value / whole + '%';
+        bar.style.background = `var(--s${i})`;
+        return bar;
+      })),
+      h('ul', { class: 'legend' }, run.seconds.map(([name, value], i) => h('li', {},
+        s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' }, s('rect', { width: 22, height: 12, rx: 3, fill: `var(--s${i})` })),
+        h('span', {}, name, ' ', h('b', {}, duration(value)), ' ', share(value)))),
+        run.tokens_played ? h('li', {}, h('span', {}, 'tokens computed of those played ', h('b', {}, (100 * run.tokens_computed / run.tokens_played).toFixed(1) + ' %'))) : null));
+  });
+  if (parts.length) section('time', 'Time by phase', h('div', { class: 'card' }, parts));
+}
+
+// ---------------------------------------------------------------------------------------------------- boards
+
+/** Rows of single characters with a space between, as the built-in games draw their boards; and what stands around them. */
+function parsed(observation) {
+  const lines = observation.split('\n');
+  const isRow = line => /^\S( \S)*$/.test(line);
+  let top = -1, bottom = -1;
+  for (let i = 0; i < lines.length; i++) {
+    let end = i;
+    while (end < lines.length && isRow(lines[end]) && lines[end].length === lines[i].length) end++;
+    if (end - i > bottom - top && end - i >= 2 && lines[i].length >= 3) [top, bottom] = [i, end];
+  }
+  if (top < 0) return { cells: null, text: observation };
+  return { cells: lines.slice(top, bottom).map(line => line.split(' ')), text: [...lines.slice(0, top), ...lines.slice(bottom)].join('\n').trim() };
+}
+
+const circle = (fill, r = .3) => s('circle', { cx: .5, cy: .5, r, fill });
+const SYMBOLS = {
+  'frozen-lake': {
+    ground: ['var(--ice)', 'var(--ice-edge)'],
+    names: { P: 'player', O: 'hole', G: 'goal', _: 'ice' },
+    draw: {
+      P: () => [s('path', { d: 'M.36 .36C.3 .2 .2 .14 .08 .14c.1 .06 .15 .14 .18 .26M.26 .46a.23 .23 0 0 1 .44-.09L.9 .44.71 .5c.02 .21-.11 .39-.34 .43-.12 .02-.21-.01-.27-.07 .15-.02 .21-.12 .16-.4z', fill: 'var(--s1)' }), s('circle', { cx: .52, cy: .41, r: .05, fill: '#fff' })],
+      O: () => [s('ellipse', { cx: .5, cy: .53, rx: .36, ry: .31, fill: 'var(--hole)' })],
+      G: () => [s('path', { d: 'M.3 .15V.87', stroke: 'var(--ink)', 'stroke-width': .06, 'stroke-linecap': 'round' }), s('path', { d: 'M.33 .16L.8 .32L.33 .5z', fill: 'var(--good)' })],
+      _: () => [],
+    },
+  },
+  snake: {
+    ground: ['var(--floor)', 'var(--floor-edge)'],
+    names: { 1: 'own head', 2: 'enemy head', T: 'a body', A: 'apple', B: 'banana', F: 'fire', _: 'empty' },
+    draw: {
+      1: () => [s('rect', { x: .1, y: .1, width: .8, height: .8, rx: .28, fill: 'var(--s0)' }), s('circle', { cx: .35, cy: .4, r: .09, fill: '#fff' }), s('circle', { cx: .65, cy: .4, r: .09, fill: '#fff' })],
+      T: () => [s('rect', { x: .14, y: .14, width: .72, height: .72, rx: .2, fill: 'var(--yard)' })],
+      A: () => [circle('#d33', .28), s('path', { d: 'M.5 .26q.04-.16 .2-.16', fill: 'none', stroke: 'var(--good)', 'stroke-width': .08, 'stroke-linecap': 'round' })],
+      B: () => [s('path', { d: 'M.2 .3Q.35 .8 .82 .66', fill: 'none', stroke: '#e0a800', 'stroke-width': .2, 'stroke-linecap': 'round' })],
+      F: () => [s('path', { d: 'M.5 .12Q.8 .42 .72 .68A.24 .24 0 0 1 .28 .68Q.22 .5 .38 .42Q.4 .3 .5 .12z', fill: '#f26a1b' })],
+      _: () => [],
+    },
+  },
+};
+for (const n of '23456789') {
+  SYMBOLS.snake.draw[n] = () => [s('rect', { x: .1, y: .1, width: .8, height: .8, rx: .28, fill: 'var(--s1)' }),
+    s('text', { x: .5, y: .7, 'text-anchor': 'middle', style: 'font:bold .55px system-ui,sans-serif;fill:#fff' }, n)];
+}
+
+/** What an agent sees: a picture where the game is known and draws a board, and the text of it else. */
+function board(game, observation) {
+  const { cells, text } = parsed(observation);
+  const known = SYMBOLS[game];
+  if (!cells || !known || cells.flat().some(cell => !known.draw[cell])) return h('div', { class: 'board' }, h('pre', {}, observation));
+  const [height, width] = [cells.length, cells[0].length];
+  const picture = s('svg', { viewBox: `-.04 -.04 ${width + .08} ${height + .08}`, role: 'img', 'aria-label': 'Board, row by row: ' + cells.map(row => row.map(cell => known.names[cell] || 'enemy head ' + cell).join(' ')).join('; ') });
+  cells.forEach((row, y) => row.forEach((cell, x) => picture.append(s('g', { transform: `translate(${x} ${y})` },
+    s('rect', { x: .02, y: .02, width: .96, height: .96, rx: .08, fill: known.ground[0], stroke: known.ground[1], 'stroke-width': .03 }), known.draw[cell]()))));
+  const there = new Set(cells.flat());
+  const symbols = Object.keys(known.names).filter(cell => there.has(cell) && cell !== '_');
+  return h('div', { class: 'board' }, picture,
+    h('ul', { class: 'symbols' }, symbols.map(cell => h('li', {}, s('svg', { viewBox: '0 0 1 1', 'aria-hidden': 'true' }, s('rect', { width: 1, height: 1, fill: known.ground[0] }), known.draw[cell]()), known.names[cell]))),
+    text ? h('details', {}, h('summary', {}, 'What it is told besides'), h('pre', {}, text)) : null);
+}
+
+// ---------------------------------------------------------------------------------------------------- replays
+
+const ARROWS = { left: '←', right: '→', up: '↑', down: '↓' };
+const prompt = (run, episode, turn) => {
+  const [first, second] = episode.prompt_parts[turn].map(i => run.episodes.prompts[i]);
+  return second === undefined ? first : first + episode.turns[turn].observation + second;
+};
+const kind = episode => episode.purpose === 'evaluation' ? `evaluation after step ${episode.step}` : `training step ${episode.step}`;
+const seat = episode => `scene ${episode.scene.length > 6 ? '…' + episode.scene.slice(-5) : episode.scene}` + (episode.agent ? `, agent ${episode.agent + 1}` : '');
+const signed = value => !isNumber(value) ? '–' : (value > 0 ? '+' : '') + (Number.isInteger(value) ? value : value.toFixed(3));
+const replays = [];
+
+/** A player of episodes beside each other, which step together. `choices`: [{text, episodes: [{run, episode, title}]}]. */
+function replay(id, name, choices, first = 0) {
+  let lanes = [], at = 0, timer = null;
+  const live = h('p', { class: 'live', role: 'status', 'aria-live': 'polite' });
+  const holder = h('div', { class: 'lanes' });
+  const where = h('span', { class: 'where' });
+  const length = () => Math.max(...lanes.map(lane => lane.episode.turns.length));
+  const control = (d, title, onclick) => h('button', { type: 'button', class: 'icon', 'aria-label': title, title, onclick },
+    s('svg', { viewBox: '0 0 16 16', 'aria-hidden': 'true' }, s('path', { d })));
+  const buttons = [
+    control('M3 3v10M13 3L6 8l7 5z', 'First turn', () => go(0)), control('M11 3L4 8l7 5z', 'Turn back', () => go(at - 1)),
+    control('M5 3l7 5-7 5z', 'Next turn', () => go(at + 1)), control('M13 3v10M3 3l7 5-7 5z', 'To the end', () => go(length())),
+  ];
+  const play = h('button', { type: 'button', onclick: () => timer ? stop() : start() }, 'Play');
+  const select = h('select', { 'aria-label': name, onchange: () => choose(Number(select.value)) }, choices.map((choice, i) => h('option', { value: i }, choice.text)));
+  const element = h('div', { class: 'card replay', id, role: 'group', tabindex: 0, 'aria-label': name + '. The left and right arrow keys step through.' },
+    h('div', { class: 'controls' }, select, buttons, play, where), holder, live);
+  element.addEventListener('keydown', event => { if (event.target !== select && key(event)) event.stopPropagation(); });
+
+  function key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return false;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: length() }[event.key];
+    if (to === undefined) return false;
+    event.preventDefault();
+    go(to);
+    return true;
+  }
+  function start() {
+    if (at >= length()) go(0);
+    play.textContent = 'Pause';
+    timer = setInterval(() => at >= length() ? stop() : show(at + 1), 700);
+  }
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    play.textContent = 'Play';
+  }
+  function choose(number) {
+    stop();
+    select.value = number;
+    lanes = choices[number].episodes;
+    show(0);
+  }
+  function go(to) { stop(); show(to); }
+  function show(to) {
+    at = Math.min(Math.max(to, 0), length());
+    const focused = holder.contains(document.activeElement);
+    holder.replaceChildren(...lanes.map(one => lane(one, at, go)));
+    if (focused) (holder.querySelector('[aria-current]') || element).focus({ preventScroll: true });
+    where.textContent = at < length() ? `turn ${at + 1} of ${length()}` : `after ${plural(length(), 'turn')}`;
+    buttons.forEach((button, i) => { button.disabled = i < 2 ? at === 0 : at === length(); });
+    live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + told(one.episode, at)).join('. ');
+  }
+  choose(first);
+  replays.push({ element, key });
+  return element;
+}
+
+function told(episode, at) {
+  const turn = episode.turns[at];
+  if (!turn) return `over, ${episode.success ? 'success' : 'no success'}, return ${signed(episode.return)}`;
+  const read = turn.action === null ? 'which could not be read' : `taken as ${turn.action}`;
+  return `turn ${at + 1}, it said ${JSON.stringify(turn.reply.slice(-200))}, ${read}, reward ${signed(turn.reward)}`;
+}
+
+function number(name, value) {
+  return h('div', {}, h('span', { class: 'name' }, name), value);
+}
+
+function lane({ run, episode, title }, at, go) {
+  const end = episode.turns.length, turn = episode.turns[at];
+  const outcome = episode.success ? ['good', 'success'] : episode.truncated ? ['plain', 'ran out of turns'] : ['bad', 'no success'];
+  const badges = [h('span', { class: 'badge ' + outcome[0] }, outcome[1]), h('span', { class: 'badge plain' }, 'return ' + signed(episode.return))];
+  if (episode.chosen !== undefined) badges.push(h('span', { class: 'badge plain' }, episode.chosen ? 'learned from' : 'not chosen'));
+  const over = at >= end;
+  const said = over
+    ? [h('div', { class: 'numbers' }, number('turns', end), number('return', signed(episode.return)), number('with shaping', signed(episode.composite_return)),
+        isNumber(episode.advantage) ? number('advantage', signed(episode.advantage)) : null),
+      h('p', { class: 'hint' }, 'The game is over: ' + outcome[1] + '.')]
+    : [h('dl', { class: 'said' }, h('dt', {}, 'The model said'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)')), h('dt', {}, 'Taken as'),
+        h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'could not be read') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
+      h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), number('shaping', signed(turn.shaping)),
+        isNumber(turn.advantage) ? number('advantage', signed(turn.advantage)) : null),
+      h('details', {}, h('summary', {}, 'The whole prompt'), h('pre', {}, prompt(run, episode, at)))];
+  const step = (turn, i) => h('li', {}, h('button', { type: 'button', class: turn.action === null ? 'unread' : null, 'aria-current': i === at ? 'step' : null,
+    'aria-label': `Turn ${i + 1}: ${turn.action === null ? 'could not be read' : turn.action}`, onclick: () => go(i) }, turn.action === null ? '?' : ARROWS[turn.action] || turn.action));
+  const whole = h('div', { class: 'lane' }, h('h3', {}, title || kind(episode), ...badges),
+    h('div', { class: 'scene' }, board(run.game, over ? episode.last : turn.observation), h('div', {}, said)),
+    h('ol', { class: 'turns', 'aria-label': 'Turns' }, episode.turns.map(step),
+      h('li', {}, h('button', { type: 'button', 'aria-current': over ? 'step' : null, 'aria-label': 'After the last turn', onclick: () => go(end) }, 'end'))));
+  return whole;
+}
+
+function pairs() {
+  const pairs = page.runs.flatMap(run => run.episodes.pairs.map(([a, b]) => {
+    const [first, last] = [run.episodes.shown[a], run.episodes.shown[b]];
+    const name = page.runs.length > 1 ? run.name + ', ' : '';
+    return {
+      text: `${name}${seat(first)}: return ${signed(first.return)} before, ${signed(last.return)} after`,
+      gain: last.return - first.return,
+      episodes: [{ run, episode: first, title: `Before (step ${first.step})` }, { run, episode: last, title: `After (step ${last.step})` }],
+    };
+  }));
+  // What changed most is looked at first.
+  const most = pairs.reduce((best, pair, i) => pair.gain > pairs[best].gain ? i : best, 0);
+  if (pairs.length) {
+    pairs.unshift(...pairs.splice(most, 1));
+    section('before-and-after', 'Before and after', h('p', { class: 'hint' }, 'The same scene, played by the model before it was trained and at the last evaluation. ', h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' step through.'),
+      replay('replay-pairs', 'Scene played before and after', pairs));
+  }
+}
+
+function episodes() {
+  const all = page.runs.flatMap(run => run.episodes.shown.map(episode => ({
+    text: (page.runs.length > 1 ? run.name + ', ' : '') + `${kind(episode)}, ${seat(episode)}: return ${signed(episode.return)}`
+      + (isNumber(episode.advantage) ? `, advantage ${signed(episode.advantage)}` : '') + (episode.chosen ? ', learned from' : ''),
+    episodes: [{ run, episode, title: '' }],
+  })));
+  const total = sum(page.runs.map(run => run.episodes.total));
+  // Those that were learned from say most: they have advantages.
+  const first = Math.max(all.findIndex(choice => choice.episodes[0].episode.chosen), 0);
+  const hint = all.length < total ? `${count(all.length)} of the ${count(total)} in episodes.jsonl. ` : '';
+  if (all.length) {
+    section('episodes', 'Episodes', h('p', { class: 'hint' }, hint, h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' step through.'), replay('replay-all', 'Episode', all, first));
+  } else {
+    section('episodes', 'Episodes', h('p', { class: 'hint' }, 'None were kept (record.episodes).'));
+  }
+}
+
+/** Arrow keys go to the replay that fills most of the window, wherever the focus is, unless they mean something there. */
+document.addEventListener('keydown', event => {
+  if (event.defaultPrevented || event.target.closest('input, select, textarea, .scroll, .chart, pre, summary')) return;
+  const visible = ({ element }) => {
+    const at = element.getBoundingClientRect();
+    return Math.min(at.bottom, innerHeight) - Math.max(at.top, 0);
+  };
+  const one = replays.filter(one => visible(one) > 80).sort((a, b) => visible(b) - visible(a))[0];
+  if (one && event.key.startsWith('Arrow')) one.key(event);
+});
+
+// ---------------------------------------------------------------------------------------------------- config, machine
+
+function config() {
+  const value = text => text === '' ? h('span', { class: 'hint' }, 'not there') : h('code', {}, text);
+  const parts = page.groups.map(group => {
+    const run = page.runs[group.runs[0]];
+    const own = run.config.filter(([key, here, there]) => here !== there && !(key === 'train.seed' && group.runs.length > 1));
+    const rows = lines => h('tbody', {}, lines.map(([key, here, there]) => h('tr', {}, h('th', { scope: 'row', class: 'word' }, h('code', {}, key)), h('td', { class: 'word' }, value(here)), h('td', { class: 'word' }, value(there)))));
+    const table = (caption, lines) => h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, h('table', {}, h('caption', {}, caption),
+      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'key'), h('th', { scope: 'col' }, 'this run'), h('th', { scope: 'col' }, run.base))), rows(lines)));
+    return h('div', { class: 'card' }, many ? h('h3', {}, label(group)) : null,
+      own.length ? table(`What differs from ${run.base}`, own) : h('p', {}, `As ${run.base} ${run.base.startsWith('the preset') ? 'has' : 'have'} it.`),
+      h('details', {}, h('summary', {}, `All ${run.config.length} values`), table('The whole config', run.config)));
+  });
+  section('config', 'Config', h('div', { class: 'grid two' }, parts));
+}
+
+function machine() {
+  const rows = page.runs.flatMap(run => run.sessions.map(one => h('tr', {}, page.runs.length > 1 ? h('th', { scope: 'row', class: 'word' }, run.name) : null,
+    h('td', {}, date(one.time)), h('td', { class: 'n' }, count(one.step)), h('td', { class: 'word' }, one.device + (one.software ? ' (software)' : '')), h('td', { class: 'word' }, `${one.driver}, ${one.backend}`),
+    h('td', { class: 'word' }, one.model), h('td', {}, one.version))));
+  if (!rows.length) return;
+  const names = [...(page.runs.length > 1 ? ['run'] : []), 'begun', 'from step', 'adapter', 'driver', 'model', 'lapwing'];
+  section('machine', 'Machine', h('div', { class: 'card' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Machine' }, h('table', {},
+    h('caption', {}, 'Each time that lapwing worked on it.'),
+    h('thead', {}, h('tr', {}, names.map(name => h('th', { scope: 'col', class: name === 'from step' ? 'n' : null }, name)))), h('tbody', {}, rows)))));
+}
+
+// ---------------------------------------------------------------------------------------------------- all of it
+
+const theme = document.getElementById('theme');
+const setTheme = dark => {
+  document.documentElement.classList.toggle('dark', dark);
+  theme.setAttribute('aria-pressed', dark);
+};
+const preferred = matchMedia('(prefers-color-scheme: dark)');
+setTheme(preferred.matches);
+preferred.addEventListener('change', event => setTheme(event.matches));
+theme.addEventListener('click', () => setTheme(!document.documentElement.classList.contains('dark')));
+
+head();
+warnings();
+if (!many) tiles();
+if (page.runs.length > 1) runsTable();
+results();
+pairs();
+curves();
+episodes();
+cost();
+config();
+machine();
+main.append(h('footer', {}, 'Made by lapwing report from metrics.jsonl, episodes.jsonl, sessions.jsonl and config.toml. All is in this file; nothing is fetched.'));
+})();
