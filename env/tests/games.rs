@@ -377,7 +377,7 @@ fn no_option_is_ignored_whatever_its_value() {
             }
             // A NaN becomes null on its way into JSON.
             for null in [json!(null), json!(f64::NAN)] {
-                let error = with(&null).expect_err(&option).to_string();
+                let error = with(&null).expect_err(option).to_string();
                 let wanted = format!("{refused}is null, but must be ");
                 assert!(error.starts_with(&wanted), "{error}");
             }

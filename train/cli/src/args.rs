@@ -25,7 +25,7 @@ pub struct Cli {
     )]
     pub adapter_index: Option<usize>,
     /// Say nothing but results and errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 999)]
     pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
@@ -137,8 +137,7 @@ fn for_the_base(resolved: &Resolved) -> Option<String> {
     let is_for_base = resolved.config.policy.reply == Reply::Word;
     (is_for_base && chosen("model.dir")).then(|| {
         format!(
-            "the preset {preset} is for the built-in model: replies are one word (policy.reply) of {} tokens at most \
-             (policy.max_new_tokens)",
+            "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
             resolved.config.policy.max_new_tokens
         )
     })

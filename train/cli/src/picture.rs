@@ -45,7 +45,7 @@ impl Picture<'_> {
             colours,
         };
         let config = self.config;
-        let name = line(&self.run.display().to_string());
+        let name = line(&self.run.display().to_string()).into_owned();
         let what = format!(
             "{name}: {}, seed {}",
             line(&config.game.name),

@@ -8,8 +8,24 @@ use crate::program::run;
 fn help_reads_so() {
     let directory = tempfile::tempdir().unwrap();
     for command in [
-        "", "train", "sweep", "eval", "play", "score", "generate", "merge", "pretrain", "doctor",
-        "report", "watch", "export", "games", "adapters",
+        "",
+        "train",
+        "sweep",
+        "eval",
+        "play",
+        "score",
+        "generate",
+        "merge",
+        "pretrain",
+        "config",
+        "doctor",
+        "report",
+        "watch",
+        "export",
+        "games",
+        "adapters",
+        "completions",
+        "man",
     ] {
         let arguments: Vec<&str> = [command, "--help"]
             .into_iter()

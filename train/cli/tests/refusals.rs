@@ -49,12 +49,12 @@ fn what_is_typed_wrong_ends_with_2() {
     ");
     assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "pong"]), @"error: unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
     assert_snapshot!(refusal(2, &["train", "--steps", "many"]), @"
-    error: invalid value 'many' for '--steps <N>': invalid digit found in string
+    error: invalid value 'many' for '--steps <N>': wanted a whole number from 0 to 9223372036854775807
 
     For more information, try '--help'.
     ");
     assert_snapshot!(refusal(2, &["train", "--seed", "18446744073709551615"]), @"
-    error: invalid value '18446744073709551615' for '--seed <N>': 18446744073709551615 is not in 0..=9223372036854775807
+    error: invalid value '18446744073709551615' for '--seed <N>': wanted a whole number from 0 to 9223372036854775807
 
     For more information, try '--help'.
     ");
@@ -63,7 +63,10 @@ fn what_is_typed_wrong_ends_with_2() {
 #[test]
 fn files_at_fault_end_with_1() {
     assert_snapshot!(refusal(1, &["train", "mine.toml"]), @"error: cannot read the config mine.toml: No such file or directory (os error 2)");
-    assert_snapshot!(refusal(1, &["train", "--model", "no/such/model"]), @"error: there is no model directory no/such/model: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir)");
+    assert_snapshot!(refusal(1, &["train", "--model", "no/such/model"]), @r#"
+    the preset frozen-lake is for the built-in model: it has policy.reply = "word" and policy.max_new_tokens = 1
+    error: there is no model directory DIR/no/such/model: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir)
+    "#);
     assert_snapshot!(refusal(1, &["eval", "--adapter", "no/such/adapter"]), @"error: there is no adapter directory no/such/adapter: wanted one with adapter_config.json and adapter_model.safetensors");
     let told = refusal(1, &["adapters", "--adapter-index", "99"]);
     // Whatever this machine has.
@@ -99,7 +102,7 @@ fn a_place_that_cannot_be_written_is_named() {
     // What was loaded, and what it needs, was said before.
     let last = said.err.lines().last().unwrap();
     #[cfg(unix)]
-    assert_snapshot!(last, @"error: cannot write file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+    assert_snapshot!(last, @"error: cannot write file/run: File exists (os error 17); a part of its path is a file: choose another place with --out");
 }
 
 /// The variables hide every Vulkan driver; on other systems there is no such thing.

@@ -159,7 +159,7 @@ fn a_run_keeps_whole_paths_and_names_idle_variables() {
     assert!(
         trained
             .err
-            .contains("the preset frozen-lake is for the built-in model: replies are one word"),
+            .contains("the preset frozen-lake is for the built-in model: it has policy.reply = "),
         "{}",
         trained.err
     );

@@ -40,7 +40,7 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert!(
         first
             .err
-            .contains("there is no model directory no/such/model"),
+            .contains("there is no model directory DIR/no/such/model"),
         "{}",
         first.err
     );

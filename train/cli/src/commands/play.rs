@@ -262,12 +262,12 @@ mod tests {
         assert_snapshot!(played("jump\n\nRight\nd\n"), @"
         You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
 
-        You have 3 turns. Say left, down, right, up, or their first letters; quit ends the game.
+        You have 3 turns. Say left, down, right, up, or their first letters; ? shows this, q quits.
 
         P _
         O G
-        turn 1/3> `jump` is none of left, down, right, up (quit leaves)
-        turn 1/3> `` is none of left, down, right, up (quit leaves)
+        turn 1/3> `jump` is none of left, down, right, up (? helps, q quits)
+        turn 1/3> `` is none of left, down, right, up (? helps, q quits)
         turn 1/3> right: reward 0
 
         _ P

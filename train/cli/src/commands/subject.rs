@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::Result;
 use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
 use lapwing_tensor::{Gpu, GpuError};
+use lapwing_train::Progress;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
 use lapwing_train::run::memory::{Demand, Plan};
-use lapwing_train::{Error, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ impl Subject {
         more: usize,
     ) -> Result<Subject> {
         let stored = arguments.adapter.as_deref();
-        let stored = stored.map(|dir| Ok::<_, Error>(files.adapter(&args::adapter(dir)?)?));
+        let stored = stored.map(|dir| files.adapter(&args::adapter(dir)?));
         let stored = stored.transpose()?;
         let gpu = open_gpu()?;
         let longest = ids + more;

@@ -32,7 +32,7 @@ pub enum ConfigError {
     },
     /// The file cannot be read.
     #[error("cannot read the config {0}")]
-    Unreadable(#[from] lapwing_model::ModelError),
+    Unreadable(lapwing_model::ModelError),
     /// The text is not TOML.
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax {

@@ -197,7 +197,7 @@ fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
     let mut path = path.to_owned();
     loop {
         let origin = path.display().to_string();
-        let mut table = parse(&read_text(&path, LONGEST)?, &origin)?;
+        let mut table = parse(&read(&path)?, &origin)?;
         seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
         let base = table.remove("base");
         if !layers.is_empty() {
@@ -246,4 +246,8 @@ fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
 fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
     text.parse()
         .map_err(|e| ConfigError::syntax(origin, text, &e))
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    read_text(path, LONGEST).map_err(ConfigError::Unreadable)
 }
