@@ -485,11 +485,11 @@ impl Asked<'_> {
         }
         // As its own libraries note it, so that nobody asks for them again.
         for name in FILES.iter().filter(|name| !files.contains_key(**name)) {
-            disk::write_aside(&self.home.join(".no_exist").join(&commit).join(name), b"")?;
+            disk::write_file(&self.home.join(".no_exist").join(&commit).join(name), b"")?;
         }
         let revision = self.repository.revision();
         if revision != commit {
-            disk::write_aside(&self.home.join("refs").join(revision), commit.as_bytes())?;
+            disk::write_file(&self.home.join("refs").join(revision), commit.as_bytes())?;
         }
         Ok(Snapshot { dir, commit })
     }

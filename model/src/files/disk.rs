@@ -47,7 +47,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 }
 
 /// Writes a file aside, syncs it and renames it into place: readers see the old bytes or the new ones, never a part, even
-/// if the machine stops in between.
+/// if the machine stops in between. The folder must be there.
 ///
 /// # Errors
 /// If it cannot be written; what was there before stays.
@@ -60,6 +60,15 @@ pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     make_readable(aside.as_file()).map_err(failed)?;
     aside.persist(path).map_err(|e| failed(e.error))?;
     sync_names(folder).map_err(failed)
+}
+
+/// The same, in a folder that is made if it is not there.
+///
+/// # Errors
+/// As [`write_aside`].
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    fs::create_dir_all(parent(path)).map_err(|e| ModelError::unwritable(path, e))?;
+    write_aside(path, bytes)
 }
 
 /// A name is a part of its folder, which is synced by itself.

@@ -23,8 +23,8 @@ pub enum GpuError {
     NoAdapter,
     /// Vulkan could not begin, or offers no adapter though it is there.
     #[error(
-        "no GPU adapter found: {0}; give the process more memory (ulimit -v, a container's limit), or install a Vulkan \
-         driver again (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1)"
+        "no GPU adapter found: {0}; install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install \
+         mesa-vulkan-drivers libvulkan1), or, if there is one, give the process more memory (ulimit -v, a container's limit)"
     )]
     NoDriver(String),
     /// An adapter was asked for by a number that does not exist.

@@ -135,7 +135,7 @@ fn for_the_base(resolved: &Resolved) -> Option<String> {
         return None;
     };
     let is_for_base = resolved.config.policy.reply == Reply::Word;
-    (is_for_base && chosen("model.dir")).then(|| {
+    (is_for_base && (chosen("model.dir") || chosen("model.repo"))).then(|| {
         format!(
             "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
             resolved.config.policy.max_new_tokens

@@ -102,7 +102,7 @@ fn a_place_that_cannot_be_written_is_named() {
     // What was loaded, and what it needs, was said before.
     let last = said.err.lines().last().unwrap();
     #[cfg(unix)]
-    assert_snapshot!(last, @"error: cannot write file/run: File exists (os error 17); a part of its path is a file: choose another place with --out");
+    assert_snapshot!(last, @"error: cannot write file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
 }
 
 /// The variables hide every Vulkan driver; on other systems there is no such thing.
@@ -121,7 +121,7 @@ fn without_an_adapter_the_cure_is_named() {
         said.err
     };
     let text = told(&["adapters"]);
-    assert_snapshot!(text, @"error: no GPU adapter found: install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the system's driver");
+    assert_snapshot!(text, @"error: no GPU adapter found: Vulkan did not begin (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if there is one, give the process more memory (ulimit -v, a container's limit)");
     for arguments in [&["train"][..], &["eval"], &["play", "frozen-lake"]] {
         assert_eq!(told(arguments), text);
     }

@@ -246,7 +246,7 @@ impl Watchmen {
             "KL against the reference is {kl:.3} nats a token, where it was {usual:.3} as a rule: the policy leaps; use a \
              smaller train.lr or train.max_grad_norm, or a larger train.beta"
         );
-        (kl > 2.0 && kl > 20.0 * usual).then_some(("kl-spike", kl, text))
+        (kl > 2.0 && kl > 20.0 * usual && !self.is_solved(5)).then_some(("kl-spike", kl, text))
     }
 
     fn ratio(&self) -> Option<Seen> {

@@ -39,7 +39,7 @@ pub fn write(runs: &[PathBuf], out: &Path) -> Result<(), Error> {
     // First, since reading may take a while.
     check_free(out)?;
     let page = page(&Page::read(runs)?);
-    Ok(lapwing_model::write_aside(out, page.as_bytes())?)
+    Ok(lapwing_model::write_file(out, page.as_bytes())?)
 }
 
 /// Makes sure that a report may be written there.
