@@ -691,6 +691,75 @@ const RUNS: &[Row] = &[
         |d| write(d, "run/config.toml", "[train"),
         &["train", "--resume", "run"],
     ),
+    row(
+        "a checkpoint that is none",
+        |d| {
+            run(d);
+            write(d, "run/checkpoints/step-000001.safetensors", "notes");
+        },
+        &["train", "--resume", "run"],
+    ),
+    row(
+        "a run to go on with, and a preset",
+        run,
+        &["train", "snake", "--resume", "run"],
+    ),
+    row("a report of no run", nothing, &["report", "runs/lake"]),
+    row(
+        "a report in the place of something else",
+        |d| {
+            run(d);
+            write(d, "notes.html", "mine");
+        },
+        &["report", "run", "--out", "notes.html"],
+    ),
+    row("no run to watch", nothing, &["watch", "runs/lake"]),
+    row(
+        "a format that is none",
+        run,
+        &["export", "run", "--format", "xml"],
+    ),
+];
+
+const SWEEPS: &[Row] = &[
+    row("no such file", nothing, &["sweep", "mine.toml"]),
+    row("not TOML", mine!("seeds"), &["sweep", "mine.toml"]),
+    row(
+        "a key that is none",
+        mine!("seed = 1"),
+        &["sweep", "mine.toml"],
+    ),
+    row("no seeds", mine!("seeds = 0"), &["sweep", "mine.toml"]),
+    row(
+        "a seed twice",
+        mine!("seeds = [1, 1]"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a base that is none",
+        mine!("base = \"lake\""),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a setting with a wrong value",
+        mine!("[settings.fast]\ntrain.lr = \"high\""),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a setting with a name for two directories",
+        mine!("[settings.\"a/b\"]"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a grid of one value without brackets",
+        mine!("[grid]\n\"train.lr\" = 0.1"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "no runs at a time",
+        mine!(""),
+        &["sweep", "mine.toml", "--jobs", "0"],
+    ),
 ];
 
 const INPUT: &[Row] = &[
@@ -732,13 +801,14 @@ const INPUT: &[Row] = &[
     ),
 ];
 
-const SECTIONS: [(&str, &[Row]); 7] = [
+const SECTIONS: [(&str, &[Row]); 8] = [
     ("The command line", COMMAND_LINE),
     ("Values of a config", CONFIG),
     ("Config files", FILES),
     ("Games", GAMES),
     ("Models and adapters", MODELS),
     ("Runs", RUNS),
+    ("Sweeps", SWEEPS),
     ("Texts and tokens", INPUT),
 ];
 

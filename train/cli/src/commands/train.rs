@@ -6,7 +6,7 @@ use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::doctor::self_test;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
-use lapwing_train::record::metrics::{PlayMetrics, now};
+use lapwing_train::record::metrics::{Evaluation, PlayMetrics, now};
 use lapwing_train::record::report;
 use lapwing_train::record::tensorboard::EventFile;
 use lapwing_train::record::{Record, Sink};
@@ -79,12 +79,26 @@ pub fn train(
     // The bars go before the table comes.
     drop(terminal);
     let mut out = out::shown();
-    write!(out, "{}", before_and_after(&run.records()?))?;
+    let records = run.records()?;
+    write!(out, "{}", before_and_after(&records))?;
+    let of_steps = || {
+        records.iter().filter_map(|record| match record {
+            Record::Step(metrics) => Some(metrics),
+            _ => None,
+        })
+    };
+    let nothing_learned =
+        of_steps().next().is_some() && of_steps().all(|metrics| metrics.learned.is_none());
     // Nobody works on it any more, and its page should not say so.
     drop(run);
     let shown = out::quoted(&place.to_string_lossy());
     if ending == Ending::Stopped {
         return Err(Stopped::run(state.step, config.train.steps, &go_on).into());
+    }
+    if nothing_learned {
+        // A table and a path would look like success.
+        let why = "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).";
+        writeln!(out, "\n{why}")?;
     }
     let adapter = directory::adapter(&place);
     writeln!(
@@ -152,7 +166,8 @@ fn before_and_after(records: &[Record]) -> String {
                 true => other,
                 false => best,
             });
-        if let Some(best) = best.filter(|best| best.step != after.step) {
+        let is_another = |best: &&Evaluation| best.step != after.step && best.step > 0;
+        if let Some(best) = best.filter(is_another) {
             rows.push((format!("at its best (step {})", best.step), &best.play));
         }
     }
