@@ -102,8 +102,12 @@ impl Sweep {
             path: path.to_owned(),
             reason,
         };
-        let text =
-            lapwing_model::read_text(path, 1 << 20).map_err(|e| unreadable(e.to_string()))?;
+        let text = lapwing_model::read_text(path, 1 << 20).map_err(|e| {
+            // It names the file, and so do we.
+            let text = e.to_string();
+            let name = format!("{}: ", path.display());
+            unreadable(text.strip_prefix(&name).unwrap_or(&text).to_owned())
+        })?;
         let file: Table = text
             .parse()
             .map_err(|e: toml::de::Error| unreadable(e.to_string()))?;
