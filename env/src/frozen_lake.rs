@@ -52,6 +52,8 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
     options: options::OPTIONS,
+    variants: &[],
+    probes: &[],
     configure: |options| Ok(Box::new(FrozenLake::new(options)?)),
 };
 

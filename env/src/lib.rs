@@ -113,6 +113,27 @@ pub trait Game: Send {
         let _ = agent;
         None
     }
+
+    /// Where the instructions of this scenario differ from the game's usual ones: what the scripted player would choose
+    /// from in this state if they did not. Whoever does that and not what [`Game::best_actions`] says goes by habit and
+    /// not by what it was told. `None` if the instructions are the usual ones, or the game has no scripted player.
+    fn habit(&self, agent: usize) -> Option<Vec<usize>> {
+        let _ = agent;
+        None
+    }
+
+    /// The same state in a game of its own, in which chance goes by `luck` from here on: for players that try moves
+    /// before they make one, and must not see what will happen. `None` if the game cannot be copied.
+    fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
+        let _ = luck;
+        None
+    }
+
+    /// What an agent says, before the [`Game::play`] in which it says it. For scenarios that take any text
+    /// ([`Scenario::takes_text`]); others are not told.
+    fn hear(&mut self, agent: usize, text: &str) {
+        let _ = (agent, text);
+    }
 }
 
 /// A configured game, ready to start episodes.
@@ -125,6 +146,12 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
 
     /// The words for the actions, all different. Every agent has all of them.
     fn actions(&self) -> &[String];
+
+    /// Whether an agent may say anything. Its one action then stands for having said something, and what it said comes
+    /// through [`Game::hear`].
+    fn takes_text(&self) -> bool {
+        false
+    }
 
     /// How many agents play in one episode, at least 1.
     fn agents(&self) -> usize {
@@ -158,8 +185,48 @@ pub struct Kind {
     pub summary: &'static str,
     /// Its options, those without a default too.
     pub options: &'static [GameOption],
+    /// Settings of its options that have names of their own.
+    pub variants: &'static [Variant],
+    /// Changes of its instructions and rewards that show who reads them.
+    pub probes: &'static [Probe],
     /// Makes a scenario from a JSON object of options; those left out take their defaults.
     pub configure: fn(&Value) -> Result<Box<dyn Scenario>, OptionsError>,
+}
+
+/// A setting of a game's options with a name of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// The name by which it is asked for: the game's, a dash, and its own.
+    pub name: &'static str,
+    /// What it is, in one sentence.
+    pub summary: &'static str,
+    /// The options that it sets: a JSON object.
+    pub options: &'static str,
+}
+
+/// A semantic probe: instructions that differ from those that a game is usually played by, and rewards that differ with
+/// them. Who has learned the game and forgotten to read plays on as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// The name by which it is asked for beside the game's.
+    pub name: &'static str,
+    /// What is changed, in one sentence.
+    pub summary: &'static str,
+    /// How easily the change is missed.
+    pub subtlety: Subtlety,
+    /// The options that it sets, whatever they were: a JSON object.
+    pub options: &'static str,
+}
+
+/// How easily a change of the instructions is missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subtlety {
+    /// What was good is bad, and the prompt says so in so many words.
+    Blatant,
+    /// A rule more, or another value.
+    Plain,
+    /// The same game in other words or signs, or a rule that says little.
+    Subtle,
 }
 
 /// Every built-in game.
@@ -174,6 +241,35 @@ pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
         .iter()
         .find(|kind| kind.name == name)
         .ok_or_else(|| UnknownGame::new(name))
+}
+
+/// Finds a game by its name or by that of one of its variants, and the options that the variant sets, as a JSON object.
+///
+/// # Errors
+/// If there is none of that name; the error lists those there are.
+pub fn find_variant(name: &str) -> Result<(&'static Kind, Value), UnknownGame> {
+    if let Ok(kind) = find(name) {
+        return Ok((kind, Value::Object(serde_json::Map::new())));
+    }
+    for kind in GAMES {
+        if let Some(variant) = kind.variants.iter().find(|variant| variant.name == name) {
+            return Ok((kind, set(variant.options)));
+        }
+    }
+    Err(UnknownGame::new(name))
+}
+
+impl Kind {
+    /// Finds one of the game's probes, and the options that it sets, as a JSON object.
+    pub fn probe(&self, name: &str) -> Option<(&'static Probe, Value)> {
+        let probe = self.probes.iter().find(|probe| probe.name == name)?;
+        Some((probe, set(probe.options)))
+    }
+}
+
+/// The options of a variant or a probe.
+fn set(options: &str) -> Value {
+    serde_json::from_str(options).expect("the options of variants and probes are JSON objects")
 }
 
 /// Panics unless there is an entry for each agent in `over`, and an action behind the entry of each that still plays.

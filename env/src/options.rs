@@ -50,9 +50,14 @@ pub struct UnknownGame {
 
 impl UnknownGame {
     pub(crate) fn new(name: &str) -> UnknownGame {
+        let names = |kind: &'static crate::Kind| {
+            let variants = kind.variants.iter().map(|variant| variant.name);
+            std::iter::once(kind.name).chain(variants)
+        };
         let known = crate::GAMES
             .iter()
-            .map(|kind| kind.name.to_owned())
+            .flat_map(names)
+            .map(str::to_owned)
             .collect();
         UnknownGame {
             name: name.to_owned(),
@@ -93,6 +98,16 @@ pub(crate) enum View {
     Board,
     /// Coordinates and a key, then the picture.
     Full,
+}
+
+/// How the same thing is put: options `wording` and `symbols`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Put {
+    /// As always.
+    Usual,
+    /// In other words, or by other signs; what it means is the same.
+    Other,
 }
 
 /// The longest side of a board, which is read cell by cell: larger ones fit no prompt.

@@ -70,6 +70,8 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Eat apples and grow on a board shared with another snake; walls and bodies kill.",
     options: options::OPTIONS,
+    variants: &[],
+    probes: &[],
     configure: |options| {
         Ok(Box::new(SnakeGame {
             options: Options::checked(options)?,

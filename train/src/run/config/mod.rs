@@ -138,8 +138,11 @@ impl Game {
     /// # Errors
     /// If there is no such game, or it does not take these options.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, ConfigError> {
-        let options = load::json("game.options", &self.options)?;
-        Ok((lapwing_env::find(&self.name)?.configure)(&options.into())?)
+        let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
+        let own = load::json("game.options", &self.options)?;
+        let set = options.as_object_mut().expect("find_variant promises it");
+        set.extend(own);
+        Ok((kind.configure)(&options)?)
     }
 }
 
