@@ -14,8 +14,8 @@ use crate::training::{config, seats, state};
 #[test]
 fn the_referee_deals_with_replies_that_cannot_be_read() {
     let mut state = state(config(&["policy.format_penalty=0.25"]));
-    let episodes = state.play(&seats(6), 1000.0, &()).unwrap();
-    let limit = state.scenario.step_limit();
+    let episodes = state.play(0, &seats(6), 1000.0, &()).unwrap();
+    let limit = state.world().scenario.step_limit();
     let mut unread = 0;
     for episode in &episodes {
         assert!(episode.turns.len() <= limit);
@@ -61,7 +61,7 @@ fn a_goal_in_the_last_step_is_not_a_truncation() {
         reply: i,
     };
     let seats: Vec<Seat> = (0..40).map(seat).collect();
-    let episodes = state(config).play(&seats, 1.0, &()).unwrap();
+    let episodes = state(config).play(0, &seats, 1.0, &()).unwrap();
     assert!(
         episodes.iter().any(|episode| episode.success),
         "forty tries at one move in four"
@@ -89,9 +89,8 @@ fn two_models_play_snake_against_each_other() {
     ];
     let load = || State::new(&gpu(), config(&changes), Purpose::Play, &()).unwrap();
     let (mut one, mut other) = (load(), load());
-    let mut sober = one.policy.player(1.0, 1);
-    let mut confused = other.policy.player(1000.0, 1);
-    let scenario = &*one.scenario;
+    let (_, _, mut confused) = other.seated(0, 1000.0);
+    let (scenario, _, mut sober) = one.seated(0, 1.0);
     let referee = Referee {
         step_limit: scenario.step_limit(),
         format_penalty: 0.1,

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use lapwing_train::play::Unread;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::metrics::{
-    Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
+    Evaluation, GameMetrics, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
 };
 use lapwing_train::record::sample::{Purpose, Sample, SampleTurn};
 use lapwing_train::record::{Record, export};
@@ -24,13 +25,14 @@ fn records() -> Vec<Record> {
         prompt: String::new(),
         reply: String::new(),
         action: None,
+        unread: Some(Unread::NoTag),
         reward: 0.0,
         shaping: 0.0,
         advantage: Some(0.0),
     };
     vec![
         Record::Yardsticks(Yardsticks {
-            random: play.clone(),
+            random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(1.0),
             ..Yardsticks::default()
@@ -41,6 +43,7 @@ fn records() -> Vec<Record> {
         }),
         Record::Step(StepMetrics {
             play,
+            games: vec![GameMetrics::default()],
             learned: Some(Learned::default()),
             ..StepMetrics::default()
         }),
@@ -48,6 +51,7 @@ fn records() -> Vec<Record> {
         Record::Episode(Sample {
             step: 0,
             purpose: Purpose::Training,
+            game: Some(String::new()),
             scene: String::new(),
             agent: 0,
             game_return: 0.0,

@@ -125,7 +125,7 @@ fn the_ratio_of_the_first_update_is_one() {
         reply: i,
     };
     let seats: Vec<Seat> = (0..24).map(seat).collect();
-    let episodes = state.play(&seats, 1.0, &()).unwrap();
+    let episodes = state.play(0, &seats, 1.0, &()).unwrap();
     let ones = [1.0; 20];
     let chosen: Vec<_> = episodes
         .iter()

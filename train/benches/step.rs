@@ -29,15 +29,16 @@ fn episodes(state: &mut State) -> Vec<Episode> {
         let draw = |attempt| seeds::derive(1, "scene", &[i / train.group_size, attempt]);
         Seat {
             scene: state
+                .world()
                 .scenes
-                .training(&*state.scenario, draw)
+                .training(&*state.world().scenario, draw)
                 .expect("the lake"),
             luck: seeds::derive(1, "luck", &[i]),
             reply: seeds::derive(1, "reply", &[i]),
         }
     };
     let seats: Vec<Seat> = (0..train.groups * train.group_size).map(seat).collect();
-    state.play(&seats, 1.0, &()).expect("the device")
+    state.play(0, &seats, 1.0, &()).expect("the device")
 }
 
 /// Always the first step of a fresh adapter, so that every round does the same work.
@@ -61,7 +62,7 @@ fn step(criterion: &mut Criterion) {
 fn packing(criterion: &mut Criterion) {
     let mut state = state();
     let played = episodes(&mut state);
-    let ones = vec![1.0; state.scenario.step_limit()];
+    let ones = vec![1.0; state.world().scenario.step_limit()];
     // A tenth of the episodes: separate sequences of all of them would take minutes.
     let chosen: Vec<Chosen<'_>> = played
         .iter()

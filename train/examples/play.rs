@@ -18,7 +18,7 @@ pub fn play(run: &Path) -> Result<f64, Error> {
     let mut state = State::new(&gpu, config, Purpose::Play, &())?;
     let seats = state.evaluation_seats()?;
     // At temperature 0 the likeliest word is said.
-    let episode = state.play(&seats[..1], 0.0, &())?.remove(0);
+    let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);
     for turn in &episode.turns {
         println!("{}\n> {}\n", turn.observation, turn.text);
     }

@@ -37,6 +37,14 @@ pub enum Error {
     /// The model, its tokenizer, its chat template or the adapter.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// A template of prompts.
+    #[error("the prompt template {}: {problem}", path.display())]
+    Prompt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),

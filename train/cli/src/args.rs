@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
 use lapwing_train::base::source::Source;
+use lapwing_train::play::Form;
 use lapwing_train::record::directory;
-use lapwing_train::run::config::{MOST_EPISODES, Origin, Place, Reply, Resolved};
+use lapwing_train::run::config::{MOST_EPISODES, Origin, Place, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
 use crate::out;
@@ -134,7 +135,7 @@ fn for_the_base(resolved: &Resolved) -> Option<String> {
     let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
         return None;
     };
-    let is_for_base = resolved.config.policy.reply == Reply::Word;
+    let is_for_base = resolved.config.policy.reply == Form::Word;
     (is_for_base && (chosen("model.dir") || chosen("model.repo"))).then(|| {
         format!(
             "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",

@@ -214,7 +214,9 @@ impl Picture<'_> {
         };
         let yardsticks = yardsticks.last();
         if let Some(yardsticks) = yardsticks {
-            row("random", &yardsticks.random, FAINT);
+            if let Some(random) = &yardsticks.random {
+                row("random", random, FAINT);
+            }
         }
         let left_out = evaluations.len().saturating_sub(EVALUATIONS);
         for (place, evaluation) in evaluations.iter().enumerate() {
@@ -389,7 +391,7 @@ mod tests {
 
     fn records(until: usize) -> Vec<Record> {
         let yardsticks = Yardsticks {
-            random: play(0.08),
+            random: Some(play(0.08)),
             scripted: Some(play(1.0)),
             best_possible: Some(1.0),
             ..Yardsticks::default()

@@ -7,7 +7,8 @@ use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
 /// replies that cannot be read cost something.
 pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
     const BEST: &str = "best possible";
-    let mut rows: Vec<(&str, &PlayMetrics)> = vec![("random player", &yardsticks.random)];
+    let mut rows: Vec<(&str, &PlayMetrics)> = Vec::new();
+    rows.extend(yardsticks.random.iter().map(|play| ("random player", play)));
     rows.extend(players.iter().map(|(name, play)| (&**name, *play)));
     rows.extend(
         yardsticks
@@ -57,7 +58,7 @@ mod tests {
         };
         let trained = player(0.5, 0.875);
         let yardsticks = Yardsticks {
-            random: player(0.055, 0.5),
+            random: Some(player(0.055, 0.5)),
             scripted: Some(player(1.0, 1.0)),
             best_possible: Some(1.0),
             ..Yardsticks::default()

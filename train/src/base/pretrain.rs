@@ -10,7 +10,9 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
-use lapwing_model::{Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial};
+use lapwing_model::{
+    ChatTemplate, Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial,
+};
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
 use super::vocabulary;
@@ -18,7 +20,7 @@ use crate::Error;
 use crate::play::players::scripted::{Chances, best_actions, word};
 use crate::play::prompt::Prompts;
 use crate::play::scenes::Scenes;
-use crate::play::{Ask, Player, Referee, Reply, Seat};
+use crate::play::{Ask, Form, Framing, Player, Referee, Reply, Seat, Seen};
 use crate::record::{RecordError, directory, write_error};
 use crate::run::config;
 use crate::run::seeds;
@@ -163,7 +165,7 @@ fn make(
                 .iter()
                 .map(word_id)
                 .collect::<Result<_, Error>>()?,
-            prompts: Prompts::new(&**game, config::Reply::Word, tokenizer.clone(), template),
+            prompts: prompts(&**game, tokenizer.clone(), template)?,
         });
     }
 
@@ -213,6 +215,20 @@ fn schedule(step: usize, steps: usize) -> f64 {
         let fallen = (now - rise) / (1.0 - rise);
         0.05 + 0.95 * (1.0 + (std::f64::consts::PI * fallen).cos()) / 2.0
     }
+}
+
+/// The model is taught to reply with a word.
+fn prompts(
+    scenario: &dyn Scenario,
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+) -> Result<Prompts, Error> {
+    let policy = config::Policy {
+        reply: Form::Word,
+        ..config::Policy::default()
+    };
+    let framing = Framing::new(scenario, &policy)?;
+    Ok(Prompts::new(framing, tokenizer, template))
 }
 
 /// A game that is taught.
@@ -307,7 +323,7 @@ fn lesson(
                     continue;
                 }
                 // The reply is the word and the end; the end is not run through the model.
-                let prompt = lecture.prompts.ids(&observation)?;
+                let prompt = lecture.prompts.ids(&Seen::first(&observation))?;
                 let replied = tree.insert(&[&prompt[..], &[lecture.actions[chosen]]].concat());
                 states.push((number, replied, prompt.len(), moves));
             }
@@ -410,7 +426,7 @@ mod tests {
                 files.tokenizer().unwrap().clone(),
                 files.template().unwrap(),
             );
-            let prompts = Prompts::new(&*scenario, config::Reply::Word, tokenizer, template);
+            let prompts = prompts(&*scenario, tokenizer, template).unwrap();
             let lecture = Lecture {
                 scenario: &*scenario,
                 scenes,

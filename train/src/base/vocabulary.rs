@@ -11,9 +11,9 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
 
 use crate::Error;
-use crate::play::prompt;
+use crate::play::{Form, Framing, Seen};
 use crate::record::write_error;
-use crate::run::config::Reply;
+use crate::run::config::Policy;
 
 /// Ends a reply.
 const END: &str = "<|end|>";
@@ -88,9 +88,15 @@ fn pretty(value: &serde_json::Value) -> String {
 
 /// What the vocabulary is learned from. The words of the games at hand are repeated, so that they come first.
 fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
+    let policy = Policy {
+        reply: Form::Word,
+        ..Policy::default()
+    };
     let mut texts = Vec::new();
     for game in games {
-        texts.extend(vec![prompt::rules(&**game, Reply::Word).content; 4]);
+        let framing = Framing::new(&**game, &policy)?;
+        let told = framing.messages(&Seen::first(""))?;
+        texts.extend(vec![told[0].content.clone(); 4]);
         texts.extend(
             game.actions()
                 .iter()

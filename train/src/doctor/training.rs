@@ -32,18 +32,21 @@ fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
         Ok(Seat {
-            scene: state.scenes.training(&*state.scenario, scene)?,
+            scene: state
+                .world()
+                .scenes
+                .training(&*state.world().scenario, scene)?,
             luck: seeds::derive(SEED, "doctor's luck", &[i]),
             reply: seeds::derive(SEED, "doctor's reply", &[i]),
         })
     };
     let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
-    state.play(&seats, 1.0, &())
+    state.play(0, &seats, 1.0, &())
 }
 
 /// What the update makes of these games.
 fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
-    let ones = vec![1.0; state.scenario.step_limit()];
+    let ones = vec![1.0; state.world().scenario.step_limit()];
     let one = |episode| Chosen {
         episode,
         advantages: &ones,

@@ -8,6 +8,8 @@ use crate::run::config::Aggregation;
 /// The episodes of one agent on one scene: they are weighed against each other.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
+    /// which of the run's games
+    pub world: usize,
     /// the seed of the scene
     pub scene: u64,
     /// which agent
@@ -21,12 +23,18 @@ pub struct Group {
 }
 
 /// The episodes of each scene, an agent's together.
-pub fn grouped(seats: &[Seat], episodes: Vec<Episode>, size: usize, agents: usize) -> Vec<Group> {
+pub fn grouped(
+    world: usize,
+    seats: &[Seat],
+    episodes: Vec<Episode>,
+    size: usize,
+    agents: usize,
+) -> Vec<Group> {
     let mut groups = vec![Group::default(); seats.len() / size * agents];
     for (number, episode) in episodes.into_iter().enumerate() {
         let (seat, agent) = (number / agents, number % agents);
         let group = &mut groups[seat / size * agents + agent];
-        (group.scene, group.agent) = (seats[seat].scene, agent);
+        (group.world, group.scene, group.agent) = (world, seats[seat].scene, agent);
         group.episodes.push(episode);
     }
     groups

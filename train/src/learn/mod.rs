@@ -5,3 +5,4 @@ pub mod choose;
 pub mod credit;
 pub mod group;
 pub mod ms_grpo;
+pub mod rollout;

@@ -67,9 +67,9 @@ use lapwing_tensor::{AdamW, Indices};
 use crate::learn::batch::{self, Chosen, pack};
 use crate::learn::choose::choose;
 use crate::learn::credit::{Credit, by_episode};
-use crate::learn::group::{Group, all_chosen, grouped};
-use crate::play::Seat;
-use crate::record::metrics::{Learned, PlayMetrics, StepMetrics, now};
+use crate::learn::group::{Group, all_chosen};
+use crate::learn::rollout::rollout;
+use crate::record::metrics::{Learned, StepMetrics, now};
 use crate::run::config::Train;
 use crate::run::seeds;
 use crate::run::state::State;
@@ -86,20 +86,14 @@ pub fn step(
     // Play every scene with a group of episodes, all at once, with the policy as it stands.
     let started = Instant::now();
     let computed_before = state.policy.arena.computed();
-    let seats = seats(state)?;
-    let temperature = state.config.policy.temperature;
-    let agents = state.scenario.agents();
-    progress.phase("rollout", seats.len() * agents, "episodes");
-    let episodes = state.play(&seats, temperature, progress)?;
+    let rollout = rollout(state, progress)?;
     let tokens_rollout = state.policy.arena.computed() - computed_before;
-    let tokens_played = episodes.iter().map(|e| e.tokens() as u64).sum();
-    let play = PlayMetrics::of(state.scenario.actions(), &episodes);
     let seconds_rollout = started.elapsed().as_secs_f64();
 
     // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
     let train = &state.config.train;
-    let mut groups = grouped(&seats, episodes, train.group_size, agents);
+    let mut groups = rollout.groups;
     for (number, group) in groups.iter_mut().enumerate() {
         group.credits = by_episode(&group.episodes);
         group.chosen = chosen(&group.credits, train, state.step, number);
@@ -110,8 +104,9 @@ pub fn step(
     let metrics = StepMetrics {
         step: state.step + 1,
         time: now(),
-        play,
-        tokens_played,
+        play: rollout.play,
+        games: rollout.games,
+        tokens_played: rollout.tokens_played,
         tokens_computed: tokens_rollout + learned.map_or(0, |l| l.tokens_computed),
         seconds_rollout,
         seconds_update: started.elapsed().as_secs_f64(),
@@ -120,25 +115,6 @@ pub fn step(
         learned,
     };
     Ok((metrics, groups))
-}
-
-/// Who plays in this step: `group_size` games on each of `groups` fresh scenes.
-fn seats(state: &State) -> Result<Vec<Seat>, Error> {
-    let (train, step) = (&state.config.train, state.step);
-    let mut seats = Vec::with_capacity(train.groups * train.group_size);
-    for group in 0..train.groups {
-        let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
-        let scene = state.scenes.training(&*state.scenario, draw)?;
-        for episode in 0..train.group_size {
-            let member = if train.shared_luck { 0 } else { episode };
-            seats.push(Seat {
-                scene,
-                luck: seeds::derive(train.seed, "luck", &[step, group, member]),
-                reply: seeds::derive(train.seed, "reply", &[step, group, episode]),
-            });
-        }
-    }
-    Ok(seats)
 }
 
 fn chosen(credits: &[Credit], train: &Train, step: usize, group: usize) -> Vec<(usize, f64)> {

@@ -1,6 +1,23 @@
 //! What one agent of a game lived through.
 
-use crate::play::player::Sampled;
+use std::sync::Arc;
+
+use crate::play::reply::Unread;
+
+/// A reply as a model gave it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// The prompt.
+    pub prompt: Arc<[u32]>,
+    /// Token ids as sampled, the stop token included; never encoded again from text.
+    pub ids: Vec<u32>,
+    /// Log-probability of each when it was sampled, at the sampling temperature.
+    pub log_probs: Vec<f32>,
+    /// Entropy of the distribution that each was drawn from, in nats.
+    pub entropies: Vec<f32>,
+    /// Whether the limit of tokens ended it, and not the model.
+    pub cut: bool,
+}
 
 /// One action of one agent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -11,6 +28,8 @@ pub struct Turn {
     pub text: String,
     /// `None`: that could not be read
     pub action: Option<usize>,
+    /// why it could not be read
+    pub unread: Option<Unread>,
     /// how a model of ours came to say it
     pub sampled: Option<Sampled>,
     /// what the game gave
@@ -31,6 +50,8 @@ pub enum Ending {
 /// What one agent of a game lived through.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Episode {
+    /// what its player leaves to chance follows from it
+    pub seed: u64,
     /// from the first to the last
     pub turns: Vec<Turn>,
     /// whether the game counts it as won
@@ -78,12 +99,10 @@ impl Episode {
         self.sampled().map(|reply| reply.ids.len()).sum()
     }
 
-    /// Replies that the limit of tokens cut off, and that could not be read.
-    pub fn replies_cut(&self) -> usize {
-        let is_cut = |turn: &&Turn| {
-            turn.action.is_none() && turn.sampled.as_ref().is_some_and(|reply| reply.cut)
-        };
-        self.turns.iter().filter(is_cut).count()
+    /// Replies that could not be read for this reason.
+    pub fn unread(&self, why: Unread) -> usize {
+        let turns = self.turns.iter();
+        turns.filter(|turn| turn.unread == Some(why)).count()
     }
 
     /// Tokens that it would take as separate sequences: a prompt and a reply for every turn.

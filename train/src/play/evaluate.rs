@@ -55,7 +55,9 @@ pub fn yardsticks(
     Ok(Yardsticks {
         game: scenario.name().to_owned(),
         seed,
-        random: of(&mut Random::default())?,
+        random: (!scenario.takes_text())
+            .then(|| of(&mut Random::default()))
+            .transpose()?,
         scripted: has_player
             .then(|| of(&mut Scripted::default()))
             .transpose()?,

@@ -2,12 +2,16 @@
 
 pub mod episode;
 pub mod evaluate;
+pub mod framing;
 pub mod player;
 pub mod players;
 pub mod prompt;
 pub mod referee;
+pub mod reply;
 pub mod scenes;
 
-pub use episode::{Ending, Episode, Turn};
-pub use player::{Ask, Player, Reply, Sampled};
+pub use episode::{Ending, Episode, Sampled, Turn};
+pub use framing::{Framing, Seen};
+pub use player::{Ask, Player, Reply};
 pub use referee::{Referee, Seat};
+pub use reply::{Form, Unread};

@@ -1,10 +1,10 @@
 //! The seam between the referee and everything that can play.
 
-use std::sync::Arc;
-
 use lapwing_env::Game;
 
 use crate::Error;
+use crate::play::episode::{Sampled, Turn};
+use crate::play::reply::Unread;
 
 /// An agent of a running game wants an action.
 pub struct Ask<'a> {
@@ -18,6 +18,8 @@ pub struct Ask<'a> {
     pub actions: &'a [String],
     /// What the agent gets to see.
     pub observation: &'a str,
+    /// Its turns before this one.
+    pub past: &'a [Turn],
     /// The game, for players that are part of it. Whoever is to be judged goes by the observation.
     pub game: &'a dyn Game,
     /// Which of the game's agents.
@@ -29,25 +31,14 @@ pub struct Ask<'a> {
 pub struct Reply {
     /// A place in the actions; `None`: what it said could not be read.
     pub action: Option<usize>,
+    /// Why it could not be read.
+    pub unread: Option<Unread>,
+    /// What is to be told to a game that takes any text.
+    pub said: Option<String>,
     /// What it said.
     pub text: String,
     /// How that was sampled, if from a model of ours: what learning needs.
     pub sampled: Option<Sampled>,
-}
-
-/// A reply as a model gave it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sampled {
-    /// The prompt.
-    pub prompt: Arc<[u32]>,
-    /// Token ids as sampled, the stop token included; never encoded again from text.
-    pub ids: Vec<u32>,
-    /// Log-probability of each when it was sampled, at the sampling temperature.
-    pub log_probs: Vec<f32>,
-    /// Entropy of the distribution that each was drawn from, in nats.
-    pub entropies: Vec<f32>,
-    /// Whether the limit of tokens ended it, and not the model.
-    pub cut: bool,
 }
 
 /// Somebody who plays: a model, a script, a person.

@@ -1,60 +1,39 @@
-//! How a game is put to a model, and how its reply is read: the template T and the parser of the paper.
+//! The prompts of one game for one model: what is told, in the model's own template, as token ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lapwing_env::Scenario;
-use lapwing_model::{ChatTemplate, Message, ModelError, Tokenizer};
+use lapwing_model::{ChatTemplate, Tokenizer};
 
-use crate::run::config::Reply;
+use crate::Error;
+use crate::play::framing::{Framing, Seen};
 
 /// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
 /// board hardly meets a state again, and a long run must not fill the memory with them.
 const KEPT: usize = 8 << 20;
 
-/// The system message of a game: its rules, and what a reply must look like.
-pub fn rules(scenario: &dyn Scenario, reply: Reply) -> Message {
-    let words = scenario.actions().join(", ");
-    let form = match reply {
-        Reply::Word => format!("Reply with one word: {words}."),
-        Reply::Tags => format!(
-            "Think briefly, then give one action in tags, for example <action>{}</action>, and stop. \
-             The actions are: {words}.",
-            scenario.actions()[0]
-        ),
-    };
-    Message::system(format!("{}\n{form}", scenario.rules()))
-}
-
 /// One game's prompts for one model.
-///
-/// A prompt holds the rules (system message) and the current observation (user message), nothing of the past. All
-/// prompts of a game begin with the same tokens, so the rules are computed once.
 pub struct Prompts {
-    rules: Message,
-    actions: Vec<String>,
-    reply: Reply,
+    /// what is told, and how replies are read
+    pub framing: Framing,
     tokenizer: Tokenizer,
-    template: ChatTemplate,
+    template: Arc<ChatTemplate>,
     known: HashMap<String, Arc<[u32]>>,
     /// bytes in `known`
     held: usize,
 }
 
 impl Prompts {
-    /// For this game and this form of reply, written by the model's own template.
+    /// For a game that is put in this way, written by the model's own template.
     pub fn new(
-        scenario: &dyn Scenario,
-        reply: Reply,
+        framing: Framing,
         tokenizer: Tokenizer,
-        template: ChatTemplate,
+        template: impl Into<Arc<ChatTemplate>>,
     ) -> Prompts {
         Prompts {
-            rules: rules(scenario, reply),
-            actions: scenario.actions().to_vec(),
-            reply,
+            framing,
             tokenizer,
-            template,
+            template: template.into(),
             known: HashMap::new(),
             held: 0,
         }
@@ -65,58 +44,52 @@ impl Prompts {
         &self.tokenizer
     }
 
-    /// The prompt for an observation as text.
+    /// A prompt as text.
     ///
     /// # Errors
-    /// If the model's chat template fails.
-    pub fn text(&self, observation: &str) -> Result<String, ModelError> {
-        self.template
-            .render(&[self.rules.clone(), Message::user(observation)], true)
+    /// If a template fails.
+    pub fn text(&self, seen: &Seen<'_>) -> Result<String, Error> {
+        let messages = self.framing.messages(seen)?;
+        Ok(self.template.render(&messages, true)?)
     }
 
-    /// The prompt for an observation as token ids. Equal observations are rendered once while they are remembered.
+    /// A prompt as token ids. Equal ones are rendered once while they are remembered.
     ///
     /// # Errors
-    /// If the model's chat template or tokenizer fails.
-    pub fn ids(&mut self, observation: &str) -> Result<Arc<[u32]>, ModelError> {
-        if let Some(ids) = self.known.get(observation) {
+    /// If a template or the model's tokenizer fails.
+    pub fn ids(&mut self, seen: &Seen<'_>) -> Result<Arc<[u32]>, Error> {
+        let name = self.name(seen);
+        if let Some(ids) = self.known.get(&name) {
             return Ok(ids.clone());
         }
-        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(observation)?)?.into();
-        let size = observation.len() + size_of_val(&*ids);
+        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(seen)?)?.into();
+        let size = name.len() + size_of_val(&*ids);
         if self.held + size > KEPT {
             self.known.clear();
             self.held = 0;
         }
         self.held += size;
-        self.known.insert(observation.to_owned(), ids.clone());
+        self.known.insert(name, ids.clone());
         Ok(ids)
     }
 
-    /// The action that a reply names; `None` if it cannot be read, which is the invalid action.
-    pub fn parse(&self, reply: &str) -> Option<usize> {
-        parse(reply, self.reply, &self.actions)
+    /// All that a prompt depends on.
+    fn name(&self, seen: &Seen<'_>) -> String {
+        let mut name = seen.observation.to_owned();
+        for turn in self.framing.told(seen) {
+            name += &format!("\0{}\0{}", turn.observation, turn.text);
+        }
+        if self.framing.wordings() > 1 {
+            name += &format!("\0{}", self.framing.wording(seen.seed));
+        }
+        name
     }
-}
-
-/// A word is the whole reply; tags are the text between the first `<action>` and the `</action>` after it. Space
-/// around the word and its case do not count.
-fn parse(reply: &str, form: Reply, actions: &[String]) -> Option<usize> {
-    let word = match form {
-        Reply::Word => reply,
-        Reply::Tags => reply.split_once("<action>")?.1.split_once("</action>")?.0,
-    };
-    let word = word.trim().to_lowercase();
-    actions.iter().position(|action| *action == word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(reply: &str, form: Reply) -> Option<usize> {
-        parse(reply, form, &["left".to_owned(), "down".to_owned()])
-    }
+    use crate::run::config::Policy;
 
     /// A long run on a large board meets new states all the time.
     #[test]
@@ -128,12 +101,13 @@ mod tests {
             files.tokenizer().unwrap().clone(),
             files.template().unwrap(),
         );
-        let mut prompts = Prompts::new(&*lake, Reply::Word, tokenizer, template);
+        let framing = Framing::new(&*lake, &Policy::default()).unwrap();
+        let mut prompts = Prompts::new(framing, tokenizer, template);
         let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
         for number in 0..150 {
             let observation = format!("{number} {long}");
-            let ids = prompts.ids(&observation).unwrap();
-            assert_eq!(prompts.ids(&observation).unwrap(), ids);
+            let ids = prompts.ids(&Seen::first(&observation)).unwrap();
+            assert_eq!(prompts.ids(&Seen::first(&observation)).unwrap(), ids);
             seen += observation.len() + size_of_val(&*ids);
             let texts = prompts
                 .known
@@ -142,58 +116,5 @@ mod tests {
             most = most.max(texts.sum::<usize>());
         }
         assert!(seen > KEPT && most <= KEPT, "{most} bytes kept of {seen}");
-    }
-
-    #[test]
-    fn every_action_of_every_game_is_read_back() {
-        for kind in lapwing_env::GAMES {
-            let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
-            let actions = scenario.actions();
-            for (i, action) in actions.iter().enumerate() {
-                assert_eq!(
-                    parse(action, Reply::Word, actions),
-                    Some(i),
-                    "{}",
-                    kind.name
-                );
-                let reply = format!("I think so. <action>{action}</action>");
-                assert_eq!(
-                    parse(&reply, Reply::Tags, actions),
-                    Some(i),
-                    "{}",
-                    kind.name
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_word_is_the_whole_reply() {
-        assert_eq!(read("left", Reply::Word), Some(0));
-        assert_eq!(read(" Down\n", Reply::Word), Some(1));
-        for unreadable in ["", "left down", "leftleft", "up", "<action>left</action>"] {
-            assert_eq!(read(unreadable, Reply::Word), None, "{unreadable}");
-        }
-    }
-
-    #[test]
-    fn tags_are_read_where_they_stand_first() {
-        assert_eq!(read("<action>left</action>", Reply::Tags), Some(0));
-        assert_eq!(
-            read(
-                "I go down. <action> DOWN </action> and <action>left</action>",
-                Reply::Tags
-            ),
-            Some(1)
-        );
-        for unreadable in [
-            "left",
-            "<action>left",
-            "left</action>",
-            "<action>up</action>",
-            "</action>left<action>",
-        ] {
-            assert_eq!(read(unreadable, Reply::Tags), None, "{unreadable}");
-        }
     }
 }

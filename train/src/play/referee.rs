@@ -50,7 +50,11 @@ impl Referee {
         let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
-        let mut episodes = vec![Episode::default(); seats.len() * agents];
+        let episode = |e: usize| Episode {
+            seed: seed_of(&seats[e / agents], e % agents),
+            ..Episode::default()
+        };
+        let mut episodes: Vec<Episode> = (0..seats.len() * agents).map(episode).collect();
         for round in 0..self.step_limit {
             let living: Vec<usize> = (0..episodes.len())
                 .filter(|&e| episodes[e].ending.is_none())
@@ -65,7 +69,7 @@ impl Referee {
                     ..Turn::default()
                 });
             }
-            let replies = ask_all(scenario, seats, &games, &episodes, &living, round, players)?;
+            let replies = ask_all(scenario, &games, &episodes, &living, round, players)?;
             for (&e, reply) in living.iter().zip(replies) {
                 let turn = episodes[e].turns.last_mut().expect("pushed above");
                 turn.shaping = if reply.action.is_none() {
@@ -73,7 +77,11 @@ impl Referee {
                 } else {
                     0.0
                 };
-                (turn.action, turn.text, turn.sampled) = (reply.action, reply.text, reply.sampled);
+                (turn.action, turn.unread) = (reply.action, reply.unread);
+                (turn.text, turn.sampled) = (reply.text, reply.sampled);
+                if let Some(said) = &reply.said {
+                    games[e / agents].hear(e % agents, said);
+                }
             }
             for (game, own) in games.iter_mut().zip(episodes.chunks_mut(agents)) {
                 if own.iter().all(|episode| episode.ending.is_some()) {
@@ -124,7 +132,6 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
 /// A reply for each living episode, from the player of its agent.
 fn ask_all(
     scenario: &dyn Scenario,
-    seats: &[Seat],
     games: &[Box<dyn Game>],
     episodes: &[Episode],
     living: &[usize],
@@ -144,9 +151,10 @@ fn ask_all(
             asks.push(Ask {
                 episode: e,
                 turn: round,
-                seed: seed_of(&seats[seat], agent),
+                seed: episodes[e].seed,
                 actions: scenario.actions(),
                 observation: &episodes[e].turns[round].observation,
+                past: &episodes[e].turns[..round],
                 game: &*games[seat],
                 agent,
             });

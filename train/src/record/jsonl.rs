@@ -120,6 +120,10 @@ mod tests {
             episode_length_mean: 7.25,
             top_action: "right".to_owned(),
             top_action_share: 0.375,
+            unread_no_tag: 1,
+            unread_unknown_word: 2,
+            unread_several_actions: 3,
+            unread_cut_off: 4,
             replies: None,
         };
         let replied = PlayMetrics {
@@ -133,7 +137,7 @@ mod tests {
         let yardsticks = Yardsticks {
             game: "frozen-lake".to_owned(),
             seed: 1,
-            random: play.clone(),
+            random: Some(play.clone()),
             scripted: None,
             best_possible: Some(1.0),
         };
@@ -157,6 +161,7 @@ mod tests {
             step: 3,
             time: 2.5,
             play: replied,
+            games: vec![],
             tokens_played: 100_000,
             tokens_computed: 9_000,
             seconds_rollout: 0.1,

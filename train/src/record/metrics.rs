@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::play::Episode;
+use crate::play::{Episode, Unread};
 
 /// Seconds since 1970 (UTC), for the `time` of a record.
 pub fn now() -> f64 {
@@ -38,6 +38,18 @@ pub struct PlayMetrics {
     pub top_action: String,
     /// Its share of all turns.
     pub top_action_share: f64,
+    /// Replies that could not be read because there is no action where it was asked for.
+    #[serde(default)]
+    pub unread_no_tag: usize,
+    /// Replies that could not be read because what is there is none of the actions.
+    #[serde(default)]
+    pub unread_unknown_word: usize,
+    /// Replies that could not be read because they name several actions.
+    #[serde(default)]
+    pub unread_several_actions: usize,
+    /// Replies that could not be read because the limit of tokens cut them off.
+    #[serde(default)]
+    pub unread_cut_off: usize,
     /// Of the replies, if a model of ours gave them.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyMetrics>,
@@ -57,8 +69,14 @@ pub struct ReplyMetrics {
 impl PlayMetrics {
     /// How these episodes went; `actions` are the words of the game.
     pub fn of(actions: &[String], episodes: &[Episode]) -> PlayMetrics {
+        PlayMetrics::of_all(&[(actions, episodes)])
+    }
+
+    /// How the episodes of several games went together, each with the words of its game.
+    pub fn of_all(games: &[(&[String], &[Episode])]) -> PlayMetrics {
+        let episodes: Vec<&Episode> = games.iter().flat_map(|(_, played)| *played).collect();
         let over = |of: &dyn Fn(&Episode) -> f64| {
-            let values: Vec<f64> = episodes.iter().map(of).collect();
+            let values: Vec<f64> = episodes.iter().map(|e| of(e)).collect();
             mean_and_spread(&values)
         };
         let share = |e: &Episode, count: usize| count as f64 / e.turns.len() as f64;
@@ -66,13 +84,23 @@ impl PlayMetrics {
         let (return_mean, return_std) = over(&Episode::game_return);
         let (composite_return_mean, composite_return_std) = over(&Episode::composite_return);
         let turns: usize = episodes.iter().map(|e| e.turns.len()).sum();
-        let mut taken = vec![0; actions.len()];
-        for turn in episodes.iter().flat_map(|e| &e.turns) {
-            turn.action.iter().for_each(|action| taken[*action] += 1);
+        let mut taken: Vec<(&str, usize)> = Vec::new();
+        for (actions, played) in games {
+            let mut counts = vec![0; actions.len()];
+            for turn in played.iter().flat_map(|e| &e.turns) {
+                turn.action.iter().for_each(|action| counts[*action] += 1);
+            }
+            for (word, count) in actions.iter().zip(counts) {
+                match taken.iter_mut().find(|(known, _)| known == word) {
+                    Some((_, sum)) => *sum += count,
+                    None => taken.push((word, count)),
+                }
+            }
         }
         // The first of equals, so that nothing but the game decides.
-        let top = (0..taken.len()).rev().max_by_key(|i| taken[*i]);
-        let top = top.filter(|i| taken[*i] > 0);
+        let top = taken.iter().rev().max_by_key(|(_, count)| *count);
+        let top = top.filter(|(_, count)| *count > 0);
+        let unread = |why| episodes.iter().map(|e| e.unread(why)).sum();
         PlayMetrics {
             episodes: episodes.len(),
             return_mean,
@@ -83,18 +111,23 @@ impl PlayMetrics {
             truncated_rate: over(&|e| f64::from(u8::from(e.is_truncated()))).0,
             valid_action_rate: over(&|e| share(e, read(e))).0,
             episode_length_mean: over(&|e| e.turns.len() as f64).0,
-            top_action: top.map(|i| actions[i].clone()).unwrap_or_default(),
-            top_action_share: top.map_or(0.0, |i| taken[i] as f64 / turns as f64),
-            replies: ReplyMetrics::of(episodes),
+            top_action: top.map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
+            top_action_share: top.map_or(0.0, |(_, count)| *count as f64 / turns as f64),
+            unread_no_tag: unread(Unread::NoTag),
+            unread_unknown_word: unread(Unread::UnknownWord),
+            unread_several_actions: unread(Unread::SeveralActions),
+            unread_cut_off: unread(Unread::CutOff),
+            replies: ReplyMetrics::of(&episodes),
         }
     }
 }
 
 impl ReplyMetrics {
     /// `None` if nobody here is a model of ours.
-    fn of(episodes: &[Episode]) -> Option<ReplyMetrics> {
+    fn of(episodes: &[&Episode]) -> Option<ReplyMetrics> {
         let replied: Vec<&Episode> = episodes
             .iter()
+            .copied()
             .filter(|e| e.sampled().next().is_some())
             .collect();
         if replied.is_empty() {
@@ -113,8 +146,36 @@ impl ReplyMetrics {
         Some(ReplyMetrics {
             entropy: mean_and_spread(&entropies).0,
             reply_length_mean: per_reply(&Episode::reply_tokens),
-            reply_cut_rate: per_reply(&Episode::replies_cut),
+            reply_cut_rate: per_reply(&|e| e.unread(Unread::CutOff)),
         })
+    }
+}
+
+/// How the episodes of one of several games went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GameMetrics {
+    /// The game, and the probe if it is one.
+    pub game: String,
+    /// Episodes played.
+    pub episodes: usize,
+    /// Mean of the game's own returns.
+    pub return_mean: f64,
+    /// Share of the episodes that succeeded.
+    pub success_rate: f64,
+    /// Mean of an episode's share of replies that could be read.
+    pub valid_action_rate: f64,
+}
+
+impl GameMetrics {
+    /// What of these metrics is told game by game.
+    pub fn of(game: &str, play: &PlayMetrics) -> GameMetrics {
+        GameMetrics {
+            game: game.to_owned(),
+            episodes: play.episodes,
+            return_mean: play.return_mean,
+            success_rate: play.success_rate,
+            valid_action_rate: play.valid_action_rate,
+        }
     }
 }
 
@@ -128,6 +189,9 @@ pub struct StepMetrics {
     /// How its episodes went.
     #[serde(flatten)]
     pub play: PlayMetrics,
+    /// The same game by game, where other games are mixed in; those that were not played in this step are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub games: Vec<GameMetrics>,
     /// Positions that separate sequences, prompt and reply for every turn of every episode, would have run.
     pub tokens_played: u64,
     /// Positions that really ran through the model: in rollout, reference and update.
@@ -211,7 +275,8 @@ pub struct Yardsticks {
     /// The seed that the scenes follow from.
     pub seed: u64,
     /// A player who does anything.
-    pub random: PlayMetrics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random: Option<PlayMetrics>,
     /// The game's own player, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scripted: Option<PlayMetrics>,

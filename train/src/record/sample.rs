@@ -1,10 +1,10 @@
 //! Episodes that are kept whole, to be looked at: the lines of `episodes.jsonl`.
 
-use lapwing_model::ModelError;
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::play::prompt::Prompts;
-use crate::play::{Ending, Episode};
+use crate::play::{Ending, Episode, Seen, Unread};
 
 /// What one agent of a game lived through, and what learning made of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,6 +13,9 @@ pub struct Sample {
     pub step: usize,
     /// Whether it was played to learn from or to examine.
     pub purpose: Purpose,
+    /// The game, if it is one that is mixed in and not the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub game: Option<String>,
     /// The seed of the scene; equal numbers are equal scenes. As text, since it has more digits than JavaScript keeps.
     pub scene: String,
     /// Which agent of its game, from 0.
@@ -59,6 +62,9 @@ pub struct SampleTurn {
     pub reply: String,
     /// The action; null if the reply could not be read.
     pub action: Option<String>,
+    /// Why the reply could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Unread>,
     /// What the game gave.
     pub reward: f64,
     /// What the referee added: minus the format penalty, or zero.
@@ -70,11 +76,13 @@ pub struct SampleTurn {
 
 /// Where an episode was played, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
+pub struct Place<'a> {
     /// Training steps done.
     pub step: usize,
     /// What for.
     pub purpose: Purpose,
+    /// The game, if it is not the run's own.
+    pub game: Option<&'a str>,
     /// The seed of the scene.
     pub scene: u64,
     /// Which agent.
@@ -85,19 +93,20 @@ impl Sample {
     /// An episode as it is kept.
     ///
     /// # Errors
-    /// If the model's chat template fails.
+    /// If a template fails.
     pub fn of(
         episode: &Episode,
-        place: Place,
+        place: Place<'_>,
         actions: &[String],
         prompts: &Prompts,
-    ) -> Result<Sample, ModelError> {
-        let turn = |turn: &crate::play::Turn| {
+    ) -> Result<Sample, Error> {
+        let turn = |(number, turn): (usize, &crate::play::Turn)| {
             Ok(SampleTurn {
                 observation: turn.observation.clone(),
-                prompt: prompts.text(&turn.observation)?,
+                prompt: prompts.text(&Seen::turn(episode, number))?,
                 reply: turn.text.clone(),
                 action: turn.action.map(|action| actions[action].clone()),
+                unread: turn.unread,
                 reward: turn.reward,
                 shaping: turn.shaping,
                 advantage: None,
@@ -106,6 +115,7 @@ impl Sample {
         Ok(Sample {
             step: place.step,
             purpose: place.purpose,
+            game: place.game.map(str::to_owned),
             scene: place.scene.to_string(),
             agent: place.agent,
             game_return: episode.game_return(),
@@ -117,8 +127,9 @@ impl Sample {
             turns: episode
                 .turns
                 .iter()
+                .enumerate()
                 .map(turn)
-                .collect::<Result<_, ModelError>>()?,
+                .collect::<Result<_, Error>>()?,
             last: episode.last.clone(),
         })
     }

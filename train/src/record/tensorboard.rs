@@ -153,7 +153,7 @@ fn group(name: &str) -> Option<String> {
 fn levels(yardsticks: &Yardsticks) -> Vec<(String, f64)> {
     let mut levels = Vec::new();
     let players = [
-        ("random", Some(&yardsticks.random)),
+        ("random", yardsticks.random.as_ref()),
         ("scripted", yardsticks.scripted.as_ref()),
     ];
     for (player, play) in players {
@@ -393,7 +393,7 @@ mod tests {
             ..PlayMetrics::default()
         };
         let yardsticks = Yardsticks {
-            random: play.clone(),
+            random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(0.75),
             ..Yardsticks::default()

@@ -269,6 +269,10 @@ pub(crate) fn demand(
     let shared = starts.iter().map(alike).min().unwrap_or(0);
     let prompt = starts.iter().map(Vec::len).max().unwrap_or(0);
     let games = config.eval.episodes.max(if trains { games } else { 0 });
+    // Later observations may be longer than the first, and the turns that are told again come with their replies.
+    let own = prompt - shared;
+    let turns = config.policy.history;
+    let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
     Ok(Demand {
         trained,
         used,
@@ -278,8 +282,7 @@ pub(crate) fn demand(
         } else {
             0
         },
-        // Later observations may be longer than the first.
-        longest: prompt + (prompt - shared) / 2 + config.policy.max_new_tokens,
+        longest: prompt + later + config.policy.max_new_tokens,
         reply: config.policy.max_new_tokens,
         shared,
         episodes: games.saturating_mul(agents),

@@ -10,3 +10,4 @@ pub mod state;
 pub mod sweep;
 pub mod trainer;
 pub mod watchmen;
+pub mod world;

@@ -1,7 +1,6 @@
 //! Which episodes of a run are kept whole: a few of each evaluation, and of the step after it.
 
-use lapwing_model::ModelError;
-
+use crate::Error;
 use crate::learn::group::Group;
 use crate::play::{Episode, Seat};
 use crate::record::Record;
@@ -11,13 +10,14 @@ use crate::run::state::State;
 /// Of an evaluation: the first ones, which are on the same scenes each time.
 ///
 /// # Errors
-/// If the model's chat template fails.
+/// If a template fails.
 pub fn of_evaluation(
     state: &State,
     seats: &[Seat],
     episodes: &[Episode],
-) -> Result<Vec<Record>, ModelError> {
-    let agents = state.scenario.agents();
+) -> Result<Vec<Record>, Error> {
+    let world = state.world();
+    let agents = world.scenario.agents();
     let record = &state.config.record;
     let count = match record.all_episodes {
         true => episodes.len(),
@@ -27,10 +27,11 @@ pub fn of_evaluation(
         let place = Place {
             step: state.step,
             purpose: Purpose::Evaluation,
+            game: None,
             scene: seats[number / agents].scene,
             agent: number % agents,
         };
-        let (actions, prompts) = (state.scenario.actions(), &state.policy.prompts);
+        let (actions, prompts) = (world.scenario.actions(), &world.prompts);
         Sample::of(episode, place, actions, prompts).map(Record::Episode)
     };
     episodes
@@ -44,8 +45,8 @@ pub fn of_evaluation(
 /// Of the step that was just made, if the policy was examined before it: the first ones of each group.
 ///
 /// # Errors
-/// If the model's chat template fails.
-pub fn of_step(state: &State, groups: &[Group]) -> Result<Vec<Record>, ModelError> {
+/// If a template fails.
+pub fn of_step(state: &State, groups: &[Group]) -> Result<Vec<Record>, Error> {
     let record = &state.config.record;
     let count = match (
         record.all_episodes,
@@ -55,12 +56,15 @@ pub fn of_step(state: &State, groups: &[Group]) -> Result<Vec<Record>, ModelErro
         (false, true) => record.episodes,
         (false, false) => 0,
     };
-    let (actions, prompts) = (state.scenario.actions(), &state.policy.prompts);
     let mut samples = Vec::new();
     for group in groups {
+        let world = &state.worlds[group.world];
+        let (actions, prompts) = (world.scenario.actions(), &world.prompts);
+        let game = (group.world > 0).then_some(&*world.name);
         let place = Place {
             step: state.step,
             purpose: Purpose::Training,
+            game,
             scene: group.scene,
             agent: group.agent,
         };

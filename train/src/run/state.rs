@@ -9,13 +9,12 @@ use lapwing_tensor::{Gpu, Parameters};
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
 use crate::play::players::model::{ModelPlayer, Policy};
-use crate::play::prompt::Prompts;
-use crate::play::scenes::Scenes;
 use crate::play::{Episode, Referee, Seat};
 use crate::run::config::{Config, Game};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
+use crate::run::world::World;
 use crate::{Error, Progress};
 
 /// Positions that the KV arena holds at first; it grows.
@@ -35,10 +34,8 @@ pub enum Purpose {
 pub struct State {
     /// every knob; a model of the hub with its commit
     pub config: Config,
-    /// the configured game
-    pub scenario: Box<dyn Scenario>,
-    /// which of its scenes are trained on
-    pub scenes: Scenes,
+    /// the config's game, and after it those that are mixed into training
+    pub worlds: Vec<World>,
     /// who plays
     pub policy: Policy,
     /// what the model is called
@@ -96,25 +93,26 @@ impl State {
         }
         let stored = config.model.adapter_directory();
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
-        let tokenizer = files.tokenizer()?.clone();
-        let mut prompts = Prompts::new(&*scenario, config.policy.reply, tokenizer, template);
-        let scenes = Scenes::of(&*scenario)?;
-        let seats =
-            scenes.evaluation(&*scenario, config.eval.seed, config.eval.episodes.max(16))?;
+        let trains = purpose == Purpose::Train;
+        if !trains {
+            // They are mixed into training alone.
+            config.mix.clear();
+        }
+        let mut worlds = World::all(scenario, &config, files.tokenizer()?, template)?;
 
         // How long prompts get is seen from some scenes, however few are evaluated.
+        let count = config.eval.episodes.max(16);
         let mut starts = Vec::new();
-        for seat in &seats {
-            let game = scenario.start(seat.scene, seat.luck)?;
-            starts.push(prompts.ids(&game.observe(0)?)?.to_vec());
+        for world in &mut worlds {
+            starts.extend(world.starts(config.eval.seed, count)?);
         }
-        let trains = purpose == Purpose::Train;
+        let agents = worlds.iter().map(|world| world.scenario.agents()).max();
         let demand = memory::demand(
             &config,
             trains,
             &files.checkpoint,
             stored.as_ref(),
-            scenario.agents(),
+            agents.unwrap_or(1),
             &starts,
         )?;
         let most = files.checkpoint.config().max_positions;
@@ -153,13 +151,11 @@ impl State {
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             config,
-            scenario,
-            scenes,
+            worlds,
             policy: Policy {
                 model,
                 adapter,
                 reference,
-                prompts,
                 arena,
             },
             model_name: files.name.clone(),
@@ -171,39 +167,55 @@ impl State {
         })
     }
 
+    /// The config's game.
+    pub fn world(&self) -> &World {
+        &self.worlds[0]
+    }
+
     /// The seats of the evaluation.
     ///
     /// # Errors
     /// If the game fails.
     pub fn evaluation_seats(&self) -> Result<Vec<Seat>, Error> {
-        let eval = &self.config.eval;
-        self.scenes
-            .evaluation(&*self.scenario, eval.seed, eval.episodes)
+        let (eval, world) = (&self.config.eval, self.world());
+        world
+            .scenes
+            .evaluation(&*world.scenario, eval.seed, eval.episodes)
     }
 
-    /// The game, its referee, and the policy at play with replies sampled at this temperature.
-    pub fn seated(&mut self, temperature: f64) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
-        let referee = Referee {
-            step_limit: self.scenario.step_limit(),
-            format_penalty: self.config.policy.format_penalty,
-        };
-        let player = self
-            .policy
-            .player(temperature, self.config.policy.max_new_tokens);
-        (&*self.scenario, referee, player)
+    /// One of the worlds, its referee, and the policy at play with replies sampled at this temperature.
+    ///
+    /// # Panics
+    /// If there are not so many worlds.
+    #[track_caller]
+    pub fn seated(
+        &mut self,
+        world: usize,
+        temperature: f64,
+    ) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
+        let world = &mut self.worlds[world];
+        let referee = world.referee(&self.config.policy);
+        let limit = self.config.policy.max_new_tokens;
+        let player = self.policy.player(&mut world.prompts, temperature, limit);
+        (&*world.scenario, referee, player)
     }
 
-    /// Plays a game for each seat, the policy on all sides.
+    /// Plays a game of one of the worlds for each seat, the policy on all sides.
     ///
     /// # Errors
     /// If the game, the model or the device fails.
+    ///
+    /// # Panics
+    /// If there are not so many worlds.
+    #[track_caller]
     pub fn play(
         &mut self,
+        world: usize,
         seats: &[Seat],
         temperature: f64,
         progress: &dyn Progress,
     ) -> Result<Vec<Episode>, Error> {
-        let (scenario, referee, mut player) = self.seated(temperature);
+        let (scenario, referee, mut player) = self.seated(world, temperature);
         referee.play(scenario, seats, &mut [&mut player], &mut |episodes| {
             progress.done(Episode::over(episodes));
         })

@@ -110,7 +110,7 @@ fn evaluate(
 ) -> Result<(), Error> {
     let (started, step, seed) = (Instant::now(), state.step, state.config.eval.seed);
     let seats = state.evaluation_seats()?;
-    let (scenario, referee, mut player) = state.seated(state.config.eval.temperature);
+    let (scenario, referee, mut player) = state.seated(0, state.config.eval.temperature);
     let mut records = Vec::new();
     if step == 0 {
         let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;

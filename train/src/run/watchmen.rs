@@ -7,9 +7,10 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::Error;
 use crate::learn::group::Group;
+use crate::play::Form;
 use crate::record::Record;
 use crate::record::metrics::{StepMetrics, Warning, now};
-use crate::run::config::{Config, Reply};
+use crate::run::config::Config;
 
 /// Steps that are remembered.
 const MEMORY: usize = 50;
@@ -159,10 +160,7 @@ impl Watchmen {
             .flat_map(|text| text.chars())
             .take(200)
             .collect();
-        let wanted = match config.policy.reply {
-            Reply::Word => "one word, which is an action (policy.reply = \"word\")",
-            Reply::Tags => "<action>...</action> with an action in it (policy.reply = \"tags\")",
-        };
+        let wanted = config.policy.reply.wanted();
         let share = 100.0 * (1.0 - valid);
         let text = format!(
             "{share:.0} % of the replies cannot be read: the model said {said:?}, and wanted is {wanted}; choose the form of \
@@ -191,7 +189,7 @@ impl Watchmen {
             100.0 * cut
         );
         // A model that is asked for a word and says another is no matter of length.
-        (cut > 0.2 && config.policy.reply == Reply::Tags).then_some(("length-limit", cut, text))
+        (cut > 0.2 && config.policy.reply != Form::Word).then_some(("length-limit", cut, text))
     }
 
     fn no_variance(&self) -> Option<Seen> {

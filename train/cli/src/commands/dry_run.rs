@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use lapwing_train::play::Seen;
 use lapwing_train::run::state::State;
 
 use crate::out;
@@ -11,13 +12,11 @@ use crate::out;
 /// Shows a prompt, and says in a line what would be done.
 pub fn show(state: &mut State, out: Option<&Path>, introduction: &str) -> Result<()> {
     let seat = state.evaluation_seats()?[0];
-    let game = state.scenario.start(seat.scene, seat.luck)?;
+    let game = state.world().scenario.start(seat.scene, seat.luck)?;
     let observation = game.observe(0)?;
-    let prompts = &mut state.policy.prompts;
-    let (text, count) = (
-        prompts.text(&observation)?,
-        prompts.ids(&observation)?.len(),
-    );
+    let seen = Seen::first(&observation);
+    let prompts = &mut state.worlds[0].prompts;
+    let (text, count) = (prompts.text(&seen)?, prompts.ids(&seen)?.len());
     let mut shown = out::shown();
     writeln!(shown, "--- a prompt of {count} tokens\n{text}\n---")?;
     let config = &state.config;

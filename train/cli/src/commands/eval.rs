@@ -47,12 +47,12 @@ pub fn eval(
     let terminal = Terminal::new();
     let mut state = State::new(&open_gpu()?, config.clone(), Purpose::Play, &terminal)?;
     let seats = state.evaluation_seats()?;
-    if !state.scenes.divided() {
+    if !state.world().scenes.divided() {
         terminal.note(NOT_DIVIDED);
     }
     let model = state.model_name.clone();
     let (seed, temperature) = (config.eval.seed, config.eval.temperature);
-    let (scenario, referee, mut player) = state.seated(temperature);
+    let (scenario, referee, mut player) = state.seated(0, temperature);
     let episodes = examine(scenario, &referee, &seats, &mut player, &terminal)?;
     let play = PlayMetrics::of(scenario.actions(), &episodes);
     let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;

@@ -9,7 +9,7 @@ use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::play::players::human::{Human, help};
 use lapwing_train::play::players::scripted::Scripted;
-use lapwing_train::play::{Episode, Player, Referee, Seat};
+use lapwing_train::play::{Episode, Player, Referee, Seat, Seen};
 use lapwing_train::record::sample::{Place, Purpose as Played, Sample};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Error, Progress};
@@ -34,9 +34,9 @@ pub fn by_model(
         .map(|i| seat(arguments.seed.wrapping_add(i)))
         .collect();
     terminal.phase("playing", seats.len(), "episodes");
-    let episodes = state.play(&seats, temperature, &terminal)?;
+    let episodes = state.play(0, &seats, temperature, &terminal)?;
     drop(terminal);
-    let agents = state.scenario.agents();
+    let agents = state.world().scenario.agents();
     let played = episodes.iter().enumerate();
     let played = played.map(|(i, episode)| (seats[i / agents].scene, i % agents, episode));
     if arguments.json {
@@ -45,10 +45,11 @@ pub fn by_model(
             let place = Place {
                 step: 0,
                 purpose: Played::Evaluation,
+                game: None,
                 scene,
                 agent,
             };
-            let (actions, prompts) = (state.scenario.actions(), &state.policy.prompts);
+            let (actions, prompts) = (state.world().scenario.actions(), &state.world().prompts);
             let sample = Sample::of(episode, place, actions, prompts)?;
             writeln!(out, "{}", serde_json::to_string(&sample)?)?;
         }
@@ -61,9 +62,11 @@ pub fn by_model(
             (_, 1) => writeln!(out, "=== seed {seed}")?,
             _ => writeln!(out, "=== seed {seed}, agent {} of {agents}", agent + 1)?,
         }
-        let first = episode.turns.first().map_or("", |turn| &turn.observation);
-        let prompt = state.policy.prompts.text(first)?;
-        transcript(&prompt, state.scenario.actions(), episode, &mut out)?;
+        let prompt = match episode.turns.is_empty() {
+            true => String::new(),
+            false => state.world().prompts.text(&Seen::turn(episode, 0))?,
+        };
+        transcript(&prompt, state.world().scenario.actions(), episode, &mut out)?;
     }
     if episodes.len() > 1 {
         writeln!(out, "{}", in_all(&episodes))?;
@@ -108,7 +111,11 @@ fn transcript(
         writeln!(out, "--- turn {number}\n{seen}\n> {}", turn.text.trim())?;
         match turn.action {
             Some(action) => write!(out, "{}: reward {}", actions[action], turn.reward)?,
-            None => write!(out, "cannot be read, does not move: reward {}", turn.reward)?,
+            None => {
+                let why = turn.unread.map(|why| format!(" ({})", why.in_words()));
+                let why = why.unwrap_or_default();
+                write!(out, "cannot be read{why}: reward {}", turn.reward)?;
+            }
         }
         if turn.shaping != 0.0 {
             write!(out, ", shaping {}", turn.shaping)?;
@@ -242,7 +249,7 @@ fn rounded(total: f64) -> f64 {
 mod tests {
     use insta::assert_snapshot;
 
-    use lapwing_train::play::{Ending, Turn};
+    use lapwing_train::play::{Ending, Turn, Unread};
 
     use super::*;
 
@@ -302,13 +309,14 @@ mod tests {
 
     #[test]
     fn a_transcript_reads_so() {
-        let turn = |observation: &str, text: &str, action, reward, shaping| Turn {
+        let turn = |observation: &str, text: &str, action: Option<usize>, reward, shaping| Turn {
             observation: observation.to_owned(),
             text: text.to_owned(),
             action,
+            unread: action.is_none().then_some(Unread::SeveralActions),
             reward,
             shaping,
-            sampled: None,
+            ..Turn::default()
         };
         let episode = Episode {
             turns: vec![
@@ -318,7 +326,7 @@ mod tests {
             ],
             success: true,
             ending: Some(Ending::Terminated),
-            last: String::new(),
+            ..Episode::default()
         };
         let prompt = "<system>The rules.<user>P _<assistant>";
         let mut out = Vec::new();
@@ -332,7 +340,7 @@ mod tests {
         --- turn 2
         _ P
         > up up
-        cannot be read, does not move: reward 0, shaping -0.1
+        cannot be read (it names several actions): reward 0, shaping -0.1
 
         --- turn 3
         _ P

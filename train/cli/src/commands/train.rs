@@ -59,7 +59,7 @@ pub fn train(
 
     let introduction = introduction(&state, &gpu);
     terminal.line(&format!("{introduction}, kept in {}", place.display()));
-    if !state.scenes.divided() {
+    if !state.world().scenes.divided() {
         terminal.line(NOT_DIVIDED);
     }
     let mut steps = Steps {

@@ -15,25 +15,29 @@ pub struct Policy {
     pub adapter: Option<Adapter>,
     /// What the policy is held against: the adapter that training began from. None: the base as it is.
     pub reference: Option<Adapter>,
-    /// how the game is put to it
-    pub prompts: Prompts,
     /// keys and values of what is being played
     pub arena: Arena,
 }
 
 impl Policy {
-    /// The policy as it stands, at play with replies drawn in this way. The last player's keys and values are forgotten:
+    /// The policy as it stands, at play in the game of these prompts with replies drawn in this way. The last player's keys and values are forgotten:
     /// the adapter may have changed since.
-    pub fn player(&mut self, temperature: f64, max_new_tokens: usize) -> ModelPlayer<'_> {
+    pub fn player<'a>(
+        &'a mut self,
+        prompts: &'a mut Prompts,
+        temperature: f64,
+        max_new_tokens: usize,
+    ) -> ModelPlayer<'a> {
         self.arena.clear();
         let sampling = Sampling {
             temperature: temperature as f32,
             max_new_tokens,
-            stop: self.prompts.tokenizer().stop_ids().to_vec(),
+            stop: prompts.tokenizer().stop_ids().to_vec(),
             ..Sampling::default()
         };
         ModelPlayer {
             policy: self,
+            prompts,
             sampling,
         }
     }
@@ -42,6 +46,7 @@ impl Policy {
 /// A policy at play.
 pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
+    prompts: &'a mut Prompts,
     sampling: Sampling,
 }
 
@@ -51,14 +56,14 @@ impl Player for ModelPlayer<'_> {
         let Policy {
             model,
             adapter,
-            prompts,
             arena,
             ..
         } = &mut *self.policy;
+        let prompts = &mut *self.prompts;
         let mut requests = Vec::with_capacity(asks.len());
         let mut asked = Vec::with_capacity(asks.len());
         for ask in asks {
-            let prompt = prompts.ids(ask.observation)?;
+            let prompt = prompts.ids(&ask.seen())?;
             let key = seeds::derive(ask.seed, "reply", &[ask.turn]);
             requests.push(Request {
                 prompt: prompt.to_vec(),
@@ -69,17 +74,15 @@ impl Player for ModelPlayer<'_> {
         let drawn = generate(model, adapter.as_ref(), arena, &requests, &self.sampling)?;
         let reply = |(prompt, drawn): (_, lapwing_model::Reply)| {
             let text = prompts.tokenizer().decode(&drawn.ids)?;
-            Ok(Reply {
-                action: prompts.parse(&text),
-                text,
-                sampled: Some(Sampled {
-                    prompt,
-                    ids: drawn.ids,
-                    log_probs: drawn.log_probs,
-                    entropies: drawn.entropies,
-                    cut: !drawn.stopped,
-                }),
-            })
+            let sampled = Some(Sampled {
+                prompt,
+                ids: drawn.ids,
+                log_probs: drawn.log_probs,
+                entropies: drawn.entropies,
+                cut: !drawn.stopped,
+            });
+            let read = prompts.framing.read(text, !drawn.stopped);
+            Ok(Reply { sampled, ..read })
         };
         asked.into_iter().zip(drawn).map(reply).collect()
     }

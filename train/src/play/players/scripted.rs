@@ -67,6 +67,6 @@ pub fn word(ask: &Ask<'_>, action: usize) -> Reply {
     Reply {
         action: Some(action),
         text: ask.actions[action].clone(),
-        sampled: None,
+        ..Reply::default()
     }
 }

@@ -98,7 +98,7 @@ impl Player for Says {
             Reply {
                 action,
                 text: format!("{action:?}"),
-                sampled: None,
+                ..Reply::default()
             }
         };
         Ok(asks.iter().map(reply).collect())

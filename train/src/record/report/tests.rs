@@ -52,6 +52,7 @@ fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
         prompt: "You see:\nP _\nO G\nWhat now?".to_owned(),
         reply: reply.to_owned(),
         action: Some("right".to_owned()),
+        unread: None,
         reward: 0.0,
         shaping: 0.0,
         advantage: None,
@@ -59,6 +60,7 @@ fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
     Record::Episode(Sample {
         step,
         purpose,
+        game: None,
         scene: scene.to_string(),
         agent: 0,
         game_return: 1.0,

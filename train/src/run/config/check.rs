@@ -10,6 +10,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config {
         name,
         lora,
+        mix,
         policy,
         train,
         eval,
@@ -29,6 +30,24 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         .check()
         .map_err(|reason| ConfigError::Targets { reason })?;
 
+    for one in mix {
+        within("mix.share", one.share, 0.0, 1.0)?;
+        if one.until != 0 && one.until <= one.from {
+            let wanted = format!("0, or above mix.from, which is {}", one.from);
+            return Err(range("mix.until", one.until, wanted));
+        }
+        // Every change of the sum comes where one of them begins.
+        let there = mix.iter().filter(|other| other.steps().contains(&one.from));
+        let sum: f64 = there.map(|other| other.share).sum();
+        if sum > 1.0 + 1e-9 {
+            let wanted = format!(
+                "so that those of step {} do not add up to {sum}, which is above 1",
+                one.from
+            );
+            return Err(range("mix.share", one.share, wanted));
+        }
+    }
+    between("policy.history", policy.history, 0, 1 << 16)?;
     // Beyond these, logits divided by it are all alike or infinite.
     within("policy.temperature", policy.temperature, 1e-3, 1e3)?;
     between("policy.max_new_tokens", policy.max_new_tokens, 1, 1 << 24)?;

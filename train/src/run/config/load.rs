@@ -102,6 +102,11 @@ impl Config {
                 *dir = path.to_owned();
             }
         }
+        for path in &mut self.policy.templates {
+            if let Ok(whole) = std::path::absolute(&*path) {
+                *path = whole;
+            }
+        }
         self
     }
 
@@ -113,6 +118,9 @@ impl Config {
     /// Asks the game whether it takes these options, and notes the value of those left out.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = Game::of(&*self.game.scenario()?);
+        for mix in &self.mix {
+            mix.scenario(&self.game)?;
+        }
         Ok(())
     }
 }

@@ -12,7 +12,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
 use lapwing_model::{ChatTemplate, LoraConfig, Repository};
@@ -20,6 +21,7 @@ use lapwing_tensor::Kl;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::Source;
+use crate::play::Form;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
@@ -38,6 +40,8 @@ pub struct Config {
     pub lora: LoraConfig,
     /// The game that is played.
     pub game: Game,
+    /// Games that are mixed into training.
+    pub mix: Vec<Mix>,
     /// How the model plays it.
     pub policy: Policy,
     /// How it learns from that.
@@ -57,6 +61,7 @@ impl Default for Config {
             model: Model::default(),
             lora: LoraConfig::default(),
             game: Game::default(),
+            mix: Vec::new(),
             policy: Policy::default(),
             train: Train::default(),
             eval: Eval::default(),
@@ -116,6 +121,8 @@ impl Model {
 pub struct Game {
     /// One of those that `lapwing games` lists.
     pub name: String,
+    /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
+    pub probe: String,
     /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults.
     pub options: toml::Table,
 }
@@ -128,6 +135,7 @@ impl Game {
     pub fn of(scenario: &dyn Scenario) -> Game {
         Game {
             name: scenario.name().to_owned(),
+            probe: String::new(),
             options: toml::Table::try_from(scenario.options())
                 .expect("a game's options hold no nulls"),
         }
@@ -136,12 +144,27 @@ impl Game {
     /// The game with these options.
     ///
     /// # Errors
-    /// If there is no such game, or it does not take these options.
+    /// If there is no such game or probe, or it does not take these options.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, ConfigError> {
+        self.scenario_in("game")
+    }
+
+    /// The same; `section` is where the config says so.
+    fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, ConfigError> {
         let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
-        let own = load::json("game.options", &self.options)?;
         let set = options.as_object_mut().expect("find_variant promises it");
-        set.extend(own);
+        set.extend(load::json(&format!("{section}.options"), &self.options)?);
+        if !self.probe.is_empty() {
+            let Some((_, changes)) = kind.probe(&self.probe) else {
+                let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
+                return Err(ConfigError::Range {
+                    key: format!("{section}.probe"),
+                    found: format!("{:?}", self.probe),
+                    wanted: format!("a probe of {}: {}", kind.name, known.join(", ")),
+                });
+            };
+            set.extend(changes.as_object().cloned().unwrap_or_default());
+        }
         Ok((kind.configure)(&options)?)
     }
 }
@@ -150,8 +173,84 @@ impl Default for Game {
     fn default() -> Game {
         Game {
             name: "frozen-lake".to_owned(),
+            probe: String::new(),
             options: toml::Table::new(),
         }
+    }
+}
+
+/// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
+/// Evaluations play the run's own game alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mix {
+    /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
+    pub name: String,
+    /// One of its probes. Empty: none.
+    pub probe: String,
+    /// The share of the groups that play it, 0 to 1; each group draws.
+    pub share: f64,
+    /// The first step in which it is played, from 0 on.
+    pub from: usize,
+    /// The step before which it is played for the last time; 0: to the end. Shares of 1, one after the other, make a
+    /// curriculum.
+    pub until: usize,
+    /// Options of the game.
+    pub options: toml::Table,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix {
+            name: String::new(),
+            probe: String::new(),
+            share: 0.1,
+            from: 0,
+            until: 0,
+            options: toml::Table::new(),
+        }
+    }
+}
+
+impl Mix {
+    /// The steps in which it is played.
+    pub fn steps(&self) -> Range<usize> {
+        let end = if self.until == 0 {
+            usize::MAX
+        } else {
+            self.until
+        };
+        self.from..end
+    }
+
+    /// What it is called in records, in a run that is about this game.
+    pub fn title(&self, own: &Game) -> String {
+        let mut title = self.game(own).name;
+        if !self.probe.is_empty() {
+            title += &format!(" ({})", self.probe);
+        }
+        title
+    }
+
+    /// The game, in a run that is about this one.
+    ///
+    /// # Errors
+    /// As [`Game::scenario`].
+    pub fn scenario(&self, own: &Game) -> Result<Box<dyn Scenario>, ConfigError> {
+        self.game(own).scenario_in("mix")
+    }
+
+    fn game(&self, own: &Game) -> Game {
+        let mut game = match self.name.is_empty() {
+            true => own.clone(),
+            false => Game {
+                name: self.name.clone(),
+                ..Game::default()
+            },
+        };
+        game.options.extend(self.options.clone());
+        game.probe.clone_from(&self.probe);
+        game
     }
 }
 
@@ -160,7 +259,13 @@ impl Default for Game {
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// What the reply must look like.
-    pub reply: Reply,
+    pub reply: Form,
+    /// Turns before the current one that a prompt tells again, the replies included. 0: the observation says it all, and
+    /// prompts that forget share most of their tokens.
+    pub history: usize,
+    /// Files that put the game in other words: templates with parts that stand for those of the usual one. Of several,
+    /// each episode draws one. None: the usual one.
+    pub templates: Vec<PathBuf>,
     /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
     /// ratio is 1. 1: the model as it is.
     pub temperature: f64,
@@ -201,23 +306,15 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
-            reply: Reply::Tags,
+            reply: Form::Tags,
+            history: 0,
+            templates: Vec::new(),
             temperature: 1.0,
             max_new_tokens: 256,
             format_penalty: 1.0,
             chat_template_kwargs: toml::Table::new(),
         }
     }
-}
-
-/// The form of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Reply {
-    /// The action word and nothing else.
-    Word,
-    /// Any thoughts, then `<action>word</action>`.
-    Tags,
 }
 
 /// How the adapter learns.
