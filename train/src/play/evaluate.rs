@@ -49,19 +49,40 @@ pub fn yardsticks(
     seats: &[Seat],
     seed: u64,
 ) -> Result<Yardsticks, Error> {
-    let of = |player: &mut dyn Player| evaluate(scenario, referee, seats, player, &());
-    let game = scenario.start(seats[0].scene, seats[0].luck)?;
-    let has_player = game.best_actions(0).is_some();
+    let unaided = unaided(scenario, referee, seats)?;
+    let of = |episodes: Vec<Episode>| PlayMetrics::of(scenario.actions(), &episodes);
     Ok(Yardsticks {
         game: scenario.name().to_owned(),
         seed,
-        random: (!scenario.takes_text())
-            .then(|| of(&mut Random::default()))
-            .transpose()?,
-        scripted: has_player
-            .then(|| of(&mut Scripted::default()))
-            .transpose()?,
+        random: unaided.random.map(of),
+        scripted: unaided.scripted.map(of),
         best_possible: optimum(scenario, seats)?,
+    })
+}
+
+/// What those played who need no model.
+pub struct Unaided {
+    /// A player who does anything, unless the game takes any text.
+    pub random: Option<Vec<Episode>>,
+    /// The game's own player, if it has one.
+    pub scripted: Option<Vec<Episode>>,
+}
+
+/// Lets those play on these seats who need no model.
+///
+/// # Errors
+/// If the game fails.
+pub fn unaided(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+) -> Result<Unaided, Error> {
+    let of = |player: &mut dyn Player| examine(scenario, referee, seats, player, &());
+    let game = scenario.start(seats[0].scene, seats[0].luck)?;
+    let (free, scripted) = (scenario.takes_text(), game.best_actions(0).is_some());
+    Ok(Unaided {
+        random: (!free).then(|| of(&mut Random::default())).transpose()?,
+        scripted: scripted.then(|| of(&mut Scripted::default())).transpose()?,
     })
 }
 
@@ -69,7 +90,7 @@ pub fn yardsticks(
 ///
 /// # Errors
 /// If the game fails.
-fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, Error> {
+pub fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, Error> {
     let mut sum = 0.0;
     for seat in seats {
         let game = scenario.start(seat.scene, seat.luck)?;

@@ -5,6 +5,7 @@ pub mod evaluate;
 pub mod framing;
 pub mod player;
 pub mod players;
+pub mod probe;
 pub mod prompt;
 pub mod referee;
 pub mod reply;

@@ -9,6 +9,7 @@ pub mod jsonl;
 pub mod metrics;
 pub mod report;
 pub mod sample;
+pub mod scores;
 pub mod stats;
 pub mod tensorboard;
 

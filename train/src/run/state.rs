@@ -73,11 +73,37 @@ impl State {
     pub fn playing(
         gpu: &Gpu,
         scenario: Box<dyn Scenario>,
+        config: Config,
+        purpose: Purpose,
+        progress: &dyn Progress,
+    ) -> Result<State, Error> {
+        State::load(gpu, vec![scenario], config, purpose, progress)
+    }
+
+    /// To play several games with one model; the config's game is then the first of them.
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn playing_all(
+        gpu: &Gpu,
+        scenarios: Vec<Box<dyn Scenario>>,
+        config: Config,
+        progress: &dyn Progress,
+    ) -> Result<State, Error> {
+        State::load(gpu, scenarios, config, Purpose::Play, progress)
+    }
+
+    fn load(
+        gpu: &Gpu,
+        scenarios: Vec<Box<dyn Scenario>>,
         mut config: Config,
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        config.game = Game::of(&*scenario);
+        config.game = Game::of(&*scenarios[0]);
         let files = Files::of(&config.model.source()?, progress)?;
         if let Some(repository) = &files.repository {
             config.model.repo = repository.to_string();
@@ -98,7 +124,7 @@ impl State {
             // They are mixed into training alone.
             config.mix.clear();
         }
-        let mut worlds = World::all(scenario, &config, files.tokenizer()?, template)?;
+        let mut worlds = World::all(scenarios, &config, files.tokenizer()?, template)?;
 
         // How long prompts get is seen from some scenes, however few are evaluated.
         let count = config.eval.episodes.max(16);
@@ -177,7 +203,19 @@ impl State {
     /// # Errors
     /// If the game fails.
     pub fn evaluation_seats(&self) -> Result<Vec<Seat>, Error> {
-        let (eval, world) = (&self.config.eval, self.world());
+        self.seats(0)
+    }
+
+    /// The seats of the evaluation in one of the worlds.
+    ///
+    /// # Errors
+    /// If the game fails.
+    ///
+    /// # Panics
+    /// If there are not so many worlds.
+    #[track_caller]
+    pub fn seats(&self, world: usize) -> Result<Vec<Seat>, Error> {
+        let (eval, world) = (&self.config.eval, &self.worlds[world]);
         world
             .scenes
             .evaluation(&*world.scenario, eval.seed, eval.episodes)
@@ -219,6 +257,15 @@ impl State {
         referee.play(scenario, seats, &mut [&mut player], &mut |episodes| {
             progress.done(Episode::over(episodes));
         })
+    }
+
+    /// Reads an adapter for the model at hand, to play with.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is for another model.
+    pub fn adapter(&self, dir: &Path) -> Result<Adapter, Error> {
+        let files = Files::of(&self.config.model.source()?, &())?;
+        Ok(Adapter::frozen(&self.policy.model, &files.adapter(dir)?))
     }
 
     /// Optimiser updates done.

@@ -52,9 +52,9 @@ impl World {
         })
     }
 
-    /// That game, and those that are mixed in.
+    /// These games, and those that the config mixes in.
     pub(super) fn all(
-        scenario: Box<dyn Scenario>,
+        scenarios: Vec<Box<dyn Scenario>>,
         config: &Config,
         tokenizer: &Tokenizer,
         template: ChatTemplate,
@@ -68,7 +68,7 @@ impl World {
                 template.clone(),
             )
         };
-        let mut worlds = vec![world(scenario)?];
+        let mut worlds: Vec<World> = scenarios.into_iter().map(world).collect::<Result<_, _>>()?;
         for mix in &config.mix {
             worlds.push(World {
                 name: mix.title(&config.game),

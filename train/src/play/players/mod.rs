@@ -3,3 +3,4 @@
 pub mod human;
 pub mod model;
 pub mod scripted;
+pub mod search;
