@@ -7,7 +7,7 @@ use lapwing_tensor::{Gpu, GpuError, GpuOptions};
 use lapwing_train::base::source::Source;
 use lapwing_train::play::Form;
 use lapwing_train::record::directory;
-use lapwing_train::run::config::{MOST_EPISODES, Origin, Place, Resolved};
+use lapwing_train::run::config::{Game, MOST_EPISODES, Origin, Place, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
 use crate::out;
@@ -50,6 +50,8 @@ pub enum Command {
     Sweep(Sweep),
     /// Examine a model on scenes that training never sees
     Eval(Eval),
+    /// Find out whether an agent reads its instructions or plays as it has learned to
+    Probe(Probe),
     /// Watch a model play an episode, or play it yourself
     Play(Play),
     /// Tell how likely a model finds each token of a text
@@ -279,9 +281,47 @@ pub struct Eval {
     /// Episodes to play (eval.episodes)
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub episodes: Option<u64>,
-    /// Print one JSON object instead of a table
+    /// Play these instead of the config's own game, to see what carries over: presets, games, variants and config files,
+    /// with commas between them
+    #[arg(long, value_name = "GAME", value_delimiter = ',')]
+    pub games: Vec<String>,
+    /// Hold it against this one too, on the same scenes: the adapter in a directory, or that of a run; may be repeated. The
+    /// model without adapter plays in any case
+    #[arg(long, value_name = "DIR|RUN")]
+    pub against: Vec<PathBuf>,
+    /// Let each play a second time, taking the likeliest token each time
     #[arg(long)]
+    pub greedy: bool,
+    /// Add the game's own player thinking ahead: it tries each action of each turn so many times before it moves
+    #[arg(long, value_name = "N", value_parser = tries, allow_negative_numbers = true)]
+    pub search: Option<usize>,
+    /// Write the result of every scene to this new file, a JSON object a line
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
+    /// Print one JSON object instead of a table
+    #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
+    /// Print the table for a page
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Probe {
+    #[command(flatten)]
+    pub request: Request,
+    /// Which of the game's probes, with commas between them [default: all; `lapwing games` lists them]
+    #[arg(long, value_name = "PROBE", value_delimiter = ',')]
+    pub probes: Vec<String>,
+    /// Episodes to play of each (eval.episodes)
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    pub episodes: Option<u64>,
+    /// Print one JSON object instead of a table
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the table for a page
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 #[derive(Debug, Args)]
@@ -510,6 +550,13 @@ fn tokens(text: &str) -> Result<usize, String> {
     }
 }
 
+fn tries(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(tries) if (1..=10_000).contains(&tries) => Ok(tries),
+        _ => Err("wanted a whole number from 1 to 10000".to_owned()),
+    }
+}
+
 fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs) if (1..=256).contains(&jobs) => Ok(jobs),
@@ -569,15 +616,54 @@ impl Train {
 impl Eval {
     /// The config with what was typed.
     pub fn config(&self) -> Result<Config, Error> {
-        let episodes = self.episodes.map(|n| format!("eval.episodes={n}"));
-        let mut resolved = self
-            .request
-            .resolve_trained(episodes.into_iter().collect())?;
-        let idle = [&OF_TRAINING[..], &["eval.every"]].concat();
-        let idle = self.request.changes.idle(&idle, "an evaluation");
-        resolved.notes.extend(idle);
-        Ok(announced(resolved))
+        examined(&self.request, self.episodes)
     }
+
+    /// What is played, in an evaluation of this config.
+    pub fn games(&self, config: &Config) -> Result<Vec<Game>, Error> {
+        if self.games.is_empty() {
+            return Ok(vec![config.game.clone()]);
+        }
+        let game = |name: &String| Ok(Config::load(name, &[])?.game);
+        self.games.iter().map(game).collect()
+    }
+}
+
+impl Probe {
+    /// The config with what was typed.
+    pub fn config(&self) -> Result<Config, Error> {
+        examined(&self.request, self.episodes)
+    }
+
+    /// The probes that are played of this game.
+    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::Probe>, Error> {
+        let (kind, _) = lapwing_env::find_variant(&game.name)?;
+        let known = || {
+            let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
+            known.join(", ")
+        };
+        let found = |name: &String| {
+            kind.probe(name).map(|(probe, _)| probe).ok_or_else(|| {
+                let (key, found) = ("--probes".to_owned(), format!("{name:?}"));
+                let wanted = format!("probes of {}: {}", kind.name, known());
+                Error::from(ConfigError::Range { key, found, wanted })
+            })
+        };
+        match self.probes.is_empty() {
+            true => Ok(kind.probes.iter().collect()),
+            false => self.probes.iter().map(found).collect(),
+        }
+    }
+}
+
+/// The config of those who play held-out scenes.
+fn examined(request: &Request, episodes: Option<u64>) -> Result<Config, Error> {
+    let episodes = episodes.map(|n| format!("eval.episodes={n}"));
+    let mut resolved = request.resolve_trained(episodes.into_iter().collect())?;
+    let idle = [&OF_TRAINING[..], &["eval.every", "mix"]].concat();
+    let idle = request.changes.idle(&idle, "an evaluation");
+    resolved.notes.extend(idle);
+    Ok(announced(resolved))
 }
 
 #[cfg(test)]

@@ -39,11 +39,87 @@ pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -
     text
 }
 
+/// Cells under a head, the first column to the left and numbers to the right.
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty one with these columns.
+    pub fn new(head: &[&str]) -> Table {
+        Table {
+            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, which has a cell for each column.
+    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
+        let cells = cells.into();
+        assert_eq!(cells.len(), self.head.len(), "the cells of a row");
+        self.rows.push(cells);
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let cells = (0..row.len()).map(|column| self.padded(column, &row[column]));
+            text += cells.collect::<Vec<_>>().join("  ").trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// For a page: a table as GitHub has them.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let rule: Vec<String> = (0..self.head.len())
+            .map(|column| if self.is_words(column) { "---" } else { "---:" }.to_owned())
+            .collect();
+        let mut text = line(&self.head) + &line(&rule);
+        self.rows.iter().for_each(|row| text += &line(row));
+        text
+    }
+
+    fn padded(&self, column: usize, cell: &str) -> String {
+        let rows = std::iter::once(&self.head).chain(&self.rows);
+        let widths = rows.map(|row| row[column].chars().count());
+        let width = widths.max().unwrap_or(0);
+        match self.is_words(column) {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        }
+    }
+
+    /// Whether a column holds something else than numbers.
+    fn is_words(&self, column: usize) -> bool {
+        let starts = self
+            .rows
+            .iter()
+            .filter_map(|row| row[column].chars().next());
+        starts.clone().count() == 0 || starts.clone().any(char::is_alphabetic)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+
+    #[test]
+    fn a_table_reads_so() {
+        let mut table = Table::new(&["who", "return", "95 %"]);
+        table.row(["random".to_owned(), "0.5".to_owned(), "-1 to 1".to_owned()]);
+        table.row(["a | b".to_owned(), "-10.25".to_owned(), String::new()]);
+        assert_snapshot!(table.text(), @"");
+        assert_snapshot!(table.markdown(), @"");
+    }
 
     #[test]
     fn a_comparison_reads_so() {

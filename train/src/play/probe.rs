@@ -17,18 +17,6 @@ pub struct Followed {
     pub habit: usize,
 }
 
-impl Followed {
-    /// The share of the turns in which the two part that went by the changed instructions. `None`: they never parted.
-    pub fn told_share(&self) -> Option<f64> {
-        (self.parted > 0).then(|| self.told as f64 / self.parted as f64)
-    }
-
-    /// The share that went by habit.
-    pub fn habit_share(&self) -> Option<f64> {
-        (self.parted > 0).then(|| self.habit as f64 / self.parted as f64)
-    }
-}
-
 /// Plays as another does, and counts by which instructions that one goes.
 pub struct Watched<'a> {
     player: &'a mut dyn Player,

@@ -1,27 +1,36 @@
-//! `lapwing eval`: how good a model is, beside players that need none.
+//! `lapwing eval`: how good a model is, beside others on the same scenes and players that need no model.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::Result;
+use lapwing_env::Scenario;
+use lapwing_model::Adapter;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Progress;
-use lapwing_train::play::Episode;
-use lapwing_train::play::evaluate::{examine, yardsticks};
+use lapwing_train::play::evaluate::{examine, optimum, unaided};
+use lapwing_train::play::players::search::Search;
+use lapwing_train::play::{Episode, Referee, Seat};
 use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
-use lapwing_train::record::stats::interval;
-use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::record::scores::{Difference, Scores};
+use lapwing_train::run::config::Game;
+use lapwing_train::run::state::State;
+use lapwing_train::{Config, Error, Progress};
 use serde::Serialize;
+use serde_json::Value;
 
+use super::human::{self, Human};
 use crate::args;
+use crate::commands::subject::InputError;
 use crate::out;
 use crate::progress::Terminal;
-use crate::table::comparison;
+use crate::table::Table;
 
 /// Said of a game with a single scene.
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays what is trained on";
 
-/// What `--json` prints.
+/// What `--json` prints. What is said of the first game and the first player stands at the top, too.
 #[derive(Serialize)]
 struct Examined<'a> {
     version: &'a str,
@@ -31,11 +40,30 @@ struct Examined<'a> {
     seed: u64,
     temperature: f64,
     #[serde(flatten)]
-    play: &'a PlayMetrics,
-    /// 95 % bootstrap intervals over the episodes
-    return_interval: [f64; 2],
-    success_interval: [f64; 2],
+    first: &'a Scores,
     yardsticks: &'a Yardsticks,
+    games: &'a [Played],
+}
+
+/// What was played of one game.
+#[derive(Serialize)]
+pub struct Played {
+    game: String,
+    options: Value,
+    /// those that were asked for, the first of them first
+    players: Vec<Scores>,
+    /// the first against each of the others
+    differences: Vec<Difference>,
+    #[serde(skip)]
+    yardsticks: Yardsticks,
+    random: Option<Scores>,
+    scripted: Option<Scores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<Scores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    human: Option<Human>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_possible: Option<f64>,
 }
 
 /// Plays the held-out episodes and prints the result.
@@ -44,43 +72,334 @@ pub fn eval(
     arguments: &args::Eval,
 ) -> Result<()> {
     let config = arguments.config()?;
+    let games = arguments.games(&config)?;
+    let scenarios = games.iter().map(Game::scenario);
+    let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
+    let mut file = arguments.out.as_deref().map(create).transpose()?;
     let terminal = Terminal::new();
-    let mut state = State::new(&open_gpu()?, config.clone(), Purpose::Play, &terminal)?;
-    let seats = state.evaluation_seats()?;
-    if !state.world().scenes.divided() {
-        terminal.note(NOT_DIVIDED);
+    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
+    let agents = agents(&state, arguments)?;
+    let mut all = Vec::new();
+    for world in 0..state.worlds.len() {
+        all.push(of_game(&mut state, world, &agents, arguments, &terminal)?);
     }
-    let model = state.model_name.clone();
-    let (seed, temperature) = (config.eval.seed, config.eval.temperature);
-    let (scenario, referee, mut player) = state.seated(0, temperature);
-    let episodes = examine(scenario, &referee, &seats, &mut player, &terminal)?;
-    let play = PlayMetrics::of(scenario.actions(), &episodes);
-    let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
     drop(terminal);
-
+    if let Some(file) = &mut file {
+        all.iter().try_for_each(|played| played.write(file))?;
+        file.flush()?;
+    }
+    let first = &all[0];
     if arguments.json {
-        let over =
-            |of: fn(&Episode) -> f64| interval(&episodes.iter().map(of).collect::<Vec<f64>>());
         let examined = Examined {
             version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name,
-            model: &model,
+            game: &first.game,
+            model: &state.model_name,
             adapter: &config.model.adapter,
-            seed,
-            temperature,
-            play: &play,
-            return_interval: over(Episode::game_return),
-            success_interval: over(|episode| f64::from(u8::from(episode.success))),
-            yardsticks: &yardsticks,
+            seed: config.eval.seed,
+            temperature: config.eval.temperature,
+            first: &first.players[0],
+            yardsticks: &first.yardsticks,
+            games: &all,
         };
         writeln!(out::raw(), "{}", serde_json::to_string(&examined)?)?;
         return Ok(());
     }
-    let name = match config.model.adapter_directory() {
-        Some(_) => "model and adapter",
-        None => "model",
+    let draw = |table: Table| match arguments.markdown {
+        true => table.markdown(),
+        false => table.text(),
     };
-    let rows = [(name.to_owned(), &play)];
-    write!(out::shown(), "{}", comparison(&yardsticks, &rows))?;
+    let mut text = String::new();
+    for played in &all {
+        if all.len() > 1 {
+            text += &format!("{}\n\n", played.title());
+        }
+        text += &draw(played.table());
+        if !played.differences.is_empty() {
+            text += &format!("\n{}", draw(played.ahead()));
+        }
+        if all.len() > 1 {
+            text.push('\n');
+        }
+    }
+    if all.len() > 1 {
+        text += &format!("mean return in each game\n\n{}", draw(transfer(&all)));
+    }
+    write!(out::shown(), "{text}")?;
     Ok(())
+}
+
+/// A new file: what is there already stays.
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    let file = File::create_new(path).map_err(|error| {
+        let problem = match error.kind() {
+            io::ErrorKind::AlreadyExists => "it exists; name another file".to_owned(),
+            _ => error.to_string(),
+        };
+        InputError::new(format!("--out {}", path.display()), problem)
+    })?;
+    Ok(BufWriter::new(file))
+}
+
+/// The base, or an adapter on it.
+pub struct Agent {
+    pub name: String,
+    pub adapter: Option<Adapter>,
+}
+
+/// Who plays: what the config names, those that it is to be held against, and the base, if it is not among them.
+fn agents(state: &State, arguments: &args::Eval) -> Result<Vec<Agent>> {
+    const BASE: &str = "model";
+    let adapter = state.policy.adapter.clone();
+    let base = || Agent {
+        name: BASE.to_owned(),
+        adapter: None,
+    };
+    let mut agents = match adapter {
+        Some(_) => vec![Agent {
+            name: "model and adapter".to_owned(),
+            adapter,
+        }],
+        None => vec![base()],
+    };
+    for other in &arguments.against {
+        agents.push(Agent {
+            name: other.display().to_string(),
+            adapter: Some(state.adapter(&args::adapter(other)?)?),
+        });
+    }
+    if agents[0].adapter.is_some() {
+        agents.push(base());
+    }
+    Ok(agents)
+}
+
+/// Everybody's play in one of the games.
+fn of_game(
+    state: &mut State,
+    world: usize,
+    agents: &[Agent],
+    arguments: &args::Eval,
+    terminal: &Terminal,
+) -> Result<Played> {
+    let seats = state.seats(world)?;
+    if !state.worlds[world].scenes.divided() {
+        terminal.note(NOT_DIVIDED);
+    }
+    let temperature = state.config.eval.temperature;
+    let mut ways = vec![(temperature, "")];
+    if arguments.greedy && temperature > 0.0 {
+        ways.push((0.0, ", greedy"));
+    }
+    let mut players = Vec::new();
+    for agent in agents {
+        state.policy.adapter.clone_from(&agent.adapter);
+        for &(temperature, way) in &ways {
+            let name = format!("{}{way}", agent.name);
+            players.push(scores_of(
+                state,
+                world,
+                temperature,
+                &seats,
+                &name,
+                terminal,
+            )?);
+        }
+    }
+    state.policy.adapter.clone_from(&agents[0].adapter);
+    let world = &state.worlds[world];
+    let referee = world.referee(&state.config.policy);
+    let search = arguments.search;
+    played(
+        &*world.scenario,
+        &referee,
+        &seats,
+        &state.config,
+        players,
+        search,
+    )
+}
+
+/// What the model, as it stands, scores.
+pub fn scores_of(
+    state: &mut State,
+    world: usize,
+    temperature: f64,
+    seats: &[Seat],
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<Scores, Error> {
+    let game = state.worlds[world].name.clone();
+    let (scenario, referee, mut player) = state.seated(world, temperature);
+    let episodes = examine(scenario, &referee, seats, &mut player, progress)?;
+    Ok(Scores::of(
+        &game,
+        name,
+        scenario.actions(),
+        seats,
+        &episodes,
+    ))
+}
+
+/// These players' results beside those that need no model.
+fn played(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    config: &Config,
+    players: Vec<Scores>,
+    search: Option<usize>,
+) -> Result<Played> {
+    let game = scenario.name();
+    let scores = |name: &str, episodes: &[Episode]| {
+        Scores::of(game, name, scenario.actions(), seats, episodes)
+    };
+    let unaided = unaided(scenario, referee, seats)?;
+    let random = unaided
+        .random
+        .map(|episodes| scores("random player", &episodes));
+    let scripted = unaided
+        .scripted
+        .map(|episodes| scores("scripted player", &episodes));
+    let mut searched = None;
+    if let Some(tries) = search {
+        match Search::new(scenario, tries)? {
+            Some(mut player) => {
+                let episodes = examine(scenario, referee, seats, &mut player, &())?;
+                let name = format!("search, {tries} tries an action");
+                searched = Some(scores(&name, &episodes));
+            }
+            None => out::note(&format!(
+                "--search has no effect on {game}: it cannot be copied, or has no scripted player"
+            )),
+        }
+    }
+    let best_possible = optimum(scenario, seats)?;
+    let play = |scores: &Option<Scores>| scores.as_ref().map(|scores| scores.play.clone());
+    let first = &players[0];
+    let others = players[1..].iter();
+    Ok(Played {
+        game: game.to_owned(),
+        options: scenario.options(),
+        differences: others
+            .map(|other| Difference::between(first, other))
+            .collect(),
+        yardsticks: Yardsticks {
+            game: game.to_owned(),
+            seed: config.eval.seed,
+            random: play(&random),
+            scripted: play(&scripted),
+            best_possible,
+        },
+        players,
+        random,
+        scripted,
+        search: searched,
+        human: human::of(scenario),
+        best_possible,
+    })
+}
+
+impl Played {
+    /// The game and what it is played with.
+    fn title(&self) -> String {
+        let options = self.options.as_object().into_iter().flatten();
+        let options: Vec<String> = options
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        format!("{}: {}", self.game, options.join(", "))
+    }
+
+    /// Those who played the scenes, in the order of the table.
+    fn all(&self) -> impl Iterator<Item = &Scores> {
+        let before = self.random.iter().chain(&self.players);
+        before.chain(&self.scripted).chain(&self.search)
+    }
+
+    fn write(&self, file: &mut impl Write) -> Result<()> {
+        for scene in self.all().flat_map(|scores| &scores.scenes) {
+            writeln!(file, "{}", serde_json::to_string(scene)?)?;
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            "",
+            "success",
+            "95 %",
+            "return",
+            "std",
+            "95 %",
+            "with penalty",
+            "valid",
+            "length",
+            "episodes",
+        ]);
+        for scores in self.all() {
+            let play = &scores.play;
+            table.row([
+                scores.player.clone(),
+                format!("{:.3}", play.success_rate),
+                between(scores.success_interval),
+                format!("{:.3}", play.return_mean),
+                format!("{:.3}", play.return_std),
+                between(scores.return_interval),
+                format!("{:.3}", play.composite_return_mean),
+                format!("{:.2}", play.valid_action_rate),
+                format!("{:.1}", play.episode_length_mean),
+                play.episodes.to_string(),
+            ]);
+        }
+        if let Some(human) = &self.human {
+            table.row(human.cells());
+        }
+        if let Some(best) = self.best_possible {
+            let mut cells: [String; 10] = Default::default();
+            (cells[0], cells[3]) = ("best possible".to_owned(), format!("{best:.3}"));
+            table.row(cells);
+        }
+        table
+    }
+
+    /// How far the first is ahead of the others.
+    fn ahead(&self) -> Table {
+        let first = &self.players[0].player;
+        let head = format!("{first}, ahead of");
+        let mut table = Table::new(&[&head, "return by", "95 %", "success by", "95 %"]);
+        for difference in &self.differences {
+            table.row([
+                difference.against.clone(),
+                format!("{:+.3}", difference.return_mean),
+                between(difference.return_interval),
+                format!("{:+.3}", difference.success_rate),
+                between(difference.success_interval),
+            ]);
+        }
+        table
+    }
+}
+
+/// Games by players: the mean returns.
+fn transfer(all: &[Played]) -> Table {
+    let mut head = vec!["", "random player"];
+    head.extend(all[0].players.iter().map(|scores| &*scores.player));
+    head.extend(["scripted player", "best possible"]);
+    let mut table = Table::new(&head);
+    let mean = |play: &PlayMetrics| format!("{:.3}", play.return_mean);
+    let or_not = |scores: &Option<Scores>| scores.as_ref().map(|s| mean(&s.play));
+    for played in all {
+        let mut cells = vec![played.game.clone()];
+        cells.push(or_not(&played.random).unwrap_or_default());
+        cells.extend(played.players.iter().map(|scores| mean(&scores.play)));
+        cells.push(or_not(&played.scripted).unwrap_or_default());
+        let best = played.best_possible.map(|best| format!("{best:.3}"));
+        cells.push(best.unwrap_or_default());
+        table.row(cells);
+    }
+    table
+}
+
+/// An interval.
+pub fn between([low, high]: [f64; 2]) -> String {
+    format!("{low:.3} to {high:.3}")
 }

@@ -21,6 +21,18 @@ pub fn list() -> Result<()> {
     Ok(())
 }
 
+fn write_named(head: &str, named: &[(&str, &str)], out: &mut impl Write) -> Result<()> {
+    if named.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {head}")?;
+    let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, summary) in named {
+        writeln!(out, "    {name:width$}  {summary}")?;
+    }
+    Ok(())
+}
+
 fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let scenario = (kind.configure)(&serde_json::json!({}))?;
     let defaults = scenario.options();
@@ -51,6 +63,10 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     for [name, meaning, range] in &lines {
         writeln!(out, "    {name:names$}  {meaning:meanings$}  {range}")?;
     }
+    let named: Vec<(&str, &str)> = kind.variants.iter().map(|v| (v.name, v.summary)).collect();
+    write_named("variants, played by these names:", &named, out)?;
+    let named: Vec<(&str, &str)> = kind.probes.iter().map(|p| (p.name, p.summary)).collect();
+    write_named("probes, for lapwing probe and game.probe:", &named, out)?;
     writeln!(out)?;
     Ok(())
 }

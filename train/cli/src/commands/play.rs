@@ -14,6 +14,7 @@ use lapwing_train::record::sample::{Place, Purpose as Played, Sample};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Error, Progress};
 
+use super::human;
 use super::keys::Keys;
 use crate::progress::Terminal;
 use crate::{args, out};
@@ -218,7 +219,7 @@ fn hand(
             let episode = &episodes[0];
             let ending = ending(episode.success, turns, total);
             writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?;
-            Ok(())
+            score(scenario, seed, episode, &mut *out.borrow_mut())
         }
         Err(Error::Left) => {
             let (turns, total) = (counted(turns), rounded(total));
@@ -227,6 +228,29 @@ fn hand(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Keeps the score of a game that a person played, and tells how they do in all.
+fn score(
+    scenario: &dyn Scenario,
+    seed: u64,
+    episode: &Episode,
+    out: &mut impl Write,
+) -> Result<()> {
+    if let Err(error) = human::keep(scenario, seed, episode) {
+        writeln!(out, "the score could not be kept: {error}")?;
+        return Ok(());
+    }
+    if let (Some(human), Some(file)) = (human::of(scenario), human::file()) {
+        let (games, mean) = (human.episodes, rounded(human.return_mean));
+        let games = format!("{games} {}", if games == 1 { "game" } else { "games" });
+        let file = file.display();
+        writeln!(
+            out,
+            "in {games} of this kind: mean return {mean} (kept in {file}, shown by lapwing eval)"
+        )?;
+    }
+    Ok(())
 }
 
 /// The last line of an episode.
