@@ -3,4 +3,6 @@
 mod foreign;
 mod frozen_lake;
 mod games;
+mod pages;
+mod pinned;
 mod snake;
