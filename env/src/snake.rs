@@ -52,6 +52,7 @@
 //! truncates. There are no hills.
 
 mod board;
+mod named;
 mod options;
 mod players;
 mod text;
@@ -64,14 +65,14 @@ use crate::options::View;
 use crate::rng::Stream;
 use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
 use board::{Board, Event, Snake, Thing};
-use options::Options;
+use options::{Opponent, Options, usual_worth};
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Eat apples and grow on a board shared with another snake; walls and bodies kill.",
     options: options::OPTIONS,
-    variants: &[],
-    probes: &[],
+    variants: named::VARIANTS,
+    probes: named::PROBES,
     configure: |options| {
         Ok(Box::new(SnakeGame {
             options: Options::checked(options)?,
@@ -117,32 +118,7 @@ impl Scenario for SnakeGame {
     }
 
     fn rules(&self) -> String {
-        let options = &self.options;
-        let mut rules = String::from("You are snake 1.");
-        if options.snakes() > 1 {
-            rules += " All snakes move at once.";
-        }
-        if options.view == View::Board {
-            rules += &format!(
-                " Key: {}.",
-                text::key(options.snakes() - 1, &options.kinds())
-            );
-        }
-        for thing in options.kinds() {
-            let (_, name) = text::names(thing);
-            let worth = options.worth(thing);
-            let poison = if worth < 0.0 && thing != Thing::Fire {
-                "is poisonous, "
-            } else {
-                ""
-            };
-            rules += &format!(
-                " Each {name} {poison}{} and makes you longer.",
-                text::worth_in_words(worth)
-            );
-        }
-        rules
-            + " You die if you hit a wall, a snake or your own body. Get as many points as you can."
+        text::rules(&self.options)
     }
 
     fn actions(&self) -> &[String] {
@@ -154,25 +130,18 @@ impl Scenario for SnakeGame {
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
-        Ok(Box::new(Episode {
-            options: self.options.clone(),
-            board: self.board(scene),
-            scores: vec![0.0; self.options.agents],
-            enemies: Stream::new(luck, "snake enemies"),
-            things: Stream::new(luck, "snake things"),
-        }))
+        let scores = vec![0.0; self.options.agents];
+        let board = self.board(scene);
+        Ok(Box::new(Episode::new(
+            self.options.clone(),
+            board,
+            scores,
+            luck,
+        )))
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        let eaten = self.options.kinds().into_iter().map(Event::Ate);
-        let rewards = eaten
-            .chain([Event::Nothing, Event::Died])
-            .map(|event| self.options.reward(event));
-        Some(
-            rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
-                (low.min(reward), high.max(reward))
-            }),
-        )
+        Some(self.options.bounds())
     }
 
     fn step_limit(&self) -> usize {
@@ -196,6 +165,16 @@ struct Episode {
 }
 
 impl Episode {
+    fn new(options: Options, board: Board, scores: Vec<f64>, luck: u64) -> Episode {
+        Episode {
+            options,
+            board,
+            scores,
+            enemies: Stream::new(luck, "snake enemies"),
+            things: Stream::new(luck, "snake things"),
+        }
+    }
+
     fn over(&self) -> Vec<bool> {
         let alone = self.options.snakes() > 1 && self.board.living() <= 1;
         let agents = &self.board.snakes[..self.options.agents];
@@ -204,11 +183,30 @@ impl Episode {
 
     /// Has things reappear that were eaten. Counting what is missing also makes up for a board that was full before.
     fn replenish(&mut self) {
+        let downhill = self.options.hill.way();
         for thing in Thing::ALL {
             let same = |(_, kind): &&(_, Thing)| *kind == thing;
             let there = self.board.things.iter().filter(same).count();
-            (there..self.options.count(thing))
-                .for_each(|_| self.board.put(thing, &mut self.things));
+            for _ in there..self.options.count(thing) {
+                match downhill {
+                    Some((way, _)) if thing == Thing::Apple => {
+                        self.board.put_uphill(thing, way, &mut self.things)
+                    }
+                    _ => self.board.put(thing, &mut self.things),
+                }
+            }
+        }
+    }
+
+    /// How an enemy moves, if it lives.
+    fn enemy(&mut self, who: usize) -> Option<usize> {
+        let (board, options) = (&self.board, &self.options);
+        match options.opponent {
+            Opponent::Random => players::enemy(board, who, &mut self.enemies),
+            Opponent::Greedy => {
+                let worth = |thing| options.worth(thing);
+                players::greedy_enemy(board, who, worth, &mut self.enemies)
+            }
         }
     }
 }
@@ -217,10 +215,8 @@ impl Game for Episode {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
-            View::Board => text::shown(&board),
-            View::Full => text::told(&board, &self.options.kinds(), |thing| {
-                self.options.worth(thing)
-            }),
+            View::Board => text::shown(&board, self.options.symbols),
+            View::Full => text::told(&board, &self.options),
         })
     }
 
@@ -234,22 +230,35 @@ impl Game for Episode {
         if before.iter().all(|&over| over) {
             return Ok(vec![Outcome::AFTER_THE_END; before.len()]);
         }
-        let mut moves = actions.to_vec();
+        let meant = |action: &Option<usize>| action.map(|action| self.options.meant(action));
+        let mut moves: Vec<Option<usize>> = actions.iter().map(meant).collect();
         for who in actions.len()..self.board.snakes.len() {
-            moves.push(players::enemy(&self.board, who, &mut self.enemies));
+            moves.push(self.enemy(who));
         }
         let events = self.board.advance(&moves);
-        for (score, event) in self.scores.iter_mut().zip(&events) {
-            if let Event::Ate(thing) = event {
-                *score += self.options.worth(*thing);
+        let eaters = match self.options.hill.way() {
+            Some((way, _)) => self.board.roll(way),
+            None => Vec::new(),
+        };
+        let rolled = |agent| {
+            let apples = eaters.iter().filter(|&&eater| eater == agent).count();
+            apples as f64 * self.options.worth(Thing::Apple)
+        };
+        for (agent, score) in self.scores.iter_mut().enumerate() {
+            if let Event::Ate(thing) = events[agent] {
+                *score += self.options.worth(thing);
             }
+            *score += rolled(agent);
         }
+        let rewards: Vec<f64> = (0..before.len())
+            .map(|agent| self.options.reward(events[agent]) + rolled(agent))
+            .collect();
         self.replenish();
         let outcome = |agent: usize, over| {
             if before[agent] {
                 return Outcome::AFTER_THE_END;
             }
-            let reward = self.options.reward(events[agent]);
+            let reward = rewards[agent];
             Outcome { reward, over }
         };
         Ok((0..)
@@ -275,7 +284,24 @@ impl Game for Episode {
 
     fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
         let board = self.board.seen_by(agent);
-        Some(players::greedy(&board, |thing| self.options.worth(thing)))
+        let ways = players::greedy(&board, |thing| self.options.worth(thing));
+        let mut actions: Vec<usize> = ways.iter().map(|&way| self.options.meant(way)).collect();
+        actions.sort();
+        Some(actions)
+    }
+
+    fn habit(&self, agent: usize) -> Option<Vec<usize>> {
+        let by_habit = || players::greedy(&self.board.seen_by(agent), usual_worth);
+        self.options.changed().then(by_habit)
+    }
+
+    fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
+        Some(Box::new(Episode::new(
+            self.options.clone(),
+            self.board.clone(),
+            self.scores.clone(),
+            luck,
+        )))
     }
 }
 

@@ -6,3 +6,4 @@ mod games;
 mod pages;
 mod pinned;
 mod snake;
+mod snake_scores;

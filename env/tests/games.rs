@@ -407,6 +407,7 @@ fn no_option_is_ignored_whatever_its_value() {
     }
     insta::assert_snapshot!(taken.join("\n"), @r"
     frozen-lake slippery true
+    frozen-lake swapped true
     snake apple_reward -3
     snake apple_reward 2.5
     snake banana_reward -3
@@ -417,6 +418,7 @@ fn no_option_is_ignored_whatever_its_value() {
     snake death_reward 2.5
     snake step_reward -3
     snake step_reward 2.5
+    snake swapped true
     ");
 }
 

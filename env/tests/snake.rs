@@ -8,7 +8,7 @@ use lapwing_env::{Game, Outcome, find};
 #[test]
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("snake", options);
-    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
@@ -27,6 +27,11 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "death_reward": -1e9 })), @"snake: option `death_reward` is -1000000000.0, but must be from -1000 to 1000");
     insta::assert_snapshot!(refused(json!({ "step_reward": "none" })), @r#"snake: option `step_reward` is "none", but must be a number"#);
     insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"snake: option `step_limit` is 0, but must be from 1 to 100000");
+    insta::assert_snapshot!(refused(json!({ "opponent": "kind" })), @r#"snake: option `opponent` is "kind", but must be `random` or `greedy`"#);
+    insta::assert_snapshot!(refused(json!({ "opponent": "greedy", "enemies": 0 })), @r#"snake: option `opponent` is "greedy", but must be left out beside `enemies` = 0"#);
+    insta::assert_snapshot!(refused(json!({ "hill": "down", "fires": 2 })), @r#"snake: option `hill` is "down", but must be "none" with `fires` = 2"#);
+    insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @"");
+    insta::assert_snapshot!(refused(json!({ "swapped": 1 })), @"snake: option `swapped` is 1, but must be true or false");
     insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be a name in quotes");
 }
 
