@@ -17,11 +17,16 @@
 //! it dies, the agent is unhurt and wins nothing by it, and if that was the last other snake the game is over. So an
 //! agent never dies in such a round.
 //!
-//! **Enemies.** Each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
-//! takes its tail for free), or among all four if there are none. They do not look at other snakes.
+//! **Enemies.** `opponent = "random"`: each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
+//! takes its tail for free), or among all four if there are none. They do not look at other snakes. `opponent = "greedy"`:
+//! each makes one of the moves of the scripted player, by luck.
 //!
 //! **Things.** Apples, bananas and fires are each worth what the options say. A snake that eats one grows by a cell. What
 //! was eaten reappears on an empty cell, evenly drawn, after all have moved. A dead snake leaves the board.
+//!
+//! **Hill.** With `hill` set, after all have moved every apple rolls one cell that way, those farthest down first, unless
+//! the wall, a body or another thing is there; apples at the bottom stay. Rolled onto a head, an apple is eaten by that
+//! snake, which does not grow. New apples appear evenly on the free cells of the upper edge, or anywhere if it has none.
 //!
 //! **Observation.** `view = "board"`: the rows from top to bottom, one character a cell with spaces between: `1` own
 //! head, `2` (to `9`) enemy head, `T` any body, `A` apple, `B` banana, `F` fire, `_` empty. `view = "full"` puts
@@ -40,7 +45,12 @@
 //! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `agents` = 1 (1 to 9); `enemies` =
 //! 1 (0 to 8), no more than 9 snakes in all; `apples` = 5; `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes
 //! poison apples, and the rules say so); `banana_reward` = 1; `fire_reward` = -1; `death_reward` = -2; `step_reward` =
-//! -0.01; `step_limit` = 20; `view` = "board".
+//! -0.01; `step_limit` = 20; `view` = "board"; `opponent` = "random"; `hill` = "none" (no fires beside another). For
+//! probes, and in the options in force only where they are not so: `swapped` = false (left and right swap their meaning
+//! for agents), `symbols` = "usual", `wording` = "usual" (of the rules).
+//!
+//! **Habit.** The usual instructions are that apples give a point, and of nothing else. Where things are worth something
+//! else, or words are swapped, the habit is the scripted player's choice by the usual ones. A hill changes no instruction.
 //!
 //! **Scripted player.** Greedy: of the moves that do not kill, rather those not next to an enemy's head, then rather
 //! those onto nothing that costs points, it takes those nearest to something worth points. It does not plan ahead.
@@ -49,7 +59,7 @@
 //! apple). Bananas and fires reappear after all have moved, like apples, not at once. `death_reward` is the whole cost
 //! of death (there a fixed -1 plus the option). Without other snakes the game lasts until the agent dies (there one
 //! round). When all agents are dead the game ends, even if two enemies live on. The round limit is the referee's and
-//! truncates. There are no hills.
+//! truncates. There a hill can destroy apples at its bottom edge; here they stay. Greedy enemies and probes are ours.
 
 mod board;
 mod named;

@@ -562,9 +562,22 @@ fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
 
 #[test]
 fn an_unknown_game_is_answered_with_those_there_are() {
-    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
-    insta::assert_snapshot!(find("sanke").unwrap_err(), @"unknown game `sanke` (did you mean `snake`?); the games are frozen-lake, snake");
-    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake");
+    let variants = |kind: &Kind| kind.variants.iter().map(|it| it.name).collect::<Vec<_>>();
+    let names = |kind: &Kind| [vec![kind.name], variants(kind)].concat();
+    let all = GAMES.iter().flat_map(names).collect::<Vec<_>>().join(", ");
+    for (name, suggestion) in [
+        ("frozenlake", " (did you mean `frozen-lake`?)"),
+        ("sanke", " (did you mean `snake`?)"),
+        ("snake-downhil", " (did you mean `snake-downhill`?)"),
+        ("chess", ""),
+    ] {
+        let error = find_variant(name).unwrap_err().to_string();
+        let wanted = format!("unknown game `{name}`{suggestion}; the games are {all}");
+        assert_eq!(error, wanted);
+        if name != "snake-downhil" {
+            assert_eq!(find(name).unwrap_err().to_string(), wanted);
+        }
+    }
 }
 
 /// The rules and an episode of the scripted player (with one unread action), for each game and variant.

@@ -30,7 +30,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "opponent": "kind" })), @r#"snake: option `opponent` is "kind", but must be `random` or `greedy`"#);
     insta::assert_snapshot!(refused(json!({ "opponent": "greedy", "enemies": 0 })), @r#"snake: option `opponent` is "greedy", but must be left out beside `enemies` = 0"#);
     insta::assert_snapshot!(refused(json!({ "hill": "down", "fires": 2 })), @r#"snake: option `hill` is "down", but must be "none" with `fires` = 2"#);
-    insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @"");
+    insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @r#"snake: option `hill` is "flat", but must be one of `none`, `down`, `up`, `left`, `right`"#);
     insta::assert_snapshot!(refused(json!({ "swapped": 1 })), @"snake: option `swapped` is 1, but must be true or false");
     insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be a name in quotes");
 }
