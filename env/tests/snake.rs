@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::games::{configured, play, random, refusal};
+use crate::games::{configured, named, play, random, refusal};
 use lapwing_env::{Game, Outcome, find};
 
 #[test]
@@ -165,6 +165,37 @@ fn the_number_of_apples_stays_the_same() {
         let greedy = |game: &dyn Game, agent| Some(game.best_actions(agent).unwrap()[0]);
         for round in play(&*scenario, &mut *game, greedy) {
             assert_eq!(round.seen[0].matches('A').count(), 4, "{}", round.seen[0]);
+        }
+    }
+}
+
+/// Whatever the variant or probe: as many things of each kind as at the start, and no head goes farther than to the next cell.
+#[test]
+fn things_stay_as_many_and_heads_go_cell_by_cell() {
+    for (name, kind, scenario) in named() {
+        if kind.name != "snake" || scenario.options()["size"] != json!(10) {
+            continue;
+        }
+        // Rows of characters with spaces or line ends between them; a full view has them below its words.
+        let cells = |seen: &str| -> Vec<char> {
+            let board = seen.rsplit("State:\n").next().unwrap();
+            board.chars().step_by(2).collect()
+        };
+        for seed in 0..20 {
+            let mut game = scenario.start(seed, seed).unwrap();
+            let rounds = play(&*scenario, &mut *game, random(&*scenario, seed));
+            let boards: Vec<Vec<char>> = rounds.iter().map(|it| cells(&it.seen[0])).collect();
+            for pair in boards.windows(2) {
+                for thing in ['A', 'B', 'F', '+'] {
+                    let count = |board: &[char]| board.iter().filter(|it| **it == thing).count();
+                    assert_eq!(count(&pair[0]), count(&pair[1]), "{name} {thing}");
+                }
+                let head = |board: &[char]| board.iter().position(|it| "1@".contains(*it));
+                if let (Some(from), Some(to)) = (head(&pair[0]), head(&pair[1])) {
+                    let steps = (from % 10).abs_diff(to % 10) + (from / 10).abs_diff(to / 10);
+                    assert!(steps <= 1, "{name}: from {from} to {to}");
+                }
+            }
         }
     }
 }
