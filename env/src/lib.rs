@@ -172,7 +172,8 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
     /// After how many rounds a referee stops an episode, unless told otherwise.
     fn step_limit(&self) -> usize;
 
-    /// Every option with the value in force, as a JSON object without nulls. Configuring with it gives the same scenario.
+    /// Every option with the value in force, as a JSON object without nulls. What changes the instructions is left out
+    /// where they are the usual ones. Configuring with it gives the same scenario.
     fn options(&self) -> Value;
 }
 

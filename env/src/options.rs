@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -101,10 +101,11 @@ pub(crate) enum View {
 }
 
 /// How the same thing is put: options `wording` and `symbols`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Put {
     /// As always.
+    #[default]
     Usual,
     /// In other words, or by other signs; what it means is the same.
     Other,
@@ -160,6 +161,19 @@ pub(crate) fn unless_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     option: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(option).map(Some)
+}
+
+/// Writes an option of those that change the instructions: as null if it is as usual, so that scenarios with the usual
+/// instructions say nothing of what they might be instead.
+pub(crate) fn unless_usual<S: Serializer, T: Default + PartialEq + Serialize>(
+    option: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    if *option == T::default() {
+        serializer.serialize_none()
+    } else {
+        option.serialize(serializer)
+    }
 }
 
 /// Checks that an option lies in its range.

@@ -17,11 +17,16 @@
 //! it dies, the agent is unhurt and wins nothing by it, and if that was the last other snake the game is over. So an
 //! agent never dies in such a round.
 //!
-//! **Enemies.** Each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
-//! takes its tail for free), or among all four if there are none. They do not look at other snakes.
+//! **Enemies.** `opponent = "random"`: each moves evenly among the moves that keep it on the board and off its own body (from length 3 on it
+//! takes its tail for free), or among all four if there are none. They do not look at other snakes. `opponent = "greedy"`:
+//! each makes one of the moves of the scripted player, by luck.
 //!
 //! **Things.** Apples, bananas and fires are each worth what the options say. A snake that eats one grows by a cell. What
 //! was eaten reappears on an empty cell, evenly drawn, after all have moved. A dead snake leaves the board.
+//!
+//! **Hill.** With `hill` set, after all have moved every apple rolls one cell that way, those farthest down first, unless
+//! the wall, a body or another thing is there; apples at the bottom stay. Rolled onto a head, an apple is eaten by that
+//! snake, which does not grow. New apples appear evenly on the free cells of the upper edge, or anywhere if it has none.
 //!
 //! **Observation.** `view = "board"`: the rows from top to bottom, one character a cell with spaces between: `1` own
 //! head, `2` (to `9`) enemy head, `T` any body, `A` apple, `B` banana, `F` fire, `_` empty. `view = "full"` puts
@@ -40,7 +45,12 @@
 //! **Options.** `size` = 10, or `width` and `height` (each as `size` unless given); `agents` = 1 (1 to 9); `enemies` =
 //! 1 (0 to 8), no more than 9 snakes in all; `apples` = 5; `bananas` = 0; `fires` = 0; `apple_reward` = 1 (-1 makes
 //! poison apples, and the rules say so); `banana_reward` = 1; `fire_reward` = -1; `death_reward` = -2; `step_reward` =
-//! -0.01; `step_limit` = 20; `view` = "board".
+//! -0.01; `step_limit` = 20; `view` = "board"; `opponent` = "random"; `hill` = "none" (no fires beside another). For
+//! probes, and in the options in force only where they are not so: `swapped` = false (left and right swap their meaning
+//! for agents), `symbols` = "usual", `wording` = "usual" (of the rules).
+//!
+//! **Habit.** The usual instructions are that apples give a point, and of nothing else. Where things are worth something
+//! else, or words are swapped, the habit is the scripted player's choice by the usual ones. A hill changes no instruction.
 //!
 //! **Scripted player.** Greedy: of the moves that do not kill, rather those not next to an enemy's head, then rather
 //! those onto nothing that costs points, it takes those nearest to something worth points. It does not plan ahead.
@@ -49,9 +59,10 @@
 //! apple). Bananas and fires reappear after all have moved, like apples, not at once. `death_reward` is the whole cost
 //! of death (there a fixed -1 plus the option). Without other snakes the game lasts until the agent dies (there one
 //! round). When all agents are dead the game ends, even if two enemies live on. The round limit is the referee's and
-//! truncates. There are no hills.
+//! truncates. There a hill can destroy apples at its bottom edge; here they stay. Greedy enemies and probes are ours.
 
 mod board;
+mod named;
 mod options;
 mod players;
 mod text;
@@ -64,14 +75,14 @@ use crate::options::View;
 use crate::rng::Stream;
 use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
 use board::{Board, Event, Snake, Thing};
-use options::Options;
+use options::{Opponent, Options, usual_worth};
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Eat apples and grow on a board shared with another snake; walls and bodies kill.",
     options: options::OPTIONS,
-    variants: &[],
-    probes: &[],
+    variants: named::VARIANTS,
+    probes: named::PROBES,
     configure: |options| {
         Ok(Box::new(SnakeGame {
             options: Options::checked(options)?,
@@ -117,32 +128,7 @@ impl Scenario for SnakeGame {
     }
 
     fn rules(&self) -> String {
-        let options = &self.options;
-        let mut rules = String::from("You are snake 1.");
-        if options.snakes() > 1 {
-            rules += " All snakes move at once.";
-        }
-        if options.view == View::Board {
-            rules += &format!(
-                " Key: {}.",
-                text::key(options.snakes() - 1, &options.kinds())
-            );
-        }
-        for thing in options.kinds() {
-            let (_, name) = text::names(thing);
-            let worth = options.worth(thing);
-            let poison = if worth < 0.0 && thing != Thing::Fire {
-                "is poisonous, "
-            } else {
-                ""
-            };
-            rules += &format!(
-                " Each {name} {poison}{} and makes you longer.",
-                text::worth_in_words(worth)
-            );
-        }
-        rules
-            + " You die if you hit a wall, a snake or your own body. Get as many points as you can."
+        text::rules(&self.options)
     }
 
     fn actions(&self) -> &[String] {
@@ -154,25 +140,18 @@ impl Scenario for SnakeGame {
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
-        Ok(Box::new(Episode {
-            options: self.options.clone(),
-            board: self.board(scene),
-            scores: vec![0.0; self.options.agents],
-            enemies: Stream::new(luck, "snake enemies"),
-            things: Stream::new(luck, "snake things"),
-        }))
+        let scores = vec![0.0; self.options.agents];
+        let board = self.board(scene);
+        Ok(Box::new(Episode::new(
+            self.options.clone(),
+            board,
+            scores,
+            luck,
+        )))
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        let eaten = self.options.kinds().into_iter().map(Event::Ate);
-        let rewards = eaten
-            .chain([Event::Nothing, Event::Died])
-            .map(|event| self.options.reward(event));
-        Some(
-            rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
-                (low.min(reward), high.max(reward))
-            }),
-        )
+        Some(self.options.bounds())
     }
 
     fn step_limit(&self) -> usize {
@@ -196,6 +175,16 @@ struct Episode {
 }
 
 impl Episode {
+    fn new(options: Options, board: Board, scores: Vec<f64>, luck: u64) -> Episode {
+        Episode {
+            options,
+            board,
+            scores,
+            enemies: Stream::new(luck, "snake enemies"),
+            things: Stream::new(luck, "snake things"),
+        }
+    }
+
     fn over(&self) -> Vec<bool> {
         let alone = self.options.snakes() > 1 && self.board.living() <= 1;
         let agents = &self.board.snakes[..self.options.agents];
@@ -204,11 +193,30 @@ impl Episode {
 
     /// Has things reappear that were eaten. Counting what is missing also makes up for a board that was full before.
     fn replenish(&mut self) {
+        let downhill = self.options.hill.way();
         for thing in Thing::ALL {
             let same = |(_, kind): &&(_, Thing)| *kind == thing;
             let there = self.board.things.iter().filter(same).count();
-            (there..self.options.count(thing))
-                .for_each(|_| self.board.put(thing, &mut self.things));
+            for _ in there..self.options.count(thing) {
+                match downhill {
+                    Some((way, _)) if thing == Thing::Apple => {
+                        self.board.put_uphill(thing, way, &mut self.things)
+                    }
+                    _ => self.board.put(thing, &mut self.things),
+                }
+            }
+        }
+    }
+
+    /// How an enemy moves, if it lives.
+    fn enemy(&mut self, who: usize) -> Option<usize> {
+        let (board, options) = (&self.board, &self.options);
+        match options.opponent {
+            Opponent::Random => players::enemy(board, who, &mut self.enemies),
+            Opponent::Greedy => {
+                let worth = |thing| options.worth(thing);
+                players::greedy_enemy(board, who, worth, &mut self.enemies)
+            }
         }
     }
 }
@@ -217,10 +225,8 @@ impl Game for Episode {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
-            View::Board => text::shown(&board),
-            View::Full => text::told(&board, &self.options.kinds(), |thing| {
-                self.options.worth(thing)
-            }),
+            View::Board => text::shown(&board, self.options.symbols),
+            View::Full => text::told(&board, &self.options),
         })
     }
 
@@ -234,22 +240,35 @@ impl Game for Episode {
         if before.iter().all(|&over| over) {
             return Ok(vec![Outcome::AFTER_THE_END; before.len()]);
         }
-        let mut moves = actions.to_vec();
+        let meant = |action: &Option<usize>| action.map(|action| self.options.meant(action));
+        let mut moves: Vec<Option<usize>> = actions.iter().map(meant).collect();
         for who in actions.len()..self.board.snakes.len() {
-            moves.push(players::enemy(&self.board, who, &mut self.enemies));
+            moves.push(self.enemy(who));
         }
         let events = self.board.advance(&moves);
-        for (score, event) in self.scores.iter_mut().zip(&events) {
-            if let Event::Ate(thing) = event {
-                *score += self.options.worth(*thing);
+        let eaters = match self.options.hill.way() {
+            Some((way, _)) => self.board.roll(way),
+            None => Vec::new(),
+        };
+        let rolled = |agent| {
+            let apples = eaters.iter().filter(|&&eater| eater == agent).count();
+            apples as f64 * self.options.worth(Thing::Apple)
+        };
+        for (agent, score) in self.scores.iter_mut().enumerate() {
+            if let Event::Ate(thing) = events[agent] {
+                *score += self.options.worth(thing);
             }
+            *score += rolled(agent);
         }
+        let rewards: Vec<f64> = (0..before.len())
+            .map(|agent| self.options.reward(events[agent]) + rolled(agent))
+            .collect();
         self.replenish();
         let outcome = |agent: usize, over| {
             if before[agent] {
                 return Outcome::AFTER_THE_END;
             }
-            let reward = self.options.reward(events[agent]);
+            let reward = rewards[agent];
             Outcome { reward, over }
         };
         Ok((0..)
@@ -275,7 +294,24 @@ impl Game for Episode {
 
     fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
         let board = self.board.seen_by(agent);
-        Some(players::greedy(&board, |thing| self.options.worth(thing)))
+        let ways = players::greedy(&board, |thing| self.options.worth(thing));
+        let mut actions: Vec<usize> = ways.iter().map(|&way| self.options.meant(way)).collect();
+        actions.sort();
+        Some(actions)
+    }
+
+    fn habit(&self, agent: usize) -> Option<Vec<usize>> {
+        let by_habit = || players::greedy(&self.board.seen_by(agent), usual_worth);
+        self.options.changed().then(by_habit)
+    }
+
+    fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
+        Some(Box::new(Episode::new(
+            self.options.clone(),
+            self.board.clone(),
+            self.scores.clone(),
+            luck,
+        )))
     }
 }
 

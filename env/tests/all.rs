@@ -3,4 +3,7 @@
 mod foreign;
 mod frozen_lake;
 mod games;
+mod pages;
+mod pinned;
 mod snake;
+mod snake_scores;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::games::{configured, play, refusal};
-use lapwing_env::{Game, Scenario, find, rng::Stream};
+use lapwing_env::{Game, Outcome, Scenario, find, find_variant, rng::Stream};
 
 #[test]
 fn a_bad_map_is_refused() {
@@ -23,8 +23,8 @@ fn a_bad_map_is_refused() {
 #[test]
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("frozen-lake", options);
-    insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
-    insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
+    insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number, 0 or more");
@@ -41,6 +41,9 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "slippery": 1 })), @"frozen-lake: option `slippery` is 1, but must be true or false");
     insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list"#);
     insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be from 1 to 1000");
+    insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be from 1 to 20");
+    insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be from 0 to 4096");
+    insta::assert_snapshot!(refused(json!({ "target": "start" })), @r#"frozen-lake: option `target` is "start", but must be `goal` or `holes`"#);
     insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be `board` or `full`"#);
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
 }
@@ -191,4 +194,121 @@ fn every_scene_draws_its_own_map() {
     _ _ _ O
     _ _ _ G
     ");
+}
+
+/// What is published of Gymnasium's standard map, slippery, and what the page says of the variants.
+#[test]
+fn the_standard_map_has_its_published_optima() {
+    let (kind, mut options) = find_variant("frozen-lake-fixed").unwrap();
+    for (step_limit, published) in [
+        (15, 0.1158),
+        (20, 0.1991),
+        (50, 0.5459),
+        (100, 0.7442),
+        (200, 0.8167),
+        (1000, 0.8235),
+    ] {
+        options["step_limit"] = json!(step_limit);
+        let game = configured(kind, &options).start(0, 0).unwrap();
+        let optimum = game.optimum(0).unwrap();
+        assert!((optimum - published).abs() < 0.000_05, "{optimum}");
+    }
+}
+
+/// The mean of the optima of a thousand scenes, as the page has them.
+#[test]
+fn the_variants_can_be_won_as_often_as_the_page_says() {
+    let mut table = Vec::new();
+    for variant in find("frozen-lake").unwrap().variants {
+        let (kind, options) = find_variant(variant.name).unwrap();
+        let scenario = configured(kind, &options);
+        let optimum = |scene| scenario.start(scene, 0).unwrap().optimum(0).unwrap();
+        let mean = (0..1000).map(optimum).sum::<f64>() / 1000.0;
+        table.push(format!("{} {mean:.3}", variant.name));
+    }
+    insta::assert_snapshot!(table.join("\n"), @r"
+    frozen-lake-firm 1.000
+    frozen-lake-slippery 0.759
+    frozen-lake-large 1.000
+    frozen-lake-big-slippery 0.837
+    frozen-lake-fixed 0.744
+    frozen-lake-author-firm 1.000
+    frozen-lake-author-slippery 0.387
+    ");
+}
+
+fn rewards(options: serde_json::Value, actions: &[usize]) -> (Vec<Outcome>, bool) {
+    let scenario = configured(find("frozen-lake").unwrap(), &options);
+    let mut game = scenario.start(0, 0).unwrap();
+    let outcomes = actions
+        .iter()
+        .map(|&action| game.play(&[Some(action)]).unwrap()[0]);
+    (outcomes.collect(), game.succeeded(0))
+}
+
+const LEFT: usize = 0;
+const DOWN: usize = 1;
+const RIGHT: usize = 2;
+
+fn outcome(reward: f64, over: bool) -> Outcome {
+    Outcome { reward, over }
+}
+
+#[test]
+fn only_arriving_at_the_exact_step_counts() {
+    let options = json!({ "map": ["SF", "FG"], "exact": 3 });
+    let (on, end) = (outcome(0.0, false), outcome(0.0, true));
+    let play = |actions: &[usize]| rewards(options.clone(), actions);
+    assert_eq!(
+        play(&[LEFT, RIGHT, DOWN]),
+        (vec![on, on, outcome(1.0, true)], true)
+    );
+    assert_eq!(play(&[RIGHT, DOWN]), (vec![on, end], false));
+    assert_eq!(
+        play(&[LEFT, LEFT, RIGHT, DOWN]),
+        (vec![on, on, on, end], false)
+    );
+}
+
+#[test]
+fn where_holes_are_wanted_the_goal_is_worth_nothing() {
+    let options = json!({ "map": ["SF", "HG"], "target": "holes" });
+    let play = |actions: &[usize]| rewards(options.clone(), actions);
+    assert_eq!(play(&[DOWN]), (vec![outcome(1.0, true)], true));
+    let lost = vec![outcome(0.0, false), outcome(0.0, true)];
+    assert_eq!(play(&[RIGHT, DOWN]), (lost, false));
+}
+
+/// The one cell beside the way is red: each step that ends on it costs, and spoils the success.
+#[test]
+fn red_ice_costs_a_point_a_step() {
+    let options = json!({ "map": ["SFG", "FHH"], "red": 1 });
+    let play = |actions: &[usize]| rewards(options.clone(), actions);
+    let (on, red, won) = (
+        outcome(0.0, false),
+        outcome(-1.0, false),
+        outcome(1.0, true),
+    );
+    assert_eq!(play(&[RIGHT, RIGHT]), (vec![on, won], true));
+    const UP: usize = 3;
+    assert_eq!(
+        play(&[DOWN, LEFT, UP, RIGHT, RIGHT]),
+        (vec![red, red, on, on, won], false)
+    );
+}
+
+#[test]
+fn swapped_words_swap_the_moves_and_the_habit_does_not() {
+    let options = json!({ "map": ["SFG"], "swapped": true });
+    let scenario = configured(find("frozen-lake").unwrap(), &options);
+    let mut game = scenario.start(0, 0).unwrap();
+    assert_eq!(game.best_actions(0), Some(vec![LEFT]));
+    assert_eq!(game.habit(0), Some(vec![RIGHT]));
+    game.play(&[Some(LEFT)]).unwrap();
+    assert_eq!(game.observe(0).unwrap(), "_ P G");
+    assert_eq!(
+        game.play(&[Some(LEFT)]).unwrap(),
+        [outcome(1.0, true)],
+        "left is right"
+    );
 }

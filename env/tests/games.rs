@@ -1,8 +1,10 @@
-//! What must hold of every game in the list, with its default options and with the variants named here.
+//! What must hold of every game in the list: with its default options, those named here, its variants and its probes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use lapwing_env::{GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, rng::Stream};
+use lapwing_env::{
+    GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, find_variant, rng::Stream,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -37,19 +39,34 @@ const VARIANTS: &[(&str, &str)] = &[
     ("snake", r#"{"size": 5, "apples": 2, "step_limit": 8}"#),
 ];
 
-/// Every scenario to test.
-pub fn scenarios() -> Vec<(&'static Kind, Box<dyn Scenario>)> {
+/// Every scenario to test, each with a name: the game's with a number for its defaults (0) and for what stands above, that
+/// of a variant, and the game's with that of a probe.
+pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
     let mut all = Vec::new();
     for kind in GAMES {
-        all.push((kind, configured(kind, &json!({}))));
-        for (_, options) in VARIANTS.iter().filter(|(name, _)| *name == kind.name) {
-            all.push((
-                kind,
-                configured(kind, &serde_json::from_str(options).unwrap()),
-            ));
+        let mut add = |name: String, options: &str| {
+            let options = serde_json::from_str(options).unwrap();
+            all.push((name, kind, configured(kind, &options)));
+        };
+        let tested = VARIANTS.iter().filter(|(name, _)| *name == kind.name);
+        let numbered = std::iter::once("{}").chain(tested.map(|(_, options)| *options));
+        for (number, options) in numbered.enumerate() {
+            add(format!("{}-{number}", kind.name), options);
+        }
+        for variant in kind.variants {
+            add(variant.name.to_owned(), variant.options);
+        }
+        for probe in kind.probes {
+            add(format!("{}-probe-{}", kind.name, probe.name), probe.options);
         }
     }
     all
+}
+
+/// Every scenario to test.
+pub fn scenarios() -> Vec<(&'static Kind, Box<dyn Scenario>)> {
+    let named = named().into_iter();
+    named.map(|(_, kind, scenario)| (kind, scenario)).collect()
 }
 
 pub fn configured(kind: &Kind, options: &Value) -> Box<dyn Scenario> {
@@ -328,7 +345,12 @@ fn the_options_in_force_configure_the_same_scenario() {
 
 #[test]
 fn the_options_given_are_in_force() {
-    for (name, options) in VARIANTS {
+    let mut all: Vec<(&str, &str)> = VARIANTS.to_vec();
+    for kind in GAMES {
+        all.extend(kind.variants.iter().map(|it| (kind.name, it.options)));
+        all.extend(kind.probes.iter().map(|it| (kind.name, it.options)));
+    }
+    for (name, options) in all {
         let given: Value = serde_json::from_str(options).unwrap();
         let in_force = configured(find(name).unwrap(), &given).options();
         for (option, value) in given.as_object().unwrap() {
@@ -385,6 +407,7 @@ fn no_option_is_ignored_whatever_its_value() {
     }
     insta::assert_snapshot!(taken.join("\n"), @r"
     frozen-lake slippery true
+    frozen-lake swapped true
     snake apple_reward -3
     snake apple_reward 2.5
     snake banana_reward -3
@@ -395,6 +418,7 @@ fn no_option_is_ignored_whatever_its_value() {
     snake death_reward 2.5
     snake step_reward -3
     snake step_reward 2.5
+    snake swapped true
     ");
 }
 
@@ -416,22 +440,150 @@ fn options_that_are_no_options_are_refused() {
     }
 }
 
+/// Asked for by name, a variant or a probe sets what its list says.
+#[test]
+fn variants_and_probes_are_found_by_names_of_their_own() {
+    let mut names = HashSet::new();
+    for kind in GAMES {
+        assert!(names.insert(kind.name));
+        assert_eq!(find_variant(kind.name).unwrap().1, json!({}));
+        for variant in kind.variants {
+            let (of, options) = find_variant(variant.name).unwrap();
+            assert!(names.insert(variant.name), "{} twice", variant.name);
+            assert_eq!(of.name, kind.name);
+            assert_eq!(
+                options,
+                serde_json::from_str::<Value>(variant.options).unwrap()
+            );
+            assert!(
+                variant.name.starts_with(&format!("{}-", kind.name)),
+                "{}",
+                variant.name
+            );
+            assert!(variant.summary.ends_with('.'), "{}", variant.summary);
+        }
+        let mut probes = HashSet::new();
+        for probe in kind.probes {
+            let (found, options) = kind.probe(probe.name).unwrap();
+            assert_eq!(found, probe);
+            assert!(probes.insert(probe.name), "{} twice", probe.name);
+            assert!(options.as_object().is_some_and(|set| !set.is_empty()));
+            assert!(probe.summary.ends_with('.'), "{}", probe.summary);
+        }
+        assert!(kind.probe("no such probe").is_none());
+    }
+}
+
+/// What a probe changes is told: in the rules, or in what is seen.
+#[test]
+fn a_probe_is_told_to_the_agent() {
+    for kind in GAMES {
+        let usual = configured(kind, &json!({}));
+        for probe in kind.probes {
+            let probed = configured(kind, &serde_json::from_str(probe.options).unwrap());
+            let told = |scenario: &dyn Scenario| {
+                let game = scenario.start(1, 1).unwrap();
+                (scenario.rules(), game.observe(0).unwrap())
+            };
+            assert_ne!(
+                told(&*usual),
+                told(&*probed),
+                "{} {}",
+                kind.name,
+                probe.name
+            );
+        }
+    }
+}
+
+/// Only where the instructions mean something else is there a habit to go by; other words and signs mean the same.
+#[test]
+fn habits_are_known_where_the_meaning_has_changed() {
+    for kind in GAMES {
+        let usual = ("the usual game", json!({}), false);
+        let probes = kind.probes.iter().map(|probe| {
+            let options: Value = serde_json::from_str(probe.options).unwrap();
+            let same_meaning = |name: &String| name == "wording" || name == "symbols";
+            let changed = !options.as_object().unwrap().keys().all(same_meaning);
+            (probe.name, options, changed)
+        });
+        for (name, options, changed) in std::iter::once(usual).chain(probes) {
+            let scenario = configured(kind, &options);
+            let mut random = random(&*scenario, 7);
+            let checked = |game: &dyn Game, agent: usize| {
+                let expected = changed && game.best_actions(agent).is_some();
+                let habit = game.habit(agent);
+                assert_eq!(habit.is_some(), expected, "{} {name}", kind.name);
+                if let Some(habit) = habit {
+                    let words = scenario.actions().len();
+                    assert!(!habit.is_empty() && habit.iter().all(|&action| action < words));
+                    assert!(habit.is_sorted_by(|one, next| one < next), "{habit:?}");
+                }
+                random(game, agent)
+            };
+            play(&*scenario, &mut *scenario.start(2, 3).unwrap(), checked);
+        }
+    }
+}
+
+#[test]
+fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
+    for (name, _, scenario) in named() {
+        for seed in 0..20 {
+            let start = || scenario.start(seed, seed).unwrap();
+            let (mut game, mut twin) = (start(), start());
+            let mut before = random(&*scenario, seed);
+            for _ in 0..scenario.step_limit().min(3) {
+                let agents = 0..scenario.agents();
+                let actions: Vec<_> = agents.map(|agent| before(&*game, agent)).collect();
+                assert_eq!(game.play(&actions), twin.play(&actions));
+            }
+            let Some(mut fork) = game.fork(5) else {
+                continue;
+            };
+            let mut again = game.fork(5).unwrap();
+            let state = |game: &dyn Game| {
+                let told = |agent| {
+                    let (key, best) = (game.key(agent).unwrap(), game.best_actions(agent));
+                    (key, best, game.optimum(agent), game.succeeded(agent))
+                };
+                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
+                (told, seen(&*scenario, game))
+            };
+            let here = state(&*game);
+            assert_eq!(state(&*fork), here, "{name}");
+            let go_on = |game: &mut dyn Game| play(&*scenario, game, random(&*scenario, seed));
+            assert_eq!(go_on(&mut *fork), go_on(&mut *again), "{name}");
+            assert_eq!(state(&*game), here, "{name}");
+            assert_eq!(go_on(&mut *game), go_on(&mut *twin), "{name}");
+        }
+    }
+}
+
 #[test]
 fn an_unknown_game_is_answered_with_those_there_are() {
-    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
-    insta::assert_snapshot!(find("sanke").unwrap_err(), @"unknown game `sanke` (did you mean `snake`?); the games are frozen-lake, snake");
-    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake");
+    let variants = |kind: &Kind| kind.variants.iter().map(|it| it.name).collect::<Vec<_>>();
+    let names = |kind: &Kind| [vec![kind.name], variants(kind)].concat();
+    let all = GAMES.iter().flat_map(names).collect::<Vec<_>>().join(", ");
+    for (name, suggestion) in [
+        ("frozenlake", " (did you mean `frozen-lake`?)"),
+        ("sanke", " (did you mean `snake`?)"),
+        ("snake-downhil", " (did you mean `snake-downhill`?)"),
+        ("chess", ""),
+    ] {
+        let error = find_variant(name).unwrap_err().to_string();
+        let wanted = format!("unknown game `{name}`{suggestion}; the games are {all}");
+        assert_eq!(error, wanted);
+        if name != "snake-downhil" {
+            assert_eq!(find(name).unwrap_err().to_string(), wanted);
+        }
+    }
 }
 
 /// The rules and an episode of the scripted player (with one unread action), for each game and variant.
 #[test]
 fn transcripts() {
-    let mut numbers = HashMap::new();
-    for (kind, scenario) in scenarios() {
-        let number = numbers
-            .entry(kind.name)
-            .and_modify(|number| *number += 1)
-            .or_insert(0);
+    for (name, _, scenario) in named() {
         let mut game = scenario.start(3, 5).unwrap();
         let mut asked = vec![0; scenario.agents()];
         let player = |game: &dyn Game, agent: usize| {
@@ -466,6 +618,6 @@ fn transcripts() {
             let (seen, success) = (game.observe(agent).unwrap(), game.succeeded(agent));
             text += &format!("\n{}{seen}\nsuccess: {success}\n", whose(agent));
         }
-        insta::assert_snapshot!(format!("{}-{number}", kind.name), text);
+        insta::assert_snapshot!(name, text);
     }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::games::{configured, play, random, refusal};
+use crate::games::{configured, named, play, random, refusal};
 use lapwing_env::{Game, Outcome, find};
 
 #[test]
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("snake", options);
-    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+    insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
     insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
@@ -27,6 +27,11 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "death_reward": -1e9 })), @"snake: option `death_reward` is -1000000000.0, but must be from -1000 to 1000");
     insta::assert_snapshot!(refused(json!({ "step_reward": "none" })), @r#"snake: option `step_reward` is "none", but must be a number"#);
     insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"snake: option `step_limit` is 0, but must be from 1 to 100000");
+    insta::assert_snapshot!(refused(json!({ "opponent": "kind" })), @r#"snake: option `opponent` is "kind", but must be `random` or `greedy`"#);
+    insta::assert_snapshot!(refused(json!({ "opponent": "greedy", "enemies": 0 })), @r#"snake: option `opponent` is "greedy", but must be left out beside `enemies` = 0"#);
+    insta::assert_snapshot!(refused(json!({ "hill": "down", "fires": 2 })), @r#"snake: option `hill` is "down", but must be "none" with `fires` = 2"#);
+    insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @r#"snake: option `hill` is "flat", but must be one of `none`, `down`, `up`, `left`, `right`"#);
+    insta::assert_snapshot!(refused(json!({ "swapped": 1 })), @"snake: option `swapped` is 1, but must be true or false");
     insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be a name in quotes");
 }
 
@@ -160,6 +165,37 @@ fn the_number_of_apples_stays_the_same() {
         let greedy = |game: &dyn Game, agent| Some(game.best_actions(agent).unwrap()[0]);
         for round in play(&*scenario, &mut *game, greedy) {
             assert_eq!(round.seen[0].matches('A').count(), 4, "{}", round.seen[0]);
+        }
+    }
+}
+
+/// Whatever the variant or probe: as many things of each kind as at the start, and no head goes farther than to the next cell.
+#[test]
+fn things_stay_as_many_and_heads_go_cell_by_cell() {
+    for (name, kind, scenario) in named() {
+        if kind.name != "snake" || scenario.options()["size"] != json!(10) {
+            continue;
+        }
+        // Rows of characters with spaces or line ends between them; a full view has them below its words.
+        let cells = |seen: &str| -> Vec<char> {
+            let board = seen.rsplit("State:\n").next().unwrap();
+            board.chars().step_by(2).collect()
+        };
+        for seed in 0..20 {
+            let mut game = scenario.start(seed, seed).unwrap();
+            let rounds = play(&*scenario, &mut *game, random(&*scenario, seed));
+            let boards: Vec<Vec<char>> = rounds.iter().map(|it| cells(&it.seen[0])).collect();
+            for pair in boards.windows(2) {
+                for thing in ['A', 'B', 'F', '+'] {
+                    let count = |board: &[char]| board.iter().filter(|it| **it == thing).count();
+                    assert_eq!(count(&pair[0]), count(&pair[1]), "{name} {thing}");
+                }
+                let head = |board: &[char]| board.iter().position(|it| "1@".contains(*it));
+                if let (Some(from), Some(to)) = (head(&pair[0]), head(&pair[1])) {
+                    let steps = (from % 10).abs_diff(to % 10) + (from / 10).abs_diff(to / 10);
+                    assert!(steps <= 1, "{name}: from {from} to {to}");
+                }
+            }
         }
     }
 }

@@ -1,16 +1,24 @@
-//! The map of a lake: where it comes from, how it looks, where its moves lead.
+//! The map of a lake: where it comes from, and where its moves lead.
 
 use std::collections::VecDeque;
 
-use crate::picture;
 use crate::rng::Stream;
 
 /// What a cell is. The start is ice like any other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Cell {
     Ice,
+    /// Ice like any other, but red.
+    Red,
     Hole,
     Goal,
+}
+
+impl Cell {
+    /// Whether one can stand there and go on.
+    pub fn is_ice(self) -> bool {
+        matches!(self, Cell::Ice | Cell::Red)
+    }
 }
 
 /// A lake. Cells are numbered row by row from the top left.
@@ -19,7 +27,6 @@ pub(super) struct Map {
     width: usize,
     cells: Vec<Cell>,
     start: usize,
-    goal: usize,
 }
 
 /// After so many maps without a way to the goal, one is cleared.
@@ -65,7 +72,8 @@ impl Map {
                 "has {count} cells `{letter}`, but must have one {name}"
             )),
         };
-        let (start, goal) = (only('S', "start")?, only('G', "goal")?);
+        let start = only('S', "start")?;
+        only('G', "goal")?;
         let cell = |letter| match letter {
             'H' => Cell::Hole,
             'G' => Cell::Goal,
@@ -75,7 +83,6 @@ impl Map {
             width,
             cells: letters.chars().map(cell).collect(),
             start,
-            goal,
         };
         match map.distances()[start] {
             Some(_) => Ok(map),
@@ -91,7 +98,6 @@ impl Map {
             width,
             cells: vec![Cell::Ice; width * height],
             start,
-            goal,
         };
         for _ in 0..DRAWS {
             for cell in &mut map.cells {
@@ -126,6 +132,24 @@ impl Map {
         }
     }
 
+    /// Colours so many cells red, each as likely as the others, but none without which the goal cannot be reached: fewer
+    /// if there are not so many.
+    pub fn redden(&mut self, count: usize, stream: &mut Stream) {
+        let ice = |&cell: &usize| self.cells[cell] == Cell::Ice && cell != self.start;
+        let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();
+        let mut left = count;
+        while left > 0 && !candidates.is_empty() {
+            let cell = candidates.swap_remove(stream.below(candidates.len()));
+            self.cells[cell] = Cell::Red;
+            let around = self.distances_to(Cell::Goal, |cell| cell == Cell::Ice);
+            if around[self.start].is_some() {
+                left -= 1;
+            } else {
+                self.cells[cell] = Cell::Ice;
+            }
+        }
+    }
+
     pub fn start(&self) -> usize {
         self.start
     }
@@ -138,7 +162,11 @@ impl Map {
         self.cells.len()
     }
 
-    fn height(&self) -> usize {
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    pub fn height(&self) -> usize {
         self.cells.len() / self.width
     }
 
@@ -156,13 +184,21 @@ impl Map {
 
     /// For every cell the number of steps to the goal over firm ice, if there is a way.
     pub fn distances(&self) -> Vec<Option<usize>> {
+        self.distances_to(Cell::Goal, Cell::is_ice)
+    }
+
+    /// For every cell the number of steps to the nearest of the wanted kind over cells that will do, if there is a way.
+    pub fn distances_to(&self, wanted: Cell, will_do: impl Fn(Cell) -> bool) -> Vec<Option<usize>> {
         let mut distances = vec![None; self.size()];
-        distances[self.goal] = Some(0);
-        let mut reached = VecDeque::from([(self.goal, 0)]);
+        let mut reached = VecDeque::new();
+        for cell in self.cells_of(wanted) {
+            distances[cell] = Some(0);
+            reached.push_back((cell, 0));
+        }
         while let Some((cell, distance)) = reached.pop_front() {
             for way in 0..4 {
                 let next = self.neighbour(cell, way);
-                if distances[next].is_none() && self.cells[next] == Cell::Ice {
+                if distances[next].is_none() && will_do(self.cells[next]) {
                     distances[next] = Some(distance + 1);
                     reached.push_back((next, distance + 1));
                 }
@@ -171,11 +207,17 @@ impl Map {
         distances
     }
 
-    /// The rows as [`Map::parse`] reads them.
+    /// The cells of a kind.
+    pub fn cells_of(&self, kind: Cell) -> impl Iterator<Item = usize> {
+        (0..self.size()).filter(move |&cell| self.cells[cell] == kind)
+    }
+
+    /// The rows as [`Map::parse`] reads them, with `R` for red ice.
     pub fn rows(&self) -> Vec<String> {
         let letter = |cell| match self.cells[cell] {
             Cell::Hole => 'H',
             Cell::Goal => 'G',
+            Cell::Red => 'R',
             Cell::Ice if cell == self.start => 'S',
             Cell::Ice => 'F',
         };
@@ -187,49 +229,9 @@ impl Map {
         (0..self.height()).map(row).collect()
     }
 
-    /// The picture of the lake.
-    pub fn board(&self, player: usize) -> String {
-        let letter = |cell| match self.cells[cell] {
-            _ if cell == player => 'P',
-            Cell::Hole => 'O',
-            Cell::Goal => 'G',
-            Cell::Ice => '_',
-        };
-        picture::rows((0..self.size()).map(letter), self.width)
-    }
-
-    /// All that [`Map::told`] tells of the lake itself, in one line: its rows and the number of the player's cell.
+    /// The lake and its player in one line: its rows and the number of the player's cell.
     pub fn in_short(&self, player: usize) -> String {
         // Nobody sees where the start was.
         format!("{} {player}", self.rows().join("/").replace('S', "F"))
-    }
-
-    /// The lake in coordinates, then a key, then the picture.
-    pub fn told(&self, player: usize) -> String {
-        let (width, height) = (self.width, self.height());
-        let at = |cell: usize| format!("({}, {})", cell % width, height - 1 - cell / width);
-        let holes: Vec<String> = (0..self.size())
-            .filter(|&cell| self.cells[cell] == Cell::Hole)
-            .map(at)
-            .collect();
-        let holes = if holes.is_empty() {
-            "none".to_owned()
-        } else {
-            holes.join(", ")
-        };
-        format!(
-            "The board is {width}x{height}, in (x, y) coordinates from (0, 0) at the bottom left to ({}, {}) at the top right.\n\
-             left is x - 1, right is x + 1, up is y + 1, down is y - 1.\n\
-             Player position: {}\n\
-             Holes: {holes}\n\
-             Goal: {}\n\
-             Key: P player, O hole, G goal, _ ice\n\
-             State:\n{}",
-            width - 1,
-            height - 1,
-            at(player),
-            at(self.goal),
-            self.board(player)
-        )
     }
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
+use serde_json::json;
+
+use super::map::Cell;
 use super::*;
 use crate::options::LONGEST_SIDE;
 
@@ -39,13 +42,7 @@ fn read<T: DeserializeOwned>(name: &str) -> T {
 /// Every golden map, firm and slippery, with its table and chances.
 fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
     let golden: Golden = read("frozen_lake.json");
-    let lake = |rows: &[String], slippery| {
-        Arc::new(Lake::new(
-            Map::parse(rows, LONGEST_SIDE).unwrap(),
-            slippery,
-            20,
-        ))
-    };
+    let lake = |rows: &[String], slippery| lake(rows, slippery, 20);
     let both = golden.maps.into_iter().flat_map(|golden| {
         [
             (
@@ -63,13 +60,21 @@ fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
     both.collect()
 }
 
+fn lake(rows: &[String], slippery: bool, step_limit: usize) -> Arc<Lake> {
+    let options = json!({ "slippery": slippery, "step_limit": step_limit });
+    let (options, _) = Options::checked(&options).unwrap();
+    let map = Map::parse(rows, LONGEST_SIDE).unwrap();
+    Arc::new(Lake::new(map, Arc::new(options)))
+}
+
 fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
     Walk {
         lake: lake.clone(),
         player,
         steps: 0,
-        view: View::Board,
-        luck: Stream::new(luck, "frozen-lake slips"),
+        won: false,
+        paid: false,
+        luck: Stream::new(luck, SLIPS),
     }
 }
 
@@ -77,7 +82,7 @@ fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
 #[test]
 fn playing_follows_the_golden_transition_tables() {
     for (lake, table, _) in golden() {
-        let tries = if lake.slippery { 1000 } else { 1 };
+        let tries = if lake.task.slippery { 1000 } else { 1 };
         let on_ice = |state: &usize| lake.map.cell(*state) == Cell::Ice;
         for state in (0..lake.map.size()).filter(on_ice) {
             for (action, outcomes) in table[state].iter().enumerate() {
@@ -100,7 +105,7 @@ fn playing_follows_the_golden_transition_tables() {
                 }
                 for (seen, expected) in seen.iter().zip(&expected) {
                     // The deviation of a frequency near 1/3 or 2/3 over 1000 tries is 0.015; firm ice is exact.
-                    let tolerance = if lake.slippery { 0.075 } else { 0.0 };
+                    let tolerance = if lake.task.slippery { 0.075 } else { 0.0 };
                     assert!(
                         (seen - expected).abs() <= tolerance,
                         "{state} {action}: {seen} against {expected}"
@@ -123,7 +128,7 @@ fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usiz
                 return chances[cell];
             }
             let ways = |action| {
-                if lake.slippery {
+                if lake.task.slippery {
                     map::slips(action).to_vec()
                 } else {
                     vec![action]
@@ -191,8 +196,7 @@ fn the_optima_are_the_golden_ones() {
     for case in &optima.cases {
         for (&horizon, golden) in &case.optimum_by_horizon {
             for step_limit in [horizon, 200] {
-                let map = Map::parse(&case.map, LONGEST_SIDE).unwrap();
-                let lake = Arc::new(Lake::new(map, case.slippery, step_limit));
+                let lake = lake(&case.map, case.slippery, step_limit);
                 let mut walk = walk(&lake, lake.map.start(), 0);
                 walk.steps = step_limit - horizon;
                 let optimum = walk.optimum(0).unwrap();
@@ -234,4 +238,89 @@ fn rows_read_back_as_the_same_map() {
         Map::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
         map.rows()
     );
+}
+
+/// The highest return that any player can expect, by trying everything.
+fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
+    if !lake.map.cell(cell).is_ice() || step > lake.task.step_limit {
+        return 0.0;
+    }
+    let after = |way| {
+        let there = lake.map.neighbour(cell, way);
+        lake.task.reward(lake.map.cell(there), step) + by_trying(lake, there, step + 1)
+    };
+    let ways = |action| match lake.task.slippery {
+        true => map::slips(action).to_vec(),
+        false => vec![action],
+    };
+    let returns = (0..4).map(|action| mean(ways(action).into_iter().map(after)));
+    returns.fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// For every task, slippery and firm: the optimum in each state, and that each of the best actions is worth it.
+#[test]
+fn plans_are_exact_for_every_task() {
+    for task in [
+        json!({}),
+        json!({ "red": 2 }),
+        json!({ "exact": 4 }),
+        json!({ "exact": 3, "red": 1 }),
+        json!({ "target": "holes" }),
+        json!({ "target": "holes", "red": 1 }),
+    ] {
+        for slippery in [false, true] {
+            let mut options = task.clone();
+            options["slippery"] = json!(slippery);
+            options["step_limit"] = json!(5);
+            let (options, _) = Options::checked(&options).unwrap();
+            let rows = ["SFF", "FFH", "FFG"].map(str::to_owned);
+            let mut map = Map::parse(&rows, LONGEST_SIDE).unwrap();
+            map.redden(options.red, &mut Stream::new(1, "test"));
+            let lake = Arc::new(Lake::new(map, Arc::new(options)));
+            for cell in (0..9).filter(|&cell| lake.map.cell(cell).is_ice()) {
+                for steps in 0..5 {
+                    let mut walk = walk(&lake, cell, 0);
+                    walk.steps = steps;
+                    let optimum = walk.optimum(0).unwrap();
+                    let reference = by_trying(&lake, cell, steps + 1);
+                    assert!((optimum - reference).abs() < 1e-9, "{task} {cell} {steps}");
+                    for action in walk.best_actions(0).unwrap() {
+                        let ways = if slippery {
+                            map::slips(action).to_vec()
+                        } else {
+                            vec![action]
+                        };
+                        let after = |way| {
+                            let there = lake.map.neighbour(cell, way);
+                            lake.task.reward(lake.map.cell(there), steps + 1)
+                                + by_trying(&lake, there, steps + 2)
+                        };
+                        let worth = mean(ways.into_iter().map(after));
+                        assert!((worth - optimum).abs() < 1e-9, "{task} {cell} {steps}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn red_ice_leaves_a_way_and_is_as_much_as_was_asked_for() {
+    for seed in 0..200 {
+        let mut map = Map::draw(4, 4, 0.8, &mut Stream::new(seed, "test"));
+        let before = map.clone();
+        map.redden(4, &mut Stream::new(seed, "red"));
+        let red = map.cells_of(Cell::Red).count();
+        let white = map.distances_to(Cell::Goal, |cell| cell == Cell::Ice);
+        assert!(white[map.start()].is_some(), "{:?}", map.rows());
+        assert!(
+            red == 4 || before.cells_of(Cell::Ice).count() < 12,
+            "{red} in {:?}",
+            map.rows()
+        );
+        assert_eq!(
+            map.rows().concat().replace('R', "F"),
+            before.rows().concat()
+        );
+    }
 }

@@ -143,16 +143,77 @@ impl Board {
             .map(|&(_, thing)| thing)
     }
 
+    /// Rolls every apple one cell that way, unless the wall, a body or another thing is there. Rolled onto a head it is
+    /// eaten: the answer names the snake that the head is of, once for each apple.
+    pub fn roll(&mut self, way: usize) -> Vec<usize> {
+        let is_apple = |(_, thing): &&(Cell, Thing)| *thing == Thing::Apple;
+        let mut apples: Vec<Cell> = self
+            .things
+            .iter()
+            .filter(is_apple)
+            .map(|&(cell, _)| cell)
+            .collect();
+        // Those farthest down first: they make room for those behind them.
+        apples.sort_by_key(|&cell| self.to_the_edge(cell, way));
+        let mut eaters = Vec::new();
+        for from in apples {
+            let Some(to) = self.neighbour(from, way) else {
+                continue;
+            };
+            let place = self.things.iter().position(|&(at, _)| at == from);
+            let place = place.expect("an apple stays where it is until its turn");
+            let eater = self.snakes.iter().position(|it| it.head() == Some(to));
+            if let Some(eater) = eater {
+                self.things.remove(place);
+                eaters.push(eater);
+            } else if !self.taken(to) && self.thing(to).is_none() {
+                self.things[place].0 = to;
+            }
+        }
+        eaters
+    }
+
+    /// How many cells lie between a cell and the edge that way.
+    fn to_the_edge(&self, (x, y): Cell, way: usize) -> usize {
+        match way {
+            0 => self.height - 1 - y,
+            1 => y,
+            2 => x,
+            _ => self.width - 1 - x,
+        }
+    }
+
     /// A cell with nothing on it, each as likely as the others, unless the board is full.
     pub fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
+        let free = self.free();
+        let cell = free.get(stream.below(free.len().max(1)))?;
+        Some(*cell)
+    }
+
+    /// The cells with nothing on them, row by row from the bottom.
+    fn free(&self) -> Vec<Cell> {
         let mut free = vec![true; self.width * self.height];
         let bodies = self.snakes.iter().flat_map(|snake| &snake.0);
         for &(x, y) in bodies.chain(self.things.iter().map(|(cell, _)| cell)) {
             free[y * self.width + x] = false;
         }
-        let free: Vec<usize> = (0..free.len()).filter(|&cell| free[cell]).collect();
-        let cell = *free.get(stream.below(free.len().max(1)))?;
-        Some((cell % self.width, cell / self.width))
+        (0..free.len())
+            .filter(|&cell| free[cell])
+            .map(|cell| (cell % self.width, cell / self.width))
+            .collect()
+    }
+
+    /// Puts a thing on a free cell of the edge from which it rolls that way, or if there is none, on any free cell.
+    pub fn put_uphill(&mut self, thing: Thing, way: usize, stream: &mut Stream) {
+        // Up and down are 0 and 1, left and right 2 and 3.
+        let uphill = way ^ 1;
+        let mut edge = self.free();
+        edge.retain(|&cell| self.to_the_edge(cell, uphill) == 0);
+        if edge.is_empty() {
+            return self.put(thing, stream);
+        }
+        let cell = edge[stream.below(edge.len())];
+        self.things.push((cell, thing));
     }
 
     /// Puts a thing on a free cell. On a full board there is no room and it stays away.

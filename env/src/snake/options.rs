@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::NAME;
 use super::board::{Event, Thing};
 use crate::options::{
-    GameOption, OptionsError, View, option, read, refused, settle_sides, unless_null, within,
+    GameOption, OptionsError, Put, View, left_out, option, read, refused, settle_sides,
+    unless_null, unless_usual, within,
 };
 
 /// A head is shown as one digit.
@@ -25,7 +26,7 @@ pub(super) const OPTIONS: &[GameOption] = &[
         "2 to 64",
     ),
     option("agents", "snakes that are played", "1 to 9, with enemies 9"),
-    option("enemies", "snakes that move by chance", "0 to 8"),
+    option("enemies", "snakes that the game moves", "0 to 8"),
     option("apples", "apples on the board", "0 and more, if they fit"),
     option("bananas", "bananas on the board", "0 and more, if they fit"),
     option("fires", "fires on the board", "0 and more, if they fit"),
@@ -36,7 +37,58 @@ pub(super) const OPTIONS: &[GameOption] = &[
     option("step_reward", "what each round brings", "-1000 to 1000"),
     option("step_limit", "rounds of an episode", "1 to 100000"),
     option("view", "a picture, or coordinates too", "board or full"),
+    option(
+        "opponent",
+        "how enemies move: by chance, or to what is worth points",
+        "random or greedy",
+    ),
+    option(
+        "hill",
+        "where apples roll, a cell a round",
+        "none, down, up, left or right; with fires none",
+    ),
+    option(
+        "swapped",
+        "left means right, and right means left",
+        "true or false",
+    ),
+    option("symbols", "the signs on the board", "usual or other"),
+    option("wording", "the words of the rules", "usual or other"),
 ];
+
+/// How the enemies move: option `opponent`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Opponent {
+    #[default]
+    Random,
+    Greedy,
+}
+
+/// Where apples roll: option `hill`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Hill {
+    #[default]
+    None,
+    Down,
+    Up,
+    Left,
+    Right,
+}
+
+impl Hill {
+    /// The way downhill, as moves are numbered, and the edge that it ends at.
+    pub fn way(self) -> Option<(usize, &'static str)> {
+        match self {
+            Hill::None => None,
+            Hill::Up => Some((0, "top")),
+            Hill::Down => Some((1, "bottom")),
+            Hill::Left => Some((2, "left")),
+            Hill::Right => Some((3, "right")),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -59,6 +111,16 @@ pub(super) struct Options {
     pub step_reward: f64,
     pub step_limit: usize,
     pub view: View,
+    #[serde(serialize_with = "unless_usual")]
+    pub opponent: Opponent,
+    #[serde(serialize_with = "unless_usual")]
+    pub hill: Hill,
+    #[serde(serialize_with = "unless_usual")]
+    pub swapped: bool,
+    #[serde(serialize_with = "unless_usual")]
+    pub symbols: Put,
+    #[serde(serialize_with = "unless_usual")]
+    pub wording: Put,
 }
 
 impl Default for Options {
@@ -79,6 +141,11 @@ impl Default for Options {
             step_reward: -0.01,
             step_limit: 20,
             view: View::Board,
+            opponent: Opponent::Random,
+            hill: Hill::None,
+            swapped: false,
+            symbols: Put::Usual,
+            wording: Put::Usual,
         }
     }
 }
@@ -109,6 +176,13 @@ impl Options {
             if reward.abs() > 1000.0 {
                 return Err(refused(NAME, name, reward, "from -1000 to 1000"));
             }
+        }
+        if options.enemies == 0 {
+            left_out(NAME, given, &["opponent"], "`enemies` = 0")?;
+        }
+        if options.hill != Hill::None && options.fires > 0 {
+            let wanted = format!("\"none\" with `fires` = {}", options.fires);
+            return Err(refused(NAME, "hill", options.hill, &wanted));
         }
         let sides = [&mut options.size, &mut options.width, &mut options.height];
         settle_sides(NAME, sides, 10)?;
@@ -176,7 +250,44 @@ impl Options {
             .collect()
     }
 
-    /// The agent's reward for a round.
+    /// Whether an agent is told to do something else than the usual instructions say: that apples give a point each, and
+    /// of nothing else.
+    pub fn changed(&self) -> bool {
+        self.swapped
+            || self
+                .kinds()
+                .into_iter()
+                .any(|thing| self.worth(thing) != usual_worth(thing))
+    }
+
+    /// What a word of the actions moves an agent by, and the other way round.
+    pub fn meant(&self, action: usize) -> usize {
+        match action {
+            2 | 3 if self.swapped => 5 - action,
+            _ => action,
+        }
+    }
+
+    /// The lowest and the highest reward of a round.
+    pub fn bounds(&self) -> (f64, f64) {
+        // Beside what a snake moves onto, an apple can roll onto its head.
+        let rolled = match self.hill {
+            Hill::None => 0.0,
+            _ if self.apples == 0 => 0.0,
+            _ => self.apple_reward,
+        };
+        let eaten = self.kinds().into_iter().map(Event::Ate);
+        let alive = eaten
+            .chain([Event::Nothing])
+            .map(|event| self.reward(event))
+            .flat_map(|reward| [reward, reward + rolled]);
+        let rewards = alive.chain([self.reward(Event::Died)]);
+        rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
+            (low.min(reward), high.max(reward))
+        })
+    }
+
+    /// The agent's reward for a round, but for what rolled onto its head.
     pub fn reward(&self, event: Event) -> f64 {
         self.step_reward
             + match event {
@@ -184,6 +295,14 @@ impl Options {
                 Event::Died => self.death_reward,
                 Event::Ate(thing) => self.worth(thing),
             }
+    }
+}
+
+/// What a thing is worth by the usual instructions.
+pub(super) fn usual_worth(thing: Thing) -> f64 {
+    match thing {
+        Thing::Apple => 1.0,
+        Thing::Banana | Thing::Fire => 0.0,
     }
 }
 

@@ -27,6 +27,18 @@ pub(super) fn enemy(board: &Board, who: usize, stream: &mut Stream) -> Option<us
     }
 }
 
+/// How a greedy enemy moves: one of the greedy player's moves, by luck.
+pub(super) fn greedy_enemy(
+    board: &Board,
+    who: usize,
+    worth: impl Fn(Thing) -> f64,
+    stream: &mut Stream,
+) -> Option<usize> {
+    board.snakes[who].head()?;
+    let ways = greedy(&board.seen_by(who), worth);
+    Some(ways[stream.below(ways.len())])
+}
+
 /// How bad a move is, the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Risk {
