@@ -14,6 +14,7 @@ pub mod play;
 pub mod pretrain;
 pub mod report;
 pub mod score;
+pub mod serve;
 pub mod shell;
 pub mod subject;
 pub mod sweep;
