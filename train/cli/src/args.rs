@@ -409,7 +409,9 @@ pub struct GenerateInput {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "If the environment has LAPWING_API_KEY, requests must bear it. docs/serving.md says what is supported.")]
+#[command(
+    after_help = "If the environment has LAPWING_API_KEY, requests must bear it. docs/serving.md says what is supported."
+)]
 pub struct Serve {
     #[command(flatten)]
     pub chosen: Chosen,

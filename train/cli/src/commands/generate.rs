@@ -39,7 +39,13 @@ pub fn generate(
             format!("{most} tokens, which is all that the model was made for: no room to go on");
         return Err(InputError::new("the prompt", problem).into());
     }
-    let mut subject = Subject::load(open_gpu, &arguments.subject.chosen, &files, prompt.len(), more)?;
+    let mut subject = Subject::load(
+        open_gpu,
+        &arguments.subject.chosen,
+        &files,
+        prompt.len(),
+        more,
+    )?;
     let sampling = Sampling {
         temperature: if arguments.greedy {
             0.0

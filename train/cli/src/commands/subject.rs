@@ -112,7 +112,10 @@ impl Subject {
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + ROOM > plan.arena_rows {
             let most = plan.arena_rows.saturating_sub(ROOM);
-            let problem = format!("{longest} tokens, and {most} fit this adapter's memory; {}", room.cure);
+            let problem = format!(
+                "{longest} tokens, and {most} fit this adapter's memory; {}",
+                room.cure
+            );
             return Err(InputError::new(room.name, problem).into());
         }
         let terminal = Terminal::new();
