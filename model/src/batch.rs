@@ -184,6 +184,11 @@ impl Batch {
         self.living.retain(|reply| reply.number != number);
     }
 
+    /// Takes all of them out.
+    pub fn clear(&mut self) {
+        self.living.clear();
+    }
+
     /// Draws the next token of every reply.
     ///
     /// # Errors

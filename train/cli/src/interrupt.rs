@@ -25,32 +25,23 @@ pub const STEP_IS_SAVED: &str = "the step that is under way is finished and save
 
 /// Stopped as asked; what a run has done is saved.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped{0}; {1}")]
-pub struct Stopped(String, String);
+#[error("stopped{0}")]
+pub struct Stopped(String);
 
 impl Stopped {
     /// A run, which goes on with this command.
     pub fn run(step: usize, steps: usize, go_on: &str) -> Stopped {
-        Stopped(
-            format!(" at step {step} of {steps}, and saved"),
-            go_on.to_owned(),
-        )
+        Stopped(format!(" at step {step} of {steps}, and saved; {go_on}"))
     }
 
     /// A sweep.
     pub fn sweep(done: usize, all: usize) -> Stopped {
-        Stopped(
-            format!(" at {done} of {all} runs"),
-            "the same command goes on with the rest".to_owned(),
-        )
+        let go_on = "the same command goes on with the rest";
+        Stopped(format!(" at {done} of {all} runs; {go_on}"))
     }
 
-    /// A server.
-    pub fn server(requests: u64) -> Stopped {
-        let told = match requests {
-            1 => "1 request was answered".to_owned(),
-            many => format!("{many} requests were answered"),
-        };
-        Stopped(String::new(), told)
+    /// A server, of which nothing is left.
+    pub fn server() -> Stopped {
+        Stopped(String::new())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -75,16 +74,15 @@ pub fn serve(
         places: Places::new(arguments.batch + arguments.queue),
         key,
         stop,
-        answered: AtomicU64::new(0),
     };
     announce(address, &server);
     let worker = Worker::new(subject, tokenizer, asked, arguments.batch, stop);
     let worker = thread::Builder::new()
         .name("model".to_owned())
         .spawn(|| worker.run())?;
-    let answered = http::run(listener, server, || worker.is_finished())?;
+    http::run(listener, server, || worker.is_finished())?;
     ended(worker)?;
-    Err(Stopped::server(answered).into())
+    Err(Stopped::server().into())
 }
 
 /// The address that was asked for, before others take it.

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -58,8 +58,6 @@ pub struct Server {
     /// which requests must bear
     pub key: Option<String>,
     pub stop: &'static AtomicBool,
-    /// requests for a reply that were begun to be answered
-    pub answered: AtomicU64,
 }
 
 /// Accepts connections until the server stops or `is_over`, and lets those that are open end.
@@ -70,13 +68,12 @@ pub fn run(
     listener: std::net::TcpListener,
     server: Server,
     is_over: impl Fn() -> bool,
-) -> io::Result<u64> {
+) -> io::Result<()> {
     let server = Arc::new(server);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()?;
-    let told = server.clone();
     runtime.block_on(async move {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
@@ -106,7 +103,7 @@ pub fn run(
     })?;
     // What a template is still busy with is not waited for.
     runtime.shutdown_background();
-    Ok(told.answered.load(Relaxed))
+    Ok(())
 }
 
 /// One connection to its end. What is wrong with it is the client's business.
@@ -387,7 +384,6 @@ async fn reply(
         Some(event) => event,
         None => return Err(ApiError::stopping()),
     };
-    server.answered.fetch_add(1, Relaxed);
     match asked.stream {
         true => Ok(streamed(Stream::new(answer, received, count, first))),
         false => collected(&answer, received, count, first).await,

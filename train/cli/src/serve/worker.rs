@@ -202,33 +202,62 @@ impl Worker {
         }
         let joined = self.batch.join(&mut self.subject.arena, joining);
         let first = *joined.as_ref().unwrap_or(&0);
+        let mut told = Vec::new();
         // Even if it has failed, so that whoever asked is told.
         for (number, ask) in (first..).zip(new) {
-            let reply = Running {
+            if ask.echo || ask.joining.sampling.max_new_tokens == 0 {
+                told.push((number, ask.joining, ask.echo));
+            }
+            self.running.push(Running {
                 number,
                 index: ask.index,
                 growing: Growing::new(ask.stop),
                 events: ask.events,
                 tokens: 0,
                 _place: ask.place,
-            };
-            self.running.push(reply);
-            if joined.is_ok() && (ask.echo || ask.joining.sampling.max_new_tokens == 0) {
-                self.tell_prompt(&ask.joining, ask.echo)?;
-            }
+            });
         }
-        joined.map(|_| ())
+        joined?;
+        for (number, joining, echo) in told {
+            self.with(number, |worker, reply| {
+                worker.tell_prompt(reply, &joining, echo)
+            })?;
+        }
+        Ok(())
     }
 
-    /// Hands out the prompt of the reply that was begun last, if that is wanted, and ends it if no token is to follow.
-    fn tell_prompt(&mut self, joining: &Joining, echo: bool) -> Result<(), ModelError> {
+    /// Does something with a reply, which is over if it does not come back.
+    fn with(
+        &mut self,
+        number: u64,
+        work: impl FnOnce(&mut Worker, Running) -> Result<Option<Running>, ModelError>,
+    ) -> Result<(), ModelError> {
+        let is_it = |reply: &Running| reply.number == number;
+        let at = self.running.iter().position(is_it);
+        let reply = self.running.remove(at.expect("what is in the batch runs"));
+        let events = reply.events.clone();
+        // It is not among the others, which are told by whoever hears of it.
+        let failed = |error: &ModelError| {
+            let _ = events.send(Event::Failed(ApiError::internal(error)));
+        };
+        if let Some(reply) = work(self, reply).inspect_err(failed)? {
+            self.running.push(reply);
+        }
+        Ok(())
+    }
+
+    /// Hands out the prompt of a reply that was just begun, if that is wanted, and ends it if no token is to follow.
+    fn tell_prompt(
+        &mut self,
+        mut reply: Running,
+        joining: &Joining,
+        echo: bool,
+    ) -> Result<Option<Running>, ModelError> {
         let ids = &joining.request.prompt;
-        let mut reply = self.running.pop().expect("just begun");
         if echo {
             let arena = &mut self.subject.arena;
-            let told = joining
-                .tell
-                .map(|likeliest| self.batch.score(arena, ids, likeliest));
+            let told = joining.tell;
+            let told = told.map(|likeliest| self.batch.score(arena, ids, likeliest));
             let told = told.transpose()?;
             for (at, &id) in ids.iter().enumerate() {
                 if let Some(told) = &told {
@@ -238,17 +267,16 @@ impl Worker {
                     reply.growing.tell(token);
                 }
                 let tokenizer = &self.tokenizer;
-                reply.growing.push(id, true, &|ids| tokenizer.decode(ids))?;
+                let decode = |ids: &[u32]| tokenizer.decode(ids);
+                reply.growing.push(id, true, &decode)?;
             }
-            let _ = reply
-                .events
-                .send(Event::Piece(reply.index, reply.growing.take_prompt()));
+            let piece = reply.growing.take_prompt();
+            let _ = reply.events.send(Event::Piece(reply.index, piece));
         }
-        if joining.sampling.max_new_tokens == 0 {
-            return self.end(reply, Finish::Length);
+        match joining.sampling.max_new_tokens {
+            0 => self.end(reply, Finish::Length).map(|()| None),
+            _ => Ok(Some(reply)),
         }
-        self.running.push(reply);
-        Ok(())
     }
 
     /// Draws a token of each reply and hands out what it makes.
@@ -257,21 +285,7 @@ impl Worker {
             return Ok(());
         }
         for drawn in self.batch.step(&mut self.subject.arena)? {
-            let is_it = |reply: &Running| reply.number == drawn.reply;
-            let at = self
-                .running
-                .iter()
-                .position(is_it)
-                .expect("what is in the batch runs");
-            let reply = self.running.remove(at);
-            let events = reply.events.clone();
-            // It is not among the others that are told of it.
-            let failed = |error: &ModelError| {
-                let _ = events.send(Event::Failed(ApiError::internal(error)));
-            };
-            if let Some(reply) = self.grow(reply, &drawn).inspect_err(failed)? {
-                self.running.insert(at, reply);
-            }
+            self.with(drawn.reply, |worker, reply| worker.grow(reply, &drawn))?;
         }
         Ok(())
     }
@@ -350,8 +364,8 @@ impl Worker {
 
     /// All that runs or waits has failed.
     fn fail(&mut self, error: &ApiError) {
+        self.batch.clear();
         for reply in self.running.drain(..) {
-            self.batch.leave(reply.number);
             let _ = reply.events.send(Event::Failed(error.clone()));
         }
         for ask in self.waiting.drain(..) {
