@@ -517,6 +517,8 @@ fn wrong_requests_are_refused_in_the_same_form() {
         "too long",
         server.post(CHAT, &chat(&"go left ".repeat(600), json!({}))),
     );
+    let long = chat(&"left ".repeat(8000), json!({}));
+    tell("far too long", server.post(CHAT, &long));
     tell(
         "too much",
         server.post(TEXT, &completion(json!("go"), json!({"max_tokens": 500}))),

@@ -5,6 +5,10 @@ use lapwing_model::{ChatTemplate, Message, Tokenizer};
 use super::error::ApiError;
 use super::request::{Asked, Input, Prompt};
 
+/// Bytes of text for each token of the context: ten times what a token has on average. A longer text is not even counted,
+/// so that nobody keeps the tokenizer busy with what is refused in the end.
+const BYTES: usize = 64;
+
 /// What turns text into tokens, and its limits.
 pub struct Texts {
     pub tokenizer: Tokenizer,
@@ -51,12 +55,14 @@ impl Texts {
         let text = template
             .render(messages, true)
             .map_err(|e| ApiError::text(&e))?;
+        self.check_length("messages", &text)?;
         self.tokenizer.encode(&text).map_err(|e| ApiError::text(&e))
     }
 
     fn prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, ApiError> {
         let ids = match prompt {
             Prompt::Text(text) => {
+                self.check_length("prompt", text)?;
                 let ids = self.tokenizer.encode_plain(text);
                 ids.map_err(|e| ApiError::text(&e))?
             }
@@ -71,6 +77,17 @@ impl Texts {
                 Err(ApiError::field("prompt", "invalid_value", problem))
             }
         }
+    }
+
+    fn check_length(&self, field: &str, text: &str) -> Result<(), ApiError> {
+        let (context, bytes) = (self.context, text.len());
+        if bytes <= context.saturating_mul(BYTES) {
+            return Ok(());
+        }
+        let problem = format!(
+            "this model's longest context is {context} tokens, and the text has {bytes} bytes"
+        );
+        Err(ApiError::field(field, "context_length_exceeded", problem))
     }
 
     /// Tokens that may follow.
