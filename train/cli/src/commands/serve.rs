@@ -1,6 +1,6 @@
 //! `lapwing serve`: a model behind OpenAI's API.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -154,8 +154,15 @@ fn name(arguments: &args::Serve, files: &Files) -> String {
 
 fn announce(address: SocketAddr, server: &Server) {
     let name = &server.name;
+    // All addresses are not one that can be asked everywhere; this machine's own is among them.
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    let url = format!("http://{}/v1", SocketAddr::new(host, address.port()));
     out::note(&format!(
-        "{name} is served at http://{address}/v1 (Ctrl-C ends it); for example:"
+        "{name} is served at {url} (Ctrl-C ends it); for example:"
     ));
     let key = match &server.key {
         Some(_) => format!(" -H \"Authorization: Bearer ${KEY}\""),
@@ -171,7 +178,7 @@ fn announce(address: SocketAddr, server: &Server) {
     let name = serde_json::Value::from(name.as_str());
     let body = out::quoted(&format!(r#"{{"model": {name}, {what}}}"#));
     out::note(&format!(
-        "  curl http://{address}/v1/{path} -H 'Content-Type: application/json'{key} -d {body}"
+        "  curl {url}/{path} -H 'Content-Type: application/json'{key} -d {body}"
     ));
     if !address.ip().is_loopback() && server.key.is_none() {
         out::note(&format!(
