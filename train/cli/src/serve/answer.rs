@@ -150,7 +150,7 @@ impl Answer {
                 .log_prob
                 .map(|log_prob| (token.text.clone(), log_prob));
             for (text, log_prob) in token.likeliest.iter().cloned().chain(own) {
-                map.entry(text).or_insert(json!(log_prob));
+                map.entry(text).or_insert(json!(number(log_prob)));
             }
             match token.log_prob {
                 Some(_) if tell > 0 => Value::Object(map),
@@ -159,7 +159,7 @@ impl Answer {
         };
         json!({
             "tokens": tokens.iter().map(|token| &token.text).collect::<Vec<_>>(),
-            "token_logprobs": tokens.iter().map(|token| token.log_prob).collect::<Vec<_>>(),
+            "token_logprobs": tokens.iter().map(|token| token.log_prob.map(number)).collect::<Vec<_>>(),
             "top_logprobs": tokens.iter().map(likeliest).collect::<Vec<_>>(),
             "text_offset": tokens.iter().map(|token| token.offset).collect::<Vec<_>>(),
         })
@@ -168,8 +168,13 @@ impl Answer {
 
 /// A token with its bytes, which are not known of one that is a part of a letter.
 fn scored(text: &str, log_prob: Option<f32>) -> Value {
-    let bytes = (!text.contains('\u{fffd}')).then(|| text.as_bytes());
-    json!({"token": text, "logprob": log_prob, "bytes": bytes})
+    let bytes = (!text.contains('\u{fffd}')).then_some(text.as_bytes());
+    json!({"token": text, "logprob": log_prob.map(number), "bytes": bytes})
+}
+
+/// With the digits that it has: widened as it is, it would be written with eight more that say nothing.
+fn number(x: f32) -> f64 {
+    x.to_string().parse().expect("digits")
 }
 
 fn reason(finish: Option<Finish>) -> Value {
