@@ -119,10 +119,15 @@ def examine(client):
     told = drawn.choices[0].logprobs
     check("an echo begins with the prompt", drawn.choices[0].text.startswith("go left"), repr(drawn.choices[0].text))
     scored = complete(drawn.choices[0].text, max_tokens=0, logprobs=1, echo=True).choices[0].logprobs
-    common = min(len(told.tokens), len(scored.tokens))
-    alike = scored.tokens[:common] == told.tokens[:common]
-    gap = max(abs(a - b) for a, b in zip(told.token_logprobs[1:common], scored.token_logprobs[1:common]))
-    check("what was drawn is scored alike", alike and gap <= 1e-6, f"{common} tokens, {gap:.1e} apart")
+    # A text has not always the tokens that it was drawn as, least of all when a letter is made of several.
+    common = 0
+    for one, other in zip(told.tokens, scored.tokens):
+        if one != other or "\ufffd" in one:
+            break
+        common += 1
+    pairs = list(zip(told.token_logprobs, scored.token_logprobs))[1:common]
+    gap = max(abs(a - b) for a, b in pairs)
+    check("what was drawn is scored alike", gap <= 1e-6, f"{common} of {len(told.tokens)} tokens, {gap:.1e} apart")
     many = complete(["go", "left", [50, 51, 52]], n=2, max_tokens=4, seed=3)
     check("three prompts, two replies each", [choice.index for choice in many.choices] == list(range(6)))
     full = complete("go", max_tokens=40, temperature=2, seed=4).choices[0].text

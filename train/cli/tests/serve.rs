@@ -422,7 +422,7 @@ fn a_stream_says_what_an_answer_says_whole() {
     let events: Vec<Value> = events
         .map(|event| serde_json::from_str(event).unwrap())
         .collect();
-    let joined: String = events.iter().map(|event| text(event)).collect();
+    let joined: String = events.iter().map(text).collect();
     assert_eq!(joined, text(&whole));
     assert!(joined.starts_with("go left"), "{joined}");
     for list in ["tokens", "token_logprobs", "text_offset"] {
