@@ -5,5 +5,6 @@ pub mod error;
 pub mod http;
 pub mod reply;
 pub mod request;
+pub mod stream;
 pub mod texts;
 pub mod worker;
