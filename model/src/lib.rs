@@ -11,18 +11,21 @@
 //! Read first: `decoder/transformer.rs`, the whole decoder on one page.
 
 mod adapter;
+mod batch;
 mod decoder;
 mod error;
 mod files;
 mod generate;
 mod hub;
 mod memory;
+mod sampling;
 mod text;
 
 pub use adapter::config::LoraConfig;
 pub use adapter::lora::Adapter;
 pub use adapter::peft::StoredAdapter;
 pub use adapter::targets::Targets;
+pub use batch::{Batch, Drawn, End, Joining, ROOM, Request, Told};
 pub use decoder::arena::Arena;
 pub use decoder::config::{Config, Family, Shape};
 pub use decoder::initial::initial;
@@ -35,8 +38,9 @@ pub use error::ModelError;
 pub use files::checkpoint::Checkpoint;
 pub use files::disk::{read_text, write_aside, write_file};
 pub use files::precision::{LoadOptions, LoadReport, Precision};
-pub use generate::{ROOM, Reply, Request, Sampling, generate};
+pub use generate::{Reply, generate};
 pub use hub::{Hub, HubError, Repository, Snapshot};
+pub use sampling::Sampling;
 pub use text::chat::{ChatTemplate, Message};
 pub use text::files::TextFiles;
 pub use text::guard::panic_is_caught;

@@ -1,6 +1,7 @@
 //! The model crate against reference numbers and against itself; one binary, so that all tests share one device.
 
 mod adapter;
+mod batch;
 mod checkpoint;
 mod decode;
 mod golden;

@@ -58,6 +58,8 @@ pub enum Command {
     Score(Score),
     /// Let a model go on with a text or a conversation
     Generate(Generate),
+    /// Answer the requests of other programs, as OpenAI's API does
+    Serve(Serve),
     /// Work an adapter into the weights of its model
     Merge(Merge),
     /// Make a small base model that imitates a noisy player
@@ -362,9 +364,9 @@ impl Play {
     }
 }
 
-/// A model to look at, outside of any game.
+/// A model outside of any game.
 #[derive(Debug, Args)]
-pub struct Subject {
+pub struct Chosen {
     /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
     /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
     #[arg(long, value_name = "DIR|OWNER/NAME")]
@@ -372,6 +374,13 @@ pub struct Subject {
     /// Add the adapter in this directory (PEFT files), or that of a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
+}
+
+/// A model to look at.
+#[derive(Debug, Args)]
+pub struct Subject {
+    #[command(flatten)]
+    pub chosen: Chosen,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -438,6 +447,33 @@ pub struct GenerateInput {
     /// Go on with these token ids: a file with a JSON list of numbers; - is standard input
     #[arg(long, value_name = "FILE.json")]
     pub ids: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "If the environment has LAPWING_API_KEY, requests must bear it. docs/serving.md says what is supported."
+)]
+pub struct Serve {
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Listen on this address; others than this machine's own are for networks that you trust
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub host: String,
+    /// Listen on this port; 0: any that is free
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    pub port: u16,
+    /// What requests call the model [default: its directory's name, or its repository's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Longest prompt and reply together, in tokens [default: what the model was made for]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
+    pub context: Option<usize>,
+    /// Replies that are decoded together
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = jobs)]
+    pub batch: usize,
+    /// Replies that may wait for a place in the batch; who comes after them is sent away
+    #[arg(long, value_name = "N", value_parser = waiting, default_value_t = 64, allow_negative_numbers = true)]
+    pub queue: usize,
 }
 
 #[derive(Debug, Args)]
@@ -561,6 +597,13 @@ fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs) if (1..=256).contains(&jobs) => Ok(jobs),
         _ => Err("wanted a whole number from 1 to 256".to_owned()),
+    }
+}
+
+fn waiting(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(waiting) if waiting <= 100_000 => Ok(waiting),
+        _ => Err("wanted a whole number from 0 to 100000".to_owned()),
     }
 }
 

@@ -9,38 +9,39 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 /// The exit status of a program that was asked to stop, as shells have it for Ctrl-C.
 pub const STATUS: u8 = 130;
 
-/// From now on the first signal sets what is returned; the second ends the program.
-pub fn listen() -> anyhow::Result<&'static AtomicBool> {
-    ctrlc::set_handler(|| {
+/// From now on the first signal sets what is returned, and says what is done about it; the second ends the program.
+pub fn listen(done: &'static str) -> anyhow::Result<&'static AtomicBool> {
+    ctrlc::set_handler(move || {
         if ASKED.swap(true, Relaxed) {
             std::process::exit(i32::from(STATUS));
         }
-        out::say(
-            "stopping: the step that is under way is finished and saved; again to stop at once",
-        );
+        out::say(&format!("stopping: {done}; again to stop at once"));
     })?;
     Ok(&ASKED)
 }
 
-/// The run was stopped as asked, and is saved.
+/// What a run says it does about it.
+pub const STEP_IS_SAVED: &str = "the step that is under way is finished and saved";
+
+/// Stopped as asked; what a run has done is saved.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped at {0}; {1}")]
-pub struct Stopped(String, String);
+#[error("stopped{0}")]
+pub struct Stopped(String);
 
 impl Stopped {
     /// A run, which goes on with this command.
     pub fn run(step: usize, steps: usize, go_on: &str) -> Stopped {
-        Stopped(
-            format!("step {step} of {steps}, and saved"),
-            go_on.to_owned(),
-        )
+        Stopped(format!(" at step {step} of {steps}, and saved; {go_on}"))
     }
 
     /// A sweep.
     pub fn sweep(done: usize, all: usize) -> Stopped {
-        Stopped(
-            format!("{done} of {all} runs"),
-            "the same command goes on with the rest".to_owned(),
-        )
+        let go_on = "the same command goes on with the rest";
+        Stopped(format!(" at {done} of {all} runs; {go_on}"))
+    }
+
+    /// A server, of which nothing is left.
+    pub fn server() -> Stopped {
+        Stopped(String::new())
     }
 }

@@ -8,6 +8,7 @@ mod keys;
 mod out;
 mod picture;
 mod progress;
+mod serve;
 mod table;
 
 use std::io;
@@ -54,6 +55,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
         Command::Score(score) => commands::score::score(|| cli.open_gpu(), score),
         Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
+        Command::Serve(serve) => commands::serve::serve(|| cli.open_gpu(), serve),
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
         Command::Doctor(doctor) => commands::doctor::doctor(|| cli.open_gpu(), doctor),

@@ -12,5 +12,6 @@ mod names;
 mod refusals;
 mod reports;
 mod runs;
+mod serve;
 mod strangers;
 mod sweeps;

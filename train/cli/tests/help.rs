@@ -15,6 +15,7 @@ fn help_reads_so() {
         "play",
         "score",
         "generate",
+        "serve",
         "merge",
         "pretrain",
         "config",

@@ -26,7 +26,7 @@ pub fn generate(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Generate,
 ) -> Result<()> {
-    let files = open(&arguments.subject.model)?;
+    let files = open(&arguments.subject.chosen.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(&arguments.input, &files, tokenizer)?;
     let config = files.checkpoint.config();
@@ -39,7 +39,13 @@ pub fn generate(
             format!("{most} tokens, which is all that the model was made for: no room to go on");
         return Err(InputError::new("the prompt", problem).into());
     }
-    let mut subject = Subject::load(open_gpu, &arguments.subject, &files, prompt.len(), more)?;
+    let mut subject = Subject::load(
+        open_gpu,
+        &arguments.subject.chosen,
+        &files,
+        prompt.len(),
+        more,
+    )?;
     let sampling = Sampling {
         temperature: if arguments.greedy {
             0.0

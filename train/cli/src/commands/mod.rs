@@ -16,6 +16,7 @@ pub mod pretrain;
 pub mod probe;
 pub mod report;
 pub mod score;
+pub mod serve;
 pub mod shell;
 pub mod subject;
 pub mod sweep;

@@ -26,7 +26,7 @@ pub fn score(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Score,
 ) -> Result<()> {
-    let files = open(&arguments.subject.model)?;
+    let files = open(&arguments.subject.chosen.model)?;
     let config = files.checkpoint.config();
     let ids = match (&arguments.input.ids, &arguments.input.text) {
         (Some(path), _) => read_ids(path, config)?,
@@ -40,7 +40,7 @@ pub fn score(
     // Only needed to show them, but what it lacks should be said before the work.
     let tokenizer = (!arguments.subject.json).then(|| files.tokenizer());
     let tokenizer = tokenizer.transpose()?;
-    let mut subject = Subject::load(open_gpu, &arguments.subject, &files, ids.len(), 0)?;
+    let mut subject = Subject::load(open_gpu, &arguments.subject.chosen, &files, ids.len(), 0)?;
     let scored = Scored {
         logprobs: log_probs(&mut subject, &ids)?,
         ids,

@@ -1,4 +1,4 @@
-//! What `score` and `generate` have in common: a model outside of any game, and token ids from the user.
+//! What `score`, `generate` and `serve` have in common: a model outside of any game, and token ids from the user.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,51 +42,92 @@ pub fn typed(model: &Option<String>) -> Source {
     model.as_deref().map_or(Source::BuiltIn, Source::typed)
 }
 
-/// A loaded model, with room for one sequence.
+/// A loaded model, with room for what is to be done with it.
 pub struct Subject {
     pub model: Model,
     pub adapter: Option<Adapter>,
     pub arena: Arena,
 }
 
+/// What an arena is to hold.
+pub struct Room {
+    /// tokens of the longest sequence
+    pub longest: usize,
+    /// of these, those that are drawn
+    pub reply: usize,
+    /// sequences at once, if the memory suffices; else fewer
+    pub sequences: usize,
+    /// tokens that it can hold at once from the start; it grows
+    pub first: usize,
+    /// what the sequence is called in an error
+    pub name: &'static str,
+    /// what to do if it is too long
+    pub cure: &'static str,
+}
+
 impl Subject {
     /// Loads for `ids` and so many more tokens; the ids are checked before anything is loaded.
     pub fn load(
         open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-        arguments: &args::Subject,
+        chosen: &args::Chosen,
         files: &Files,
         ids: usize,
         more: usize,
     ) -> Result<Subject> {
-        let stored = arguments.adapter.as_deref();
+        let room = Room {
+            longest: ids + more,
+            reply: ids + more - 1,
+            sequences: 1,
+            // A reply may be much shorter than the longest.
+            first: ids + more.min(256),
+            name: "the text and what follows",
+            cure: "use a shorter text or fewer tokens",
+        };
+        Subject::load_with(open_gpu, chosen, files, &room)
+    }
+
+    /// Loads for more than one text.
+    pub fn load_with(
+        open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+        chosen: &args::Chosen,
+        files: &Files,
+        room: &Room,
+    ) -> Result<Subject> {
+        let stored = chosen.adapter.as_deref();
         let stored = stored.map(|dir| files.adapter(&args::adapter(dir)?));
         let stored = stored.transpose()?;
         let gpu = open_gpu()?;
-        let longest = ids + more;
+        let longest = room.longest;
         let demand = Demand {
             trained: 0,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,
             longest,
-            reply: longest - 1,
+            reply: room.reply,
             shared: 0,
-            episodes: 1,
-            cure: "use a shorter text or fewer tokens",
+            episodes: room.sequences,
+            cure: room.cure,
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + ROOM > plan.arena_rows {
             let most = plan.arena_rows.saturating_sub(ROOM);
-            let problem = format!("{longest} tokens, and {most} fit this adapter's memory");
-            return Err(InputError::new("the text and what follows", problem).into());
+            let problem = format!(
+                "{longest} tokens, and {most} fit this adapter's memory; {}",
+                room.cure
+            );
+            return Err(InputError::new(room.name, problem).into());
         }
         let terminal = Terminal::new();
         terminal.planned(&plan);
         let model = files.load(&gpu, &terminal)?;
         drop(terminal);
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
-        // It grows: a reply may be much shorter than the longest.
-        let arena = Arena::new(&model, ids + more.min(256), longest + ROOM);
+        let most = match room.sequences {
+            1 => longest + ROOM,
+            _ => plan.arena_rows,
+        };
+        let arena = Arena::new(&model, room.first, most);
         Ok(Subject {
             model,
             adapter,

@@ -66,7 +66,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         arguments.jobs,
         place.display()
     ));
-    let stop = interrupt::listen()?;
+    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let failed = run_all(waiting, &place, arguments.jobs, adapter_index, stop)?;
 
     let results = Results::of(&sweep, &place);

@@ -29,7 +29,7 @@ pub fn train(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Train,
 ) -> Result<()> {
-    let stop = interrupt::listen()?;
+    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let config = arguments.config()?;
     // Before anything is loaded: nobody waits for a refusal.
     let opened = match (&arguments.resume, &arguments.out) {

@@ -1,0 +1,230 @@
+//! How one token is drawn after each of many rows, each by its own settings.
+
+use std::collections::BTreeMap;
+
+use lapwing_tensor::random::Random;
+use lapwing_tensor::{Draw, Head, Indices, Tensor};
+
+use crate::ModelError;
+
+/// How to draw.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// Logits are divided by it; 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Draw from so many likeliest tokens only; 0: from all.
+    pub top_k: usize,
+    /// Draw from the fewest likeliest tokens whose chances reach this sum; 1: from all. After `top_k`, as in
+    /// transformers.
+    pub top_p: f32,
+    /// Longest reply, in tokens.
+    pub max_new_tokens: usize,
+    /// Ids that end a reply.
+    pub stop: Vec<u32>,
+}
+
+impl Sampling {
+    /// Whether only some tokens are in question.
+    fn is_cut(&self) -> bool {
+        self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0)
+    }
+}
+
+impl Default for Sampling {
+    /// The model as it is: temperature 1, nothing cut off, 256 tokens.
+    fn default() -> Sampling {
+        Sampling {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            max_new_tokens: 256,
+            stop: Vec::new(),
+        }
+    }
+}
+
+/// One token after each of these rows of `hidden`, with its luck and settings: on the device, unless only some tokens are
+/// in question. A kernel takes at most `at_once` rows.
+pub(crate) fn draw(
+    hidden: &Tensor,
+    head: &Head,
+    asked: &[(u32, u64, &Sampling)],
+    at_once: usize,
+) -> Result<Vec<Draw>, ModelError> {
+    // The device knows one temperature for all that it draws together.
+    let mut whole: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut cut = Vec::new();
+    for (i, (_, _, sampling)) in asked.iter().enumerate() {
+        match sampling.is_cut() {
+            true => cut.push(i),
+            false => whole
+                .entry(sampling.temperature.to_bits())
+                .or_default()
+                .push(i),
+        }
+    }
+    // All are launched before the first is waited for.
+    let mut launched = Vec::new();
+    for (temperature, members) in &whole {
+        for members in members.chunks(at_once) {
+            let rows: Vec<u32> = members.iter().map(|&i| asked[i].0).collect();
+            let words = |key: u64| [key as u32, (key >> 32) as u32];
+            let keys: Vec<[u32; 2]> = members.iter().map(|&i| words(asked[i].1)).collect();
+            let rows = Indices::new(hidden.gpu(), &rows);
+            let draws = hidden.draw(head, &rows, &keys, f32::from_bits(*temperature));
+            launched.push((members, draws));
+        }
+    }
+    let mut drawn = vec![None; asked.len()];
+    for (members, draws) in launched {
+        for (&i, draw) in members.iter().zip(draws.read()?) {
+            drawn[i] = Some(draw);
+        }
+    }
+    let rows: Vec<u32> = cut.iter().map(|&i| asked[i].0).collect();
+    each_row(hidden, head, &rows, |at, logits| {
+        let (_, key, sampling) = asked[cut[at]];
+        drawn[cut[at]] = Some(among(logits, key, sampling));
+    })?;
+    let drawn = drawn.into_iter();
+    Ok(drawn
+        .map(|draw| draw.expect("each is in one group"))
+        .collect())
+}
+
+/// Numbers that come to the host at a time.
+const LOGITS: usize = 4 << 20;
+
+/// Shows the logits after each of these rows, some rows at a time.
+pub(crate) fn each_row(
+    hidden: &Tensor,
+    head: &Head,
+    rows: &[u32],
+    mut show: impl FnMut(usize, &[f32]),
+) -> Result<(), ModelError> {
+    let vocab = head.weight.rows();
+    let mut at = 0;
+    for rows in rows.chunks((LOGITS / vocab).max(1)) {
+        let rows = Indices::new(hidden.gpu(), rows);
+        for logits in hidden
+            .gather_rows(&rows)
+            .logits(head)
+            .to_vec()?
+            .chunks_exact(vocab)
+        {
+            show(at, logits);
+            at += 1;
+        }
+    }
+    Ok(())
+}
+
+/// A token among the likeliest of a row.
+fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Draw {
+    let scaled: Vec<f64> = logits
+        .iter()
+        .map(|&z| f64::from(z) / f64::from(sampling.temperature))
+        .collect();
+    let highest = scaled.iter().copied().fold(f64::MIN, f64::max);
+    let total: f64 = scaled.iter().map(|z| (z - highest).exp()).sum();
+    let log_prob = |id: usize| scaled[id] - highest - total.ln();
+
+    let mut likeliest: Vec<usize> = (0..scaled.len()).collect();
+    // The lower id of equals, so that the order is always the same.
+    likeliest.sort_by(|&a, &b| scaled[b].total_cmp(&scaled[a]).then(a.cmp(&b)));
+    if sampling.top_k > 0 {
+        likeliest.truncate(sampling.top_k);
+    }
+    let kept: f64 = likeliest.iter().map(|&id| log_prob(id).exp()).sum();
+    let (mut sum, mut count) = (0.0, 0);
+    for &id in &likeliest {
+        sum += log_prob(id).exp();
+        count += 1;
+        if sum >= f64::from(sampling.top_p) * kept {
+            break;
+        }
+    }
+    likeliest.truncate(count);
+
+    let mut left = Random::new(key).uniform() * sum;
+    let chosen = likeliest.iter().find(|&&id| {
+        left -= log_prob(id).exp();
+        left < 0.0
+    });
+    let id = *chosen.unwrap_or(&likeliest[count - 1]);
+    let entropy: f64 = (0..scaled.len())
+        .map(|id| -log_prob(id).exp() * log_prob(id))
+        .filter(|h| h.is_finite())
+        .sum();
+    Draw {
+        token: id as u32,
+        log_prob: log_prob(id) as f32,
+        entropy: entropy as f32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapwing_tensor::random::mix;
+
+    use super::*;
+
+    fn drawn(sampling: &Sampling) -> Vec<u32> {
+        let logits = [0.0f32, 3.0, 2.0, 3.0, -1.0];
+        let mut ids: Vec<u32> = (0..2000)
+            .map(|key| among(&logits, mix(key), sampling).token)
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    fn distinct(mut ids: Vec<u32>) -> Vec<u32> {
+        ids.dedup();
+        ids
+    }
+
+    #[test]
+    fn only_the_likeliest_are_drawn() {
+        let sampling = |top_k, top_p, temperature| Sampling {
+            top_k,
+            top_p,
+            temperature,
+            ..Sampling::default()
+        };
+        assert_eq!(distinct(drawn(&sampling(0, 1.0, 1.0))), [0, 1, 2, 3, 4]);
+        assert_eq!(distinct(drawn(&sampling(3, 1.0, 1.0))), [1, 2, 3]);
+        assert_eq!(distinct(drawn(&sampling(1, 1.0, 1.0))), [1]);
+        // Chances 0.41, 0.41, 0.15, 0.02, 0.01: two reach 0.8, three 0.9.
+        assert_eq!(distinct(drawn(&sampling(0, 0.8, 1.0))), [1, 3]);
+        assert_eq!(distinct(drawn(&sampling(0, 0.9, 1.0))), [1, 2, 3]);
+        // Of the three, renormalised to 0.42, 0.42, 0.16.
+        assert_eq!(distinct(drawn(&sampling(3, 0.83, 1.0))), [1, 3]);
+        // Hotter, the first two are less likely, and the third is needed.
+        assert_eq!(distinct(drawn(&sampling(0, 0.8, 2.0))), [1, 2, 3]);
+    }
+
+    #[test]
+    fn they_are_drawn_as_often_as_they_are_likely() {
+        let three = Sampling {
+            top_k: 3,
+            ..Sampling::default()
+        };
+        let twos = drawn(&three).iter().filter(|&&id| id == 2).count();
+        // 0.155 of 2000; four standard deviations are 65.
+        assert!((245..375).contains(&twos), "{twos}");
+    }
+
+    #[test]
+    fn log_prob_and_entropy_are_of_the_whole_distribution() {
+        let flat = among(
+            &[1.0; 8],
+            3,
+            &Sampling {
+                top_k: 2,
+                ..Sampling::default()
+            },
+        );
+        assert!((flat.log_prob + 8f32.ln()).abs() < 1e-6);
+        assert!((flat.entropy - 8f32.ln()).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,533 @@
+//! What a request asks for. Every field is read, or harmless and known as that, or refused by name.
+
+use std::sync::Arc;
+
+use lapwing_model::Message;
+use serde_json::{Map, Value};
+
+use super::error::{ApiError, shown};
+
+/// A request, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    pub model: String,
+    pub input: Input,
+    /// replies to each prompt
+    pub n: usize,
+    /// none: as many as there is room for
+    pub most: Option<usize>,
+    pub temperature: f32,
+    pub top_p: f32,
+    pub top_k: usize,
+    pub seed: Option<u64>,
+    pub stop: Arc<[String]>,
+    /// how many of the likeliest tokens are to be told beside each; none: not even its own log-prob
+    pub tell: Option<usize>,
+    /// the prompt is told too
+    pub echo: bool,
+    pub stream: bool,
+    pub include_usage: bool,
+}
+
+/// What is to be gone on with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    Chat(Vec<Message>),
+    Prompts(Vec<Prompt>),
+}
+
+/// One prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompt {
+    Text(String),
+    Ids(Vec<u32>),
+}
+
+/// Likeliest tokens that may be asked for.
+const MOST_LIKELIEST: u64 = 20;
+/// Stop texts, and bytes of one.
+const MOST_STOPS: (usize, usize) = (16, 1024);
+/// Tokens of a completion where none are said, as OpenAI has it.
+const COMPLETION: usize = 16;
+/// Replies to a request, all prompts together.
+pub const MOST_REPLIES: usize = 1024;
+
+/// They say who asks or how a provider may keep house, and change no reply.
+const HARMLESS: [&str; 6] = [
+    "user",
+    "metadata",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "service_tier",
+];
+
+/// Fields that are known and not supported, with the values at which they mean nothing.
+fn is_idle(name: &str, value: &Value) -> bool {
+    match name {
+        "frequency_penalty" | "presence_penalty" => value.as_f64() == Some(0.0),
+        "logit_bias" => value.as_object().is_some_and(Map::is_empty),
+        "tools" | "functions" => value.as_array().is_some_and(Vec::is_empty),
+        "tool_choice" | "function_call" => value == "none" || value == "auto",
+        "parallel_tool_calls" => value.is_boolean(),
+        "response_format" => value["type"] == "text",
+        "modalities" => *value == serde_json::json!(["text"]),
+        "store" => *value == false,
+        "best_of" => value.as_u64() == Some(1),
+        "suffix" => value == "",
+        _ => false,
+    }
+}
+
+/// A request of /v1/chat/completions.
+pub fn chat(body: &[u8]) -> Result<Asked, ApiError> {
+    let mut fields = Fields::of(body)?;
+    let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
+    if messages.is_empty() {
+        let problem = "messages: there is no message in it";
+        return Err(ApiError::field("messages", "invalid_value", problem));
+    }
+    let messages = messages.into_iter().enumerate();
+    let messages = messages.map(|(i, value)| message(i, value));
+    let input = Input::Chat(messages.collect::<Result<_, _>>()?);
+    let (long, old) = ("max_completion_tokens", "max_tokens");
+    let most = match fields.number(long, 1, u32::MAX.into())? {
+        None => fields.number(old, 1, u32::MAX.into())?,
+        given if fields.taken(old).is_none() => given,
+        _ => {
+            return Err(ApiError::field(
+                old,
+                "invalid_value",
+                "max_tokens and max_completion_tokens: give one",
+            ));
+        }
+    };
+    let likeliest = fields.number("top_logprobs", 0, MOST_LIKELIEST)?;
+    let tell = match (fields.flag("logprobs")?, likeliest) {
+        (true, likeliest) => Some(likeliest.unwrap_or(0) as usize),
+        (false, None | Some(0)) => None,
+        (false, Some(_)) => {
+            let problem = "top_logprobs: wanted together with \"logprobs\": true";
+            return Err(ApiError::field("top_logprobs", "invalid_value", problem));
+        }
+    };
+    fields.asked(input, most.map(|most| most as usize), tell, false)
+}
+
+/// A request of /v1/completions.
+pub fn completion(body: &[u8]) -> Result<Asked, ApiError> {
+    let mut fields = Fields::of(body)?;
+    const WANTED: &str = "a text, a list of texts, a list of token ids, or a list of such lists";
+    let prompts = fields.needed("prompt", WANTED, prompts)?;
+    let tell = fields.number("logprobs", 0, MOST_LIKELIEST)?;
+    let echo = fields.flag("echo")?;
+    // To score a prompt, no token need follow it.
+    let least = u64::from(!echo);
+    let most = fields.number("max_tokens", least, u32::MAX.into())?;
+    let most = most.map_or(COMPLETION, |most| most as usize);
+    let tell = tell.map(|tell| tell as usize);
+    fields.asked(Input::Prompts(prompts), Some(most), tell, echo)
+}
+
+fn prompts(value: &Value) -> Option<Vec<Prompt>> {
+    let ids = |list: &Vec<Value>| {
+        let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+        list.iter()
+            .map(id)
+            .collect::<Option<Vec<u32>>>()
+            .map(Prompt::Ids)
+    };
+    let list = match value {
+        Value::String(text) => return Some(vec![Prompt::Text(text.clone())]),
+        Value::Array(list) if !list.is_empty() => list,
+        _ => return None,
+    };
+    if list[0].is_number() {
+        return Some(vec![ids(list)?]);
+    }
+    let one = |value: &Value| match value {
+        Value::String(text) => Some(Prompt::Text(text.clone())),
+        Value::Array(list) => ids(list),
+        _ => None,
+    };
+    list.iter().map(one).collect()
+}
+
+/// A message with a role and a text; parts of a text are put together.
+fn message(i: usize, value: Value) -> Result<Message, ApiError> {
+    let place = |field: &str| format!("messages[{i}]{field}");
+    let wrong = |field: &str, problem: String| {
+        let place = place(field);
+        Err(ApiError::field(
+            &place,
+            "invalid_value",
+            format!("{place}: {problem}"),
+        ))
+    };
+    let Value::Object(map) = value else {
+        return wrong(
+            "",
+            "wanted {\"role\": \"user\", \"content\": \"...\"}".into(),
+        );
+    };
+    // What others' replies come with says nothing when it is empty.
+    let says_nothing =
+        |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let is_foreign = |(name, value): &(&String, &Value)| {
+        !["role", "content"].contains(&name.as_str()) && !says_nothing(value)
+    };
+    if let Some((name, _)) = map.iter().find(is_foreign) {
+        let name = shown(name);
+        return wrong(
+            &format!(".{name}"),
+            "is not supported; a message has a role and a content".into(),
+        );
+    }
+    let role = match map.get("role").and_then(Value::as_str) {
+        // The newer word for it, which no published template knows.
+        Some("developer") => "system",
+        Some(role @ ("system" | "user" | "assistant")) => role,
+        _ => {
+            return wrong(
+                ".role",
+                "wanted system, developer, user or assistant".into(),
+            );
+        }
+    };
+    let part = |part: &Value| {
+        let is_text = part["type"] == "text";
+        part["text"].as_str().filter(|_| is_text).map(str::to_owned)
+    };
+    let content = match map.get("content") {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Array(parts)) => {
+            let parts: Option<Vec<String>> = parts.iter().map(part).collect();
+            parts.map(|parts| parts.concat())
+        }
+        _ => None,
+    };
+    let Some(content) = content else {
+        return wrong(
+            ".content",
+            "wanted a text, or a list of parts of the type text: this model reads nothing else"
+                .into(),
+        );
+    };
+    Ok(Message {
+        role: role.to_owned(),
+        content,
+    })
+}
+
+/// The fields of a request, each of which is taken once.
+struct Fields {
+    left: Map<String, Value>,
+}
+
+impl Fields {
+    fn of(body: &[u8]) -> Result<Fields, ApiError> {
+        let json = |e| ApiError::bad(format!("the body is not JSON: {e}"));
+        match serde_json::from_slice(body).map_err(json)? {
+            Value::Object(left) => Ok(Fields { left }),
+            _ => Err(ApiError::bad("the body is not a JSON object")),
+        }
+    }
+
+    /// A field; `null` is as good as none.
+    fn taken(&mut self, name: &str) -> Option<Value> {
+        self.left.remove(name).filter(|value| !value.is_null())
+    }
+
+    fn optional<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, ApiError> {
+        let Some(value) = self.taken(name) else {
+            return Ok(None);
+        };
+        let read = read(&value).ok_or_else(|| {
+            let found = shown(&value.to_string());
+            let problem = format!("{name}: wanted {wanted}; found {found}");
+            ApiError::field(name, "invalid_value", problem)
+        });
+        read.map(Some)
+    }
+
+    fn needed<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        self.optional(name, wanted, read)?.ok_or_else(|| {
+            let problem = format!("{name} is missing: wanted {wanted}");
+            ApiError::field(name, "missing_required_parameter", problem)
+        })
+    }
+
+    fn number(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, ApiError> {
+        let wanted = format!("a whole number from {least} to {most}");
+        self.optional(name, &wanted, |value| {
+            value
+                .as_u64()
+                .filter(|number| (least..=most).contains(number))
+        })
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
+        let flag = self.optional(name, "true or false", Value::as_bool)?;
+        Ok(flag.unwrap_or(false))
+    }
+
+    /// What both kinds of requests have. Whatever is left over then is refused.
+    fn asked(
+        mut self,
+        input: Input,
+        most: Option<usize>,
+        tell: Option<usize>,
+        echo: bool,
+    ) -> Result<Asked, ApiError> {
+        let model = self.needed("model", "the name of the model", |v| {
+            v.as_str().map(str::to_owned)
+        })?;
+        let n = self.number("n", 1, 128)?.unwrap_or(1) as usize;
+        let temperature =
+            self.optional("temperature", "0, or a number from 0.001 to 1000", |v| {
+                let x = v.as_f64()? as f32;
+                (x == 0.0 || (1e-3..=1e3).contains(&x)).then_some(x)
+            })?;
+        let top_p = self.optional("top_p", "a number above 0, at most 1", |v| {
+            let x = v.as_f64()? as f32;
+            (x > 0.0 && x <= 1.0).then_some(x)
+        })?;
+        let top_k = self.number("top_k", 0, u32::MAX.into())?;
+        let seed = self.optional("seed", "a whole number of at most 64 bits", |v| {
+            v.as_u64().or_else(|| v.as_i64().map(|seed| seed as u64))
+        })?;
+        let (many, long) = MOST_STOPS;
+        let wanted =
+            format!("a text, or a list of at most {many} texts, each of 1 to {long} bytes");
+        let stop = self.optional("stop", &wanted, |value| {
+            let text = |value: &Value| {
+                let text = value.as_str()?;
+                (1..=long).contains(&text.len()).then(|| text.to_owned())
+            };
+            match value {
+                Value::Array(list) if list.len() <= many => list.iter().map(text).collect(),
+                one => text(one).map(|text| vec![text]),
+            }
+        })?;
+        let stream = self.flag("stream")?;
+        let include_usage = self.stream_options(stream)?;
+        let prompts = match &input {
+            Input::Chat(_) => 1,
+            Input::Prompts(prompts) => prompts.len(),
+        };
+        if prompts.saturating_mul(n) > MOST_REPLIES {
+            let problem = format!(
+                "n: {prompts} prompts with {n} replies each are too many; at most {MOST_REPLIES} in all"
+            );
+            return Err(ApiError::field("n", "invalid_value", problem));
+        }
+        self.refuse_rest()?;
+        Ok(Asked {
+            model,
+            input,
+            n,
+            most,
+            temperature: temperature.unwrap_or(1.0),
+            top_p: top_p.unwrap_or(1.0),
+            top_k: top_k.unwrap_or(0) as usize,
+            seed,
+            stop: stop.unwrap_or_default().into(),
+            tell,
+            echo,
+            stream,
+            include_usage,
+        })
+    }
+
+    fn stream_options(&mut self, stream: bool) -> Result<bool, ApiError> {
+        const NAME: &str = "stream_options";
+        let wanted = "{\"include_usage\": true}";
+        let options = self.optional(NAME, wanted, |value| {
+            let options = value.as_object()?;
+            let known = ["include_usage", "include_obfuscation"];
+            let is_known =
+                |(name, value): (&String, &Value)| known.contains(&&**name) && value.is_boolean();
+            // Padding against listeners is a provider's matter; to go without it is to go without nothing.
+            let is_plain = options.get(known[1]).is_none_or(|value| *value == false);
+            (options.iter().all(is_known) && is_plain)
+                .then(|| options.get(known[0]).is_some_and(|value| *value == true))
+        })?;
+        match options {
+            Some(_) if !stream => {
+                let problem = "stream_options: wanted together with \"stream\": true only";
+                Err(ApiError::field(NAME, "invalid_value", problem))
+            }
+            options => Ok(options.unwrap_or(false)),
+        }
+    }
+
+    /// Nothing that was asked for is left out in silence.
+    fn refuse_rest(self) -> Result<(), ApiError> {
+        for (name, value) in &self.left {
+            if value.is_null() || HARMLESS.contains(&&**name) || is_idle(name, value) {
+                continue;
+            }
+            let name = shown(name);
+            let problem = format!("{name}: this server does not support it; leave it out");
+            return Err(ApiError::field(&name, "unsupported_parameter", problem));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_chat(more: Value) -> Result<Asked, ApiError> {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}]});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        chat(body.to_string().as_bytes())
+    }
+
+    fn of_prompt(prompt: Value) -> Result<Vec<Prompt>, ApiError> {
+        let body = json!({"model": "m", "prompt": prompt});
+        match completion(body.to_string().as_bytes())?.input {
+            Input::Prompts(prompts) => Ok(prompts),
+            Input::Chat(_) => panic!("a completion"),
+        }
+    }
+
+    fn param(error: Result<Asked, ApiError>) -> String {
+        let body = error.unwrap_err().body();
+        body["error"]["param"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name_unless_it_means_nothing() {
+        for (name, idle, wrong) in [
+            ("tools", json!([]), json!([{"type": "function"}])),
+            ("tool_choice", json!("none"), json!("required")),
+            (
+                "response_format",
+                json!({"type": "text"}),
+                json!({"type": "json_object"}),
+            ),
+            ("presence_penalty", json!(0), json!(0.5)),
+            ("frequency_penalty", json!(0.0), json!(-1)),
+            ("logit_bias", json!({}), json!({"5": 100})),
+            ("store", json!(false), json!(true)),
+            ("modalities", json!(["text"]), json!(["audio"])),
+            ("min_p", json!(null), json!(0.1)),
+            ("prediction", json!(null), json!({"type": "content"})),
+        ] {
+            assert!(of_chat(json!({name: idle})).is_ok(), "{name}");
+            let error = of_chat(json!({name: wrong})).unwrap_err();
+            assert_eq!(error.status, 400);
+            let error = error.body()["error"].clone();
+            assert_eq!(
+                (&error["param"], &error["code"]),
+                (&json!(name), &json!("unsupported_parameter"))
+            );
+        }
+        for name in HARMLESS {
+            assert!(of_chat(json!({name: "x"})).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        for (name, value) in [
+            ("temperature", json!(-1)),
+            ("temperature", json!("hot")),
+            ("top_p", json!(0)),
+            ("n", json!(0)),
+            ("n", json!(129)),
+            ("max_tokens", json!(0)),
+            ("max_tokens", json!(1.5)),
+            ("seed", json!(0.5)),
+            ("stop", json!("")),
+            ("stop", json!(["a", 1])),
+            ("stop", json!(vec!["a"; 17])),
+            ("stream", json!("yes")),
+            ("stream_options", json!({"include_usage": true})),
+            ("top_logprobs", json!(3)),
+            ("logprobs", json!(3)),
+            ("messages", json!([])),
+            ("messages", json!("a")),
+            ("messages[0]", json!(["a"])),
+            ("model", json!(3)),
+        ] {
+            let field = name.split('[').next().unwrap();
+            assert_eq!(param(of_chat(json!({field: value}))), name, "{value}");
+        }
+        let both = json!({"max_tokens": 3, "max_completion_tokens": 3});
+        assert_eq!(param(of_chat(both)), "max_tokens");
+        let top = json!({"logprobs": true, "top_logprobs": 21});
+        assert_eq!(param(of_chat(top)), "top_logprobs");
+        let options = json!({"stream": true, "stream_options": {"chunks": 3}});
+        assert_eq!(param(of_chat(options)), "stream_options");
+        assert_eq!(of_chat(json!({"seed": -1})).unwrap().seed, Some(u64::MAX));
+    }
+
+    #[test]
+    fn messages_have_a_role_and_a_text() {
+        let content = |message: Value| of_chat(json!({"messages": [message]}));
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let said =
+            content(json!({"role": "developer", "content": parts, "tool_calls": []})).unwrap();
+        assert_eq!(said.input, Input::Chat(vec![Message::system("ab")]));
+        for (message, at) in [
+            (json!({"role": "tool", "content": "a"}), ".role"),
+            (json!({"content": "a"}), ".role"),
+            (json!({"role": "user"}), ".content"),
+            (
+                json!({"role": "user", "content": [{"type": "image_url"}]}),
+                ".content",
+            ),
+            (
+                json!({"role": "user", "content": "a", "name": "x"}),
+                ".name",
+            ),
+        ] {
+            assert_eq!(param(content(message)), format!("messages[0]{at}"));
+        }
+    }
+
+    #[test]
+    fn a_prompt_has_four_forms() {
+        let text = |text: &str| Prompt::Text(text.to_owned());
+        assert_eq!(of_prompt(json!("a")).unwrap(), [text("a")]);
+        assert_eq!(
+            of_prompt(json!(["a", "b"])).unwrap(),
+            [text("a"), text("b")]
+        );
+        assert_eq!(of_prompt(json!([1, 2])).unwrap(), [Prompt::Ids(vec![1, 2])]);
+        assert_eq!(
+            of_prompt(json!([[1], [2]])).unwrap(),
+            [Prompt::Ids(vec![1]), Prompt::Ids(vec![2])]
+        );
+        for wrong in [
+            json!([]),
+            json!(3),
+            json!([1, "a"]),
+            json!([-1]),
+            json!([5_000_000_000u64]),
+            json!({}),
+        ] {
+            assert!(of_prompt(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+}
