@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use lapwing_train::foreign;
+
 use crate::out;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -13,13 +15,27 @@ pub const STATUS: u8 = 130;
 pub fn listen() -> anyhow::Result<&'static AtomicBool> {
     ctrlc::set_handler(|| {
         if ASKED.swap(true, Relaxed) {
-            std::process::exit(i32::from(STATUS));
+            end();
         }
         out::say(
             "stopping: the step that is under way is finished and saved; again to stop at once",
         );
     })?;
     Ok(&ASKED)
+}
+
+/// From now on a signal ends the program, and with it the child process in which a game of this name lives. Without this,
+/// the child would only see its standard input end, which one that hangs does not.
+pub fn end_with_children(game: &str) -> anyhow::Result<()> {
+    if foreign::is_foreign(game) {
+        ctrlc::set_handler(|| end())?;
+    }
+    Ok(())
+}
+
+fn end() -> ! {
+    foreign::end_all();
+    std::process::exit(i32::from(STATUS))
 }
 
 /// The run was stopped as asked, and is saved.

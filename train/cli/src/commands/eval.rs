@@ -13,6 +13,7 @@ use lapwing_train::run::state::{Purpose, State};
 use serde::Serialize;
 
 use crate::args;
+use crate::interrupt;
 use crate::out;
 use crate::progress::Terminal;
 use crate::table::comparison;
@@ -44,6 +45,7 @@ pub fn eval(
     arguments: &args::Eval,
 ) -> Result<()> {
     let config = arguments.config()?;
+    interrupt::end_with_children(&config.game.name)?;
     let terminal = Terminal::new();
     let mut state = State::new(&open_gpu()?, config.clone(), Purpose::Play, &terminal)?;
     let seats = state.evaluation_seats()?;

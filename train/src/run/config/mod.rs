@@ -20,6 +20,7 @@ use lapwing_tensor::Kl;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::Source;
+use crate::foreign;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
@@ -114,9 +115,10 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Game {
-    /// One of those that `lapwing games` lists.
+    /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: String,
-    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults.
+    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
+    /// `docs/environments.md` those of games that live elsewhere.
     pub options: toml::Table,
 }
 
@@ -138,8 +140,11 @@ impl Game {
     /// # Errors
     /// If there is no such game, or it does not take these options.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, ConfigError> {
-        let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
         let own = load::json("game.options", &self.options)?;
+        if foreign::is_foreign(&self.name) {
+            return foreign::configure(&self.name, &own.into());
+        }
+        let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         Ok((kind.configure)(&options)?)
