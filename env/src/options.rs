@@ -153,7 +153,12 @@ fn read_one<T: Default + Serialize + DeserializeOwned>(
     let alone = Map::from_iter([(name.to_owned(), value.clone())]);
     match serde_json::from_value::<T>(Value::Object(alone)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(refused(game, name, value, &in_words(&error.to_string(), value))),
+        Err(error) => Err(refused(
+            game,
+            name,
+            value,
+            &in_words(&error.to_string(), value),
+        )),
     }
 }
 
@@ -226,12 +231,7 @@ pub(crate) fn settle_sides(
 }
 
 /// The error for an option that is `found` and should be `wanted`.
-pub fn refused(
-    game: &str,
-    option: &str,
-    found: impl Serialize,
-    wanted: &str,
-) -> OptionsError {
+pub fn refused(game: &str, option: &str, found: impl Serialize, wanted: &str) -> OptionsError {
     let found = shortened(&serde_json::to_value(found).unwrap_or_default());
     OptionsError::Value {
         game: game.to_owned(),

@@ -44,9 +44,8 @@ impl Default for Options {
 impl Options {
     pub fn read(game: &str, given: &Value) -> Result<Options, OptionsError> {
         let options: Options = read_options(game, given)?;
-        let wrong = |option: &str, found: Value, wanted: &str| {
-            Err(refused(game, option, found, wanted))
-        };
+        let wrong =
+            |option: &str, found: Value, wanted: &str| Err(refused(game, option, found, wanted));
         if let Some(words) = &options.actions {
             let known = "a list of different words in small letters, without space around them";
             // A reply is compared in small letters.
@@ -55,17 +54,20 @@ impl Options {
                 !word.is_empty() && trimmed == word && *word == word.to_lowercase()
             };
             let is_new = |(i, word): (usize, &String)| !words[..i].contains(word);
-            if words.is_empty() || !words.iter().all(is_word) || !words.iter().enumerate().all(is_new)
+            if words.is_empty()
+                || !words.iter().all(is_word)
+                || !words.iter().enumerate().all(is_new)
             {
                 return wrong("actions", words.clone().into(), known);
             }
         } else if options.template.is_none() {
-            return wrong(
-                "actions",
-                Value::Null,
-                "a list of words, such as [\"left\", \"right\"], or left out beside a `template` whose block `action` \
-                 takes `text`",
-            );
+            return Err(OptionsError::Value {
+                game: game.to_owned(),
+                option: "actions".to_owned(),
+                problem: "is left out, but must be a list of words, such as [\"left\", \"right\"]; without it \
+                          whatever is said goes to the block `action` of a `template`"
+                    .to_owned(),
+            });
         }
         if options.luck.as_ref().is_some_and(|field| field == "seed") {
             return wrong("luck", "seed".into(), "another field: `seed` has the scene");
@@ -73,7 +75,11 @@ impl Options {
         if let Some([low, high]) = options.reward_bounds
             && low > high
         {
-            return wrong("reward_bounds", vec![low, high].into(), "the lowest first");
+            return wrong(
+                "reward_bounds",
+                vec![low, high].into(),
+                "two numbers, the lower first",
+            );
         }
         if !(1..=1_000_000).contains(&options.step_limit) {
             let found = options.step_limit.into();
@@ -81,7 +87,7 @@ impl Options {
         }
         if !(0.01..=86_400.0).contains(&options.timeout) {
             let found = options.timeout.into();
-            return wrong("timeout", found, "seconds, from 0.01 to 86400");
+            return wrong("timeout", found, "from 0.01 to 86400 seconds");
         }
         Ok(options)
     }

@@ -120,7 +120,8 @@ fn answer(data: Value) -> Result<Answer, String> {
         observation,
         reward,
         done,
-    } = serde_json::from_value(data).map_err(|error| format!("the observation is wrong ({error})"))?;
+    } = serde_json::from_value(data)
+        .map_err(|error| format!("the observation is wrong ({error})"))?;
     let reward = match reward {
         Value::Null => None,
         // OpenEnv allows it.
@@ -146,7 +147,7 @@ fn told(data: &Value) -> String {
     let cure = match code {
         "CAPACITY_REACHED" => {
             "; all episodes are played at once: start the server with MAX_CONCURRENT_ENVS set to as many, or play fewer \
-             (eval.episodes, of which at least 16 are looked at; train.groups times train.group_size)"
+             (eval.episodes; train.groups times train.group_size)"
         }
         "VALIDATION_ERROR" => "; the block `action` of the template makes what is sent",
         _ => "",

@@ -49,7 +49,9 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Shared");
         shown.field("address", &self.address);
-        shown.field("options", &self.options).finish_non_exhaustive()
+        shown
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,25 +65,36 @@ impl Elsewhere {
             option: option.to_owned(),
             problem,
         };
-        let of_file = |path: &str, problem: String| {
-            wrong("template", format!("is {path:?}, which cannot be used: {problem}"))
-        };
         let file = options.template.as_deref();
         let source = file.map(|path| {
             let text = read_text(Path::new(path), LONGEST_SOURCE);
-            text.map_err(|error| of_file(path, error.to_string()))
+            text.map_err(|error| wrong("template", format!("cannot be read: {error}")))
         });
         let source = source.transpose()?;
-        let of_file = |problem| of_file(file.unwrap_or("the default one"), problem);
+        let of_file = |problem: String| {
+            let path = file.unwrap_or_default();
+            wrong(
+                "template",
+                format!("is {path:?}, which is no template: {problem}"),
+            )
+        };
         let template = Template::parse(source.as_deref()).map_err(of_file)?;
         let rules = template.rules().map_err(of_file)?;
         let template = template.with_success(&options.success).map_err(|problem| {
             let found = &options.success;
-            refused(name, "success", found, &format!("an expression ({problem})"))
+            refused(
+                name,
+                "success",
+                found,
+                &format!("an expression ({problem})"),
+            )
         })?;
         Ok(Elsewhere {
             rules,
-            actions: options.actions.clone().unwrap_or_else(|| vec![SAY.to_owned()]),
+            actions: options
+                .actions
+                .clone()
+                .unwrap_or_else(|| vec![SAY.to_owned()]),
             shared: Arc::new(Shared {
                 name: name.to_owned(),
                 address,
@@ -131,7 +144,10 @@ impl Scenario for Elsewhere {
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        self.shared.options.reward_bounds.map(|[low, high]| (low, high))
+        self.shared
+            .options
+            .reward_bounds
+            .map(|[low, high]| (low, high))
     }
 
     fn step_limit(&self) -> usize {
@@ -161,7 +177,9 @@ impl Shared {
     fn of_template(&self, problem: &str) -> String {
         match &self.options.template {
             Some(path) => format!("the template {path:?}: {problem}"),
-            None => format!("the default template: {problem}; a template of your own (game.options.template) may help"),
+            None => format!(
+                "the default template: {problem}; a template of your own (game.options.template) may help"
+            ),
         }
     }
 

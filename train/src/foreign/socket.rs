@@ -22,7 +22,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// Whether this can be connected to, by its form. The error says what was wanted instead.
 pub(super) fn check(url: &str) -> Result<(), String> {
     if url.starts_with("wss:") {
-        return Err("ws://HOST:PORT/ws: connections are not encrypted here (a tunnel can do it)".to_owned());
+        return Err(
+            "ws://HOST:PORT/ws: connections are not encrypted here (a tunnel can do it)".to_owned(),
+        );
     }
     let wanted = || "ws://HOST:PORT/ws".to_owned();
     let uri: Uri = url.parse().map_err(|_| wanted())?;

@@ -73,12 +73,15 @@ impl Template {
 
     /// The text of a state.
     pub fn observation(&self, answer: &Answer, step: usize) -> Result<String, String> {
-        self.render("observation", json!({
-            "observation": answer.observation,
-            "reward": answer.reward,
-            "done": answer.done,
-            "step": step,
-        }))
+        self.render(
+            "observation",
+            json!({
+                "observation": answer.observation,
+                "reward": answer.reward,
+                "done": answer.done,
+                "step": step,
+            }),
+        )
     }
 
     /// What is sent for an action, or for a reply that could not be read (`None`); nothing if the block makes nothing.
@@ -88,18 +91,23 @@ impl Template {
         text: &str,
         step: usize,
     ) -> Result<Option<Map<String, Value>>, String> {
-        let made = self.render("action", json!({
-            "index": action.map(|(index, _)| index),
-            "action": action.map(|(_, word)| word),
-            "text": text,
-            "step": step,
-        }))?;
+        let made = self.render(
+            "action",
+            json!({
+                "index": action.map(|(index, _)| index),
+                "action": action.map(|(_, word)| word),
+                "text": text,
+                "step": step,
+            }),
+        )?;
         if made.trim().is_empty() {
             return Ok(None);
         }
         let wrong = |problem: &str| {
             let made = quoted(made.as_bytes());
-            Err(format!("its block `action` makes {made}, which is {problem}"))
+            Err(format!(
+                "its block `action` makes {made}, which is {problem}"
+            ))
         };
         match serde_json::from_str(&made) {
             Ok(Value::Object(data)) => Ok(Some(data)),

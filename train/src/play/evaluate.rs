@@ -50,8 +50,11 @@ pub fn yardsticks(
     seed: u64,
 ) -> Result<Yardsticks, Error> {
     let of = |player: &mut dyn Player| evaluate(scenario, referee, seats, player, &());
-    let game = scenario.start(seats[0].scene, seats[0].luck)?;
-    let has_player = game.best_actions(0).is_some();
+    // Not kept while others play: where games live elsewhere there may be room for few.
+    let has_player = {
+        let game = scenario.start(seats[0].scene, seats[0].luck)?;
+        game.best_actions(0).is_some()
+    };
     Ok(Yardsticks {
         game: scenario.name().to_owned(),
         seed,
