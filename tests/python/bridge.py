@@ -194,17 +194,18 @@ def openenv(lapwing, home):
             port = free.getsockname()[1]
         server = subprocess.Popen([sys.executable, __file__, "--serve", f"{port}:{capacity}"])
         try:
-            for _ in range(200):
-                time.sleep(0.1)
+            # Importing its libraries takes a while.
+            for _ in range(1200):
                 with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    if server.poll() is not None or probe.connect_ex(("127.0.0.1", port)) == 0:
                         break
+                time.sleep(0.1)
             game = ["--game", f"ws://127.0.0.1:{port}/ws", "--set", ACTIONS, "--set", f'game.options.template="{template}"']
             if capacity == 1:
                 shown = lapwing("play", "--human", *game, "--seed", "7", said="left\nup\ndown\n")
                 for text in ("seed 7", "you said left", "you said up", "over after 3 turns: success, return 1.5"):
                     assert text in shown, shown
-                told = lapwing("play", *game, "--episodes", "2", fails=True)
+                told = lapwing("play", *game, "--episodes", "2", "--quiet", fails=True)
                 assert "MAX_CONCURRENT_ENVS" in told, told
                 print(f"openenv, one session: played by hand; a second at once: {told.strip()}")
             else:

@@ -305,7 +305,8 @@ fn living() -> MutexGuard<'static, Vec<u32>> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all child processes at once: for a program that is about to end without tidying up.
+/// Ends all child processes at once, and on Unix what they have started: for a program that is about to end without tidying
+/// up. (Elsewhere they see their standard input end, and no more.)
 pub fn end_all() {
     for id in living().iter() {
         kill_group(*id);

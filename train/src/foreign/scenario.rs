@@ -207,7 +207,7 @@ impl Shared {
     fn open(&self) -> Result<Box<dyn Session>, String> {
         let patience = self.options.patience();
         let words = match &self.address {
-            Address::Socket(url) => return Ok(Box::new(Connection::open(url, patience))),
+            Address::Socket(url) => return Ok(Box::new(Connection::open(url, patience)?)),
             Address::Process(words) => words,
         };
         let mut open = self.lock();

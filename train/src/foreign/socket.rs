@@ -46,25 +46,30 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Begins to connect; what comes of it, the first answer tells.
-    pub fn open(url: &str, patience: Duration) -> Connection {
+    pub fn open(url: &str, patience: Duration) -> Result<Connection, String> {
         let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());
         let (url, slot) = (url.to_owned(), stream.clone());
-        let worker = thread::spawn(move || {
+        let work = move || {
             // Whoever asks has gone when this cannot be sent.
             let _ = match connect(&url, patience, &slot) {
                 Ok(mut socket) => serve(&mut socket, &asked, &answering),
                 Err(fault) => answering.send(Err(fault)),
             };
-        });
-        Connection {
+        };
+        // Each episode that is played at once has one.
+        let worker = thread::Builder::new().name("a connection".to_owned());
+        let worker = worker.spawn(work);
+        let worker =
+            worker.map_err(|e| format!("cannot start a thread for the connection: {e}"))?;
+        Ok(Connection {
             patience,
             requests: Some(requests),
             answers,
             stream,
             worker,
-        }
+        })
     }
 
     fn cut(&self) {

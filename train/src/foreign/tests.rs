@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+#[cfg(unix)]
 mod children;
 mod servers;
 

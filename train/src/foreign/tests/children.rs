@@ -63,7 +63,6 @@ impl Child {
     }
 
     /// Makes sure that the processes whose ids are in these files are gone once the scenario is.
-    #[cfg(unix)]
     fn is_gone(&mut self, files: &[&str]) {
         self.scenario = None;
         for file in files {
@@ -80,7 +79,6 @@ impl Child {
 }
 
 /// Whether it runs. A zombie of ours counts; one that nobody in a container waits for does not.
-#[cfg(unix)]
 fn is_alive(pid: rustix::process::Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat", pid = pid.as_raw_nonzero()));
     match stat {
@@ -95,7 +93,6 @@ fn is_alive(pid: rustix::process::Pid) -> bool {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn one_child_plays_many_episodes() {
     let mut child = Child::new(HONEST, json!({}));
@@ -141,7 +138,6 @@ fn one_child_plays_many_episodes() {
 }
 
 /// What each says is quoted, its processes are gone, and none takes longer than it may.
-#[cfg(unix)]
 #[test]
 fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     let lie = |text: &str| {
@@ -230,7 +226,6 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
 }
 
 /// A child that neither answers nor reads, ignores what it can ignore, and has a child of its own.
-#[cfg(unix)]
 #[test]
 fn a_child_that_hangs_is_ended_with_its_children() {
     let program = r#"
@@ -255,7 +250,6 @@ time.sleep(1000)
 }
 
 /// One that only ends by force is ended by force when it is no longer needed, too.
-#[cfg(unix)]
 #[test]
 fn a_child_that_plays_and_does_not_end_is_ended() {
     let program = "r = requests()\nanswer(next(r), 'hello')\nother = subprocess.Popen(['sleep', '1000'])\n\
@@ -268,7 +262,6 @@ fn a_child_that_plays_and_does_not_end_is_ended() {
 }
 
 /// An environment's own error ends the episode; the process plays on. A dead one is started anew for the next episode.
-#[cfg(unix)]
 #[test]
 fn other_episodes_go_on() {
     let program = r#"
@@ -321,18 +314,10 @@ fn a_program_that_is_not_there_or_not_one_is_told() {
         &format!("exec:'{}'", plain.display()),
         json!({}),
     ));
-    assert!(
-        told.contains(if cfg!(unix) {
-            "may not be executed (chmod +x"
-        } else {
-            "cannot start"
-        }),
-        "{told}"
-    );
+    assert!(told.contains("may not be executed (chmod +x"), "{told}");
 }
 
 /// What an agent says goes to the template, and what it makes to the child; a seed for luck where one is taken.
-#[cfg(unix)]
 #[test]
 fn texts_and_luck_are_handed_on() {
     let program = r#"
