@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Options {
-    /// A file with blocks that take the place of those of `default.jinja`. None: they all stay.
+    /// Blocks that take the place of those of `default.jinja`: a file, or the text itself. None: they all stay.
     pub template: Option<String>,
     /// The words for the actions. None: whatever the agent says goes to the template.
     pub actions: Option<Vec<String>>,

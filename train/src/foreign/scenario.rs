@@ -65,20 +65,19 @@ impl Elsewhere {
             option: option.to_owned(),
             problem,
         };
-        let file = options.template.as_deref();
-        let source = file.map(|path| {
-            let text = read_text(Path::new(path), LONGEST_SOURCE);
-            text.map_err(|error| wrong("template", format!("cannot be read: {error}")))
-        });
-        let source = source.transpose()?;
+        let given = shortened(options.template.as_deref().unwrap_or_default());
+        let template = options.template.map(|given| text_of(&given));
+        let options = Options {
+            template: template.transpose().map_err(|e| wrong("template", e))?,
+            ..options
+        };
         let of_file = |problem: String| {
-            let path = file.unwrap_or_default();
             wrong(
                 "template",
-                format!("is {path:?}, which is no template: {problem}"),
+                format!("is \"{given}\", which is no template: {problem}"),
             )
         };
-        let template = Template::parse(source.as_deref()).map_err(of_file)?;
+        let template = Template::parse(options.template.as_deref()).map_err(of_file)?;
         let rules = template.rules().map_err(of_file)?;
         let template = template.with_success(&options.success).map_err(|problem| {
             let found = &options.success;
@@ -103,6 +102,23 @@ impl Elsewhere {
                 open: Mutex::default(),
             }),
         })
+    }
+}
+
+/// The text of a template: of the file that is named, or what was given. The config then says all, and the run means the
+/// same wherever the file is and whatever becomes of it.
+fn text_of(given: &str) -> Result<String, String> {
+    const BLOCK: &str = "{%";
+    if given.contains(BLOCK) {
+        return Ok(given.to_owned());
+    }
+    let text = read_text(Path::new(given), LONGEST_SOURCE);
+    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
+    match text.contains(BLOCK) {
+        true => Ok(text),
+        false => Err(format!(
+            "is {given:?}, a file without a block: wanted one with rules, observation or action"
+        )),
     }
 }
 
@@ -176,7 +192,7 @@ impl Shared {
 
     fn of_template(&self, problem: &str) -> String {
         match &self.options.template {
-            Some(path) => format!("the template {path:?}: {problem}"),
+            Some(_) => format!("the template: {problem}"),
             None => format!(
                 "the default template: {problem}; a template of your own (game.options.template) may help"
             ),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lapwing_env::{Game, GameError, Scenario};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -118,6 +119,8 @@ fn what_is_wrong_with_an_option_is_told() {
         wrong(json!({ "actions": ["a"], "timeout": 0 })),
         wrong(json!({ "actions": ["a"], "success": "done and" })),
         wrong(json!({ "template": "nowhere.jinja" })),
+        wrong(json!({ "template": file("Act.") })),
+        wrong(json!({ "template": "{% block action %}{% if %}{% endblock %}" })),
         wrong(json!({ "template": file("{% block rules %}") })),
         wrong(
             json!({ "template": file("{% block rules %}{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}{% endblock %}") }),
@@ -202,4 +205,20 @@ fn messages_are_what_they_say() {
         "{long}"
     );
     assert!(long.len() < 2000);
+}
+
+proptest! {
+    /// Whatever is written, it is read or quoted, in a line that a terminal can bear.
+    #[test]
+    fn nothing_that_is_written_breaks_the_reader(
+        bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        data in "[ -~]{0,40}",
+    ) {
+        let message = format!("{{\"type\":\"observation\",\"data\":{data}}}");
+        for written in [&bytes[..], message.as_bytes()] {
+            if let Err(problem) = protocol::read(written) {
+                prop_assert!(problem.len() < 3000 && !problem.contains(char::is_control), "{problem}");
+            }
+        }
+    }
 }

@@ -360,6 +360,8 @@ for request in requests():
     game.play(&[Some(0)]).unwrap();
     assert_eq!(game.observe(0).unwrap(), r#"{"message":""} 0.25 2"#);
     assert!(game.succeeded(0));
+    // The options hold the template itself.
+    fs::remove_file(template).unwrap();
     let again = configure(&name, &talk.options()).unwrap();
     assert_eq!(again.options(), talk.options());
     drop((game, talk, again));

@@ -100,18 +100,12 @@ impl Config {
     /// With paths that hold from any working directory.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        let mut paths = vec![&mut self.model.dir, &mut self.model.adapter];
-        if foreign::is_foreign(&self.game.name)
-            && let Some(Value::String(template)) = self.game.options.get_mut("template")
-        {
-            paths.push(template);
-        }
-        for place in paths {
+        for dir in [&mut self.model.dir, &mut self.model.adapter] {
             // Empty is no path.
-            if let Ok(path) = std::path::absolute(&*place)
+            if let Ok(path) = std::path::absolute(&*dir)
                 && let Some(path) = path.to_str()
             {
-                *place = path.to_owned();
+                *dir = path.to_owned();
             }
         }
         self
