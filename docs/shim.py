@@ -59,14 +59,19 @@ class TextArena:
 
         self.env = textarena.make(name, **arguments)
 
-    def reset(self, seed=None):
-        # Its games draw from the one generator that Python has.
+    def reset(self, seed=None, luck=None):
+        # Its games draw from the one generator that Python has: each session has its own state of it.
         random.seed(seed)
         self.env.reset(num_players=1, seed=seed)
+        if luck is not None:
+            random.seed(luck)
+        self.chance = random.getstate()
         return self.answer(False)
 
     def step(self, action):
+        random.setstate(self.chance)
         done, _ = self.env.step(action)
+        self.chance = random.getstate()
         return self.answer(done)
 
     def answer(self, done):
