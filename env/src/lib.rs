@@ -32,7 +32,9 @@ mod snake;
 use serde_json::Value;
 use thiserror::Error;
 
-pub use options::{GameOption, OptionsError, UnknownGame, suggestion};
+pub use options::{
+    GameOption, OptionsError, UnknownGame, in_force, read as read_options, refused, suggestion,
+};
 
 /// What one round brought to one agent.
 #[derive(Debug, Clone, Copy, PartialEq)]

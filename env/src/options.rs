@@ -115,7 +115,10 @@ pub(crate) enum Put {
 pub(crate) const LONGEST_SIDE: usize = 64;
 
 /// Reads the options of `game`, each left out taking its default.
-pub(crate) fn read<T: Default + Serialize + DeserializeOwned>(
+///
+/// # Errors
+/// If they are no table, one has a name that `T` does not have, or a value of another type.
+pub fn read<T: Default + Serialize + DeserializeOwned>(
     game: &str,
     given: &Value,
 ) -> Result<T, OptionsError> {
@@ -151,7 +154,12 @@ fn read_one<T: Default + Serialize + DeserializeOwned>(
     let alone = Map::from_iter([(name.to_owned(), value.clone())]);
     match serde_json::from_value::<T>(Value::Object(alone)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(refused(game, name, value, &in_words(&error.to_string()))),
+        Err(error) => Err(refused(
+            game,
+            name,
+            value,
+            &in_words(&error.to_string(), value),
+        )),
     }
 }
 
@@ -237,12 +245,7 @@ pub(crate) fn settle_sides(
 }
 
 /// The error for an option that is `found` and should be `wanted`.
-pub(crate) fn refused(
-    game: &str,
-    option: &str,
-    found: impl Serialize,
-    wanted: &str,
-) -> OptionsError {
+pub fn refused(game: &str, option: &str, found: impl Serialize, wanted: &str) -> OptionsError {
     let found = shortened(&serde_json::to_value(found).unwrap_or_default());
     OptionsError::Value {
         game: game.to_owned(),
@@ -252,7 +255,10 @@ pub(crate) fn refused(
 }
 
 /// The options in force, without those that are not set.
-pub(crate) fn in_force(options: &impl Serialize) -> Value {
+///
+/// # Panics
+/// If they are no struct of plain values.
+pub fn in_force(options: &impl Serialize) -> Value {
     let mut value = table(options);
     value.retain(|_, value| !value.is_null());
     Value::Object(value)
@@ -271,7 +277,7 @@ fn table(options: &impl Serialize) -> Map<String, Value> {
 }
 
 /// What serde expected, in words for people who do not know Rust's types.
-fn in_words(error: &str) -> String {
+fn in_words(error: &str, value: &Value) -> String {
     let wanted = error
         .split_once("expected ")
         .map_or(error, |(_, wanted)| wanted);
@@ -281,8 +287,8 @@ fn in_words(error: &str) -> String {
         "a boolean" => "true or false".to_owned(),
         "string or map" => "a name in quotes".to_owned(),
         "a sequence" => "a list".to_owned(),
-        // No option is a text, only what is in the list of rows.
-        "a string" => "a list of texts in quotes".to_owned(),
+        "a string" if value.is_array() => "a list of texts in quotes".to_owned(),
+        "a string" => "a text in quotes".to_owned(),
         other => other.to_owned(),
     }
 }

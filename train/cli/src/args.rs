@@ -94,7 +94,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Request {
     /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), a game by
-    /// the general defaults, a file that ends in .toml, or the directory of a run
+    /// the general defaults (exec:COMMAND and ws://HOST:PORT/ws, too), a file that ends in .toml, or the directory of a run
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
     #[command(flatten)]
@@ -183,13 +183,18 @@ pub struct Changes {
     /// Begin with the adapter in this directory (PEFT files), or with that of a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
+    /// Play this game (game.name): one that `lapwing games` lists, or one that lives elsewhere, as exec:COMMAND (a child
+    /// process) or ws://HOST:PORT/ws (a server); docs/environments.md
+    #[arg(long, value_name = "GAME")]
+    pub game: Option<String>,
 }
 
 impl Changes {
     fn settings(&self) -> Result<Vec<String>, Error> {
         // Quoted as TOML, so that a directory called 7 stays a text.
-        let place = |key: &str, dir: &str| format!("{key}={}", toml::Value::from(dir));
+        let place = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
         let mut settings = self.set.clone();
+        settings.extend(self.game.iter().map(|game| place("game.name", game)));
         if let Some(text) = &self.model {
             // One takes the place of the other, whichever the config has.
             let (dir, repo) = match Source::typed(text) {
@@ -243,7 +248,7 @@ pub struct Train {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with the run in this directory, from its latest checkpoint; --steps may be raised
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter", "game"])]
     pub resume: Option<PathBuf>,
     /// Training steps (train.steps)
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]

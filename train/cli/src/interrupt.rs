@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use lapwing_train::foreign;
+
 use crate::out;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -13,7 +15,7 @@ pub const STATUS: u8 = 130;
 pub fn listen(done: &'static str) -> anyhow::Result<&'static AtomicBool> {
     ctrlc::set_handler(move || {
         if ASKED.swap(true, Relaxed) {
-            std::process::exit(i32::from(STATUS));
+            end();
         }
         out::say(&format!("stopping: {done}; again to stop at once"));
     })?;
@@ -22,6 +24,20 @@ pub fn listen(done: &'static str) -> anyhow::Result<&'static AtomicBool> {
 
 /// What a run says it does about it.
 pub const STEP_IS_SAVED: &str = "the step that is under way is finished and saved";
+
+/// From now on a signal ends the program, and with it the child process in which a game of this name lives. Without this,
+/// the child would only see its standard input end, which one that hangs does not.
+pub fn end_with_children(game: &str) -> anyhow::Result<()> {
+    if foreign::is_foreign(game) {
+        ctrlc::set_handler(|| end())?;
+    }
+    Ok(())
+}
+
+fn end() -> ! {
+    foreign::end_all();
+    std::process::exit(i32::from(STATUS))
+}
 
 /// Stopped as asked; what a run has done is saved.
 #[derive(Debug, thiserror::Error)]

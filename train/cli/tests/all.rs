@@ -4,6 +4,7 @@ mod program;
 
 mod abuse;
 mod commands;
+mod environments;
 mod errors;
 mod help;
 mod killed;

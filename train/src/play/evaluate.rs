@@ -78,8 +78,12 @@ pub fn unaided(
     seats: &[Seat],
 ) -> Result<Unaided, Error> {
     let of = |player: &mut dyn Player| examine(scenario, referee, seats, player, &());
-    let game = scenario.start(seats[0].scene, seats[0].luck)?;
-    let (free, scripted) = (scenario.takes_text(), game.best_actions(0).is_some());
+    let free = scenario.takes_text();
+    // Not kept while others play: where games live elsewhere there may be room for few.
+    let scripted = {
+        let game = scenario.start(seats[0].scene, seats[0].luck)?;
+        game.best_actions(0).is_some()
+    };
     Ok(Unaided {
         random: (!free).then(|| of(&mut Random::default())).transpose()?,
         scripted: scripted.then(|| of(&mut Scripted::default())).transpose()?,

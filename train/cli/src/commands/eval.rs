@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::human::{self, Human};
 use crate::args;
 use crate::commands::subject::InputError;
+use crate::interrupt;
 use crate::out;
 use crate::progress::Terminal;
 use crate::table::Table;
@@ -73,6 +74,9 @@ pub fn eval(
 ) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
+    for game in &games {
+        interrupt::end_with_children(&game.name)?;
+    }
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;

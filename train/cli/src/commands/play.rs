@@ -17,7 +17,7 @@ use lapwing_train::{Error, Progress};
 use super::human;
 use super::keys::Keys;
 use crate::progress::Terminal;
-use crate::{args, out};
+use crate::{args, interrupt, out};
 
 /// Lets the model play, and shows what it saw, said and got.
 pub fn by_model(
@@ -25,6 +25,7 @@ pub fn by_model(
     arguments: &args::Play,
 ) -> Result<()> {
     let mut config = arguments.config()?;
+    interrupt::end_with_children(&config.game.name)?;
     // Nothing is held out: these are all that is played.
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
@@ -132,7 +133,9 @@ fn transcript(
 
 /// Lets the person at the terminal play: by keys, or, where the input is no terminal, by lines.
 pub fn by_hand(arguments: &args::Play) -> Result<()> {
-    let scenario = arguments.config()?.game.scenario()?;
+    let game = arguments.config()?.game;
+    interrupt::end_with_children(&game.name)?;
+    let scenario = game.scenario()?;
     let by_keys = io::stdin().is_terminal() && io::stdout().is_terminal();
     if !by_keys {
         let input = io::stdin().lock();

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::resolved::{Origin, Resolved};
 use super::source::{PRESETS, Source};
 use super::{Config, ConfigError, Game, check::check, idle};
+use crate::foreign;
 
 impl Config {
     /// What [`Config::resolve`] finds, without where it comes from.
@@ -35,7 +36,7 @@ impl Config {
             .table
             .insert("name".to_owned(), Value::String(source.name));
         if let Some(game) = source.game {
-            let game = nested("game.name", Value::String(game.to_owned()));
+            let game = nested("game.name", Value::String(game));
             layered.overlay("", game, &Origin::Setting)?;
         }
         for (origin, table) in source.layers {
@@ -54,8 +55,13 @@ impl Config {
             layered.overlay("", nested(&key, value), &Origin::Setting)?;
         }
         if layered.game() != game && !layered.origins.contains_key("name") {
-            let game = layered.game();
-            layered.table.insert("name".to_owned(), game);
+            let mut name = layered.game();
+            if let Value::String(game) = &mut name
+                && foreign::is_foreign(game)
+            {
+                *game = foreign::short_name(game);
+            }
+            layered.table.insert("name".to_owned(), name);
         }
         let mut config = read(layered.table).map_err(|e| ConfigError::Syntax {
             origin: request.to_owned(),

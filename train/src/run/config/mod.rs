@@ -21,6 +21,7 @@ use lapwing_tensor::Kl;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::Source;
+use crate::foreign;
 use crate::play::Form;
 
 pub use check::MOST_EPISODES;
@@ -119,11 +120,12 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Game {
-    /// One of those that `lapwing games` lists.
+    /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: String,
     /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
     pub probe: String,
-    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults.
+    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
+    /// `docs/environments.md` those of games that live elsewhere.
     pub options: toml::Table,
 }
 
@@ -151,9 +153,20 @@ impl Game {
 
     /// The same; `section` is where the config says so.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, ConfigError> {
+        let own = load::json(&format!("{section}.options"), &self.options)?;
+        if foreign::is_foreign(&self.name) {
+            if !self.probe.is_empty() {
+                return Err(ConfigError::Range {
+                    key: format!("{section}.probe"),
+                    found: format!("{:?}", self.probe),
+                    wanted: "none: games that live elsewhere have no probes".to_owned(),
+                });
+            }
+            return foreign::configure(&self.name, &own.into());
+        }
         let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
-        set.extend(load::json(&format!("{section}.options"), &self.options)?);
+        set.extend(own);
         if !self.probe.is_empty() {
             let Some((_, changes)) = kind.probe(&self.probe) else {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();

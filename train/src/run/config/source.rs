@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::ConfigError;
 use super::resolved::Origin;
+use crate::foreign;
 
 /// A config that is built into the program.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(super) struct Source {
     /// names the run
     pub name: String,
     /// the game, if that is what was asked for
-    pub game: Option<&'static str>,
+    pub game: Option<String>,
     /// from what it is based on to what was asked for
     pub layers: Vec<(Origin, Table)>,
     /// the directory, if a run was asked for
@@ -107,8 +108,14 @@ impl Source {
         }
         if let Ok(game) = lapwing_env::find(request) {
             return Ok(Source {
-                game: Some(game.name),
+                game: Some(game.name.to_owned()),
                 ..named(request)
+            });
+        }
+        if foreign::is_foreign(request) {
+            return Ok(Source {
+                game: Some(request.to_owned()),
+                ..named(&foreign::short_name(request))
             });
         }
         let path = Path::new(request);

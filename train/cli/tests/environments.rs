@@ -1,0 +1,255 @@
+//! Games that live elsewhere, played through the program.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::program::{Said, lapwing, run, said};
+
+const ACTIONS: &str = "game.options.actions=[\"left\",\"right\"]";
+const SMALL: [&str; 8] = [
+    "--set",
+    "train.groups=1",
+    "--set",
+    "train.group_size=4",
+    "--set",
+    "train.learn=2",
+    "--set",
+    "eval.episodes=5",
+];
+
+/// A directory with the environment of the docs in it.
+fn home() -> tempfile::TempDir {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/environments.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let program = docs.split("```python\n").nth(1).unwrap();
+    let program = program.split("```").next().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("game.py"), program).unwrap();
+    home
+}
+
+const DOCS: [&str; 4] = ["--game", "exec:python3 game.py", "--set", ACTIONS];
+
+fn succeeds(home: &Path, arguments: &[&str]) -> Said {
+    let said = run(home, arguments);
+    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
+    said
+}
+
+/// The one line of an error.
+fn error(home: &Path, arguments: &[&str], code: i32) -> String {
+    let said = run(home, arguments);
+    assert_eq!((said.code, &*said.out), (code, ""), "{}", said.err);
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    said.err
+}
+
+#[test]
+fn the_environment_of_the_docs_is_played() {
+    let home = home();
+    let home = home.path();
+    let examined = succeeds(
+        home,
+        &[&["eval", "--episodes", "40", "--json"], &DOCS[..]].concat(),
+    );
+    let found: Value = serde_json::from_str(&examined.out).unwrap();
+    assert_eq!(found["game"], "exec:python3 game.py");
+    let random = &found["yardsticks"]["random"];
+    assert_eq!(random["episode_length_mean"], 1.0);
+    let random = random["return_mean"].as_f64().unwrap();
+    // Half, with a standard error of 0.08.
+    assert!((0.2..0.8).contains(&random), "{random}");
+    let played = succeeds(home, &[&["play", "--episodes", "2"], &DOCS[..]].concat());
+    assert!(
+        played.out.contains("2 episodes: success "),
+        "{}",
+        played.out
+    );
+
+    for (seed, word, ending) in [
+        ("4", "left", "success, return 1"),
+        ("5", "l", "no success, return 0"),
+    ] {
+        let by_hand = [&["play", "--human", "--seed", seed], &DOCS[..]].concat();
+        let mut child = lapwing(home, &by_hand)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, format!("{word}\n").as_bytes()).unwrap();
+        drop(input);
+        let by_hand = said(home, child.wait_with_output().unwrap());
+        assert_eq!((by_hand.code, &*by_hand.err), (0, ""));
+        let ending = format!("over after 1 turn: {ending}\n");
+        assert!(by_hand.out.ends_with(&ending), "{}", by_hand.out);
+    }
+}
+
+/// Trained, gone on with and examined like any other; the config names it.
+#[test]
+fn an_environment_is_learned_from() {
+    let home = home();
+    let home = home.path();
+    let train = [&["train", "--steps", "1"], &SMALL[..], &DOCS[..]].concat();
+    let trained = succeeds(home, &train);
+    let place = "runs/python3-game.py-1";
+    assert!(trained.out.contains(place), "{}", trained.out);
+    let config = fs::read_to_string(home.join(place).join("config.toml")).unwrap();
+    let config: toml::Table = config.parse().unwrap();
+    assert_eq!(
+        config["game"]["name"].as_str(),
+        Some("exec:python3 game.py")
+    );
+    assert_eq!(
+        config["game"]["options"]["step_limit"].as_integer(),
+        Some(100)
+    );
+    succeeds(home, &["train", "--resume", place, "--steps", "2"]);
+    let metrics = fs::read_to_string(home.join(place).join("metrics.jsonl")).unwrap();
+    let steps = metrics
+        .lines()
+        .filter(|line| line.contains("\"kind\":\"step\""));
+    assert_eq!(steps.count(), 2);
+    succeeds(home, &["eval", place]);
+    // As a positional it stands for the general defaults, like the name of a game.
+    let told = succeeds(home, &["config", "exec:python3 game.py", "--set", ACTIONS]).out;
+    assert!(
+        told.contains("name = \"python3-game.py\"") && told.contains("reply = \"tags\""),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_line() {
+    let home = home();
+    let home = home.path();
+    let typed = |game: &str, set: &str| {
+        let arguments = ["play", "--human", "--game", game, "--set", set];
+        error(home, &arguments, 2)
+    };
+    assert_eq!(
+        typed("exec:python3 'game.py", ACTIONS),
+        "error: key `game.name`: found \"exec:python3 'game.py\", wanted a command whose quotes are closed\n"
+    );
+    assert!(typed("wss://host/ws", ACTIONS).contains("not encrypted"));
+    assert!(
+        typed("exec:python3 game.py", "game.options.action=1").contains("did you mean `actions`")
+    );
+    let nowhere = [
+        "play",
+        "--human",
+        "--game",
+        "exec:no-such-program",
+        "--set",
+        ACTIONS,
+    ];
+    let told = error_after_rules(home, &nowhere);
+    assert_eq!(
+        told,
+        "error: exec:no-such-program: cannot start \"no-such-program\": there is no such program here or on the PATH\n"
+    );
+    fs::write(
+        home.join("dies.py"),
+        "import sys\nsys.stderr.write('\\x1b[2Jno level 9')\nsys.exit(4)\n",
+    )
+    .unwrap();
+    let dies = ["eval", "--game", "exec:python3 dies.py", "--set", ACTIONS];
+    assert_eq!(
+        error(home, &dies, 1),
+        "error: exec:python3 dies.py: its process has ended (exit status 4); its last words on standard error: \
+         \"\\u{1b}[2Jno level 9\"\n"
+    );
+}
+
+/// A game by hand tells its rules before it starts.
+fn error_after_rules(home: &Path, arguments: &[&str]) -> String {
+    let said = run(home, arguments);
+    assert_eq!(said.code, 1, "{}", said.err);
+    said.err
+}
+
+/// A child that does not end by itself, asked for by Ctrl-C in whichever command.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_no_child() {
+    let home = home();
+    let home = home.path();
+    let game = fs::read_to_string(home.join("game.py")).unwrap();
+    let game = format!(
+        "import os, signal, time\nopen('pid.new', 'w').write(str(os.getpid()))\nos.rename('pid.new', 'pid')\n\
+         signal.signal(signal.SIGINT, signal.SIG_IGN)\n{game}\ntime.sleep(1000)\n"
+    );
+    fs::write(home.join("game.py"), game).unwrap();
+    let train = [&["train", "--steps", "100000"], &SMALL[..], &DOCS[..]].concat();
+    let eval = [&["eval", "--episodes", "100000"], &DOCS[..]].concat();
+    for (arguments, signals) in [(&train, 1), (&train, 2), (&eval, 1)] {
+        for left in ["pid", "runs"] {
+            let _ = fs::remove_file(home.join(left));
+            let _ = fs::remove_dir_all(home.join(left));
+        }
+        let mut program = lapwing(home, arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = waited(|| fs::read_to_string(home.join("pid")).ok());
+        if signals == 1 && arguments[0] == "train" {
+            let run = home.join("runs/python3-game.py-1/metrics.jsonl");
+            waited(|| {
+                fs::read_to_string(&run)
+                    .ok()
+                    .filter(|text| text.contains("\"step\""))
+            });
+        }
+        for _ in 0..signals {
+            let id = program.id().to_string();
+            let status = Command::new("kill").args(["-INT", &id]).status();
+            assert!(status.unwrap().success());
+            sleep(Duration::from_millis(100));
+        }
+        let status = waited(|| program.try_wait().unwrap());
+        assert_eq!(status.code(), Some(130), "{arguments:?}");
+        waited(|| (!is_alive(&pid)).then_some(()));
+    }
+}
+
+/// Whether it runs; one that has ended and that nobody in a container waits for does not.
+#[cfg(unix)]
+fn is_alive(pid: &str) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .starts_with(" Z"),
+        Err(_) if Path::new("/proc/self/stat").exists() => false,
+        Err(_) => {
+            let sent = Command::new("kill")
+                .args(["-0", pid])
+                .stderr(Stdio::null())
+                .status();
+            sent.unwrap().success()
+        }
+    }
+}
+
+fn waited<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(120),
+            "it does not come"
+        );
+        sleep(Duration::from_millis(20));
+    }
+}

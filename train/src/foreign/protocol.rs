@@ -1,0 +1,174 @@
+//! OpenEnv's messages: what is asked, and what may be answered.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Bytes of a message. Observations are meant to be read by a model: the longest prompts have some hundred thousand.
+pub(super) const LONGEST: usize = 16 << 20;
+
+/// A conversation with one environment, over whatever carries it. Dropped, it says `close`.
+pub(super) trait Session: Send {
+    /// Sends a message and waits for the answer.
+    fn ask(&mut self, request: Map<String, Value>) -> Result<Answer, Fault>;
+}
+
+/// Why there is no answer. The session is of no use after that.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Fault {
+    /// The other side has hung up. Between two episodes that is its right.
+    Closed(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Fault {
+    pub fn problem(self) -> String {
+        match self {
+            Fault::Closed(problem) | Fault::Other(problem) => problem,
+        }
+    }
+}
+
+/// A state of the environment, and what the step to it brought.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Answer {
+    pub observation: Value,
+    /// `None`: the environment gave none
+    pub reward: Option<f64>,
+    pub done: bool,
+}
+
+/// What was written: for whom, and an answer or why there is none.
+#[derive(Debug, PartialEq)]
+pub(super) struct Message {
+    pub session: Option<u64>,
+    pub content: Result<Answer, String>,
+}
+
+/// Begins an episode.
+pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value> {
+    let mut data = Map::from_iter([("seed".to_owned(), seed(scene))]);
+    if let Some((field, luck)) = luck {
+        data.insert(field.to_owned(), seed(luck));
+    }
+    message("reset", Some(data))
+}
+
+/// Many environments want a seed that fits 32 bits with a sign, and all take those that do.
+fn seed(number: u64) -> Value {
+    json!(number & 0x7fff_ffff)
+}
+
+/// Does something.
+pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
+    message("step", Some(action))
+}
+
+/// Ends a session. It is not answered.
+pub(super) fn close() -> Map<String, Value> {
+    message("close", None)
+}
+
+fn message(kind: &str, data: Option<Map<String, Value>>) -> Map<String, Value> {
+    let mut message = Map::from_iter([("type".to_owned(), json!(kind))]);
+    message.extend(data.map(|data| ("data".to_owned(), Value::Object(data))));
+    message
+}
+
+/// Reads what was written. The error says what is wrong with it, and quotes it.
+pub(super) fn read(bytes: &[u8]) -> Result<Message, String> {
+    let wrong = |problem: &str| format!("{problem}: {}", quoted(bytes));
+    let text = std::str::from_utf8(bytes).map_err(|_| wrong("what it wrote is not UTF-8"))?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| wrong(&format!("what it wrote is not JSON ({error})")))?;
+    let Value::Object(message) = value else {
+        return Err(wrong("what it wrote is no message, which is a JSON object"));
+    };
+    let session = match message.get("session") {
+        None => None,
+        Some(number) => {
+            let number = number.as_u64();
+            Some(number.ok_or_else(|| wrong("`session` is no number of a session"))?)
+        }
+    };
+    let data = message.get("data").cloned().unwrap_or_default();
+    let content = match message.get("type").and_then(Value::as_str) {
+        Some("observation") => Ok(answer(data).map_err(|problem| wrong(&problem))?),
+        Some("error") => Err(told(&data)),
+        Some(other) => {
+            let problem = format!(
+                "the answer is of type {}, and not `observation` or `error`",
+                quoted(other.as_bytes())
+            );
+            return Err(wrong(&problem));
+        }
+        None => return Err(wrong("the message has no `type`")),
+    };
+    Ok(Message { session, content })
+}
+
+/// The `data` of an observation. What else is in it is not asked for.
+fn answer(data: Value) -> Result<Answer, String> {
+    #[derive(Deserialize)]
+    struct Data {
+        observation: Value,
+        #[serde(default)]
+        reward: Value,
+        done: bool,
+    }
+    let Data {
+        observation,
+        reward,
+        done,
+    } = serde_json::from_value(data)
+        .map_err(|error| format!("the observation is wrong ({error})"))?;
+    let reward = match reward {
+        Value::Null => None,
+        // OpenEnv allows it.
+        Value::Bool(is) => Some(f64::from(u8::from(is))),
+        Value::Number(number) => number.as_f64(),
+        _ => return Err("the reward is no number".to_owned()),
+    };
+    if reward.is_some_and(|reward| !reward.is_finite()) {
+        return Err("the reward is no finite number".to_owned());
+    }
+    Ok(Answer {
+        observation,
+        reward,
+        done,
+    })
+}
+
+/// The environment's own error, with the cure for those that have one.
+fn told(data: &Value) -> String {
+    let text = |name: &str| data.get(name).and_then(Value::as_str);
+    let message = text("message").map_or_else(|| data.to_string(), str::to_owned);
+    let code = text("code").unwrap_or("no code");
+    let cure = match code {
+        "CAPACITY_REACHED" => {
+            "; all episodes are played at once: start the server with MAX_CONCURRENT_ENVS set to as many, or play fewer \
+             (eval.episodes; train.groups times train.group_size)"
+        }
+        "VALIDATION_ERROR" => "; the block `action` of the template makes what is sent",
+        _ => "",
+    };
+    let code: String = code.chars().take(60).collect();
+    format!(
+        "the environment reports an error ({}): {}{cure}",
+        code.escape_debug(),
+        quoted(message.as_bytes())
+    )
+}
+
+/// What a stranger wrote, in quotes, without what acts on a terminal, and no longer than fits an error.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    // A letter has at most four bytes.
+    let start = &bytes[..bytes.len().min(4 * SHOWN)];
+    let text = String::from_utf8_lossy(start);
+    let shown: String = text.chars().take(SHOWN).collect();
+    match shown.len() < bytes.len() && text.chars().count() > SHOWN {
+        true => format!("{shown:?}... ({} bytes)", bytes.len()),
+        false => format!("{shown:?}"),
+    }
+}

@@ -1,0 +1,353 @@
+//! A game that lives elsewhere, as lapwing's players meet it.
+//!
+//! The scene is the seed of the reset. Most environments take one seed only, so that the same scene with another luck is
+//! possible only where one takes a second (`luck`); where none does, chance after the start follows from the scene too.
+//! A session plays one episode after another: environments can be slow to make, and a server may allow few.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lapwing_env::{Game, GameError, OptionsError, Outcome, Scenario, refused};
+use lapwing_model::read_text;
+use serde_json::{Map, Value};
+
+use super::Address;
+use super::options::Options;
+use super::process::{Process, Talk};
+use super::protocol::{self, Answer, Fault, Session};
+use super::socket::Connection;
+use super::template::{LONGEST_SOURCE, Template};
+
+/// A configured game that lives elsewhere.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    rules: String,
+    actions: Vec<String>,
+    shared: Arc<Shared>,
+}
+
+/// What the scenario and its episodes have in common.
+struct Shared {
+    name: String,
+    address: Address,
+    options: Options,
+    template: Template,
+    open: Mutex<Open>,
+}
+
+/// What was opened so far.
+#[derive(Default)]
+struct Open {
+    /// sessions that no episode uses
+    free: Vec<Box<dyn Session>>,
+    process: Option<Arc<Process>>,
+    /// sessions that were begun
+    begun: u64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Shared");
+        shown.field("address", &self.address);
+        shown
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one word of who may say anything.
+const SAY: &str = "say";
+
+impl Elsewhere {
+    pub fn new(name: &str, address: Address, options: Options) -> Result<Elsewhere, OptionsError> {
+        let wrong = |option: &str, problem: String| OptionsError::Value {
+            game: shortened(name),
+            option: option.to_owned(),
+            problem,
+        };
+        let given = shortened(options.template.as_deref().unwrap_or_default());
+        let template = options.template.map(|given| text_of(&given));
+        let options = Options {
+            template: template.transpose().map_err(|e| wrong("template", e))?,
+            ..options
+        };
+        let of_file = |problem: String| {
+            wrong(
+                "template",
+                format!("is \"{given}\", which is no template: {problem}"),
+            )
+        };
+        let template = Template::parse(options.template.as_deref()).map_err(of_file)?;
+        let rules = template.rules().map_err(of_file)?;
+        let template = template.with_success(&options.success).map_err(|problem| {
+            let found = &options.success;
+            refused(
+                name,
+                "success",
+                found,
+                &format!("an expression ({problem})"),
+            )
+        })?;
+        Ok(Elsewhere {
+            rules,
+            actions: options
+                .actions
+                .clone()
+                .unwrap_or_else(|| vec![SAY.to_owned()]),
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                address,
+                options,
+                template,
+                open: Mutex::default(),
+            }),
+        })
+    }
+}
+
+/// The text of a template: of the file that is named, or what was given. The config then says all, and the run means the
+/// same wherever the file is and whatever becomes of it.
+fn text_of(given: &str) -> Result<String, String> {
+    const BLOCK: &str = "{%";
+    if given.contains(BLOCK) {
+        return Ok(given.to_owned());
+    }
+    let text = read_text(Path::new(given), LONGEST_SOURCE);
+    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
+    match text.contains(BLOCK) {
+        true => Ok(text),
+        false => Err(format!(
+            "is {given:?}, a file without a block: wanted one with rules, observation or action"
+        )),
+    }
+}
+
+impl Scenario for Elsewhere {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn rules(&self) -> String {
+        self.rules.clone()
+    }
+
+    fn actions(&self) -> &[String] {
+        &self.actions
+    }
+
+    fn takes_text(&self) -> bool {
+        self.shared.options.actions.is_none()
+    }
+
+    fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
+        let shared = &self.shared;
+        let luck = shared.options.luck.as_deref().map(|field| (field, luck));
+        let begun = shared.begin(&protocol::reset(scene, luck));
+        let (session, answer) = begun.map_err(|problem| shared.error(problem))?;
+        let text = shared.text(&answer, 0).map_err(|e| shared.error(e))?;
+        Ok(Box::new(Episode {
+            shared: shared.clone(),
+            session: Some(session),
+            actions: self.actions.clone(),
+            failed: None,
+            text,
+            total: 0.0,
+            step: 0,
+            over: false,
+            success: false,
+            said: String::new(),
+        }))
+    }
+
+    fn reward_bounds(&self) -> Option<(f64, f64)> {
+        self.shared
+            .options
+            .reward_bounds
+            .map(|[low, high]| (low, high))
+    }
+
+    fn step_limit(&self) -> usize {
+        self.shared.options.step_limit
+    }
+
+    fn options(&self) -> Value {
+        self.shared.options.in_force()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn error(&self, problem: String) -> GameError {
+        GameError::new(shortened(&self.name), problem)
+    }
+
+    /// The text of a state.
+    fn text(&self, answer: &Answer, step: usize) -> Result<String, String> {
+        let text = self.template.observation(answer, step);
+        text.map_err(|problem| self.of_template(&problem))
+    }
+
+    fn of_template(&self, problem: &str) -> String {
+        match &self.options.template {
+            Some(_) => format!("the template: {problem}"),
+            None => format!(
+                "the default template: {problem}; a template of your own (game.options.template) may help"
+            ),
+        }
+    }
+
+    /// Begins an episode, in a session that is free or in a new one.
+    fn begin(&self, reset: &Map<String, Value>) -> Result<(Box<dyn Session>, Answer), String> {
+        loop {
+            let free = self.lock().free.pop();
+            let was_open = free.is_some();
+            let mut session = match free {
+                Some(session) => session,
+                None => self.open()?,
+            };
+            match session.ask(reset.clone()) {
+                Ok(answer) if answer.done => {
+                    return Err("the episode is over (`done`) before its first step".to_owned());
+                }
+                Ok(answer) => return Ok((session, answer)),
+                // The server had enough of an idle session.
+                Err(Fault::Closed(_)) if was_open => (),
+                Err(fault) => return Err(fault.problem()),
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Box<dyn Session>, String> {
+        let patience = self.options.patience();
+        let words = match &self.address {
+            Address::Socket(url) => return Ok(Box::new(Connection::open(url, patience)?)),
+            Address::Process(words) => words,
+        };
+        let mut open = self.lock();
+        let process = match open.process.take().filter(|process| process.runs()) {
+            Some(process) => process,
+            None => Arc::new(Process::start(words, patience)?),
+        };
+        open.process = Some(process.clone());
+        open.begun += 1;
+        Ok(Box::new(Talk::new(process, open.begun)))
+    }
+}
+
+/// Names can be long command lines; an error only wants to tell which.
+fn shortened(name: &str) -> String {
+    const SHOWN: usize = 60;
+    let escaped: String = name.escape_debug().collect();
+    match escaped.chars().count() > SHOWN {
+        true => escaped.chars().take(SHOWN).chain("...".chars()).collect(),
+        false => escaped,
+    }
+}
+
+struct Episode {
+    shared: Arc<Shared>,
+    /// `None` once it has failed
+    session: Option<Box<dyn Session>>,
+    actions: Vec<String>,
+    /// why it cannot go on
+    failed: Option<GameError>,
+    /// the state, told
+    text: String,
+    /// the sum of the rewards
+    total: f64,
+    step: usize,
+    over: bool,
+    success: bool,
+    /// what the agent says in this turn
+    said: String,
+}
+
+impl Episode {
+    fn advance(&mut self, action: Option<usize>) -> Result<Outcome, String> {
+        let shared = self.shared.clone();
+        let template = &shared.template;
+        let word = action.map(|action| (action, &*self.actions[action]));
+        let said = std::mem::take(&mut self.said);
+        let data = template.action(word, &said, self.step);
+        self.step += 1;
+        let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
+            // Nothing is sent for it: the world waits.
+            return Ok(Outcome {
+                reward: 0.0,
+                over: false,
+            });
+        };
+        let session = self.session.as_mut().expect("there until it fails");
+        let answered = session.ask(protocol::step(data));
+        let answer = answered.map_err(Fault::problem)?;
+        let reward = answer.reward.unwrap_or(0.0);
+        if let Some([low, high]) = shared.options.reward_bounds
+            && !(low..=high).contains(&reward)
+        {
+            return Err(format!(
+                "a reward is {reward}, outside of {low} to {high} (game.options.reward_bounds)"
+            ));
+        }
+        self.text = shared.text(&answer, self.step)?;
+        self.total += reward;
+        self.over = answer.done;
+        let success = template.succeeded(&answer, self.total, self.step);
+        self.success = success.map_err(|problem| format!("option `success`: {problem}"))?;
+        Ok(Outcome {
+            reward,
+            over: self.over,
+        })
+    }
+}
+
+impl Game for Episode {
+    fn observe(&self, agent: usize) -> Result<String, GameError> {
+        assert_eq!(agent, 0, "there is one agent");
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.text.clone()),
+        }
+    }
+
+    fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
+        let &[action] = actions else {
+            panic!("{} actions for one agent", actions.len());
+        };
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.over {
+            let over = true;
+            return Ok(vec![Outcome { reward: 0.0, over }]);
+        }
+        match self.advance(action) {
+            Ok(outcome) => Ok(vec![outcome]),
+            Err(problem) => {
+                let error = self.shared.error(problem);
+                // Who is at fault plays no further episode.
+                self.session = None;
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn succeeded(&self, _agent: usize) -> bool {
+        self.success
+    }
+
+    fn hear(&mut self, _agent: usize, text: &str) {
+        self.said = text.to_owned();
+    }
+}
+
+impl Drop for Episode {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.shared.lock().free.push(session);
+        }
+    }
+}
