@@ -4,3 +4,5 @@ mod foreign;
 mod frozen_lake;
 mod games;
 mod snake;
+mod twenty48;
+mod worlds;
