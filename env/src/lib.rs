@@ -28,6 +28,7 @@ mod options;
 mod picture;
 pub mod rng;
 mod snake;
+mod sokoban;
 mod twenty48;
 
 use serde_json::Value;
@@ -231,7 +232,12 @@ pub enum Subtlety {
 }
 
 /// Every built-in game.
-pub static GAMES: &[Kind] = &[frozen_lake::KIND, snake::KIND, twenty48::KIND];
+pub static GAMES: &[Kind] = &[
+    frozen_lake::KIND,
+    snake::KIND,
+    sokoban::KIND,
+    twenty48::KIND,
+];
 
 /// Finds a game by its name.
 ///

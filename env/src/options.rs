@@ -267,6 +267,7 @@ fn in_words(error: &str) -> String {
         "a boolean" => "true or false".to_owned(),
         "string or map" => "a name in quotes".to_owned(),
         "a sequence" => "a list".to_owned(),
+        "path string" => "a path in quotes".to_owned(),
         // No option is a text, only what is in the list of rows.
         "a string" => "a list of texts in quotes".to_owned(),
         other => other.to_owned(),

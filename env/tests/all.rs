@@ -4,5 +4,6 @@ mod foreign;
 mod frozen_lake;
 mod games;
 mod snake;
+mod sokoban;
 mod twenty48;
 mod worlds;
