@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a game: write `src/NAME.rs`, whose head is its page (description, actions, observation, start, rewards, end,
+//! To add a game: write `src/NAME.rs` (2048's is `twenty48.rs`, as a module's name is a word), whose head is its page (description, actions, observation, start, rewards, end,
 //! options, departures from its source), and add its line to `GAMES`. The tests run over that list. A game that is known
 //! at run time only (one that lives in another process, say) implements [`Scenario`] and [`Game`] and is in no list.
 
@@ -28,6 +28,8 @@ mod options;
 mod picture;
 pub mod rng;
 mod snake;
+mod sokoban;
+mod twenty48;
 
 use serde_json::Value;
 use thiserror::Error;
@@ -233,7 +235,12 @@ pub enum Subtlety {
 }
 
 /// Every built-in game.
-pub static GAMES: &[Kind] = &[frozen_lake::KIND, snake::KIND];
+pub static GAMES: &[Kind] = &[
+    frozen_lake::KIND,
+    snake::KIND,
+    sokoban::KIND,
+    twenty48::KIND,
+];
 
 /// Finds a game by its name.
 ///

@@ -287,6 +287,7 @@ fn in_words(error: &str, value: &Value) -> String {
         "a boolean" => "true or false".to_owned(),
         "string or map" => "a name in quotes".to_owned(),
         "a sequence" => "a list".to_owned(),
+        "path string" => "a path in quotes".to_owned(),
         "a string" if value.is_array() => "a list of texts in quotes".to_owned(),
         "a string" => "a text in quotes".to_owned(),
         other => other.to_owned(),

@@ -7,3 +7,6 @@ mod pages;
 mod pinned;
 mod snake;
 mod snake_scores;
+mod sokoban;
+mod twenty48;
+mod worlds;

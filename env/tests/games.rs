@@ -37,6 +37,14 @@ const VARIANTS: &[(&str, &str)] = &[
         r#"{"size": 4, "agents": 3, "enemies": 1, "apples": 3, "view": "full", "step_limit": 4}"#,
     ),
     ("snake", r#"{"size": 5, "apples": 2, "step_limit": 8}"#),
+    (
+        "2048",
+        r#"{"target": 32, "step_limit": 12, "view": "full"}"#,
+    ),
+    (
+        "2048",
+        r#"{"goal": "low", "up_cost": 0.25, "swapped": true, "symbols": "other", "wording": "other", "step_limit": 8}"#,
+    ),
 ];
 
 /// Every scenario to test, each with a name: the game's with a number for its defaults (0) and for what stands above, that
@@ -271,15 +279,15 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
 
 #[test]
 fn names_and_action_words_are_distinct_plain_words() {
-    let plain = |word: &str| {
-        !word.is_empty()
-            && word
-                .chars()
-                .all(|letter| letter.is_ascii_lowercase() || letter == '-')
+    // A name may have digits, as 2048; an action may be two words, as "turn left".
+    let plain = |word: &str, other: fn(char) -> bool| {
+        let letter = |letter: char| letter.is_ascii_lowercase() || letter == '-' || other(letter);
+        !word.is_empty() && word.trim() == word && word.chars().all(letter)
     };
     for (place, kind) in GAMES.iter().enumerate() {
         assert!(
-            plain(kind.name) && GAMES[..place].iter().all(|other| other.name != kind.name),
+            plain(kind.name, |letter| letter.is_ascii_digit())
+                && GAMES[..place].iter().all(|other| other.name != kind.name),
             "{}",
             kind.name
         );
@@ -290,7 +298,7 @@ fn names_and_action_words_are_distinct_plain_words() {
         let words = scenario.actions();
         for (place, word) in words.iter().enumerate() {
             assert!(
-                plain(word) && !words[..place].contains(word),
+                plain(word, |letter| letter == ' ') && !words[..place].contains(word),
                 "{}: {words:?}",
                 kind.name
             );
@@ -419,6 +427,12 @@ fn no_option_is_ignored_whatever_its_value() {
     snake step_reward -3
     snake step_reward 2.5
     snake swapped true
+    sokoban step_reward -3
+    sokoban box_reward 2.5
+    sokoban done_reward 2.5
+    sokoban swapped true
+    2048 up_cost 2.5
+    2048 swapped true
     ");
 }
 

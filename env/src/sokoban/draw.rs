@@ -1,0 +1,219 @@
+//! Drawing a level: a room by a random walk, boxes on their targets, and play in reverse that scatters them.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::level::{Level, State, opposite};
+use crate::rng::Stream;
+
+/// What the walk clears around it, as offsets of columns and rows.
+const BRUSHES: [&[(isize, isize)]; 5] = [
+    &[(-1, 0), (0, 0), (1, 0)],
+    &[(0, -1), (0, 0), (0, 1)],
+    &[(0, 0), (1, 0), (1, 1)],
+    &[(0, 0), (1, 0), (0, 1), (1, 1)],
+    &[(0, 0), (1, 0), (0, 1)],
+];
+
+/// The chance that the walk turns at a step.
+const TURN: f64 = 0.35;
+
+/// How many steps reverse play goes from the targets at most.
+const DEEPEST: usize = 300;
+
+/// How many rooms are tried, and of how many that come to something the best is taken.
+const TRIES: usize = 50;
+const CHOICE: usize = 4;
+
+/// A level, the state it starts from, and the ways that solve it.
+pub(super) struct Drawn {
+    pub level: Level,
+    pub start: State,
+    pub solution: Vec<usize>,
+}
+
+/// Draws a level with boxes that are not all on targets. `effort` is the number of states that reverse play looks at in
+/// a room. If no room comes out, which is rare, it is [`plain`].
+pub(super) fn draw(
+    width: usize,
+    height: usize,
+    boxes: usize,
+    effort: usize,
+    stream: &mut Stream,
+) -> Drawn {
+    let rooms = (0..TRIES).filter_map(|_| {
+        let floor = room(width, height, stream);
+        scatter(width, floor, boxes, effort, stream)
+    });
+    let best = rooms.take(CHOICE).max_by_key(|(score, _)| *score);
+    best.map_or_else(|| plain(width, height, boxes), |(_, drawn)| drawn)
+}
+
+/// A room in a wall, cleared by a random walk.
+fn room(width: usize, height: usize, stream: &mut Stream) -> Vec<bool> {
+    let mut floor = vec![false; width * height];
+    let (mut x, mut y) = (1 + stream.below(width - 2), 1 + stream.below(height - 2));
+    let mut way = stream.below(4);
+    for _ in 0..(width + height) * 17 / 10 {
+        if stream.chance(TURN) {
+            way = stream.below(4);
+        }
+        (x, y) = match way {
+            0 => (x, y - 1),
+            1 => (x, y + 1),
+            2 => (x - 1, y),
+            _ => (x + 1, y),
+        };
+        (x, y) = (x.clamp(1, width - 2), y.clamp(1, height - 2));
+        for (dx, dy) in BRUSHES[stream.below(BRUSHES.len())] {
+            let (x, y) = (x.saturating_add_signed(*dx), y.saturating_add_signed(*dy));
+            if (1..width - 1).contains(&x) && (1..height - 1).contains(&y) {
+                floor[y * width + x] = true;
+            }
+        }
+    }
+    floor
+}
+
+/// One state that reverse play has come to.
+struct Reached {
+    state: State,
+    from: usize,
+    way: usize,
+    depth: usize,
+    /// Which box was pulled last, by where it stands.
+    pulled: Option<usize>,
+    /// How often another box was pulled than before.
+    changes: usize,
+}
+
+/// Puts targets, boxes on them and the player on drawn cells of a room, and plays in reverse, by chance on from the
+/// newest state or from the oldest, so that play comes far and leaves little out. The state with the highest score is
+/// where the level starts: how often the box that is pulled changed, times how far the boxes are from targets. The score comes with it. `None` if the room is too small or no state
+/// scores.
+fn scatter(
+    width: usize,
+    floor: Vec<bool>,
+    boxes: usize,
+    effort: usize,
+    stream: &mut Stream,
+) -> Option<(usize, Drawn)> {
+    let mut free: Vec<usize> = (0..floor.len()).filter(|&cell| floor[cell]).collect();
+    if free.len() < boxes + 2 {
+        return None;
+    }
+    let mut targets = vec![false; floor.len()];
+    let mut take = || free.swap_remove(stream.below(free.len()));
+    let player = take();
+    let cells: Vec<usize> = (0..boxes).map(|_| take()).collect();
+    cells.iter().for_each(|&cell| targets[cell] = true);
+    let level = Level {
+        width,
+        floor,
+        targets,
+        ..Level::default()
+    };
+    let mut nodes = vec![Reached {
+        state: State::new(player, &cells),
+        from: 0,
+        way: 0,
+        depth: 0,
+        pulled: None,
+        changes: 0,
+    }];
+    let mut seen = HashSet::from([nodes[0].state]);
+    let mut open = VecDeque::from([0]);
+    let (mut best, mut highest) = (0, 0);
+    while let Some(node) = if stream.chance(0.5) {
+        open.pop_back()
+    } else {
+        open.pop_front()
+    } {
+        let far = displacement(&level, &nodes[node].state);
+        let score = nodes[node].changes * far;
+        if score > highest {
+            (best, highest) = (node, score);
+        }
+        if nodes[node].depth == DEEPEST || nodes.len() >= effort {
+            continue;
+        }
+        let turn = stream.below(4);
+        for way in (0..4).map(|way| (way + turn) % 4) {
+            for pull in [false, true] {
+                let Reached {
+                    state,
+                    depth,
+                    pulled,
+                    changes,
+                    ..
+                } = nodes[node];
+                let Some(after) = level.back(&state, way, pull) else {
+                    continue;
+                };
+                if !seen.insert(after) {
+                    continue;
+                }
+                let player = usize::from(state.player);
+                let behind = level.neighbour(player, opposite(way));
+                open.push_back(nodes.len());
+                nodes.push(Reached {
+                    state: after,
+                    from: node,
+                    way,
+                    depth: depth + 1,
+                    pulled: if pull { Some(player) } else { pulled },
+                    changes: changes + usize::from(pull && pulled != behind),
+                });
+            }
+        }
+    }
+    let start = nodes[best].state;
+    if highest == 0 || level.solved(&start) {
+        return None;
+    }
+    let mut solution = Vec::new();
+    while best != 0 {
+        solution.push(opposite(nodes[best].way));
+        best = nodes[best].from;
+    }
+    let drawn = Drawn {
+        level,
+        start,
+        solution,
+    };
+    Some((highest, drawn))
+}
+
+/// How far the boxes are from the nearest target each, as the crow flies along rows and columns.
+fn displacement(level: &Level, state: &State) -> usize {
+    let distance = |one: usize, other: usize| {
+        (one % level.width).abs_diff(other % level.width)
+            + (one / level.width).abs_diff(other / level.width)
+    };
+    let targets = || (0..level.targets.len()).filter(|&cell| level.targets[cell]);
+    let to_nearest = |cell: usize| targets().map(|target| distance(cell, target)).min();
+    state.boxes().filter_map(to_nearest).sum()
+}
+
+/// An open room with the targets along its upper wall and each box below its target.
+pub(super) fn plain(width: usize, height: usize, boxes: usize) -> Drawn {
+    let inside = |cell: usize| {
+        (1..width - 1).contains(&(cell % width)) && (1..height - 1).contains(&(cell / width))
+    };
+    let level = Level {
+        width,
+        floor: (0..width * height).map(inside).collect(),
+        targets: (0..width * height)
+            .map(|cell| (width + 1..=width + boxes).contains(&cell))
+            .collect(),
+        ..Level::default()
+    };
+    let cells: Vec<usize> = (1..=boxes).map(|x| 2 * width + x).collect();
+    // Up, and back down, and to the next.
+    let mut solution = [0, 1, 3].repeat(boxes);
+    solution.truncate(3 * boxes - 2);
+    Drawn {
+        start: State::new(3 * width + 1, &cells),
+        level,
+        solution,
+    }
+}
