@@ -407,6 +407,7 @@ fn no_option_is_ignored_whatever_its_value() {
     sokoban box_reward 2.5
     sokoban done_reward 2.5
     sokoban swapped true
+    rooms swapped true
     2048 up_cost 2.5
     2048 swapped true
     ");
@@ -432,9 +433,9 @@ fn options_that_are_no_options_are_refused() {
 
 #[test]
 fn an_unknown_game_is_answered_with_those_there_are() {
-    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, 2048, 2048-small, 2048-medium, 2048-standard");
-    insta::assert_snapshot!(find("sanke").unwrap_err(), @"unknown game `sanke` (did you mean `snake`?); the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, 2048, 2048-small, 2048-medium, 2048-standard");
-    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, 2048, 2048-small, 2048-medium, 2048-standard");
+    insta::assert_snapshot!(find("frozenlake").unwrap_err(), @"unknown game `frozenlake` (did you mean `frozen-lake`?); the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
+    insta::assert_snapshot!(find("sanke").unwrap_err(), @"unknown game `sanke` (did you mean `snake`?); the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
+    insta::assert_snapshot!(find("chess").unwrap_err(), @"unknown game `chess`; the games are frozen-lake, snake, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
 }
 
 /// The rules and an episode of the scripted player (with one unread action), for each game and variant.
