@@ -56,8 +56,8 @@ fn open(grid: &Grid, door: Cell, colour: u8, lock: Lock, depth: usize) -> Option
 
 /// Picks up a thing in one of the cells, with empty hands.
 fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Action> {
-    if let Some(carried) = grid.carried {
-        // Not before the door on the way is open that it is the key of.
+    if grid.carried.is_some() {
+        // Not before the doors on the way are open: it may be the key of one.
         let obstacle = |step: &Step| match grid.at(step.agent) {
             Place::Thing(_) => Some(None),
             Place::Door {
@@ -68,8 +68,8 @@ fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Action> {
         };
         let way = way_to(grid, cells)?;
         return match way.iter().filter(|step| step.forward).find_map(obstacle) {
-            Some(Some((door, colour))) if is_key(carried, colour) => {
-                face(grid, &[door], Action::Toggle, depth)
+            Some(Some((door, colour))) => {
+                open(grid, door, colour, Lock::Locked, depth.checked_sub(1)?)
             }
             _ => put_away(grid),
         };
