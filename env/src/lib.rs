@@ -27,6 +27,7 @@ mod frozen_lake;
 mod options;
 mod picture;
 pub mod rng;
+mod rooms;
 mod snake;
 mod sokoban;
 mod twenty48;
@@ -239,6 +240,7 @@ pub static GAMES: &[Kind] = &[
     frozen_lake::KIND,
     snake::KIND,
     sokoban::KIND,
+    rooms::KIND,
     twenty48::KIND,
 ];
 

@@ -431,6 +431,7 @@ fn no_option_is_ignored_whatever_its_value() {
     sokoban box_reward 2.5
     sokoban done_reward 2.5
     sokoban swapped true
+    rooms swapped true
     2048 up_cost 2.5
     2048 swapped true
     ");

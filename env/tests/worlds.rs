@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::games::{configured, play, random};
 
-const WORLDS: &[&str] = &["sokoban", "2048"];
+const WORLDS: &[&str] = &["sokoban", "rooms", "2048"];
 
 /// Every variant and probe with its name and its scenario; of a game without variants the game itself.
 fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {

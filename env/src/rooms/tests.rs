@@ -1,0 +1,204 @@
+//! What every action keeps, what is seen, and that every mission can be done.
+
+use proptest::prelude::*;
+
+use super::grid::{Cell, Lock, Place, Thing, Type};
+use super::options::Task;
+use super::*;
+
+const TASKS: [Task; 9] = [
+    Task::GotoLocal,
+    Task::GotoMaze,
+    Task::PickupLoc,
+    Task::PickupDist,
+    Task::PutNextLocal,
+    Task::UnlockLocal,
+    Task::UnlockPickup,
+    Task::BlockedUnlockPickup,
+    Task::UnlockToUnlock,
+];
+
+fn drawn(task: Task, scene: u64) -> (Grid, Mission) {
+    draw::draw(task, &mut Stream::new(scene, "rooms house"))
+}
+
+/// The planner does every mission, if not always within the steps that are given.
+#[test]
+fn every_mission_can_be_done() {
+    for task in TASKS {
+        for scene in 0..100 {
+            let (mut grid, mission) = drawn(task, scene);
+            let mut steps = 0;
+            loop {
+                let before = grid.clone();
+                grid.act(plan::next(&grid, &mission).expect("a way"));
+                steps += 1;
+                if mission.done(&before, &grid) {
+                    break;
+                }
+                assert!(steps < 150, "{task:?} {scene}: {mission:?}");
+            }
+        }
+    }
+}
+
+/// All things there are, carried or not, by number.
+fn things(grid: &Grid) -> Vec<Thing> {
+    let mut things: Vec<Thing> = grid
+        .things()
+        .map(|(_, thing)| thing)
+        .chain(grid.carried)
+        .collect();
+    things.sort_by_key(|thing| thing.number);
+    things
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+
+    /// Only a toggled box goes; a locked door opens for its key alone; nobody walks through anything.
+    #[test]
+    fn actions_keep_things_doors_and_walls(scene: u64, player: u64, task in 0..TASKS.len()) {
+        let (mut grid, _) = drawn(TASKS[task], scene);
+        let mut random = Stream::new(player, "random player");
+        for _ in 0..200 {
+            let before = grid.clone();
+            let action = Action::ALL[random.below(6)];
+            grid.act(action);
+            prop_assert!(grid.at(grid.agent).can_be_entered());
+            let walls = |grid: &Grid| grid.cells.iter().filter(|place| **place == Place::Wall).count();
+            prop_assert_eq!(walls(&grid), walls(&before));
+            let front = before.at(before.front());
+            let is_box = matches!(front, Place::Thing(Thing { kind: Type::Box, .. }));
+            let gone = things(&before).len() - things(&grid).len();
+            prop_assert_eq!(gone, usize::from(action == Action::Toggle && is_box));
+            for ((cell, colour, was), (_, _, is)) in before.doors().zip(grid.doors()) {
+                if was != is {
+                    prop_assert!(action == Action::Toggle && cell == before.front() && is != Lock::Locked);
+                    let key = before.carried.is_some_and(|thing| (thing.kind, thing.colour) == (Type::Key, colour));
+                    prop_assert!(was != Lock::Locked || key);
+                }
+            }
+            prop_assert_eq!(before.doors().count(), grid.doors().count());
+        }
+    }
+}
+
+/// A house from its picture, with the agent looking up.
+fn house(rows: &[&str]) -> Grid {
+    let mut grid = Grid {
+        width: rows[0].len(),
+        cells: Vec::new(),
+        agent: (0, 0),
+        way: 3,
+        carried: None,
+    };
+    for (cell, sign) in rows.concat().chars().enumerate() {
+        let thing = |kind| {
+            let number = cell as u8;
+            Place::Thing(Thing {
+                number,
+                kind,
+                colour: 4,
+            })
+        };
+        if sign == '^' {
+            grid.agent = (cell % grid.width, cell / grid.width);
+        }
+        grid.cells.push(match sign {
+            '#' => Place::Wall,
+            'D' => Place::Door {
+                colour: 0,
+                lock: Lock::Closed,
+            },
+            '/' => Place::Door {
+                colour: 0,
+                lock: Lock::Open,
+            },
+            'L' => Place::Door {
+                colour: 0,
+                lock: Lock::Locked,
+            },
+            'K' => thing(Type::Key),
+            'B' => thing(Type::Ball),
+            'X' => thing(Type::Box),
+            _ => Place::Empty,
+        });
+    }
+    grid
+}
+
+/// Doors that are not open hide what is behind them; things hide nothing.
+#[test]
+fn sight_is_told_as_in_babyai_text() {
+    let open = house(&[
+        "#######", "#  K  #", "###/###", "# B   #", "#  ^ X#", "#######",
+    ]);
+    let closed = house(&[
+        "#######", "#  K  #", "###D###", "# B   #", "#  ^ X#", "#######",
+    ]);
+    let mut turned = closed.clone();
+    turned.act(Action::Right);
+    turned.carried = Some(Thing {
+        number: 99,
+        kind: Type::Key,
+        colour: 0,
+    });
+    insta::assert_snapshot!(
+        [&open, &closed, &turned]
+            .map(|grid| text::seen(grid, false))
+            .join("\n\n")
+    );
+}
+
+#[test]
+fn sides_are_the_agents_own() {
+    let grid = house(&["#####", "#K B#", "# ^ #", "#X  #", "#####"]);
+    let numbers = |grid: &Grid, side| mission::Meant::new(grid, None, None, Some(side)).numbers;
+    let (key, ball, carton) = (6, 8, 16);
+    assert_eq!(
+        [0, 1, 2, 3].map(|side| numbers(&grid, side)),
+        [vec![key, carton], vec![ball], vec![key, ball], vec![carton]]
+    );
+    let mut turned = grid.clone();
+    turned.act(Action::Right);
+    assert_eq!(
+        [0, 1, 2, 3].map(|side| numbers(&turned, side)),
+        [vec![key, ball], vec![carton], vec![ball], vec![key, carton]]
+    );
+}
+
+#[test]
+fn the_nine_tasks_are_laid_out_as_their_levels() {
+    for task in TASKS {
+        for scene in 0..30 {
+            let (grid, _) = drawn(task, scene);
+            let (things, doors) = (
+                grid.things().count(),
+                grid.doors().collect::<Vec<(Cell, u8, Lock)>>(),
+            );
+            let locked = doors
+                .iter()
+                .filter(|(_, _, lock)| *lock == Lock::Locked)
+                .count();
+            let found = (grid.width, grid.height(), things, locked);
+            let wanted = match task {
+                Task::GotoLocal => (5, 5, 2, 0),
+                Task::GotoMaze => (7, 7, 1, 0),
+                Task::PickupLoc => (8, 8, 8, 0),
+                Task::PickupDist => (7, 7, 5, 0),
+                Task::PutNextLocal => (5, 5, 3, 0),
+                Task::UnlockLocal => (22, 22, 4, 1),
+                Task::UnlockPickup => (11, 6, 2, 1),
+                Task::BlockedUnlockPickup => (11, 6, 3, 1),
+                Task::UnlockToUnlock => (16, 6, 3, 2),
+            };
+            assert_eq!(found, wanted, "{task:?}");
+            assert!(if task == Task::GotoMaze {
+                doors.len() >= 3
+            } else {
+                doors.len() == locked
+            });
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What the agent sees, in BabyAI-Text's sentences.
+
+use super::grid::{COLOURS, Cell, Grid, Place, Thing};
+use super::mission::Mission;
+use crate::picture;
+
+/// Cells a side of what the agent sees, itself in the middle of the nearest row.
+const SIGHT: usize = 7;
+const MIDDLE: usize = SIGHT / 2;
+
+/// What is seen, by column from the left and row from the farthest; `None` where something hides it. As in MiniGrid
+/// light spreads row by row from the agent on, sideways and to the next row, from every cell that does not block it.
+fn sight(grid: &Grid) -> [[Option<Place>; SIGHT]; SIGHT] {
+    let cell = |i: usize, j: usize| {
+        let (ahead, right) = ((SIGHT - 1 - j) as isize, i as isize - MIDDLE as isize);
+        let (dx, dy) = match grid.way {
+            0 => (ahead, right),
+            1 => (-right, ahead),
+            2 => (-ahead, -right),
+            _ => (right, -ahead),
+        };
+        match (
+            grid.agent.0.checked_add_signed(dx),
+            grid.agent.1.checked_add_signed(dy),
+        ) {
+            (Some(x), Some(y)) => grid.at((x, y)),
+            _ => Place::Wall,
+        }
+    };
+    let mut lit = [[false; SIGHT]; SIGHT];
+    lit[MIDDLE][SIGHT - 1] = true;
+    for j in (0..SIGHT).rev() {
+        let mut spread = |i: usize, next: usize| {
+            if lit[i][j] && !cell(i, j).blocks_the_view() {
+                lit[next][j] = true;
+                if j > 0 {
+                    lit[next][j - 1] = true;
+                    lit[i][j - 1] = true;
+                }
+            }
+        };
+        (0..SIGHT - 1).for_each(|i| spread(i, i + 1));
+        (1..SIGHT).rev().for_each(|i| spread(i, i - 1));
+    }
+    std::array::from_fn(|i| std::array::from_fn(|j| lit[i][j].then(|| cell(i, j))))
+}
+
+fn steps(count: usize, whither: &str) -> String {
+    let steps = if count == 1 { "step" } else { "steps" };
+    format!("{count} {steps} {whither}")
+}
+
+fn thing(thing: Thing) -> String {
+    format!(
+        "{} {}",
+        COLOURS[usize::from(thing.colour)],
+        thing.kind.name()
+    )
+}
+
+/// What the agent carries and sees, a line each; `short` leaves "You see" out.
+pub(super) fn seen(grid: &Grid, short: bool) -> String {
+    let sight = sight(grid);
+    let see = |what: String| {
+        if short {
+            what
+        } else {
+            format!("You see {what}")
+        }
+    };
+    let mut lines: Vec<String> = grid
+        .carried
+        .map(|carried| format!("You carry a {}", thing(carried)))
+        .into_iter()
+        .collect();
+    // A wall straight ahead or to a side, if nothing stands before it.
+    let near = SIGHT - 1;
+    let mut wall = |line: &mut dyn Iterator<Item = Option<Place>>, whither: &str| {
+        let first = line
+            .zip(1..)
+            .find(|(place, _)| !matches!(place, None | Some(Place::Empty)));
+        if let Some((Some(Place::Wall), distance)) = first {
+            lines.push(see(format!("a wall {}", steps(distance, whither))));
+        }
+    };
+    wall(&mut (0..near).rev().map(|j| sight[MIDDLE][j]), "forward");
+    wall(&mut (0..MIDDLE).rev().map(|i| sight[i][near]), "left");
+    wall(&mut (MIDDLE + 1..SIGHT).map(|i| sight[i][near]), "right");
+    for (i, column) in sight.iter().enumerate() {
+        for (j, place) in column.iter().enumerate() {
+            let what = match place {
+                _ if (i, j) == (MIDDLE, near) => continue,
+                Some(Place::Thing(seen)) => format!("a {}", thing(*seen)),
+                Some(Place::Door { colour, lock }) => {
+                    let article = if lock.name() == "open" { "an" } else { "a" };
+                    format!(
+                        "{article} {} {} door",
+                        lock.name(),
+                        COLOURS[usize::from(*colour)]
+                    )
+                }
+                _ => continue,
+            };
+            let aside = steps(
+                i.abs_diff(MIDDLE),
+                if i < MIDDLE { "left" } else { "right" },
+            );
+            let ahead = steps(near - j, "forward");
+            let whither = match (i == MIDDLE, j == near) {
+                (true, _) => ahead,
+                (false, true) => aside,
+                (false, false) => format!("{aside} and {ahead}"),
+            };
+            lines.push(see(format!("{what} {whither}")));
+        }
+    }
+    lines.join("\n")
+}
+
+const WAYS: [(&str, char); 4] = [("right", '>'), ("down", 'v'), ("left", '<'), ("up", '^')];
+
+/// The signs of [`whole`].
+pub(super) const KEY: &str =
+    "> v < ^ you, # wall, _ empty, D closed door, L locked door, / open door, K key, B ball, X box";
+
+/// The whole house: what stands where in words, a key, and the picture.
+pub(super) fn whole(grid: &Grid, mission: &Mission) -> String {
+    let at = |(x, y): Cell| format!("({x}, {})", grid.height() - 1 - y);
+    let meant = mission.numbers();
+    let marked = |seen: Thing| {
+        let mark = if meant.contains(&seen.number) {
+            ", meant"
+        } else {
+            ""
+        };
+        format!("{}{mark}", thing(seen))
+    };
+    let mut lines = vec![format!(
+        "You are at {} and look {}.",
+        at(grid.agent),
+        WAYS[grid.way].0
+    )];
+    lines.extend(
+        grid.carried
+            .map(|carried| format!("You carry a {}.", marked(carried))),
+    );
+    lines.extend(
+        grid.things()
+            .map(|(cell, seen)| format!("{}: {}", at(cell), marked(seen))),
+    );
+    let door = |(cell, colour, lock): (Cell, u8, super::grid::Lock)| {
+        format!(
+            "{}: {} {} door",
+            at(cell),
+            lock.name(),
+            COLOURS[usize::from(colour)]
+        )
+    };
+    lines.extend(grid.doors().map(door));
+    let sign = |cell: usize| {
+        let (x, y) = (cell % grid.width, cell / grid.width);
+        match grid.cells[cell] {
+            _ if (x, y) == grid.agent => WAYS[grid.way].1,
+            Place::Empty => '_',
+            Place::Wall => '#',
+            Place::Door { lock, .. } => ['/', 'D', 'L'][lock as usize],
+            Place::Thing(thing) => ['K', 'B', 'X'][thing.kind as usize],
+        }
+    };
+    lines.push(format!("Key: {KEY}"));
+    lines.push("State:".to_owned());
+    lines.push(picture::rows((0..grid.cells.len()).map(sign), grid.width));
+    lines.join("\n")
+}
+
+/// The state in one line: what is asked for, the agent, what it carries, things and doors.
+pub(super) fn in_short(grid: &Grid, mission: &Mission) -> String {
+    let meant = mission.numbers();
+    let name = |thing: Thing| {
+        let mark = if meant.contains(&thing.number) {
+            "!"
+        } else {
+            ""
+        };
+        format!("{}{}{mark}", thing.kind as usize, thing.colour)
+    };
+    let carried = grid.carried.map(name).unwrap_or_default();
+    let mut short = format!(
+        "{}|{},{},{}|{carried}|",
+        mission.told(false),
+        grid.agent.0,
+        grid.agent.1,
+        grid.way
+    );
+    let things = grid
+        .things()
+        .map(|((x, y), thing)| format!("{x},{y}:{}", name(thing)));
+    let doors = grid
+        .doors()
+        .map(|((x, y), colour, lock)| format!("{x},{y}:D{colour}{}", lock as usize));
+    short += &things.chain(doors).collect::<Vec<String>>().join(" ");
+    short
+}
