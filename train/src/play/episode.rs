@@ -45,6 +45,8 @@ pub enum Ending {
     Terminated,
     /// By the step limit.
     Truncated,
+    /// By a game that could not go on.
+    Failed,
 }
 
 /// What one agent of a game lived through.
@@ -60,6 +62,8 @@ pub struct Episode {
     pub ending: Option<Ending>,
     /// what the agent sees after the last turn; empty while it is played
     pub last: String,
+    /// why the game could not go on when it was first played: this is what came when it was played again
+    pub failure: Option<String>,
 }
 
 impl Episode {
@@ -69,6 +73,16 @@ impl Episode {
             .iter()
             .filter(|episode| episode.ending.is_some())
             .count()
+    }
+
+    /// What to tell of those that were played a second time because the game failed; `None` if there are none.
+    pub fn accidents(episodes: &[Episode]) -> Option<String> {
+        let failures = episodes.iter().filter_map(|e| e.failure.as_ref());
+        let (count, all) = (failures.clone().count(), episodes.len());
+        let first = failures.clone().next()?;
+        Some(format!(
+            "{count} of {all} episodes were played a second time: {first}"
+        ))
     }
 
     /// C: the sum over the turns of reward and shaping.

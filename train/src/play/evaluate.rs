@@ -19,9 +19,12 @@ pub fn examine(
     progress: &dyn Progress,
 ) -> Result<Vec<Episode>, Error> {
     progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
-    referee.play(scenario, seats, &mut [player], &mut |episodes| {
-        progress.done(Episode::over(episodes));
-    })
+    let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
+    let episodes = referee.play(scenario, seats, &mut [player], &mut watch)?;
+    Episode::accidents(&episodes)
+        .iter()
+        .for_each(|told| progress.note(told));
+    Ok(episodes)
 }
 
 /// How this player does on these seats.

@@ -35,8 +35,11 @@ impl Referee {
     /// seat come first. Agent a is played by `players[a % players.len()]`, so that one player takes all sides and two can
     /// meet. `watch` sees all episodes as they stand after each round.
     ///
+    /// A game that cannot go on ends its episodes alone: the others are played to their end, and it is then played again
+    /// from its start, once. Games that live elsewhere may die, and hours of play should not die with them.
+    ///
     /// # Errors
-    /// If a game or a player fails.
+    /// If a player fails, or a game twice.
     ///
     /// # Panics
     /// If there are no players, or one gives more or fewer replies than it was asked for.
@@ -48,8 +51,37 @@ impl Referee {
         watch: &mut dyn FnMut(&[Episode]),
     ) -> Result<Vec<Episode>, Error> {
         let agents = scenario.agents();
+        let (mut episodes, failed) = self.attempt(scenario, seats, players, watch)?;
+        let again: Vec<Seat> = failed.iter().map(|(number, _)| seats[*number]).collect();
+        if again.is_empty() {
+            return Ok(episodes);
+        }
+        let (played, twice) = self.attempt(scenario, &again, players, &mut |_| ())?;
+        if let Some((_, error)) = twice.into_iter().next() {
+            return Err(error.into());
+        }
+        for ((number, error), played) in failed.iter().zip(played.chunks(agents)) {
+            let own = &mut episodes[number * agents..(number + 1) * agents];
+            own.clone_from_slice(played);
+            own.iter_mut()
+                .for_each(|e| e.failure = Some(error.to_string()));
+        }
+        Ok(episodes)
+    }
+
+    /// Plays each game as far as it goes. Tells of those that could not go on their seats and why.
+    fn attempt(
+        &self,
+        scenario: &dyn Scenario,
+        seats: &[Seat],
+        players: &mut [&mut dyn Player],
+        watch: &mut dyn FnMut(&[Episode]),
+    ) -> Result<(Vec<Episode>, Vec<(usize, GameError)>), Error> {
+        let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
+        // What does not even start is a mistake, and no accident.
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
+        let mut failed: Vec<(usize, GameError)> = Vec::new();
         let episode = |e: usize| Episode {
             seed: seed_of(&seats[e / agents], e % agents),
             ..Episode::default()
@@ -83,33 +115,49 @@ impl Referee {
                     games[e / agents].hear(e % agents, said);
                 }
             }
-            for (game, own) in games.iter_mut().zip(episodes.chunks_mut(agents)) {
+            let own = episodes.chunks_mut(agents);
+            for (number, (game, own)) in games.iter_mut().zip(own).enumerate() {
                 if own.iter().all(|episode| episode.ending.is_some()) {
                     continue;
                 }
-                let last = |episode: &Episode| episode.turns.last().and_then(|turn| turn.action);
-                let actions: Vec<Option<usize>> = own.iter().map(last).collect();
-                let outcomes = game.play(&actions)?;
-                check(scenario, &outcomes)?;
-                for (agent, (episode, outcome)) in own.iter_mut().zip(outcomes).enumerate() {
-                    if episode.ending.is_some() {
-                        continue;
-                    }
-                    episode.turns.last_mut().expect("it lives").reward = outcome.reward;
-                    episode.success = game.succeeded(agent);
-                    episode.ending = match outcome.over {
-                        true => Some(Ending::Terminated),
-                        false if round + 1 == self.step_limit => Some(Ending::Truncated),
-                        false => None,
-                    };
-                    if episode.ending.is_some() {
-                        episode.last = game.observe(agent)?;
-                    }
+                if let Err(error) = self.round(scenario, &mut **game, own, round) {
+                    own.iter_mut().for_each(|e| e.ending = Some(Ending::Failed));
+                    failed.push((number, error));
                 }
             }
             watch(&episodes);
         }
-        Ok(episodes)
+        Ok((episodes, failed))
+    }
+
+    /// One round of one game, in which its agents do what they last said.
+    fn round(
+        &self,
+        scenario: &dyn Scenario,
+        game: &mut dyn Game,
+        own: &mut [Episode],
+        round: usize,
+    ) -> Result<(), GameError> {
+        let last = |episode: &Episode| episode.turns.last().and_then(|turn| turn.action);
+        let actions: Vec<Option<usize>> = own.iter().map(last).collect();
+        let outcomes = game.play(&actions)?;
+        check(scenario, &outcomes)?;
+        for (agent, (episode, outcome)) in own.iter_mut().zip(outcomes).enumerate() {
+            if episode.ending.is_some() {
+                continue;
+            }
+            episode.turns.last_mut().expect("it lives").reward = outcome.reward;
+            episode.success = game.succeeded(agent);
+            episode.ending = match outcome.over {
+                true => Some(Ending::Terminated),
+                false if round + 1 == self.step_limit => Some(Ending::Truncated),
+                false => None,
+            };
+            if episode.ending.is_some() {
+                episode.last = game.observe(agent)?;
+            }
+        }
+        Ok(())
     }
 }
 

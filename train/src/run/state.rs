@@ -254,9 +254,12 @@ impl State {
         progress: &dyn Progress,
     ) -> Result<Vec<Episode>, Error> {
         let (scenario, referee, mut player) = self.seated(world, temperature);
-        referee.play(scenario, seats, &mut [&mut player], &mut |episodes| {
-            progress.done(Episode::over(episodes));
-        })
+        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
+        let episodes = referee.play(scenario, seats, &mut [&mut player], &mut watch)?;
+        Episode::accidents(&episodes)
+            .iter()
+            .for_each(|told| progress.note(told));
+        Ok(episodes)
     }
 
     /// Reads an adapter for the model at hand, to play with.

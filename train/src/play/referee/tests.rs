@@ -1,14 +1,18 @@
 //! The referee, with a game that counts and players who say numbers.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use serde_json::Value;
 
 use super::*;
 
-/// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails.
+/// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails, as
+/// often as there are `accidents` left.
 #[derive(Debug)]
 struct Counting {
     actions: Vec<String>,
     breaks: usize,
+    accidents: AtomicUsize,
 }
 
 struct Count {
@@ -30,10 +34,12 @@ impl Scenario for Counting {
         2
     }
     fn start(&self, _: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
-        Ok(Box::new(Count {
-            rounds: 0,
-            breaks: self.breaks,
-        }))
+        let less = |left: usize| left.checked_sub(1);
+        let breaks = match self.accidents.fetch_update(Relaxed, Relaxed, less) {
+            Ok(_) => self.breaks,
+            Err(_) => 0,
+        };
+        Ok(Box::new(Count { rounds: 0, breaks }))
     }
     fn step_limit(&self) -> usize {
         4
@@ -107,7 +113,11 @@ impl Player for Says {
 
 fn scenario(breaks: usize) -> Counting {
     let actions = ["zero", "one", "two"].map(str::to_owned).to_vec();
-    Counting { actions, breaks }
+    Counting {
+        actions,
+        breaks,
+        accidents: AtomicUsize::new(usize::MAX),
+    }
 }
 
 const REFEREE: Referee = Referee {
@@ -207,4 +217,27 @@ fn a_game_that_fails_is_named() {
         &mut |_| (),
     );
     assert_eq!(played.unwrap_err().to_string(), "counting: lost count");
+}
+
+/// An accident costs the game that it happens to a second start, and nobody else anything.
+#[test]
+fn a_game_that_fails_once_is_played_again() {
+    let play = |scenario: &Counting| {
+        let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
+        REFEREE.play(scenario, &SEATS, &mut [&mut one, &mut two], &mut |_| ())
+    };
+    let whole = play(&scenario(9)).unwrap();
+    let unlucky = Counting {
+        accidents: AtomicUsize::new(1),
+        ..scenario(2)
+    };
+    let mut episodes = play(&unlucky).unwrap();
+    assert_eq!(
+        Episode::accidents(&episodes).unwrap(),
+        "2 of 4 episodes were played a second time: counting: lost count"
+    );
+    assert!(episodes[2].failure.is_none(), "the other game went well");
+    episodes.iter_mut().for_each(|e| e.failure = None);
+    assert_eq!(episodes, whole);
+    assert_eq!(Episode::accidents(&episodes), None);
 }
