@@ -118,6 +118,9 @@ pub enum Error {
     /// A model behind an API.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// Episodes that cannot be imitated.
+    #[error("cannot imitate: {0}")]
+    Imitation(String),
     /// A person who plays could not be read from or written to.
     #[error(transparent)]
     Terminal(#[from] std::io::Error),

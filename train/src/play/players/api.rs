@@ -192,7 +192,9 @@ impl Api {
         if let Some(budget) = self.settings.budget.filter(|budget| used >= *budget) {
             return Err(ApiError::Budget { budget, used });
         }
-        let body = self.client.ask(request, number as u64, &self.account, stop)?;
+        let body = self
+            .client
+            .ask(request, number as u64, &self.account, stop)?;
         let answer = Answer::read(&body, request).map_err(|problem| {
             self.account.failed("another schema".to_owned());
             ApiError::Schema {

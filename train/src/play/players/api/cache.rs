@@ -127,10 +127,7 @@ mod tests {
         cache.put(url, request, &answer).unwrap();
         assert_eq!(cache.get(url, request), Kept::Answer(answer.clone()));
         assert_eq!(cache.get("http://127.0.0.2/v1", request), Kept::Nothing);
-        assert_eq!(
-            cache.get(url, r#"{"model":"m","seed":4}"#),
-            Kept::Nothing
-        );
+        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Kept::Nothing);
 
         let path = cache.path(url, request);
         let whole = fs::read_to_string(&path).unwrap();

@@ -157,7 +157,7 @@ impl Client {
             401 | 403 if self.key.is_none() => " (OPENAI_API_KEY is not set)",
             401 | 403 => " (is OPENAI_API_KEY right?)",
             404 => " (wanted the address before /chat/completions, and a model that is there)",
-            300..400 => " (redirects are not followed: name the address that it leads to)",
+            300..=399 => " (redirects are not followed: name the address that it leads to)",
             _ => "",
         };
         Err(Failure {
@@ -185,10 +185,7 @@ impl Client {
         };
         Failure {
             kind: kind.to_owned(),
-            what: format!(
-                "gave no answer: {}",
-                self.without_key(&error.to_string())
-            ),
+            what: format!("gave no answer: {}", self.without_key(&error.to_string())),
             passes,
             wait: None,
         }
@@ -242,8 +239,13 @@ mod tests {
             let client = made(url, Some(" sk-secret\n")).map_err(|error| format!("{url}: {error}"));
             assert_eq!(client.unwrap().url, url.trim_end_matches('/'));
         }
-        let refused = made("http://192.168.0.7:8000/v1", Some("sk-secret")).err().unwrap();
-        assert!(refused.contains("192.168.0.7 without encryption"), "{refused}");
+        let refused = made("http://192.168.0.7:8000/v1", Some("sk-secret"))
+            .err()
+            .unwrap();
+        assert!(
+            refused.contains("192.168.0.7 without encryption"),
+            "{refused}"
+        );
         assert!(!refused.contains("sk-secret"));
         assert!(made("http://192.168.0.7:8000/v1", None).is_ok());
         // A name that only begins like the loopback.
@@ -257,7 +259,10 @@ mod tests {
     fn what_is_no_address_is_said() {
         for url in ["", "localhost:8000", "ftp://a/v1", "http://", "/v1", "a b"] {
             let refused = made(url, None).err().unwrap();
-            assert!(refused.contains("wanted http(s)://HOST"), "{url}: {refused}");
+            assert!(
+                refused.contains("wanted http(s)://HOST"),
+                "{url}: {refused}"
+            );
         }
         let refused = made("https://me:hidden@a/v1", None).err().unwrap();
         assert!(!refused.contains("hidden"), "{refused}");
