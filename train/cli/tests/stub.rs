@@ -109,7 +109,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
     std::thread::sleep(Duration::from_millis(20));
     let (status, headers, body) = match manner {
         Manner::Says(text, cut) => (200, "", completion(text, cut)),
-        Manner::Status(status, headers, body) => (status, headers, body),
+        Manner::Status(status, headers, ref body) => (status, headers, body.clone()),
         Manner::HalfABody => (200, "", completion("left", false)),
         Manner::Hangs | Manner::Closes => (0, "", String::new()),
     };
