@@ -135,6 +135,12 @@ impl Imitation {
         Ok(lessons)
     }
 
+    /// Optimiser updates that these lessons make.
+    pub fn updates(&self, lessons: &Lessons) -> usize {
+        let epoch = lessons.train.len().div_ceil(EPISODES);
+        self.steps.unwrap_or(self.epochs * epoch)
+    }
+
     fn takes(&self, sample: &Sample) -> bool {
         sample.purpose == Purpose::Training
             && (sample.success || !self.only_success)
@@ -263,9 +269,7 @@ pub fn imitate(
     told: &mut dyn FnMut(Update),
 ) -> Result<Imitated, Error> {
     let train = state.config.train.clone();
-    let steps = how
-        .steps
-        .unwrap_or(how.epochs * lessons.train.len().div_ceil(EPISODES));
+    let steps = how.updates(lessons);
     let before = held_out_loss(state, lessons)?;
     let (mut order, mut epoch) = (Vec::new(), 0);
     for step in 0..steps {

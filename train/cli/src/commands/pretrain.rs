@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::pretrain::{self, Pretraining};
 use lapwing_train::base::source::Source;
@@ -23,6 +23,11 @@ pub fn imitate(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Pretrain,
 ) -> Result<()> {
+    if arguments.configs.len() > 1 {
+        bail!(
+            "--from takes one config, whose [lora] and [policy] are used; the games are those of the episodes"
+        );
+    }
     // Nobody waits for a refusal.
     directory::check_free(&arguments.out)?;
     let config = arguments.config()?;
@@ -60,8 +65,9 @@ pub fn imitate(
         lessons.left_out,
         lessons.unread,
     ));
-    terminal.phase("imitation", 0, "updates");
+    terminal.phase("imitation", how.updates(&lessons), "updates");
     let imitated = imitation::imitate(&mut state, &lessons, &how, &mut |update| {
+        terminal.done(update.step);
         let text = format!("loss {:.4}", update.loss);
         terminal.steps(update.step, update.steps, &text, &text);
     })?;
