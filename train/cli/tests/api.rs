@@ -67,12 +67,37 @@ fn a_model_behind_an_api_plays_and_is_paid_once() {
     );
     let asked = stub.asked();
     assert_eq!(asked[0].authorization, Some(format!("Bearer {SECRET}")));
+    assert_eq!(asked[0].path, "/v1/chat/completions");
     assert_eq!(asked[0].body["model"], "some-model");
 
     let second = by_api(directory.path(), &stub, &named);
     assert_eq!((second.code, &second.out), (0, &first.out));
     assert_eq!(stub.asked().len(), 0);
     assert!(second.err.contains("API: 0 requests"), "{}", second.err);
+}
+
+/// Two at a time, and whatever can go wrong on the way.
+#[test]
+fn a_bad_line_is_lived_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let bad = [Manner::HalfABody, Manner::Closes, Manner::Hangs];
+    let stub = Stub::new(&bad, Manner::Says("right", false));
+    let more = [
+        "--player-model",
+        "m",
+        "--player-concurrency",
+        "2",
+        "--player-timeout",
+        "1",
+        "--episodes",
+        "4",
+    ];
+    let said = by_api(directory.path(), &stub, &more);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("3 retries"), "{}", said.err);
+    assert!(said.err.contains("failed: timed out x 1"), "{}", said.err);
+    // One that was given up may still be at work.
+    assert!((2..=3).contains(&stub.most_at_once()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum Manner {
     HalfABody,
     /// Not at all: the connection is closed.
     Closes,
-    /// Not within a second.
+    /// Not within two seconds.
     Hangs,
 }
 
@@ -114,7 +114,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
         Manner::Hangs | Manner::Closes => (0, "", String::new()),
     };
     if matches!(manner, Manner::Hangs) {
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
     }
     shared.lock().unwrap().at_once -= 1;
     if status == 0 {
