@@ -180,6 +180,15 @@ fn kept_episodes_are_imitated() {
     assert_eq!(turn["messages"][0]["role"], "system");
     assert_eq!(turn["reply"], turn["action"]);
     assert_eq!(kept[0]["purpose"], "training");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let file = fs::metadata(directory.path().join("kept.jsonl")).unwrap();
+        let made = directory.path().join("made");
+        fs::write(&made, "").unwrap();
+        let usual = fs::metadata(made).unwrap().permissions().mode();
+        assert_eq!(file.permissions().mode(), usual);
+    }
     let again = run(directory.path(), &keep);
     assert_eq!(again.code, 1);
     assert!(

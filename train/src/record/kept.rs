@@ -30,7 +30,11 @@ pub fn write(path: &Path, samples: &[Sample]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
-    let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(write_error(path))?;
+    let mut builder = tempfile::Builder::new();
+    // For whoever may read what the user makes, and not for the user alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
     for sample in samples {
         let line = serde_json::to_string(sample).expect("episodes are plain values");
         writeln!(aside, "{line}").map_err(write_error(path))?;
