@@ -22,6 +22,7 @@ fn records() -> Vec<Record> {
     };
     let turn = SampleTurn {
         observation: String::new(),
+        messages: Vec::new(),
         prompt: String::new(),
         reply: String::new(),
         action: None,

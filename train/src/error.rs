@@ -6,6 +6,7 @@ use lapwing_env::{GameError, OptionsError, UnknownGame};
 use lapwing_model::{HubError, ModelError, Repository};
 use lapwing_tensor::GpuError;
 
+use crate::play::players::api::error::ApiError;
 use crate::record::RecordError;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::config::ConfigError;
@@ -114,6 +115,12 @@ pub enum Error {
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
     )]
     Unpack(std::io::Error),
+    /// A model behind an API.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// Episodes that cannot be imitated.
+    #[error("cannot imitate: {0}")]
+    Imitation(String),
     /// A person who plays could not be read from or written to.
     #[error(transparent)]
     Terminal(#[from] std::io::Error),

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod error;
 #[cfg(test)]
 mod examples;
+pub mod folders;
 pub mod foreign;
 pub mod learn;
 pub mod play;

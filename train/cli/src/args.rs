@@ -136,11 +136,15 @@ impl Request {
 /// What to know of a preset for the built-in base that another model is to play.
 fn for_the_base(resolved: &Resolved) -> Option<String> {
     let chosen = |key: &str| matches!(resolved.origins.get(key), Some(Origin::Setting));
+    of_the_base(resolved).filter(|_| chosen("model.dir") || chosen("model.repo"))
+}
+
+/// What a preset for the built-in base has that suits no other model.
+fn of_the_base(resolved: &Resolved) -> Option<String> {
     let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
         return None;
     };
-    let is_for_base = resolved.config.policy.reply == Form::Word;
-    (is_for_base && (chosen("model.dir") || chosen("model.repo"))).then(|| {
+    (resolved.config.policy.reply == Form::Word).then(|| {
         format!(
             "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
             resolved.config.policy.max_new_tokens
@@ -294,8 +298,10 @@ pub struct Eval {
     pub games: Vec<String>,
     /// Hold it against this one too, on the same scenes: the adapter in a directory, or that of a run; may be repeated. The
     /// model without adapter plays in any case
-    #[arg(long, value_name = "DIR|RUN")]
+    #[arg(long, value_name = "DIR|RUN", conflicts_with = "player")]
     pub against: Vec<PathBuf>,
+    #[command(flatten)]
+    pub player: ApiPlayer,
     /// Let each play a second time, taking the likeliest token each time
     #[arg(long)]
     pub greedy: bool,
@@ -336,14 +342,20 @@ pub struct Play {
     #[command(flatten)]
     pub request: Request,
     /// Play it yourself; needs no GPU
-    #[arg(long, conflicts_with_all = ["model", "adapter", "episodes", "json"])]
+    #[arg(long, conflicts_with_all = ["model", "adapter", "episodes", "json", "player", "keep"])]
     pub human: bool,
+    #[command(flatten)]
+    pub player: ApiPlayer,
     /// Episodes to play, on this seed and those after it
     #[arg(long, value_name = "N", value_parser = episodes, default_value_t = 1, allow_negative_numbers = true)]
     pub episodes: usize,
     /// Print one JSON object for each agent of each episode
     #[arg(long)]
     pub json: bool,
+    /// Keep the episodes in this new file, for `lapwing pretrain --from`; seeds whose scenes are held out for evaluations
+    /// are passed over
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub keep: Option<PathBuf>,
     /// The scene and its luck
     #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
@@ -352,15 +364,17 @@ pub struct Play {
 impl Play {
     /// The config with what was typed.
     pub fn config(&self) -> Result<Config, Error> {
-        let mut resolved = match self.human {
+        let mut resolved = match self.human || self.player.player.is_some() {
             true => self.request.resolve(Vec::new())?,
             false => self.request.resolve_trained(Vec::new())?,
         };
         let of_evaluation = ["eval.episodes", "eval.every", "eval.seed"];
-        let (idle, what): (Vec<&str>, _) = match self.human {
-            true => (["eval.", "policy."].into(), "a game by hand"),
-            false => (of_evaluation.into(), "play"),
+        let (idle, what): (Vec<&str>, _) = match (self.human, &self.player.player) {
+            (true, _) => (["eval.", "policy."].into(), "a game by hand"),
+            (false, None) => (of_evaluation.into(), "play"),
+            (false, Some(_)) => ([&of_evaluation[..], &["model."]].concat(), "another player"),
         };
+        resolved.notes.extend(self.player.note(&resolved));
         let idle = [&OF_TRAINING[..], &idle].concat();
         resolved
             .notes
@@ -369,7 +383,71 @@ impl Play {
     }
 }
 
-/// A model outside of any game.
+/// Who plays in place of a model of ours.
+#[derive(Debug, Args)]
+pub struct ApiPlayer {
+    /// Let somebody else play; needs no GPU: openai:URL (a model behind an API such as http://127.0.0.1:8000/v1, its key in
+    /// OPENAI_API_KEY), scripted (the game's own player) or random
+    #[arg(long, value_name = "WHO", value_parser = who, conflicts_with_all = ["model", "adapter"])]
+    pub player: Option<Who>,
+    /// What the API calls the model
+    #[arg(long, value_name = "NAME", requires = "player")]
+    pub player_model: Option<String>,
+    /// Requests to the API at a time
+    #[arg(long, value_name = "N", requires = "player", default_value_t = 8, value_parser = jobs)]
+    pub player_concurrency: usize,
+    /// Stop when so many tokens of the API were used, prompts and replies together
+    #[arg(long, value_name = "TOKENS", requires = "player", value_parser = number, allow_negative_numbers = true)]
+    pub player_budget: Option<u64>,
+    /// Keep the API's answers in this directory [default: lapwing/api in the user's cache]
+    #[arg(long, value_name = "DIR", requires = "player")]
+    pub player_cache: Option<PathBuf>,
+    /// Give up on a request to the API after so many seconds, and try again
+    #[arg(long, value_name = "SECONDS", requires = "player", default_value_t = 120, value_parser = seconds)]
+    pub player_timeout: u64,
+}
+
+/// Somebody who plays in place of a model of ours.
+#[derive(Debug, Clone)]
+pub enum Who {
+    /// A model behind an API at this address.
+    OpenAi(String),
+    /// The game's own player.
+    Scripted,
+    /// Any action.
+    Random,
+}
+
+fn who(text: &str) -> Result<Who, String> {
+    match (text, text.strip_prefix("openai:")) {
+        ("scripted", _) => Ok(Who::Scripted),
+        ("random", _) => Ok(Who::Random),
+        (_, Some(url)) if !url.is_empty() => Ok(Who::OpenAi(url.to_owned())),
+        _ => Err("wanted openai:URL, scripted or random".to_owned()),
+    }
+}
+
+impl ApiPlayer {
+    /// What the player is called in tables.
+    pub fn name(&self) -> String {
+        match (&self.player, &self.player_model) {
+            (Some(Who::Scripted), _) => "scripted player, asked".to_owned(),
+            (Some(Who::Random), _) => "random player, asked".to_owned(),
+            (_, Some(model)) => model.clone(),
+            _ => "API".to_owned(),
+        }
+    }
+
+    /// What to know of a preset for the built-in base that a model behind an API is to play.
+    pub fn note(&self, resolved: &Resolved) -> Option<String> {
+        match self.player {
+            Some(Who::OpenAi(_)) => of_the_base(resolved),
+            _ => None,
+        }
+    }
+}
+
+/// A model to look at, outside of any game.
 #[derive(Debug, Args)]
 pub struct Chosen {
     /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
@@ -499,21 +577,79 @@ pub struct Merge {
 
 #[derive(Debug, Args)]
 pub struct Pretrain {
-    /// Write the model to this directory, which must be new or empty
+    /// Write the model, or the adapter, to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Presets or files whose games are learned, all at once [default: those of the embedded base]
+    /// Presets or files whose games are learned, all at once [default: those of the embedded base]; with --from one, whose
+    /// [lora] and [policy] are used [default: frozen-lake]
     #[arg(value_name = "PRESET|FILE.toml")]
     pub configs: Vec<String>,
     /// The chance that the player makes a good move; otherwise it makes any
-    #[arg(long, value_name = "P", value_parser = chance, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = chance, conflicts_with = "from", allow_negative_numbers = true)]
     pub skill: Option<f64>,
+    #[command(flatten)]
+    pub imitation: Imitation,
     /// Optimiser updates
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub steps: Option<u64>,
     /// The number that everything random follows from
     #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
+}
+
+/// Learning from the episodes of others, as an adapter.
+#[derive(Debug, Args)]
+pub struct Imitation {
+    /// Imitate these episodes instead, and write an adapter: a file of `lapwing play --keep`, or the episodes.jsonl of a
+    /// run; may be repeated
+    #[arg(long, value_name = "EPISODES.jsonl")]
+    pub from: Vec<PathBuf>,
+    /// The model that learns instead of the embedded one: a directory of Hugging Face files, or a repository of the
+    /// Hugging Face hub
+    #[arg(long, value_name = "DIR|OWNER/NAME", requires = "from")]
+    pub model: Option<String>,
+    /// Leave out episodes that returned less
+    #[arg(
+        long,
+        value_name = "X",
+        requires = "from",
+        allow_negative_numbers = true
+    )]
+    pub min_return: Option<f64>,
+    /// Leave out episodes that were not won
+    #[arg(long, requires = "from")]
+    pub only_success: bool,
+    /// Passes over the episodes [default: 3, unless --steps says how many updates]
+    #[arg(long, value_name = "N", requires = "from", conflicts_with = "steps", value_parser = episodes, allow_negative_numbers = true)]
+    pub epochs: Option<usize>,
+    /// The highest learning rate [default: 0.002 for the embedded model, 0.0002 for another]
+    #[arg(long, value_name = "X", requires = "from", value_parser = rate, allow_negative_numbers = true)]
+    pub lr: Option<f64>,
+    /// Change a value of the config, such as lora.rank=16; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "from")]
+    pub set: Vec<String>,
+}
+
+impl Pretrain {
+    /// The config of an imitation, with what was typed.
+    pub fn config(&self) -> Result<Config, Error> {
+        let request = Request {
+            config: self
+                .configs
+                .first()
+                .map_or("frozen-lake", String::as_str)
+                .to_owned(),
+            changes: Changes {
+                set: self.imitation.set.clone(),
+                model: self.imitation.model.clone(),
+                adapter: None,
+                game: None,
+            },
+        };
+        Ok(announced(
+            request.resolve(vec![format!("train.seed={}", self.seed)])?,
+        ))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -598,6 +734,13 @@ fn tries(text: &str) -> Result<usize, String> {
     }
 }
 
+fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds) if (1..=86_400).contains(&seconds) => Ok(seconds),
+        _ => Err("wanted a whole number from 1 to 86400".to_owned()),
+    }
+}
+
 fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs) if (1..=256).contains(&jobs) => Ok(jobs),
@@ -609,6 +752,13 @@ fn waiting(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(waiting) if waiting <= 100_000 => Ok(waiting),
         _ => Err("wanted a whole number from 0 to 100000".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
+        _ => Err("wanted a number above 0, at most 1".to_owned()),
     }
 }
 
@@ -664,7 +814,7 @@ impl Train {
 impl Eval {
     /// The config with what was typed.
     pub fn config(&self) -> Result<Config, Error> {
-        examined(&self.request, self.episodes)
+        examined(&self.request, self.episodes, Some(&self.player))
     }
 
     /// What is played, in an evaluation of this config.
@@ -680,7 +830,7 @@ impl Eval {
 impl Probe {
     /// The config with what was typed.
     pub fn config(&self) -> Result<Config, Error> {
-        examined(&self.request, self.episodes)
+        examined(&self.request, self.episodes, None)
     }
 
     /// The probes that are played of this game.
@@ -705,9 +855,20 @@ impl Probe {
 }
 
 /// The config of those who play held-out scenes.
-fn examined(request: &Request, episodes: Option<u64>) -> Result<Config, Error> {
+fn examined(
+    request: &Request,
+    episodes: Option<u64>,
+    player: Option<&ApiPlayer>,
+) -> Result<Config, Error> {
     let episodes = episodes.map(|n| format!("eval.episodes={n}"));
-    let mut resolved = request.resolve_trained(episodes.into_iter().collect())?;
+    let own = episodes.into_iter().collect();
+    let another = player.filter(|player| player.player.is_some());
+    let mut resolved = match another {
+        Some(_) => request.resolve(own)?,
+        None => request.resolve_trained(own)?,
+    };
+    let note = another.and_then(|player| player.note(&resolved));
+    resolved.notes.extend(note);
     let idle = [&OF_TRAINING[..], &["eval.every", "mix"]].concat();
     let idle = request.changes.idle(&idle, "an evaluation");
     resolved.notes.extend(idle);

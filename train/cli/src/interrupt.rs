@@ -25,10 +25,10 @@ pub fn listen(done: &'static str) -> anyhow::Result<&'static AtomicBool> {
 /// What a run says it does about it.
 pub const STEP_IS_SAVED: &str = "the step that is under way is finished and saved";
 
-/// From now on a signal ends the program, and with it the child process in which a game of this name lives. Without this,
-/// the child would only see its standard input end, which one that hangs does not.
-pub fn end_with_children(game: &str) -> anyhow::Result<()> {
-    if foreign::is_foreign(game) {
+/// From now on a signal ends the program, and with it the child processes in which games of these names live. Without
+/// this, a child would only see its standard input end, which one that hangs does not.
+pub fn end_with_children(games: &[&str]) -> anyhow::Result<()> {
+    if games.iter().any(|game| foreign::is_foreign(game)) {
         ctrlc::set_handler(|| end())?;
     }
     Ok(())

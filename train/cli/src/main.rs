@@ -52,11 +52,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Eval(eval) => commands::eval::eval(|| cli.open_gpu(), eval),
         Command::Probe(probe) => commands::probe::probe(|| cli.open_gpu(), probe),
         Command::Play(play) if play.human => commands::play::by_hand(play),
+        Command::Play(play) if play.player.player.is_some() => commands::play::by_another(play),
         Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
         Command::Score(score) => commands::score::score(|| cli.open_gpu(), score),
         Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
         Command::Serve(serve) => commands::serve::serve(|| cli.open_gpu(), serve),
         Command::Merge(merge) => commands::merge::merge(merge),
+        Command::Pretrain(pretrain) if !pretrain.imitation.from.is_empty() => {
+            commands::pretrain::imitate(|| cli.open_gpu(), pretrain)
+        }
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
         Command::Doctor(doctor) => commands::doctor::doctor(|| cli.open_gpu(), doctor),
         Command::Report(report) => commands::report::report(report),

@@ -1,8 +1,10 @@
 //! The program as it is typed, in one test binary.
 
 mod program;
+mod stub;
 
 mod abuse;
+mod api;
 mod commands;
 mod environments;
 mod errors;

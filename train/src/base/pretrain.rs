@@ -207,7 +207,7 @@ fn make(
 }
 
 /// Rises linearly, falls along a cosine.
-fn schedule(step: usize, steps: usize) -> f64 {
+pub(crate) fn schedule(step: usize, steps: usize) -> f64 {
     let (now, rise) = ((step + 1) as f64 / steps as f64, 0.05);
     if now < rise {
         now / rise

@@ -1,14 +1,14 @@
 //! The short test that stands before any training: does this device, with this driver, compute right?
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
+use std::{fs, process};
 
 use lapwing_tensor::check::Wrong;
 use lapwing_tensor::{Caps, Gpu, checks};
 use serde_json::json;
 
-use crate::Error;
+use crate::{Error, folders};
 
 /// How it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum SelfTest {
 /// # Errors
 /// [`Error::WrongNumbers`] names the driver and the kernel; [`Error::Gpu`] if the device failed.
 pub fn self_test(gpu: &Gpu) -> Result<SelfTest, Error> {
-    self_test_in(gpu, cache_folder().as_deref())
+    self_test_in(gpu, folders::cache().as_deref())
 }
 
 fn self_test_in(gpu: &Gpu, cache: Option<&Path>) -> Result<SelfTest, Error> {
@@ -92,24 +92,6 @@ impl Kept {
             let _ = fs::remove_file(&aside);
         }
     }
-}
-
-/// Where programs of this system keep what they can make again, if the environment says where the user's home is.
-fn cache_folder() -> Option<PathBuf> {
-    // A relative path would be another one from each directory; the XDG specification has it ignored.
-    let folder = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let caches = if cfg!(windows) {
-        folder("LOCALAPPDATA")
-    } else if cfg!(target_vendor = "apple") {
-        folder("HOME").map(|home| home.join("Library/Caches"))
-    } else {
-        folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))
-    };
-    caches.map(|caches| caches.join("lapwing"))
 }
 
 #[cfg(test)]

@@ -4,5 +4,6 @@ pub mod batch;
 pub mod choose;
 pub mod credit;
 pub mod group;
+pub mod imitation;
 pub mod ms_grpo;
 pub mod rollout;

@@ -44,6 +44,11 @@ impl Prompts {
         &self.tokenizer
     }
 
+    /// The model's own way to write a conversation.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
     /// A prompt as text.
     ///
     /// # Errors

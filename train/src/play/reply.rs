@@ -36,6 +36,20 @@ impl Form {
     }
 }
 
+impl Form {
+    /// An action, said in this form and with nothing else.
+    pub fn say(self, action: &str) -> String {
+        let tags = format!("<action>{action}</action>");
+        match self {
+            Form::Word => action.to_owned(),
+            Form::Tags => tags,
+            Form::Think => format!("<think></think>{tags}"),
+            Form::Plan => format!("<plan></plan>{tags}"),
+            Form::Json => serde_json::json!({ "action": action }).to_string(),
+        }
+    }
+}
+
 /// Why a reply could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -157,6 +171,9 @@ mod tests {
                     };
                     let read = action(&reply, form, actions, false);
                     assert_eq!(read, Ok(i), "{}: {reply}", kind.name);
+                    let plain = form.say(word);
+                    let read = action(&plain, form, actions, false);
+                    assert_eq!(read, Ok(i), "{}: {plain}", kind.name);
                 }
             }
         }

@@ -13,6 +13,12 @@ pub enum RecordError {
         /// The directory.
         path: PathBuf,
     },
+    /// The file is there.
+    #[error("{} is there already: choose another file with --keep, or remove it", .path.display())]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file system refused.
     #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
     Write {

@@ -6,6 +6,7 @@ pub mod directory;
 mod error;
 pub mod export;
 pub mod jsonl;
+pub mod kept;
 pub mod metrics;
 pub mod report;
 pub mod sample;

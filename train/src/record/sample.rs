@@ -1,10 +1,11 @@
 //! Episodes that are kept whole, to be looked at: the lines of `episodes.jsonl`.
 
+use lapwing_model::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::play::prompt::Prompts;
-use crate::play::{Ending, Episode, Seen, Unread};
+use crate::play::{Ending, Episode, Framing, Seen, Unread};
 
 /// What one agent of a game lived through, and what learning made of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,8 +57,11 @@ pub enum Purpose {
 pub struct SampleTurn {
     /// What the agent saw.
     pub observation: String,
-    /// The whole prompt that this was put to the model in.
+    /// The whole prompt that this was put to the model in. Empty for a player that is no model of ours.
     pub prompt: String,
+    /// The same as a conversation, which any model can be told; only where episodes are kept to be imitated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
     /// What the model said.
     pub reply: String,
     /// The action; null if the reply could not be read.
@@ -100,19 +104,27 @@ impl Sample {
         actions: &[String],
         prompts: &Prompts,
     ) -> Result<Sample, Error> {
-        let turn = |(number, turn): (usize, &crate::play::Turn)| {
-            Ok(SampleTurn {
-                observation: turn.observation.clone(),
-                prompt: prompts.text(&Seen::turn(episode, number))?,
-                reply: turn.text.clone(),
-                action: turn.action.map(|action| actions[action].clone()),
-                unread: turn.unread,
-                reward: turn.reward,
-                shaping: turn.shaping,
-                advantage: None,
-            })
+        let mut sample = Sample::played(episode, place, actions);
+        for (number, turn) in sample.turns.iter_mut().enumerate() {
+            turn.prompt = prompts.text(&Seen::turn(episode, number))?;
+        }
+        Ok(sample)
+    }
+
+    /// The same without prompts: of a player that is no model of ours.
+    pub fn played(episode: &Episode, place: Place<'_>, actions: &[String]) -> Sample {
+        let turn = |turn: &crate::play::Turn| SampleTurn {
+            observation: turn.observation.clone(),
+            prompt: String::new(),
+            messages: Vec::new(),
+            reply: turn.text.clone(),
+            action: turn.action.map(|action| actions[action].clone()),
+            unread: turn.unread,
+            reward: turn.reward,
+            shaping: turn.shaping,
+            advantage: None,
         };
-        Ok(Sample {
+        Sample {
             step: place.step,
             purpose: place.purpose,
             game: place.game.map(str::to_owned),
@@ -124,14 +136,20 @@ impl Sample {
             chosen: None,
             success: episode.success,
             truncated: episode.ending == Some(Ending::Truncated),
-            turns: episode
-                .turns
-                .iter()
-                .enumerate()
-                .map(turn)
-                .collect::<Result<_, Error>>()?,
+            turns: episode.turns.iter().map(turn).collect(),
             last: episode.last.clone(),
-        })
+        }
+    }
+
+    /// With what was told before each reply, as a conversation: so that another model can imitate it.
+    ///
+    /// # Errors
+    /// If a template fails.
+    pub fn told(mut self, episode: &Episode, framing: &Framing) -> Result<Sample, Error> {
+        for (number, turn) in self.turns.iter_mut().enumerate() {
+            turn.messages = framing.messages(&Seen::turn(episode, number))?;
+        }
+        Ok(self)
     }
 
     /// With what learning made of it: the advantage of the whole and of each turn, and whether it was chosen.

@@ -10,7 +10,8 @@ use lapwing_model::Adapter;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::play::evaluate::{examine, optimum, unaided};
 use lapwing_train::play::players::search::Search;
-use lapwing_train::play::{Episode, Referee, Seat};
+use lapwing_train::play::scenes::Scenes;
+use lapwing_train::play::{Episode, Framing, Referee, Seat};
 use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
 use lapwing_train::record::scores::{Difference, Scores};
 use lapwing_train::run::config::Game;
@@ -19,6 +20,7 @@ use lapwing_train::{Config, Error, Progress};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::api;
 use super::human::{self, Human};
 use crate::args;
 use crate::commands::subject::InputError;
@@ -74,20 +76,15 @@ pub fn eval(
 ) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
-    for game in &games {
-        interrupt::end_with_children(&game.name)?;
-    }
+    let names: Vec<&str> = games.iter().map(|game| &*game.name).collect();
+    interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
-    let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
-    let agents = agents(&state, arguments)?;
-    let mut all = Vec::new();
-    for world in 0..state.worlds.len() {
-        all.push(of_game(&mut state, world, &agents, arguments, &terminal)?);
-    }
-    drop(terminal);
+    let (model, all) = match arguments.player.player {
+        None => by_models(open_gpu, scenarios, &config, arguments)?,
+        Some(_) => by_another(&scenarios, &config, arguments)?,
+    };
     if let Some(file) = &mut file {
         all.iter().try_for_each(|played| played.write(file))?;
         file.flush()?;
@@ -97,7 +94,7 @@ pub fn eval(
         let examined = Examined {
             version: env!("CARGO_PKG_VERSION"),
             game: &first.game,
-            model: &state.model_name,
+            model: &model,
             adapter: &config.model.adapter,
             seed: config.eval.seed,
             temperature: config.eval.temperature,
@@ -142,6 +139,79 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
         InputError::new(format!("--out {}", path.display()), problem)
     })?;
     Ok(BufWriter::new(file))
+}
+
+/// What the model and its adapters make of these games. Tells what the model is called, too.
+fn by_models(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    scenarios: Vec<Box<dyn Scenario>>,
+    config: &Config,
+    arguments: &args::Eval,
+) -> Result<(String, Vec<Played>)> {
+    let terminal = Terminal::new();
+    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
+    let agents = agents(&state, arguments)?;
+    let mut all = Vec::new();
+    for world in 0..state.worlds.len() {
+        all.push(of_game(&mut state, world, &agents, arguments, &terminal)?);
+    }
+    Ok((state.model_name, all))
+}
+
+/// What somebody else than a model of ours makes of them.
+fn by_another(
+    scenarios: &[Box<dyn Scenario>],
+    config: &Config,
+    arguments: &args::Eval,
+) -> Result<(String, Vec<Played>)> {
+    let name = arguments.player.name();
+    let mut all = Vec::new();
+    for scenario in scenarios {
+        let terminal = Terminal::new();
+        let scenes = Scenes::of(&**scenario)?;
+        if !scenes.divided() {
+            terminal.note(NOT_DIVIDED);
+        }
+        let seats = scenes.evaluation(&**scenario, config.eval.seed, config.eval.episodes)?;
+        let referee = Referee {
+            step_limit: scenario.step_limit(),
+            format_penalty: config.policy.format_penalty,
+        };
+        let mut players = Vec::new();
+        for (temperature, way) in ways(config, arguments) {
+            let mut config = config.clone();
+            config.eval.temperature = temperature;
+            let framing = Framing::new(&**scenario, &config.policy)?;
+            let mut player = api::player(&arguments.player, framing, &config)?;
+            let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal);
+            // What was paid for is told even if it was for nothing.
+            if let Some(account) = player.account() {
+                terminal.note(&format!("API: {account}"));
+            }
+            let (game, name) = (scenario.name(), format!("{name}{way}"));
+            let actions = scenario.actions();
+            players.push(Scores::of(game, &name, actions, &seats, &episodes?));
+        }
+        let search = arguments.search;
+        all.push(played(
+            &**scenario,
+            &referee,
+            &seats,
+            config,
+            players,
+            search,
+        )?);
+    }
+    Ok((name, all))
+}
+
+/// The temperatures at which each plays, and what that is called.
+fn ways(config: &Config, arguments: &args::Eval) -> Vec<(f64, &'static str)> {
+    let mut ways = vec![(config.eval.temperature, "")];
+    if arguments.greedy && config.eval.temperature > 0.0 {
+        ways.push((0.0, ", greedy"));
+    }
+    ways
 }
 
 /// The base, or an adapter on it.
@@ -189,11 +259,7 @@ fn of_game(
     if !state.worlds[world].scenes.divided() {
         terminal.note(NOT_DIVIDED);
     }
-    let temperature = state.config.eval.temperature;
-    let mut ways = vec![(temperature, "")];
-    if arguments.greedy && temperature > 0.0 {
-        ways.push((0.0, ", greedy"));
-    }
+    let ways = ways(&state.config, arguments);
     let mut players = Vec::new();
     for agent in agents {
         state.policy.adapter.clone_from(&agent.adapter);

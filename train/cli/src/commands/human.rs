@@ -1,11 +1,11 @@
 //! What people scored by hand: `lapwing play --human` keeps it, `lapwing eval` shows it.
 
-use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use lapwing_env::Scenario;
+use lapwing_train::folders;
 use lapwing_train::play::Episode;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::stats::mean_and_deviation;
@@ -53,20 +53,9 @@ impl Human {
     }
 }
 
-/// Where it is kept: `human.jsonl` in the folder for programs' data, if the environment says where the user's home is.
+/// Where it is kept, if the environment says where the user's home is.
 pub fn file() -> Option<PathBuf> {
-    let folder = |name: &str| {
-        let path = env::var_os(name).map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
-    let data = if cfg!(windows) {
-        folder("APPDATA")
-    } else if cfg!(target_vendor = "apple") {
-        folder("HOME").map(|home| home.join("Library/Application Support"))
-    } else {
-        folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")))
-    };
-    data.map(|data| data.join("lapwing").join("human.jsonl"))
+    folders::data().map(|data| data.join("human.jsonl"))
 }
 
 /// Adds a game that was played to its end.

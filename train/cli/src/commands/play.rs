@@ -9,13 +9,15 @@ use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::play::players::human::{Human, help};
 use lapwing_train::play::players::scripted::Scripted;
-use lapwing_train::play::{Episode, Player, Referee, Seat, Seen};
-use lapwing_train::record::sample::{Place, Purpose as Played, Sample};
+use lapwing_train::play::scenes::Scenes;
+use lapwing_train::play::{Episode, Framing, Player, Referee, Seat, Seen};
+use lapwing_train::record::kept;
+use lapwing_train::record::sample::{Place, Purpose as Kind, Sample};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Error, Progress};
 
-use super::human;
 use super::keys::Keys;
+use super::{api, human};
 use crate::progress::Terminal;
 use crate::{args, interrupt, out};
 
@@ -25,55 +27,165 @@ pub fn by_model(
     arguments: &args::Play,
 ) -> Result<()> {
     let mut config = arguments.config()?;
-    interrupt::end_with_children(&config.game.name)?;
+    interrupt::end_with_children(&[&config.game.name])?;
+    check_keep(arguments)?;
     // Nothing is held out: these are all that is played.
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let mut state = State::new(&open_gpu()?, config, Purpose::Play, &terminal)?;
-    let count = arguments.episodes as u64;
-    let seats: Vec<Seat> = (0..count)
-        .map(|i| seat(arguments.seed.wrapping_add(i)))
-        .collect();
+    let world = state.world();
+    let seats = seats(arguments, &*world.scenario, &world.scenes)?;
     terminal.phase("playing", seats.len(), "episodes");
     let episodes = state.play(0, &seats, temperature, &terminal)?;
     drop(terminal);
-    let agents = state.world().scenario.agents();
-    let played = episodes.iter().enumerate();
-    let played = played.map(|(i, episode)| (seats[i / agents].scene, i % agents, episode));
-    if arguments.json {
-        let mut out = out::raw();
-        for (scene, agent, episode) in played {
-            let place = Place {
-                step: 0,
-                purpose: Played::Evaluation,
-                game: None,
-                scene,
-                agent,
-            };
-            let (actions, prompts) = (state.world().scenario.actions(), &state.world().prompts);
-            let sample = Sample::of(episode, place, actions, prompts)?;
-            writeln!(out, "{}", serde_json::to_string(&sample)?)?;
-        }
-        return Ok(());
+    let prompts = &state.world().prompts;
+    let played = Played {
+        scenario: &*state.world().scenario,
+        framing: &prompts.framing,
+        seats: &seats,
+        episodes: &episodes,
+    };
+    played.tell(
+        arguments,
+        |episode, place, actions| Sample::of(episode, place, actions, prompts),
+        |episode| prompts.text(&Seen::turn(episode, 0)),
+    )
+}
+
+/// The same with somebody else than a model of ours.
+pub fn by_another(arguments: &args::Play) -> Result<()> {
+    let config = arguments.config()?;
+    interrupt::end_with_children(&[&config.game.name])?;
+    check_keep(arguments)?;
+    let scenario = config.game.scenario()?;
+    let framing = Framing::new(&*scenario, &config.policy)?;
+    let mut player = api::player(&arguments.player, framing.clone(), &config)?;
+    let seats = seats(arguments, &*scenario, &Scenes::of(&*scenario)?)?;
+    let referee = Referee {
+        step_limit: scenario.step_limit(),
+        format_penalty: config.policy.format_penalty,
+    };
+    let terminal = Terminal::new();
+    terminal.phase("playing", seats.len() * scenario.agents(), "episodes");
+    let episodes = referee.play(&*scenario, &seats, &mut [&mut player], &mut |episodes| {
+        terminal.done(Episode::over(episodes));
+    });
+    drop(terminal);
+    // What was paid for is told even if it was for nothing.
+    if let Some(account) = player.account() {
+        out::note(&format!("API: {account}"));
     }
-    let mut out = out::shown();
-    for (seed, agent, episode) in played {
-        match (seats.len(), agents) {
-            (1, 1) => (),
-            (_, 1) => writeln!(out, "=== seed {seed}")?,
-            _ => writeln!(out, "=== seed {seed}, agent {} of {agents}", agent + 1)?,
+    let played = Played {
+        scenario: &*scenario,
+        framing: &framing,
+        seats: &seats,
+        episodes: &episodes?,
+    };
+    played.tell(
+        arguments,
+        |episode, place, actions| Ok(Sample::played(episode, place, actions)),
+        |episode| {
+            let messages = framing.messages(&Seen::turn(episode, 0))?;
+            let told = messages
+                .iter()
+                .map(|message| format!("{}: {}", message.role, message.content));
+            Ok(told.collect::<Vec<_>>().join("\n"))
+        },
+    )
+}
+
+/// Before anything is played: nobody pays for a refusal.
+fn check_keep(arguments: &args::Play) -> Result<()> {
+    Ok(arguments.keep.as_deref().map_or(Ok(()), kept::check_free)?)
+}
+
+/// The seeds from the one asked for on. Episodes that are kept are there to be learned from, so they are of scenes that
+/// no evaluation plays.
+fn seats(arguments: &args::Play, scenario: &dyn Scenario, scenes: &Scenes) -> Result<Vec<Seat>> {
+    let mut seats = Vec::with_capacity(arguments.episodes);
+    let mut next = arguments.seed;
+    for _ in 0..arguments.episodes {
+        if arguments.keep.is_some() {
+            let from = next;
+            next = scenes.training(scenario, |attempt| from.wrapping_add(attempt as u64))?;
         }
-        let prompt = match episode.turns.is_empty() {
-            true => String::new(),
-            false => state.world().prompts.text(&Seen::turn(episode, 0))?,
+        seats.push(seat(next));
+        next = next.wrapping_add(1);
+    }
+    Ok(seats)
+}
+
+/// What was played.
+struct Played<'a> {
+    scenario: &'a dyn Scenario,
+    framing: &'a Framing,
+    seats: &'a [Seat],
+    episodes: &'a [Episode],
+}
+
+impl Played<'_> {
+    /// Keeps it and shows it, as was asked for. `sample` is an episode as it is kept, `prompt` the first prompt of one.
+    fn tell(
+        &self,
+        arguments: &args::Play,
+        sample: impl Fn(&Episode, Place<'_>, &[String]) -> Result<Sample, Error>,
+        prompt: impl Fn(&Episode) -> Result<String, Error>,
+    ) -> Result<()> {
+        let (agents, actions) = (self.scenario.agents(), self.scenario.actions());
+        let played = || {
+            let played = self.episodes.iter().enumerate();
+            played.map(|(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
         };
-        transcript(&prompt, state.world().scenario.actions(), episode, &mut out)?;
+        let samples = |purpose| -> Result<Vec<Sample>, Error> {
+            let of = |(scene, agent, episode): (u64, usize, &Episode)| {
+                let place = Place {
+                    step: 0,
+                    purpose,
+                    game: None,
+                    scene,
+                    agent,
+                };
+                sample(episode, place, actions)
+            };
+            played().map(of).collect()
+        };
+        if let Some(path) = &arguments.keep {
+            let samples = samples(Kind::Training)?.into_iter().zip(self.episodes);
+            let told = samples.map(|(sample, episode)| sample.told(episode, self.framing));
+            kept::write(path, &told.collect::<Result<Vec<_>, _>>()?)?;
+        }
+        if arguments.json {
+            let mut out = out::raw();
+            for sample in samples(Kind::Evaluation)? {
+                writeln!(out, "{}", serde_json::to_string(&sample)?)?;
+            }
+            return Ok(());
+        }
+        let mut out = out::shown();
+        if let Some(path) = &arguments.keep {
+            // Those who keep many do not want to read them all.
+            let count = self.episodes.len();
+            writeln!(out, "{count} episodes are kept in {}.", path.display())?;
+        } else {
+            for (seed, agent, episode) in played() {
+                match (self.seats.len(), agents) {
+                    (1, 1) => (),
+                    (_, 1) => writeln!(out, "=== seed {seed}")?,
+                    _ => writeln!(out, "=== seed {seed}, agent {} of {agents}", agent + 1)?,
+                }
+                let prompt = match episode.turns.is_empty() {
+                    true => String::new(),
+                    false => prompt(episode)?,
+                };
+                transcript(&prompt, actions, episode, &mut out)?;
+            }
+        }
+        if self.episodes.len() > 1 {
+            writeln!(out, "{}", in_all(self.episodes))?;
+        }
+        Ok(())
     }
-    if episodes.len() > 1 {
-        writeln!(out, "{}", in_all(&episodes))?;
-    }
-    Ok(())
 }
 
 /// What many episodes come to.
@@ -134,7 +246,7 @@ fn transcript(
 /// Lets the person at the terminal play: by keys, or, where the input is no terminal, by lines.
 pub fn by_hand(arguments: &args::Play) -> Result<()> {
     let game = arguments.config()?.game;
-    interrupt::end_with_children(&game.name)?;
+    interrupt::end_with_children(&[&game.name])?;
     let scenario = game.scenario()?;
     let by_keys = io::stdin().is_terminal() && io::stdout().is_terminal();
     if !by_keys {

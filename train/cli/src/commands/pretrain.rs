@@ -1,16 +1,91 @@
-//! `lapwing pretrain`: a small base model from nothing.
+//! `lapwing pretrain`: a small base model from nothing, or an adapter from the episodes of others.
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::pretrain::{self, Pretraining};
+use lapwing_train::base::source::Source;
 use lapwing_train::doctor::self_test;
+use lapwing_train::learn::imitation::{self, Imitation};
+use lapwing_train::play::Episode;
+use lapwing_train::record::sample::Sample;
+use lapwing_train::record::{directory, kept};
+use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Config, Progress};
 
 use crate::args;
 use crate::out;
 use crate::progress::Terminal;
+
+/// Teaches an adapter what others have said.
+pub fn imitate(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &args::Pretrain,
+) -> Result<()> {
+    if arguments.configs.len() > 1 {
+        bail!(
+            "--from takes one config, whose [lora] and [policy] are used; the games are those of the episodes"
+        );
+    }
+    // Nobody waits for a refusal.
+    directory::check_free(&arguments.out)?;
+    let config = arguments.config()?;
+    let files = arguments.imitation.from.iter();
+    let samples: Vec<Vec<Sample>> = files
+        .map(|path| kept::read(path))
+        .collect::<Result<_, _>>()?;
+    let samples = samples.concat();
+    let is_built_in = matches!(config.model.source()?, Source::BuiltIn);
+    let how = Imitation {
+        min_return: arguments.imitation.min_return,
+        only_success: arguments.imitation.only_success,
+        steps: arguments.steps.map(|steps| steps as usize),
+        epochs: arguments.imitation.epochs.unwrap_or(3),
+        lr: arguments
+            .imitation
+            .lr
+            .unwrap_or(if is_built_in { 2e-3 } else { 2e-4 }),
+        seed: arguments.seed,
+    };
+    let gpu = open_gpu()?;
+    self_test(&gpu)?;
+    let terminal = Terminal::new();
+    let mut state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    let most = state.policy.model.config().max_positions;
+    let lessons = how.lessons(&samples, &state.world().prompts, most)?;
+    let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
+    terminal.line(&format!(
+        "imitating {} replies of {} episodes, {} episodes held out; left out: {} episodes of evaluations, {} others, {} \
+         replies that cannot be read",
+        replies(&lessons.train),
+        lessons.train.len(),
+        lessons.held_out.len(),
+        lessons.of_evaluations,
+        lessons.left_out,
+        lessons.unread,
+    ));
+    terminal.phase("imitation", how.updates(&lessons), "updates");
+    let imitated = imitation::imitate(&mut state, &lessons, &how, &mut |update| {
+        terminal.done(update.step);
+        let text = format!("loss {:.4}", update.loss);
+        terminal.steps(update.step, update.steps, &text, &text);
+    })?;
+    drop(terminal);
+    state.save_adapter(&arguments.out)?;
+    let mut out = out::shown();
+    match imitated.before.zip(imitated.after) {
+        Some((before, after)) => writeln!(
+            out,
+            "held-out loss, nats a token: {before:.4} before, {after:.4} after ({} episodes)",
+            lessons.held_out.len()
+        )?,
+        None => writeln!(out, "There is one scene only: no loss was held out.")?,
+    }
+    let dir = arguments.out.display();
+    writeln!(out, "The adapter is in {dir} (--adapter takes it).")?;
+    Ok(())
+}
 
 /// Trains all weights of a new model and writes it down.
 pub fn pretrain(

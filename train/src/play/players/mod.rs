@@ -1,5 +1,6 @@
 //! Everything that can play, a file each.
 
+pub mod api;
 pub mod human;
 pub mod model;
 pub mod scripted;

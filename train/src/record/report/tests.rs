@@ -49,6 +49,7 @@ fn evaluation(step: usize, success_rate: f64) -> Record {
 fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
     let turn = SampleTurn {
         observation: "P _\nO G".to_owned(),
+        messages: Vec::new(),
         prompt: "You see:\nP _\nO G\nWhat now?".to_owned(),
         reply: reply.to_owned(),
         action: Some("right".to_owned()),

@@ -1,0 +1,146 @@
+//! Answers that were paid for, kept on disk so that nobody pays twice.
+//!
+//! One file for each request, named by a SHA-256 of address and request: its first line is a SHA-256 of the rest, the rest
+//! a JSON object of the request and its answer. Files are written aside and renamed, so that several processes may share
+//! a cache.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::answer::Answer;
+use super::error::ApiError;
+
+/// A directory of answers.
+pub(super) struct Cache {
+    dir: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    request: Value,
+    answer: Answer,
+}
+
+/// What the cache has.
+#[derive(Debug, PartialEq)]
+pub(super) enum Kept {
+    /// The answer.
+    Answer(Answer),
+    /// Nothing.
+    Nothing,
+    /// Something that cannot be read; it is written anew when the answer has come.
+    Damaged(PathBuf),
+}
+
+impl Cache {
+    pub(super) fn open(dir: &Path) -> Result<Cache, ApiError> {
+        fs::create_dir_all(dir).map_err(unwritable(dir))?;
+        Ok(Cache {
+            dir: dir.to_owned(),
+        })
+    }
+
+    pub(super) fn get(&self, url: &str, request: &str) -> Kept {
+        let path = self.path(url, request);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kept::Nothing,
+            Err(_) => return Kept::Damaged(path),
+        };
+        match read(&bytes, request) {
+            Some(answer) => Kept::Answer(answer),
+            None => Kept::Damaged(path),
+        }
+    }
+
+    pub(super) fn put(&self, url: &str, request: &str, answer: &Answer) -> Result<(), ApiError> {
+        let path = self.path(url, request);
+        let entry = Entry {
+            request: serde_json::from_str(request).expect("a request is JSON"),
+            answer: answer.clone(),
+        };
+        let text = serde_json::to_string(&entry).expect("an entry is JSON");
+        let folder = path.parent().expect("it is in the cache");
+        let write = || {
+            fs::create_dir_all(folder)?;
+            let mut aside = tempfile::NamedTempFile::new_in(folder)?;
+            write!(aside, "{}\n{text}", hash(&[&text]))?;
+            aside.persist(&path).map_err(|error| error.error)?;
+            Ok(())
+        };
+        write().map_err(unwritable(&path))
+    }
+
+    fn path(&self, url: &str, request: &str) -> PathBuf {
+        let name = hash(&[url, "\n", request]);
+        self.dir.join(&name[..2]).join(format!("{name}.json"))
+    }
+}
+
+fn read(bytes: &[u8], request: &str) -> Option<Answer> {
+    let (sum, text) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
+    if sum != hash(&[text]) {
+        return None;
+    }
+    let entry: Entry = serde_json::from_str(text).ok()?;
+    (entry.request == serde_json::from_str::<Value>(request).ok()?).then_some(entry.answer)
+}
+
+fn hash(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> ApiError {
+    let path = path.to_owned();
+    |reason| ApiError::Cache { path, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&home.path().join("new/cache")).unwrap();
+        let answer = Answer {
+            text: "left\n\u{1b}".to_owned(),
+            cut: true,
+            prompt_tokens: 7,
+            completion_tokens: 1,
+            estimated: false,
+        };
+        let (url, request) = ("http://127.0.0.1/v1", r#"{"model":"m","seed":3}"#);
+        assert_eq!(cache.get(url, request), Kept::Nothing);
+        cache.put(url, request, &answer).unwrap();
+        cache.put(url, request, &answer).unwrap();
+        assert_eq!(cache.get(url, request), Kept::Answer(answer.clone()));
+        assert_eq!(cache.get("http://127.0.0.2/v1", request), Kept::Nothing);
+        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Kept::Nothing);
+
+        let path = cache.path(url, request);
+        let whole = fs::read_to_string(&path).unwrap();
+        for damaged in [
+            "",
+            "no line",
+            &whole[..whole.len() - 1],
+            &whole.replace("left", "down"),
+        ] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(cache.get(url, request), Kept::Damaged(path.clone()));
+        }
+        cache.put(url, request, &answer).unwrap();
+        assert_eq!(cache.get(url, request), Kept::Answer(answer));
+    }
+}

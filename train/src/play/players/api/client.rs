@@ -1,0 +1,270 @@
+//! One endpoint: requests, and patience with a server that is busy.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use lapwing_env::rng::Stream;
+use ureq::Agent;
+use ureq::http::{StatusCode, Uri};
+
+use super::error::{ApiError, excerpt};
+
+/// A request is sent so often at most.
+const ATTEMPTS: usize = 6;
+/// Before the second attempt, without the jitter; it doubles from attempt to attempt.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+/// Nobody waits for longer before the next attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// Bytes of an answer.
+const LARGEST: u64 = 8 << 20;
+
+/// An endpoint.
+pub(super) struct Client {
+    agent: Agent,
+    /// without the `/chat/completions` that is added
+    pub url: String,
+    key: Option<String>,
+    pause: Duration,
+}
+
+/// An attempt that brought no answer.
+struct Failure {
+    /// for the account
+    kind: String,
+    /// for the error
+    what: String,
+    /// whether it is worth another attempt
+    passes: bool,
+    /// what the server wants us to wait
+    wait: Option<Duration>,
+}
+
+/// Who hears of what is sent.
+pub(super) trait Tally: Sync {
+    /// A request goes out; `again`: not for the first time.
+    fn sent(&self, again: bool);
+    /// It failed, in this way.
+    fn failed(&self, kind: String);
+}
+
+impl Client {
+    pub(super) fn new(
+        url: &str,
+        key: Option<String>,
+        timeout: Duration,
+        pause: Duration,
+    ) -> Result<Client, ApiError> {
+        let wrong = |problem: &str| ApiError::Address {
+            problem: problem.to_owned(),
+        };
+        if url.contains('@') || url.contains('?') {
+            // Not quoted: what is there may be a secret.
+            return Err(wrong("has a name, a password or a question in it"));
+        }
+        let uri: Uri = url
+            .parse()
+            .map_err(|_| wrong(&format!("{} is none", excerpt(url))))?;
+        let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(wrong(&format!("{} is none", excerpt(url))));
+        };
+        let key = key.map(|key| key.trim().to_owned());
+        let key = key.filter(|key| !key.is_empty());
+        if let Some(key) = &key {
+            if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(ApiError::Key);
+            }
+            if uri.scheme_str() == Some("http") && !is_loopback(host) {
+                let host = host.to_owned();
+                return Err(ApiError::Exposed { host });
+            }
+        }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // The key is for this address alone.
+            .max_redirects(0)
+            .timeout_connect(Some(Duration::from_secs(20).min(timeout)))
+            .timeout_global(Some(timeout))
+            .user_agent(concat!("lapwing/", env!("CARGO_PKG_VERSION")));
+        Ok(Client {
+            agent: config.build().into(),
+            url: url.trim_end_matches('/').to_owned(),
+            key,
+            pause,
+        })
+    }
+
+    /// What the server answers to this request, after several attempts if need be. `stop` ends the waiting. The key is
+    /// left out of whatever it answers.
+    pub(super) fn ask(
+        &self,
+        request: &str,
+        seed: u64,
+        tally: &dyn Tally,
+        stop: &AtomicBool,
+    ) -> Result<String, ApiError> {
+        let mut jitter = Stream::new(seed, "retry");
+        let mut attempt = 1;
+        loop {
+            tally.sent(attempt > 1);
+            let failure = match self.attempt(request) {
+                Ok(body) => return Ok(body),
+                Err(failure) => failure,
+            };
+            tally.failed(failure.kind);
+            if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
+                let url = self.url.clone();
+                return Err(ApiError::Busy { url, wait });
+            }
+            if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
+                return Err(ApiError::Failed {
+                    url: self.url.clone(),
+                    what: failure.what,
+                    attempts: attempt,
+                });
+            }
+            // Half of it and up to half more, so that those who failed together do not come back together.
+            let usual = self.pause * (1 << (attempt - 1));
+            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
+            rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
+            attempt += 1;
+        }
+    }
+
+    fn attempt(&self, request: &str) -> Result<String, Failure> {
+        let mut post = self
+            .agent
+            .post(format!("{}/chat/completions", self.url))
+            .header("Content-Type", "application/json");
+        if let Some(key) = &self.key {
+            post = post.header("Authorization", format!("Bearer {key}"));
+        }
+        let mut answer = post.send(request).map_err(|e| self.broken(&e))?;
+        let wait = answer.headers().get("retry-after");
+        let wait = wait.and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
+        let wait = wait.filter(|wait: &f64| (0.0..1e9).contains(wait));
+        let body = answer.body_mut().with_config().limit(LARGEST);
+        let body = body.read_to_vec();
+        let status = answer.status();
+        if status == StatusCode::OK {
+            let body = body.map_err(|e| self.broken(&e))?;
+            return Ok(self.without_key(&String::from_utf8_lossy(&body)));
+        }
+        // The status says enough where the body is broken.
+        let body = self.without_key(&String::from_utf8_lossy(&body.unwrap_or_default()));
+        let passes = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+        let cure = match status.as_u16() {
+            401 | 403 if self.key.is_none() => " (OPENAI_API_KEY is not set)",
+            401 | 403 => " (is OPENAI_API_KEY right?)",
+            404 => " (wanted the address before /chat/completions, and a model that is there)",
+            300..=399 => " (redirects are not followed: name the address that it leads to)",
+            _ => "",
+        };
+        Err(Failure {
+            kind: format!("status {}", status.as_u16()),
+            what: format!(
+                "answered with status {}{cure}: {}",
+                status.as_u16(),
+                excerpt(&body)
+            ),
+            passes,
+            wait: wait.map(Duration::from_secs_f64),
+        })
+    }
+
+    /// No answer, or a part of one.
+    fn broken(&self, error: &ureq::Error) -> Failure {
+        let (kind, passes) = match error {
+            ureq::Error::Timeout(_) => ("timed out", true),
+            ureq::Error::BodyExceedsLimit(_) => ("too large", false),
+            ureq::Error::HostNotFound => ("no such host", false),
+            ureq::Error::Io(_) | ureq::Error::ConnectionFailed | ureq::Error::Protocol(_) => {
+                ("connection", true)
+            }
+            _ => ("connection", false),
+        };
+        Failure {
+            kind: kind.to_owned(),
+            what: format!("gave no answer: {}", self.without_key(&error.to_string())),
+            passes,
+            wait: None,
+        }
+    }
+
+    /// A server may send back what it was sent.
+    fn without_key(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) => text.replace(key, "[key]"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn rest(pause: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + pause;
+    while !stop.load(Relaxed) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(url: &str, key: Option<&str>) -> Result<Client, String> {
+        let key = key.map(str::to_owned);
+        Client::new(url, key, Duration::from_secs(1), PAUSE).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_goes_nowhere_in_the_open() {
+        for url in [
+            "https://api.example.org/v1",
+            "http://localhost:8000/v1",
+            "http://127.0.0.1:8000/v1/",
+            "http://[::1]:8000/v1",
+        ] {
+            let client = made(url, Some(" sk-secret\n")).map_err(|error| format!("{url}: {error}"));
+            assert_eq!(client.unwrap().url, url.trim_end_matches('/'));
+        }
+        let refused = made("http://192.168.0.7:8000/v1", Some("sk-secret"))
+            .err()
+            .unwrap();
+        assert!(
+            refused.contains("192.168.0.7 without encryption"),
+            "{refused}"
+        );
+        assert!(!refused.contains("sk-secret"));
+        assert!(made("http://192.168.0.7:8000/v1", None).is_ok());
+        // A name that only begins like the loopback.
+        assert!(made("http://localhost.example.org/v1", Some("k")).is_err());
+        assert!(made("http://127.0.0.1.example.org/v1", Some("k")).is_err());
+        let broken = made("https://a/v1", Some("sk-\nsecret")).err().unwrap();
+        assert!(!broken.contains("secret"), "{broken}");
+    }
+
+    #[test]
+    fn what_is_no_address_is_said() {
+        for url in ["", "localhost:8000", "ftp://a/v1", "http://", "/v1", "a b"] {
+            let refused = made(url, None).err().unwrap();
+            assert!(
+                refused.contains("wanted http(s)://HOST"),
+                "{url}: {refused}"
+            );
+        }
+        let refused = made("https://me:hidden@a/v1", None).err().unwrap();
+        assert!(!refused.contains("hidden"), "{refused}");
+    }
+}
