@@ -9,6 +9,9 @@ use lapwing_train::play::{Ask, Turn};
 
 use crate::{board, out};
 
+/// What is said of a game for several.
+pub const OTHERS: &str = "The game's own player plays the other sides.";
+
 /// What does not change while somebody plays.
 #[derive(Debug)]
 pub struct Screen {
@@ -33,7 +36,10 @@ impl Screen {
     pub fn new(scenario: &dyn Scenario, keys: String, record: String) -> Screen {
         Screen {
             game: scenario.name().to_owned(),
-            rules: scenario.rules(),
+            rules: match scenario.agents() {
+                1 => scenario.rules(),
+                _ => format!("{}\n{OTHERS}", scenario.rules()),
+            },
             keys,
             limit: scenario.step_limit(),
             record,
@@ -71,7 +77,14 @@ impl Screen {
                 term.clear_to_end_of_screen()?;
                 term.write_str(&frame)
             }
-            None => term.write_str(&format!("\n{}\n{status}\n", out::visible(observation))),
+            None => {
+                if !self.is_drawn.replace(true) {
+                    let rules = format!("{}\n\n{}\n", self.rules, self.keys);
+                    term.write_str(&out::visible(&rules))?;
+                }
+                let seen = format!("\n{observation}\n{status}\n");
+                term.write_str(&out::visible(&seen))
+            }
         }
     }
 

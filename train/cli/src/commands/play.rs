@@ -18,7 +18,7 @@ use super::human;
 use super::keys::{self, Keys};
 use crate::board::Painted;
 use crate::progress::Terminal;
-use crate::screen::{Screen, rounded};
+use crate::screen::{OTHERS, Screen, rounded};
 use crate::{args, interrupt, out};
 
 /// Lets the model play, and shows what it saw, said and got.
@@ -204,13 +204,9 @@ fn hand(
         };
         let rules = scenario.rules();
         writeln!(out.borrow_mut(), "{rules}\n\nYou have {limit} turns. {how}")?;
-    }
-
-    if scenario.agents() > 1 {
-        writeln!(
-            out.borrow_mut(),
-            "The game's own player plays the other sides."
-        )?;
+        if scenario.agents() > 1 {
+            writeln!(out.borrow_mut(), "{OTHERS}")?;
+        }
     }
 
     let show = |out: &mut Shared<'_, _>, ask: &Ask<'_>| match screen {
