@@ -1,12 +1,16 @@
-//! What the model reads: the prompt of every game, in both forms of reply, under the template of the built-in base and
-//! under that of a published chat model.
+//! What the model reads: the prompt of every game, in every form of reply, under the template of the built-in base and
+//! under that of a published chat model; and prompts in the words of others.
 
-use lapwing_env::{GAMES, Scenario};
+use std::path::{Path, PathBuf};
+
+use lapwing_env::{GAMES, Game, GameError, Scenario};
 use lapwing_model::ChatTemplate;
 use lapwing_train::base::files::Files;
 use lapwing_train::play::prompt::Prompts;
-use lapwing_train::play::{Form, Framing, Seen};
+use lapwing_train::play::{Form, Framing, Seen, Turn, Unread};
 use lapwing_train::run::config::Policy;
+
+const FORMS: [Form; 5] = [Form::Word, Form::Tags, Form::Think, Form::Plan, Form::Json];
 
 fn framing(scenario: &dyn Scenario, reply: Form) -> Framing {
     let policy = Policy {
@@ -64,4 +68,200 @@ fn the_rules_are_a_shared_prefix_of_tokens() {
             rules.len()
         );
     }
+}
+
+/// What is said of the form of a reply, in every form. The rules and the board are those of the other snapshots.
+fn formats(scenario: &dyn Scenario) -> String {
+    let told = FORMS.map(|form| {
+        let messages = framing(scenario, form).messages(&Seen::first("")).unwrap();
+        let system = messages[0].content.strip_prefix(&scenario.rules());
+        format!("{form:?}: {}", system.unwrap().trim())
+    });
+    told.join("\n")
+}
+
+#[test]
+fn every_form_of_reply_is_asked_for() {
+    for kind in GAMES {
+        let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
+        insta::assert_snapshot!(format!("forms-{}", kind.name), formats(&*scenario));
+    }
+    insta::assert_snapshot!("forms-free-text", formats(&Talk));
+}
+
+/// A game in which one talks.
+#[derive(Debug)]
+struct Talk;
+
+impl Scenario for Talk {
+    fn name(&self) -> &str {
+        "talk"
+    }
+
+    fn rules(&self) -> String {
+        "Talk.".to_owned()
+    }
+
+    fn actions(&self) -> &[String] {
+        static SAY: std::sync::LazyLock<[String; 1]> =
+            std::sync::LazyLock::new(|| ["say".to_owned()]);
+        &*SAY
+    }
+
+    fn takes_text(&self) -> bool {
+        true
+    }
+
+    fn start(&self, _: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
+        Err(GameError::new("talk", "nobody is there"))
+    }
+
+    fn step_limit(&self) -> usize {
+        1
+    }
+
+    fn options(&self) -> serde_json::Value {
+        serde_json::json!({})
+    }
+}
+
+#[test]
+fn free_text_is_handed_on_as_it_was_said() {
+    let reply = framing(&Talk, Form::Tags).read("Hm. <action>[Up], q</action>".to_owned(), false);
+    assert_eq!(
+        (reply.action, reply.said.as_deref()),
+        (Some(0), Some("[Up], q"))
+    );
+    let reply = framing(&Talk, Form::Tags).read("Hm.".to_owned(), true);
+    assert_eq!((reply.unread, reply.said), (Some(Unread::CutOff), None));
+}
+
+fn lake() -> Box<dyn Scenario> {
+    let slippery = serde_json::json!({ "slippery": true });
+    (lapwing_env::find("frozen-lake").unwrap().configure)(&slippery).unwrap()
+}
+
+/// The lake as these files put it.
+fn worded(templates: Vec<PathBuf>, reply: Form) -> Result<Framing, String> {
+    let policy = Policy {
+        reply,
+        templates,
+        ..Policy::default()
+    };
+    Framing::new(&*lake(), &policy).map_err(|error| error.to_string())
+}
+
+fn german() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/prompts/frozen-lake-german.jinja")
+}
+
+/// The template of the docs, whole in the form that it words itself, and with the usual words in the others.
+#[test]
+fn the_lake_is_put_in_german() {
+    let messages = |form| {
+        let framing = worded(vec![german()], form).unwrap();
+        framing.messages(&Seen::first("P _\nO G")).unwrap()
+    };
+    let told = messages(Form::Word);
+    insta::assert_snapshot!(
+        "german",
+        format!("{}\n---\n{}", told[0].content, told[1].content)
+    );
+    let usual = framing(&*lake(), Form::Json)
+        .messages(&Seen::first(""))
+        .unwrap();
+    let format = usual[0].content.lines().last().unwrap();
+    assert!(messages(Form::Json)[0].content.ends_with(format));
+}
+
+/// Of several wordings every one is drawn, and an episode keeps its own, also in what is told again.
+#[test]
+fn wordings_are_drawn_by_episode() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = dir.path().join("plain.jinja");
+    std::fs::write(&plain, "{% extends \"usual\" %}").unwrap();
+    let framing = worded(vec![german(), plain], Form::Word).unwrap();
+    assert_eq!(framing.wordings(), 2);
+    let past = [Turn::default()];
+    let mut in_german = 0;
+    for seed in 0..100 {
+        let seen = |past| Seen {
+            observation: "P G",
+            past,
+            seed,
+        };
+        let first = framing.messages(&seen(&[])).unwrap();
+        assert_eq!(
+            framing.messages(&seen(&past)).unwrap(),
+            first,
+            "seed {seed}"
+        );
+        in_german += usize::from(first[0].content.starts_with("Du gehst"));
+    }
+    // Half, with a standard deviation of 5.
+    assert!((25..=75).contains(&in_german), "{in_german} of 100");
+}
+
+/// The latest turns, what was seen and what was said, between the rules and the present.
+#[test]
+fn history_tells_the_latest_turns_again() {
+    let turn = |observation: &str, text: &str| Turn {
+        observation: observation.to_owned(),
+        text: text.to_owned(),
+        ..Turn::default()
+    };
+    let past = [
+        turn("one", "left"),
+        turn("two", "right"),
+        turn("three", "jump"),
+    ];
+    let told = |history, past: &[Turn]| -> Vec<String> {
+        let policy = Policy {
+            history,
+            ..Policy::default()
+        };
+        let framing = Framing::new(&*lake(), &policy).unwrap();
+        let seen = Seen {
+            past,
+            ..Seen::first("now")
+        };
+        let messages = framing.messages(&seen).unwrap().into_iter().skip(1);
+        messages
+            .map(|m| format!("{}: {}", m.role, m.content))
+            .collect()
+    };
+    assert_eq!(told(0, &past), ["user: now"]);
+    let two = [
+        "user: two",
+        "assistant: right",
+        "user: three",
+        "assistant: jump",
+        "user: now",
+    ];
+    assert_eq!(told(2, &past), two);
+    assert_eq!(told(9, &past).len(), 7);
+    assert_eq!(told(9, &[]), ["user: now"]);
+}
+
+/// What is wrong with a template is told before anything is played, with the file and the line.
+#[test]
+fn templates_that_are_none_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |text: Option<&str>| {
+        let path = dir.path().join("mine.jinja");
+        match text {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => assert!(!path.exists()),
+        }
+        let told = worded(vec![path], Form::Word).unwrap_err();
+        told.replace(dir.path().to_str().unwrap(), "DIR")
+    };
+    insta::assert_snapshot!(refused(None), @"");
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}\n{{ rules }\n{% endblock %}")), @"");
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}{% block rule %}{% endblock %}")), @"");
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}{{ ruls }}{% endblock %}")), @"");
+    insta::assert_snapshot!(refused(Some("{% extends \"common\" %}")), @"");
+    insta::assert_snapshot!(refused(Some("You are on a lake.")), @"");
+    let endless = "{% extends \"usual\" %}{% block rules %}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endblock %}";
+    insta::assert_snapshot!(refused(Some(endless)), @"");
 }

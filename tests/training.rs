@@ -444,6 +444,47 @@ fn a_step_that_learns_nothing_says_so() {
     }
 }
 
+/// Groups play the other game at about its share, and the metrics say which; a mix that is never played changes nothing.
+#[test]
+fn another_game_is_mixed_in_at_its_share() {
+    let mixed = |steps: usize, mix: &str| {
+        config(&[
+            &format!("train.steps={steps}"),
+            "train.groups=10",
+            "train.group_size=2",
+            "train.learn=1",
+            "eval.episodes=2",
+            "eval.every=0",
+            mix,
+        ])
+    };
+    let often = "mix=[{name=\"snake\", share=0.3, options={size=5, step_limit=3}}]";
+    let all = lines(mixed(6, often)).unwrap();
+    let mut counts = [0, 0];
+    for (step, _) in steps(&all) {
+        assert_eq!(
+            step.games.iter().map(|game| game.episodes).sum::<usize>(),
+            20
+        );
+        for game in &step.games {
+            let place = ["frozen-lake", "snake"]
+                .iter()
+                .position(|&name| name == game.game);
+            counts[place.unwrap()] += game.episodes / 2;
+        }
+    }
+    // 60 groups at 0.3: 18, with a standard deviation of 3.5.
+    assert_eq!(counts[0] + counts[1], 60);
+    assert!((8..=28).contains(&counts[1]), "{counts:?}");
+
+    let without = lines(mixed(3, "mix=[]")).unwrap();
+    let never = lines(mixed(3, "mix=[{name=\"snake\", share=1, from=100}]")).unwrap();
+    for ((step, learned), (same, also)) in steps(&without).into_iter().zip(steps(&never)) {
+        assert!(step.games.is_empty());
+        assert_eq!((step.play, learned), (same.play, also));
+    }
+}
+
 /// Twenty steps of the default preset, examined before and after: two tests look at them.
 fn twenty_steps() -> &'static [String] {
     static LINES: OnceLock<Vec<String>> = OnceLock::new();

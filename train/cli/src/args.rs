@@ -93,8 +93,9 @@ pub enum Command {
 /// Which config, and what of it to change.
 #[derive(Debug, Args)]
 pub struct Request {
-    /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), a game by
-    /// the general defaults (exec:COMMAND and ws://HOST:PORT/ws, too), a file that ends in .toml, or the directory of a run
+    /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper,
+    /// snake-paper), a variant of a game by the preset of that game (snake-poison-apple), a game by the general defaults
+    /// (exec:COMMAND and ws://HOST:PORT/ws, too), a file that ends in .toml, or the directory of a run
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
     #[command(flatten)]

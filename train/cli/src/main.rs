@@ -1,6 +1,7 @@
 //! The program: what was typed, what is done, and how it ends.
 
 mod args;
+mod board;
 mod commands;
 mod describe;
 mod interrupt;
@@ -8,6 +9,7 @@ mod keys;
 mod out;
 mod picture;
 mod progress;
+mod screen;
 mod serve;
 mod table;
 

@@ -92,6 +92,47 @@ fn the_environment_of_the_docs_is_played() {
     }
 }
 
+/// Where no words are fixed, the line that a person types is what the environment hears; also one that would leave another
+/// game.
+#[test]
+fn a_person_says_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let program = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["type"] == "close":
+        continue
+    text = message.get("data", {}).get("text", "")
+    answer = {"observation": f"heard: {text}", "reward": float(len(text)), "done": text == "Good bye"}
+    print(json.dumps({"session": message["session"], "type": "observation", "data": answer}), flush=True)
+"#;
+    fs::write(home.join("hears.py"), program).unwrap();
+    let template = r#"{% block action %}{"text": {{ text | tojson }}}{% endblock %}"#;
+    fs::write(home.join("hears.jinja"), template).unwrap();
+    let game = ["--game", "exec:python3 hears.py"];
+    let set = ["--set", "game.options.template=hears.jinja"];
+    let mut child = lapwing(home, &[&["play", "--human"][..], &game, &set].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"q\n\n  Good bye \n").unwrap();
+    drop(input);
+    let said = said(home, child.wait_with_output().unwrap());
+    assert_eq!((said.code, &*said.err), (0, ""));
+    for told in [
+        "turn 1/100> q: reward 1\n\nheard: q\n",
+        "turn 2/100> say something (the end of the input leaves)\nturn 2/100> Good bye: reward 8\n",
+        "over after 2 turns: success, return 9\n",
+    ] {
+        assert!(said.out.contains(told), "{told:?}: {}", said.out);
+    }
+}
+
 /// Trained, gone on with and examined like any other; the config names it.
 #[test]
 fn an_environment_is_learned_from() {

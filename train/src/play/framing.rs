@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapwing_env::Scenario;
 use lapwing_model::{Message, read_text};
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, context};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 
 use crate::Error;
 use crate::play::episode::{Episode, Turn};
@@ -26,6 +26,15 @@ const BLOCKS: [&str; 6] = [
     "actions",
     "observation",
     "format",
+];
+/// What a template can name.
+const VARIABLES: [&str; 6] = [
+    "game",
+    "rules",
+    "actions",
+    "takes_text",
+    "reply",
+    "observation",
 ];
 /// Instructions that a template may execute: the usual one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
@@ -231,10 +240,26 @@ impl Template {
             line.unwrap_or_default(),
             error.kind().to_string(),
             detail.unwrap_or_default(),
+            cure(error.kind()),
         ]
         .concat();
         let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
         Error::Prompt { path, problem }
+    }
+}
+
+/// What helps, where the problem alone does not say it.
+fn cure(kind: ErrorKind) -> String {
+    match kind {
+        ErrorKind::UndefinedError => format!("; the variables are {}", VARIABLES.join(", ")),
+        ErrorKind::TemplateNotFound => {
+            format!("; the only template that others may extend is {USUAL_NAME:?}")
+        }
+        ErrorKind::UnknownBlock => {
+            format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
+        }
+        ErrorKind::OutOfFuel => "; it takes too long (is there a loop in a loop?)".to_owned(),
+        _ => String::new(),
     }
 }
 

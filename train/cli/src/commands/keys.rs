@@ -4,8 +4,62 @@ use std::io::{self, BufRead, Read, Write};
 
 use console::Key;
 
-/// Lines made of keys: an arrow says its direction, `q` and `?` themselves, and letters a word as soon as only one action
-/// begins so; Enter ends a line that says something else. Words that begin with `q` come before the quitting.
+/// The actions that an arrow stands for, the first of them that the game has.
+const ARROWS: [(Key, char, &[&str]); 4] = [
+    (Key::ArrowLeft, '←', &["left", "turn left"]),
+    (Key::ArrowDown, '↓', &["down"]),
+    (Key::ArrowRight, '→', &["right", "turn right"]),
+    (Key::ArrowUp, '↑', &["up", "go forward"]),
+];
+
+/// The action of a pair in [`ARROWS`].
+fn of_arrow<'a>(actions: &'a [String], words: &[&str]) -> Option<&'a String> {
+    let has = |word: &&str| actions.iter().find(|action| action == word);
+    words.iter().find_map(has)
+}
+
+/// Whether an arrow says it.
+fn has_arrow(actions: &[String], action: &String) -> bool {
+    let mut arrows = ARROWS.iter();
+    arrows.any(|(_, _, words)| of_arrow(actions, words) == Some(action))
+}
+
+/// The one action that these letters stand for: the only one that begins so, or the only one of those without an arrow.
+fn meant<'a>(actions: &'a [String], letters: &str) -> Option<&'a String> {
+    let begin: Vec<&String> = actions.iter().filter(|a| a.starts_with(letters)).collect();
+    let others = begin.iter().copied();
+    let others: Vec<&String> = others.filter(|a| !has_arrow(actions, a)).collect();
+    match (&begin[..], &others[..]) {
+        ([action], _) | (_, [action]) => Some(action),
+        _ => None,
+    }
+}
+
+/// Which keys do what.
+pub fn help(actions: &[String]) -> String {
+    let mut keys: Vec<String> = Vec::new();
+    for (_, sign, words) in &ARROWS {
+        if let Some(action) = of_arrow(actions, words) {
+            keys.push(format!("{sign} {action}"));
+        }
+    }
+    for action in actions.iter().filter(|action| !has_arrow(actions, action)) {
+        let ends = action
+            .char_indices()
+            .map(|(at, letter)| at + letter.len_utf8());
+        let mut letters = ends.map(|end| &action[..end]);
+        let letters = letters.find(|letters| meant(actions, letters) == Some(action));
+        keys.push(match letters {
+            Some(letters) => format!("{letters} {action}"),
+            None => format!("{action} and Enter"),
+        });
+    }
+    format!("Keys: {}; ? helps, q quits.", keys.join(", "))
+}
+
+/// Lines made of keys: an arrow says its action, `q` and `?` themselves, and letters a word as soon as only one action
+/// without an arrow begins so; Enter ends a line that says something else. Words that begin with `q` come before the
+/// quitting.
 pub struct Keys<'a, K, W> {
     key: K,
     /// shows what was pressed
@@ -31,10 +85,13 @@ impl<'a, K: FnMut() -> io::Result<Key>, W: Write> Keys<'a, K, W> {
         let mut line = String::new();
         loop {
             match (self.key)() {
-                Ok(Key::ArrowLeft) => return self.say("left", &line),
-                Ok(Key::ArrowRight) => return self.say("right", &line),
-                Ok(Key::ArrowUp) => return self.say("up", &line),
-                Ok(Key::ArrowDown) => return self.say("down", &line),
+                Ok(key @ (Key::ArrowLeft | Key::ArrowRight | Key::ArrowUp | Key::ArrowDown)) => {
+                    let arrow = ARROWS.iter().find(|(arrow, ..)| *arrow == key);
+                    let action = arrow.and_then(|(_, _, words)| of_arrow(self.actions, words));
+                    if let Some(action) = action {
+                        return self.say(action, &line);
+                    }
+                }
                 Ok(Key::Enter) => return self.say(&line, &line),
                 Ok(Key::Escape | Key::CtrlC | Key::Char('\u{4}')) => {
                     return self.say("quit", &line);
@@ -46,14 +103,13 @@ impl<'a, K: FnMut() -> io::Result<Key>, W: Write> Keys<'a, K, W> {
                 }
                 Ok(Key::Char(letter)) if !letter.is_control() => {
                     line.extend(letter.to_lowercase());
-                    let actions = self.actions.iter();
-                    let begin: Vec<&String> = actions.filter(|a| a.starts_with(&line)).collect();
-                    match (&begin[..], &*line) {
-                        ([action], _) => {
+                    let begin = self.actions.iter().any(|action| action.starts_with(&line));
+                    match (meant(self.actions, &line), &*line) {
+                        (Some(action), _) => {
                             write!(self.echo, "{}", &action[line.len() - letter.len_utf8()..])?;
                             return self.say(action, action);
                         }
-                        ([], "q" | "?") => {
+                        (None, "q" | "?") if !begin => {
                             write!(self.echo, "{letter}")?;
                             return self.say(&line, &line);
                         }
@@ -126,6 +182,36 @@ mod tests {
         let (said, echo) = lines(&MOVES, &keys);
         assert_eq!(said, ["up", "left", "?", "q"]);
         assert_eq!(echo, "up\nleft\n?\nq\n");
+    }
+
+    /// What no arrow says has a letter of its own, though the words of arrows begin with it too.
+    #[test]
+    fn rooms_have_arrows_and_letters() {
+        let scenario = (lapwing_env::find("rooms").unwrap().configure)(&serde_json::json!({}));
+        let actions = scenario.unwrap().actions().to_vec();
+        let names: Vec<&str> = actions.iter().map(|action| &**action).collect();
+        let keys = [
+            Key::ArrowUp,
+            Key::ArrowDown,
+            Key::ArrowLeft,
+            Key::Char('t'),
+            Key::Char('p'),
+            Key::Char('d'),
+            Key::ArrowRight,
+        ];
+        let (said, _) = lines(&names, &keys);
+        let wanted = [
+            "go forward",
+            "turn left",
+            "toggle",
+            "pick up",
+            "drop",
+            "turn right",
+        ];
+        assert_eq!(said, wanted);
+        insta::assert_snapshot!(help(&actions), @"");
+        let moves: Vec<String> = MOVES.iter().map(|&word| word.to_owned()).collect();
+        insta::assert_snapshot!(help(&moves), @"");
     }
 
     #[test]

@@ -7,18 +7,20 @@ use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::play::players::human::{Human, help};
+use lapwing_train::play::players::human::{Human, help, in_lines};
 use lapwing_train::play::players::scripted::Scripted;
 use lapwing_train::play::scenes::Scenes;
-use lapwing_train::play::{Episode, Framing, Player, Referee, Seat, Seen};
+use lapwing_train::play::{Ask, Episode, Framing, Player, Referee, Seat, Seen};
 use lapwing_train::record::kept;
 use lapwing_train::record::sample::{Place, Purpose as Kind, Sample};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Error, Progress};
 
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::{api, human};
+use crate::board::Painted;
 use crate::progress::Terminal;
+use crate::screen::{OTHERS, Screen, rounded};
 use crate::{args, interrupt, out};
 
 /// Lets the model play, and shows what it saw, said and got.
@@ -162,7 +164,8 @@ impl Played<'_> {
             }
             return Ok(());
         }
-        let mut out = out::shown();
+        let colours = console::colors_enabled();
+        let mut out = Painted::new(out::raw(), self.scenario.name(), colours);
         if let Some(path) = &arguments.keep {
             // Those who keep many do not want to read them all.
             let count = self.episodes.len();
@@ -243,25 +246,45 @@ fn transcript(
     )
 }
 
-/// Lets the person at the terminal play: by keys, or, where the input is no terminal, by lines.
+/// Lets the person at the terminal play: by keys on a board that is drawn in place, or, where the input is no terminal or
+/// the terminal knows no more, by lines.
 pub fn by_hand(arguments: &args::Play) -> Result<()> {
     let game = arguments.config()?.game;
     interrupt::end_with_children(&[&game.name])?;
     let scenario = game.scenario()?;
-    let by_keys = io::stdin().is_terminal() && io::stdout().is_terminal();
-    if !by_keys {
-        let input = io::stdin().lock();
-        return hand(&*scenario, arguments.seed, input, out::shown(), LINES);
+    let seed = arguments.seed;
+    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return hand(&*scenario, seed, io::stdin().lock(), out::shown(), None);
     }
     let term = Term::stdout();
     let shown = out::Shown(term.clone());
-    let keys = Keys::new(|| term.read_key(), term.clone(), scenario.actions());
-    hand(&*scenario, arguments.seed, keys, shown, KEYS)
+    let how = match scenario.takes_text() {
+        true => "Type what you say, then Enter; Ctrl-D leaves.".to_owned(),
+        false => keys::help(scenario.actions()),
+    };
+    let screen = Screen::new(&*scenario, how, record(&*scenario));
+    let screen = (!console::is_dumb()).then_some((&screen, &term));
+    if scenario.takes_text() {
+        // The terminal itself knows best how a line is edited.
+        return hand(&*scenario, seed, io::stdin().lock(), shown, screen);
+    }
+    // Ctrl-C is a key, too, so that the game ends in one way.
+    let key = || term.read_key_raw();
+    let keys = Keys::new(key, term.clone(), scenario.actions());
+    hand(&*scenario, seed, keys, shown, screen)
 }
 
-/// How to play, after the actions.
-const LINES: &str = "";
-const KEYS: &str = " The arrow keys do, too.";
+/// How the person has done at this game so far, for the end of a line; empty if they have not played it.
+fn record(scenario: &dyn Scenario) -> String {
+    human::of(scenario).map_or_else(String::new, |human| {
+        let (games, mean) = (in_games(human.episodes), rounded(human.return_mean));
+        format!("; mean of {games} {mean}")
+    })
+}
+
+fn in_games(games: usize) -> String {
+    format!("{games} {}", if games == 1 { "game" } else { "games" })
+}
 
 /// Writes to what others write to as well.
 struct Shared<'a, W>(&'a RefCell<W>);
@@ -276,31 +299,33 @@ impl<W: Write> Write for Shared<'_, W> {
     }
 }
 
-/// A game in which every action is a line of input. Ends with the input, too.
+/// A game in which every action is a line of input. Ends with the input, too. Without a screen, all is shown in lines.
 fn hand(
     scenario: &dyn Scenario,
     seed: u64,
     input: impl BufRead,
     out: impl Write,
-    how: &str,
+    screen: Option<(&Screen, &Term)>,
 ) -> Result<()> {
     let out = RefCell::new(out);
-    let (actions, limit) = (scenario.actions(), scenario.step_limit());
-    writeln!(out.borrow_mut(), "{}\n", scenario.rules())?;
-    writeln!(
-        out.borrow_mut(),
-        "You have {limit} turns. {}{how}",
-        help(actions)
-    )?;
-
-    if scenario.agents() > 1 {
-        writeln!(
-            out.borrow_mut(),
-            "The game's own player plays the other sides."
-        )?;
+    let limit = scenario.step_limit();
+    if screen.is_none() {
+        let how = match scenario.takes_text() {
+            true => "Say what you like; the end of the input leaves.".to_owned(),
+            false => help(scenario.actions()),
+        };
+        let rules = scenario.rules();
+        writeln!(out.borrow_mut(), "{rules}\n\nYou have {limit} turns. {how}")?;
+        if scenario.agents() > 1 {
+            writeln!(out.borrow_mut(), "{OTHERS}")?;
+        }
     }
 
-    let mut human = Human::new(input, Shared(&out), limit);
+    let show = |out: &mut Shared<'_, _>, ask: &Ask<'_>| match screen {
+        Some((screen, term)) => screen.draw(term, ask),
+        None => in_lines(out, ask),
+    };
+    let mut human = Human::new(scenario, input, Shared(&out), show);
     let mut others: Vec<Scripted> = (1..scenario.agents())
         .map(|_| Scripted::default())
         .collect();
@@ -323,6 +348,9 @@ fn hand(
             return;
         };
         (turns, total) = (of_first.turns.len(), of_first.game_return());
+        if screen.is_some() {
+            return;
+        }
         let said = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
         if shown.is_ok() {
             shown = said;
@@ -333,7 +361,13 @@ fn hand(
         Ok(episodes) => {
             let episode = &episodes[0];
             let ending = ending(episode.success, turns, total);
-            writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?;
+            match screen {
+                Some((screen, term)) => {
+                    screen.end(term, &episode.last, &episode.turns)?;
+                    writeln!(out.borrow_mut(), "{ending}")?;
+                }
+                None => writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?,
+            }
             score(scenario, seed, episode, &mut *out.borrow_mut())
         }
         Err(Error::Left) => {
@@ -358,7 +392,7 @@ fn score(
     }
     if let (Some(human), Some(file)) = (human::of(scenario), human::file()) {
         let (games, mean) = (human.episodes, rounded(human.return_mean));
-        let games = format!("{games} {}", if games == 1 { "game" } else { "games" });
+        let games = in_games(games);
         let file = file.display();
         writeln!(
             out,
@@ -379,11 +413,6 @@ fn counted(turns: usize) -> String {
     format!("{turns} {}", if turns == 1 { "turn" } else { "turns" })
 }
 
-/// Without the last digits, in which a sum of decimal fractions is off.
-fn rounded(total: f64) -> f64 {
-    (total * 1e9).round() / 1e9
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -399,7 +428,7 @@ mod tests {
 
     fn played(input: &str) -> String {
         let mut out = Vec::new();
-        hand(&*lake(), 1, input.as_bytes(), &mut out, LINES).unwrap();
+        hand(&*lake(), 1, input.as_bytes(), &mut out, None).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,57 +1,97 @@
-//! A person: shown what an agent sees, asked for a word.
+//! A person: shown what an agent sees, asked for a word, or for any text.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
+
+use lapwing_env::Scenario;
 
 use crate::Error;
 use crate::play::players::scripted::word;
 use crate::play::{Ask, Player, Reply};
 
 /// A person who reads and writes lines.
-pub struct Human<R, W> {
+pub struct Human<R, W, S> {
     input: R,
     out: W,
+    /// shows what is seen
+    show: S,
     /// After so many turns the referee stops.
     limit: usize,
+    takes_text: bool,
 }
 
-impl<R: BufRead, W: Write> Human<R, W> {
-    /// Reads answers from `input` and writes to `out`; `limit` is the referee's step limit, which is shown.
-    pub fn new(input: R, out: W, limit: usize) -> Human<R, W> {
-        Human { input, out, limit }
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R, W, S> {
+    /// Reads answers from `input` and writes to `out`, where `show` puts what is seen ahead of each question.
+    pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> Human<R, W, S> {
+        Human {
+            input,
+            out,
+            show,
+            limit: scenario.step_limit(),
+            takes_text: scenario.takes_text(),
+        }
     }
 
-    /// Asks until the answer is an action, or the first letters of only one.
-    fn ask(&mut self, ask: &Ask<'_>) -> Result<usize, Error> {
-        writeln!(self.out, "\n{}", ask.observation)?;
+    /// Asks until the answer is an action, or the first letters of only one; or, where any text will do, until it is one.
+    fn ask(&mut self, ask: &Ask<'_>) -> Result<Reply, Error> {
+        (self.show)(&mut self.out, ask)?;
         loop {
             write!(self.out, "turn {}/{}> ", ask.turn + 1, self.limit)?;
             self.out.flush()?;
             let mut line = String::new();
-            let read = self.input.read_line(&mut line)?;
-            let said = line.trim().to_lowercase();
-            // A whole word before what begins like it.
-            let whole = ask.actions.iter().position(|action| *action == said);
-            let leaves = ["quit", "q"].contains(&&*said) && whole.is_none();
-            if read == 0 || leaves {
+            if self.input.read_line(&mut line)? == 0 {
                 return Err(Error::Left);
             }
-            if said == "?" {
-                writeln!(self.out, "{}", help(ask.actions))?;
-                continue;
-            }
-            let begins: Vec<usize> = (0..ask.actions.len())
-                .filter(|&i| ask.actions[i].starts_with(&said))
-                .collect();
-            match (whole, &begins[..]) {
-                (Some(action), _) => return Ok(action),
-                (None, [action]) if !said.is_empty() => return Ok(*action),
-                _ => {
-                    let words = ask.actions.join(", ");
-                    writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
+            if !self.takes_text {
+                match self.action(ask, &line.trim().to_lowercase())? {
+                    Some(action) => return Ok(word(ask, action)),
+                    None => continue,
                 }
+            }
+            let text = line.trim();
+            if !text.is_empty() {
+                return Ok(Reply {
+                    action: Some(0),
+                    said: Some(text.to_owned()),
+                    text: text.to_owned(),
+                    ..Reply::default()
+                });
+            }
+            writeln!(self.out, "say something (the end of the input leaves)")?;
+        }
+    }
+
+    /// The action that was meant; `None` if there is something else to be read.
+    fn action(&mut self, ask: &Ask<'_>, said: &str) -> Result<Option<usize>, Error> {
+        // A whole word before what begins like it.
+        let whole = ask.actions.iter().position(|action| action == said);
+        if ["quit", "q"].contains(&said) && whole.is_none() {
+            return Err(Error::Left);
+        }
+        if said == "?" {
+            writeln!(self.out, "{}", help(ask.actions))?;
+            return Ok(None);
+        }
+        let begins: Vec<usize> = (0..ask.actions.len())
+            .filter(|&i| ask.actions[i].starts_with(said))
+            .collect();
+        match (whole, &begins[..]) {
+            (Some(action), _) => Ok(Some(action)),
+            (None, [action]) if !said.is_empty() => Ok(Some(*action)),
+            _ => {
+                let words = ask.actions.join(", ");
+                writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
+                Ok(None)
             }
         }
     }
+}
+
+/// Shows what is seen below what was there.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn in_lines<W: Write>(out: &mut W, ask: &Ask<'_>) -> io::Result<()> {
+    writeln!(out, "\n{}", ask.observation)
 }
 
 /// What can be said.
@@ -60,10 +100,8 @@ pub fn help(actions: &[String]) -> String {
     format!("Say {words}, or their first letters; ? shows this, q quits.")
 }
 
-impl<R: BufRead, W: Write> Player for Human<R, W> {
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Player for Human<R, W, S> {
     fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
-        asks.iter()
-            .map(|ask| Ok(word(ask, self.ask(ask)?)))
-            .collect()
+        asks.iter().map(|ask| self.ask(ask)).collect()
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let sum: f64 = there.map(|other| other.share).sum();
         if sum > 1.0 + 1e-9 {
             let wanted = format!(
-                "so that those of step {} do not add up to {sum}, which is above 1",
+                "less: in step {} the shares of all games that are mixed in add up to {sum}, and 1 is the whole",
                 one.from
             );
             return Err(range("mix.share", one.share, wanted));

@@ -11,6 +11,8 @@ use super::Config;
 pub enum Origin {
     /// The preset of this name.
     Preset(String),
+    /// The variant of a game of this name.
+    Variant(String),
     /// This file.
     File(String),
     /// This file, which says everything: lapwing wrote it, and nobody chose what is in it.
@@ -23,6 +25,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Preset(name) => write!(f, "the preset {name}"),
+            Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
             Origin::Setting => f.write_str("--set"),
         }
@@ -46,10 +49,21 @@ pub struct Resolved {
 impl Resolved {
     /// The config as TOML, with a comment on each value that says where it comes from.
     pub fn to_toml(&self) -> String {
-        let mut section = String::new();
+        let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
+            // A list of tables is one value, chosen as a whole.
+            if let Some(name) = line.strip_prefix("[[").and_then(|l| l.strip_suffix("]]")) {
+                list = Some(name.to_owned());
+                let origin = self.origin(name);
+                return format!("{line}  # {origin}\n");
+            }
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+                let outer = name.split('.').next();
+                list = list.take().filter(|list| Some(&**list) == outer);
                 section = format!("{name}.");
+                return format!("{line}\n");
+            }
+            if list.is_some() {
                 return format!("{line}\n");
             }
             // A text of several lines is left alone: a comment would become a part of it.
@@ -58,15 +72,16 @@ impl Resolved {
             let Some(key) = key else {
                 return format!("{line}\n");
             };
-            match self.origins.get(&format!("{section}{key}")) {
-                Some(origin) => {
-                    let origin: String = origin.to_string().escape_debug().collect();
-                    format!("{line}  # {origin}\n")
-                }
-                None => format!("{line}  # default\n"),
-            }
+            format!("{line}  # {}\n", self.origin(&format!("{section}{key}")))
         };
         self.config.to_toml().lines().map(line).collect()
+    }
+
+    /// Where a value comes from, in a line.
+    fn origin(&self, key: &str) -> String {
+        let origin = self.origins.get(key).map(ToString::to_string);
+        let origin = origin.unwrap_or_else(|| "default".to_owned());
+        origin.escape_debug().collect()
     }
 
     /// Where a value comes from, if somebody chose it.

@@ -1,4 +1,4 @@
-//! What a request for a config names: a preset, a game, a file with what it is based on, or a run.
+//! What a request for a config names: a preset, a game or a variant of one, a file with what it is based on, or a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ pub static PRESETS: &[Preset] = presets![
     "frozen-lake"
     "frozen-lake-slippery"
     "frozen-lake-large"
+    "frozen-lake-curriculum"
     "snake"
     "frozen-lake-paper"
     "snake-paper"
@@ -112,6 +113,12 @@ impl Source {
                 ..named(request)
             });
         }
+        if let Some(layers) = variant(request)? {
+            return Ok(Source {
+                layers,
+                ..named(request)
+            });
+        }
         if foreign::is_foreign(request) {
             return Ok(Source {
                 game: Some(request.to_owned()),
@@ -168,8 +175,31 @@ fn nothing(request: &str) -> ConfigError {
     }
 }
 
+/// A variant of a game: its options, on all that the preset of its game says but for the game. (How a model is asked and
+/// how it learns is much the same for both. A game without a preset has the general defaults, and so have its variants.)
+fn variant(name: &str) -> Result<Option<Layers>, ConfigError> {
+    let Ok((kind, options)) = lapwing_env::find_variant(name) else {
+        return Ok(None);
+    };
+    let mut layers = Vec::new();
+    if let Some(preset) = preset(kind.name) {
+        let (origin, mut table) = preset.layer()?;
+        table.remove("game");
+        layers.push((origin, table));
+    }
+    let options = Table::try_from(options).expect("options of a variant are no nulls");
+    let mut game = Table::from_iter([("name".to_owned(), kind.name.into())]);
+    game.insert("options".to_owned(), options.into());
+    let table = Table::from_iter([("game".to_owned(), game.into())]);
+    layers.push((Origin::Variant(name.to_owned()), table));
+    Ok(Some(layers))
+}
+
 fn unknown(name: &str) -> ConfigError {
-    let games = lapwing_env::GAMES.iter().map(|game| game.name);
+    let games = lapwing_env::GAMES.iter().flat_map(|game| {
+        let variants = game.variants.iter().map(|variant| variant.name);
+        [game.name].into_iter().chain(variants)
+    });
     let others = games.filter(|game| preset(game).is_none());
     let known: Vec<String> = names().chain(others).map(str::to_owned).collect();
     ConfigError::UnknownPreset {

@@ -463,3 +463,130 @@ proptest! {
         prop_assert_eq!(load(&path, &[]).unwrap(), config);
     }
 }
+
+/// A variant that is asked for by name has its own game, and all the rest from the preset of its game.
+#[test]
+fn a_variant_is_played_as_the_preset_of_its_game_is() {
+    for kind in lapwing_env::GAMES {
+        for variant in kind.variants {
+            let found = load(variant.name, &[]).unwrap();
+            let options = serde_json::from_str(variant.options).unwrap();
+            let scenario = (kind.configure)(&options).unwrap();
+            assert_eq!(found.name, variant.name);
+            assert_eq!(found.game, super::Game::of(&*scenario), "{}", variant.name);
+            // A preset of the variant's own name may go by other numbers.
+            if PRESETS.iter().any(|preset| preset.name == variant.name) {
+                continue;
+            }
+            let preset = load(kind.name, &[]).unwrap();
+            let expected = Config {
+                name: found.name.clone(),
+                game: found.game.clone(),
+                ..preset
+            };
+            assert_eq!(found, expected, "{}", variant.name);
+        }
+    }
+    let told = Config::resolve("snake-poison-apple", &[])
+        .unwrap()
+        .to_toml();
+    assert!(told.contains("apple_reward = -1.0  # the variant snake-poison-apple\n"));
+    assert!(
+        told.contains("reply = \"word\"  # the preset snake\n"),
+        "{told}"
+    );
+}
+
+/// Each is a game and a preset of one name.
+#[test]
+fn presets_and_variants_of_one_name_are_one_game() {
+    let mut both = 0;
+    for kind in lapwing_env::GAMES {
+        for variant in kind.variants {
+            if PRESETS.iter().all(|preset| preset.name != variant.name) {
+                continue;
+            }
+            let options = serde_json::from_str(variant.options).unwrap();
+            let scenario = (kind.configure)(&options).unwrap();
+            let preset = load(variant.name, &[]).unwrap();
+            assert_eq!(preset.game, super::Game::of(&*scenario), "{}", variant.name);
+            both += 1;
+        }
+    }
+    assert_eq!(both, 2, "frozen-lake-slippery and frozen-lake-large");
+}
+
+#[test]
+fn games_are_mixed_in_by_settings_and_by_files() {
+    let set = load("frozen-lake", &["mix=[{probe=\"swapped\", share=0.2}]"]).unwrap();
+    let swapped = super::Mix {
+        probe: "swapped".to_owned(),
+        share: 0.2,
+        ..super::Mix::default()
+    };
+    assert_eq!(set.mix, [swapped.clone()]);
+    assert_eq!(swapped.title(&set.game), "frozen-lake (swapped)");
+    let scenario = swapped.scenario(&set.game).unwrap();
+    assert_eq!(scenario.options()["swapped"], true);
+    assert_eq!(
+        scenario.options()["step_limit"],
+        20,
+        "the run's own options"
+    );
+
+    let text = "base = \"frozen-lake\"\n[[mix]]\nname = \"snake\"\nuntil = 3\noptions = { size = 6 }\n[[mix]]\nfrom = 3\nshare = 1.0\n";
+    let (_dir, path) = file(text);
+    let resolved = Config::resolve(&path, &[]).unwrap();
+    let mix = &resolved.config.mix;
+    assert_eq!((mix[0].steps(), mix[1].steps()), (0..3, 3..usize::MAX));
+    assert_eq!(
+        mix[0].scenario(&resolved.config.game).unwrap().options()["size"],
+        6
+    );
+    // What is printed says where it comes from, and means the same.
+    let told = resolved.to_toml().replace(&path, "mine.toml");
+    let from = told.find("[[mix]]").unwrap();
+    let to = told.find("[policy]").unwrap();
+    assert_snapshot!(told[from..to].trim(), @"");
+    let (_dir, again) = file(&told);
+    let again = load(&again, &[]).unwrap();
+    assert_eq!(again, resolved.config);
+}
+
+#[test]
+fn what_cannot_be_mixed_in_is_named() {
+    assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @"");
+    assert_snapshot!(error(&["mix=[{name=\"pong\"}]"]), @"");
+    assert_snapshot!(error(&["mix=[{name=\"snake\", options={sise=3}}]"]), @"");
+    assert_snapshot!(error(&["mix=[{share=0.6}, {share=0.6}]"]), @"");
+    assert_snapshot!(error(&["mix=[{share=2}]"]), @"");
+    assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"");
+    assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"");
+    assert_snapshot!(error(&["mix=snake"]), @"");
+    // One after the other they may be all.
+    assert!(
+        load(
+            "frozen-lake",
+            &["mix=[{share=1, until=2}, {share=1, from=2}]"]
+        )
+        .is_ok()
+    );
+}
+
+/// The lessons follow each other without a gap, and the last is what it is examined on.
+#[test]
+fn the_curriculum_plays_one_lesson_at_a_time() {
+    let config = load("frozen-lake-curriculum", &[]).unwrap();
+    let sizes = |step: usize| -> Vec<serde_json::Value> {
+        let lessons = config.mix.iter().filter(|mix| mix.steps().contains(&step));
+        let scenarios = lessons.map(|mix| mix.scenario(&config.game).unwrap());
+        scenarios
+            .map(|lake| lake.options()["size"].clone())
+            .collect()
+    };
+    assert_eq!((sizes(0), sizes(39)), (vec![4.into()], vec![4.into()]));
+    assert_eq!((sizes(40), sizes(79)), (vec![5.into()], vec![5.into()]));
+    assert!(sizes(80).is_empty());
+    assert_eq!(config.game.options["size"].as_integer(), Some(8));
+    assert!(config.mix.iter().all(|mix| mix.share == 1.0));
+}
