@@ -299,7 +299,7 @@ impl Game for Episode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        (!self.options.usual()).then(|| {
+        self.options.changed().then(|| {
             self.towards()
                 .map_or_else(|| (0..ACTIONS.len()).collect(), |action| vec![action])
         })
