@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use super::level::{LONGEST_SIDE, Level, MOST_BOXES, State};
+use super::level::{LONGEST_SIDE, Levels, MOST_BOXES};
 use crate::options::{
     GameOption, OptionsError, Put, View, left_out, option, read, refused, settle_sides,
     unless_null, unless_usual, within,
@@ -140,7 +140,7 @@ impl Default for Options {
 
 impl Options {
     /// Reads the options, and settles what levels are drawn from; or reads the levels, which are then there too.
-    pub fn checked(given: &Value) -> Result<(Options, Option<Vec<(Level, State)>>), OptionsError> {
+    pub fn checked(given: &Value) -> Result<(Options, Option<Levels>), OptionsError> {
         let mut options: Options = read(NAME, given)?;
         within(NAME, "step_limit", options.step_limit, 1..=100_000)?;
         for (name, reward, range) in [
