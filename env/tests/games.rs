@@ -48,6 +48,10 @@ const VARIANTS: &[(&str, &str)] = &[
     ("rooms", r#"{"task": "unlock-local", "view": "full"}"#),
     (
         "rooms",
+        r#"{"task": "goto-maze", "view": "full", "symbols": "other", "step_limit": 12}"#,
+    ),
+    (
+        "rooms",
         r#"{"task": "put-next-local", "goal": "avoid", "swapped": true, "symbols": "other", "wording": "other", "step_limit": 8}"#,
     ),
     (

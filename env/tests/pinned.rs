@@ -69,7 +69,8 @@ fn the_games_of_a_seed_stay_the_same() {
     sokoban-2 34be35ab3080376f
     rooms-0 a6861dcc06138ce2
     rooms-1 5145e68e1b2b5d12
-    rooms-2 9c6d68c1e34938a6
+    rooms-2 1d18d3d95d99a2e5
+    rooms-3 9c6d68c1e34938a6
     2048-0 bc8e67fdf63cd95f
     2048-1 4eca81cbad699933
     2048-2 72ff72bb787b36f0

@@ -31,7 +31,7 @@ pub(super) const OPTIONS: &[GameOption] = &[
     ),
     option(
         "symbols",
-        "sentences, or without their beginning",
+        "sentences as always or without \"You see\", and the signs of the picture",
         "usual or other",
     ),
     option(
