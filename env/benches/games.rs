@@ -1,7 +1,8 @@
 //! How fast the games are: `cargo bench -p lapwing-env -- snake-standard`.
 //!
-//! A random player plays episode after episode, their starts included, on one core. `played` only plays; `observed` also asks
-//! every agent in every round for what it sees, and for its key. Throughput is in rounds.
+//! A random player plays episode after episode, their starts included, on one core. `played` only plays; `observed` also
+//! asks every agent in every round for what it sees, and for its key. Their throughput is in rounds, whatever the number
+//! of agents. `started` only starts episodes, each of a scene of its own.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -47,13 +48,13 @@ fn games(c: &mut Criterion) {
         group
             .sample_size(10)
             .warm_up_time(Duration::from_millis(100))
-            .measurement_time(Duration::from_millis(500))
-            .throughput(Throughput::Elements(ROUNDS));
+            .measurement_time(Duration::from_millis(500));
         let variants = kind.variants.iter();
         let all = variants.map(|variant| (variant.name, variant.options));
         for (name, options) in std::iter::once((kind.name, "{}")).chain(all) {
             let options = serde_json::from_str(options).expect("options are JSON");
             let scenario = (kind.configure)(&options).expect("variants can be configured");
+            group.throughput(Throughput::Elements(ROUNDS));
             for (what, observed) in [("played", false), ("observed", true)] {
                 let mut seed = 0;
                 group.bench_function(BenchmarkId::new(what, name), |bencher| {
@@ -63,6 +64,14 @@ fn games(c: &mut Criterion) {
                     })
                 });
             }
+            group.throughput(Throughput::Elements(1));
+            let mut scene = 0;
+            group.bench_function(BenchmarkId::new("started", name), |bencher| {
+                bencher.iter(|| {
+                    scene += 1;
+                    scenario.start(scene, scene).expect("built-in games start")
+                })
+            });
         }
     }
 }

@@ -19,9 +19,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a game: write `src/NAME.rs` (2048's is `twenty48.rs`, as a module's name is a word), whose head is its page (description, actions, observation, start, rewards, end,
-//! options, departures from its source), and add its line to `GAMES`. The tests run over that list. A game that is known
-//! at run time only (one that lives in another process, say) implements [`Scenario`] and [`Game`] and is in no list.
+//! To add a game: write `src/NAME.rs` (2048's is `twenty48.rs`, as a module's name is a word), whose head is its page
+//! (description, actions, observation, start, rewards, end, options, departures from its source), and add its line to
+//! `GAMES`. The tests run over that list. A game that is known at run time only (one that lives in another process, say)
+//! implements [`Scenario`] and [`Game`] and is in no list.
 
 mod frozen_lake;
 mod options;

@@ -12,7 +12,7 @@
 //! **Observation.** First the mission. `view = "board"`: what is carried, and of the 7x7 cells before the agent those
 //! that light reaches (MiniGrid's rule; walls and doors that are not open stop it): the wall ahead and to both sides, if
 //! nothing stands before it, and things and doors with the steps to them. `symbols = "other"` leaves out "You see", as
-//! BALROG does. `view = "full"` tells the whole house, which things are meant, and a picture. The key of a state is the
+//! BALROG does. `view = "full"` tells the whole house, which things are meant, and a picture (with signs by `symbols`). The key of a state is the
 //! mission, the agent, what it carries, all things and doors and which are meant, whether seen or not; how many steps
 //! were taken is no part of it, though the reward depends on it.
 //!
@@ -228,9 +228,12 @@ struct Episode {
 }
 
 impl Episode {
-    /// The action that does the mission, if there is a way.
-    fn towards(&self) -> Option<usize> {
-        plan::next(&self.grid, &self.mission).map(|action| action as usize)
+    /// What does the mission, as places in [`Action::ALL`]; all of them if there is no way.
+    fn towards(&self) -> Vec<usize> {
+        plan::next(&self.grid, &self.mission).map_or_else(
+            || (0..ACTIONS.len()).collect(),
+            |action| vec![action as usize],
+        )
     }
 }
 
@@ -244,7 +247,7 @@ impl Game for Episode {
         };
         let seen = match options.view {
             View::Board => text::seen(grid, options.symbols == Put::Other),
-            View::Full => text::whole(grid, &self.mission),
+            View::Full => text::whole(grid, &self.mission, options.symbols),
         };
         Ok(format!("{mission}\n{seen}"))
     }
@@ -283,10 +286,14 @@ impl Game for Episode {
 
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         Some(match self.options.goal {
-            Goal::Do => self.towards().map_or_else(
-                || (0..ACTIONS.len()).collect(),
-                |action| vec![self.options.meaning(action)],
-            ),
+            Goal::Do => {
+                let mut actions = self.towards();
+                for action in &mut actions {
+                    *action = self.options.meaning(*action);
+                }
+                actions.sort_unstable();
+                actions
+            }
             // Whatever does not do it: dropping nothing, say.
             Goal::Avoid => (0..ACTIONS.len())
                 .filter(|&action| {
@@ -299,10 +306,7 @@ impl Game for Episode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        (!self.options.usual()).then(|| {
-            self.towards()
-                .map_or_else(|| (0..ACTIONS.len()).collect(), |action| vec![action])
-        })
+        self.options.changed().then(|| self.towards())
     }
 
     fn fork(&self, _: u64) -> Option<Box<dyn Game>> {

@@ -13,8 +13,9 @@
 //! view; how many steps were taken is no part of it.
 //!
 //! **Start.** Drawn from the scene: a random walk clears a room, boxes stand on their targets, and play in reverse (the
-//! player pulls) scatters them; of the states that it came to in four rooms, `effort` in each at most, the one is the start that has
-//! the most changes between boxes times distance of boxes from targets. So every level can be solved, and no start is solved.
+//! player pulls) scatters them; of the states that it came to in four rooms, `effort` in each at most, the one is the
+//! start that has the most changes between boxes times distance of boxes from targets. So every level can be solved, and
+//! no start is solved.
 //! With `levels`, a file in Boxoban's format, the scene picks the level: the remainder of scene by number of levels.
 //! Those are not checked for being solvable. Luck has no part in the game.
 //!
@@ -370,7 +371,7 @@ impl Game for Episode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        (!self.options.usual()).then(|| {
+        self.options.changed().then(|| {
             let mut ways = self.ways_on();
             ways.sort_unstable();
             ways

@@ -279,7 +279,9 @@ impl Game for Episode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        (!self.options.usual()).then(|| player::high(&self.board, false))
+        self.options
+            .changed()
+            .then(|| player::high(&self.board, false))
     }
 
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {

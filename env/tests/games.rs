@@ -38,6 +38,23 @@ const VARIANTS: &[(&str, &str)] = &[
     ),
     ("snake", r#"{"size": 5, "apples": 2, "step_limit": 8}"#),
     (
+        "sokoban",
+        r#"{"width": 9, "height": 5, "boxes": 2, "step_limit": 25, "view": "full"}"#,
+    ),
+    (
+        "sokoban",
+        r#"{"boxes": 2, "goal": "off", "swapped": true, "symbols": "other", "wording": "other", "step_limit": 8}"#,
+    ),
+    ("rooms", r#"{"task": "unlock-local", "view": "full"}"#),
+    (
+        "rooms",
+        r#"{"task": "goto-maze", "view": "full", "symbols": "other", "step_limit": 12}"#,
+    ),
+    (
+        "rooms",
+        r#"{"task": "put-next-local", "goal": "avoid", "swapped": true, "symbols": "other", "wording": "other", "step_limit": 8}"#,
+    ),
+    (
         "2048",
         r#"{"target": 32, "step_limit": 12, "view": "full"}"#,
     ),

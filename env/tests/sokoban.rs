@@ -20,6 +20,7 @@ fn a_bad_option_is_refused() {
         json!({ "boxes": 5 }),
         json!({ "boxes": 0 }),
         json!({ "effort": 1 }),
+        json!({ "effort": 10_001 }),
         json!({ "step_reward": 1 }),
         json!({ "box_reward": -1 }),
         json!({ "done_reward": 1e9 }),

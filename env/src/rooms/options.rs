@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use crate::options::{GameOption, OptionsError, Put, View, option, read, unless_null, within};
+use crate::options::{
+    GameOption, OptionsError, Put, View, option, read, unless_null, unless_usual, within,
+};
 
 pub(super) const OPTIONS: &[GameOption] = &[
     option(
@@ -29,7 +31,7 @@ pub(super) const OPTIONS: &[GameOption] = &[
     ),
     option(
         "symbols",
-        "sentences, or without their beginning",
+        "sentences as always or without \"You see\", and the signs of the picture",
         "usual or other",
     ),
     option(
@@ -60,9 +62,10 @@ pub(super) enum Task {
 }
 
 /// What is to become of the mission.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Goal {
+    #[default]
     Do,
     Avoid,
 }
@@ -71,9 +74,13 @@ pub(super) enum Goal {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Options {
     pub task: Task,
+    #[serde(serialize_with = "unless_usual")]
     pub goal: Goal,
+    #[serde(serialize_with = "unless_usual")]
     pub swapped: bool,
+    #[serde(serialize_with = "unless_usual")]
     pub wording: Put,
+    #[serde(serialize_with = "unless_usual")]
     pub symbols: Put,
     #[serde(deserialize_with = "unless_null")]
     step_limit: Option<usize>,
@@ -111,12 +118,9 @@ impl Options {
         })
     }
 
-    /// Whether the instructions are those that the game is usually played by.
-    pub fn usual(&self) -> bool {
-        self.goal == Goal::Do
-            && !self.swapped
-            && self.wording == Put::Usual
-            && self.symbols == Put::Usual
+    /// Whether the agent is told to do something else than the usual instructions say.
+    pub fn changed(&self) -> bool {
+        self.goal != Goal::Do || self.swapped
     }
 
     /// What an action word does, and the word that does it: swapping is its own inverse.

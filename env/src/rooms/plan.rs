@@ -66,30 +66,42 @@ fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Action> {
             } => Some(Some((step.agent, colour))),
             _ => None,
         };
-        let way = way_to(grid, cells)?;
+        let (_, way) = way_to(grid, cells)?;
         return match way.iter().filter(|step| step.forward).find_map(obstacle) {
             Some(Some((door, colour))) => {
                 open(grid, door, colour, Lock::Locked, depth.checked_sub(1)?)
             }
-            _ => put_away(grid),
+            _ => put_away(grid, cells),
         };
     }
     face(grid, cells, Action::PickUp, depth)
 }
 
-/// Drops what is carried where it is in nobody's way.
-fn put_away(grid: &Grid) -> Option<Action> {
+/// Drops what is carried, not at a door, where that is the smallest detour on the way to one of the cells.
+fn put_away(grid: &Grid, cells: &[Cell]) -> Option<Action> {
+    let thing = grid.carried?;
     let at_door = |cell: Cell| grid.doors().any(|(door, ..)| are_neighbours(cell, door));
     let free = |cell: &Cell| grid.at(*cell) == Place::Empty && !at_door(*cell);
-    let cells = (0..grid.cells.len()).map(|cell| (cell % grid.width, cell / grid.width));
-    let way = way_to(grid, &cells.filter(free).collect::<Vec<Cell>>())?;
-    Some(way.first().map_or(Action::Drop, |step| step.action(grid)))
+    let all = (0..grid.cells.len()).map(|cell| (cell % grid.width, cell / grid.width));
+    let detours = all.filter(free).filter_map(|cell| {
+        let (there, way) = way_to(grid, &[cell])?;
+        let mut dropped = grid.clone();
+        if let Some(last) = way.last() {
+            (dropped.agent, dropped.way) = (last.agent, last.way);
+        }
+        dropped.set(cell, Place::Thing(thing));
+        let (on, _) = way_to(&dropped, cells)?;
+        let action = way.first().map_or(Action::Drop, |step| step.action(grid));
+        Some((there + on, action))
+    });
+    let (_, action) = detours.min_by_key(|(cost, _)| *cost)?;
+    Some(action)
 }
 
 /// Comes to stand before one of the cells and does the action there; what is in the way is cleared or opened first.
 fn face(grid: &Grid, cells: &[Cell], action: Action, depth: usize) -> Option<Action> {
     let depth = depth.checked_sub(1)?;
-    let way = way_to(grid, cells)?;
+    let (_, way) = way_to(grid, cells)?;
     let Some(first) = way.first() else {
         return Some(action);
     };
@@ -131,8 +143,8 @@ impl Step {
     }
 }
 
-/// The cheapest way to stand before one of the cells, as if things and locked doors only cost steps.
-fn way_to(grid: &Grid, goals: &[Cell]) -> Option<Vec<Step>> {
+/// The cheapest way to stand before one of the cells, as if things and locked doors only cost steps, and what it costs.
+fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<Step>)> {
     let number = |(x, y): Cell, way: usize| (y * grid.width + x) * 4 + way;
     let mut costs = vec![usize::MAX; grid.cells.len() * 4];
     let mut came_from: Vec<Option<(usize, Step)>> = vec![None; costs.len()];
@@ -153,7 +165,7 @@ fn way_to(grid: &Grid, goals: &[Cell]) -> Option<Vec<Step>> {
                 at = before;
             }
             steps.reverse();
-            return Some(steps);
+            return Some((cost, steps));
         }
         let toll = match grid.at(front) {
             Place::Wall => None,

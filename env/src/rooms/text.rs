@@ -2,6 +2,7 @@
 
 use super::grid::{COLOURS, Cell, Grid, Place, Thing};
 use super::mission::Mission;
+use crate::options::Put;
 use crate::picture;
 
 /// Cells a side of what the agent sees, itself in the middle of the nearest row.
@@ -119,12 +120,17 @@ pub(super) fn seen(grid: &Grid, short: bool) -> String {
 
 const WAYS: [(&str, char); 4] = [("right", '>'), ("down", 'v'), ("left", '<'), ("up", '^')];
 
-/// The signs of [`whole`].
-pub(super) const KEY: &str =
-    "> v < ^ you, # wall, _ empty, D closed door, L locked door, / open door, K key, B ball, X box";
+/// The signs of [`whole`]: wall, empty, doors that are open, closed and locked, key, ball, box.
+fn signs(symbols: Put) -> [char; 8] {
+    match symbols {
+        Put::Usual => ['#', '_', '/', 'D', 'L', 'K', 'B', 'X'],
+        Put::Other => ['W', '.', 'O', 'C', 'N', 'k', 'o', '*'],
+    }
+}
 
 /// The whole house: what stands where in words, a key, and the picture.
-pub(super) fn whole(grid: &Grid, mission: &Mission) -> String {
+pub(super) fn whole(grid: &Grid, mission: &Mission, symbols: Put) -> String {
+    let [wall, empty, open, closed, locked, key, ball, carton] = signs(symbols);
     let at = |(x, y): Cell| format!("({x}, {})", grid.height() - 1 - y);
     let meant = mission.numbers();
     let marked = |seen: Thing| {
@@ -161,13 +167,15 @@ pub(super) fn whole(grid: &Grid, mission: &Mission) -> String {
         let (x, y) = (cell % grid.width, cell / grid.width);
         match grid.cells[cell] {
             _ if (x, y) == grid.agent => WAYS[grid.way].1,
-            Place::Empty => '_',
-            Place::Wall => '#',
-            Place::Door { lock, .. } => ['/', 'D', 'L'][lock as usize],
-            Place::Thing(thing) => ['K', 'B', 'X'][thing.kind as usize],
+            Place::Empty => empty,
+            Place::Wall => wall,
+            Place::Door { lock, .. } => [open, closed, locked][lock as usize],
+            Place::Thing(thing) => [key, ball, carton][thing.kind as usize],
         }
     };
-    lines.push(format!("Key: {KEY}"));
+    lines.push(format!(
+        "Key: > v < ^ you, {wall} wall, {empty} empty, {closed} closed door, {locked} locked door, {open} open door, {key} key, {ball} ball, {carton} box"
+    ));
     lines.push("State:".to_owned());
     lines.push(picture::rows((0..grid.cells.len()).map(sign), grid.width));
     lines.join("\n")

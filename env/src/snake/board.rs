@@ -186,29 +186,32 @@ impl Board {
     /// A cell with nothing on it, each as likely as the others, unless the board is full.
     pub fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
         let free = self.free();
-        let cell = free.get(stream.below(free.len().max(1)))?;
-        Some(*cell)
+        let count = free.iter().filter(|&&free| free).count();
+        let number = stream.below(count.max(1));
+        let cell = (0..free.len()).filter(|&cell| free[cell]).nth(number)?;
+        Some((cell % self.width, cell / self.width))
     }
 
-    /// The cells with nothing on them, row by row from the bottom.
-    fn free(&self) -> Vec<Cell> {
+    /// By cell, row by row from the bottom, whether nothing is on it.
+    fn free(&self) -> Vec<bool> {
         let mut free = vec![true; self.width * self.height];
         let bodies = self.snakes.iter().flat_map(|snake| &snake.0);
         for &(x, y) in bodies.chain(self.things.iter().map(|(cell, _)| cell)) {
             free[y * self.width + x] = false;
         }
-        (0..free.len())
-            .filter(|&cell| free[cell])
-            .map(|cell| (cell % self.width, cell / self.width))
-            .collect()
+        free
     }
 
     /// Puts a thing on a free cell of the edge from which it rolls that way, or if there is none, on any free cell.
     pub fn put_uphill(&mut self, thing: Thing, way: usize, stream: &mut Stream) {
         // Up and down are 0 and 1, left and right 2 and 3.
         let uphill = way ^ 1;
-        let mut edge = self.free();
-        edge.retain(|&cell| self.to_the_edge(cell, uphill) == 0);
+        let free = self.free();
+        let edge: Vec<Cell> = (0..free.len())
+            .filter(|&cell| free[cell])
+            .map(|cell| (cell % self.width, cell / self.width))
+            .filter(|&cell| self.to_the_edge(cell, uphill) == 0)
+            .collect();
         if edge.is_empty() {
             return self.put(thing, stream);
         }

@@ -88,8 +88,8 @@ struct Reached {
 
 /// Puts targets, boxes on them and the player on drawn cells of a room, and plays in reverse, by chance on from the
 /// newest state or from the oldest, so that play comes far and leaves little out. The state with the highest score is
-/// where the level starts: how often the box that is pulled changed, times how far the boxes are from targets. The score comes with it. `None` if the room is too small or no state
-/// scores.
+/// where the level starts: how often the box that is pulled changed, times how far the boxes are from targets. The score
+/// comes with it. `None` if the room is too small or no state scores.
 fn scatter(
     width: usize,
     floor: Vec<bool>,
@@ -112,6 +112,7 @@ fn scatter(
         targets,
         ..Level::default()
     };
+    let distances = distances(&level);
     let mut nodes = vec![Reached {
         state: State::new(player, &cells),
         from: 0,
@@ -128,7 +129,7 @@ fn scatter(
     } else {
         open.pop_front()
     } {
-        let far = displacement(&level, &nodes[node].state);
+        let far: usize = nodes[node].state.boxes().map(|cell| distances[cell]).sum();
         let score = nodes[node].changes * far;
         if score > highest {
             (best, highest) = (node, score);
@@ -183,15 +184,18 @@ fn scatter(
     Some((highest, drawn))
 }
 
-/// How far the boxes are from the nearest target each, as the crow flies along rows and columns.
-fn displacement(level: &Level, state: &State) -> usize {
+/// How far each cell is from the nearest target along rows and columns, whatever is between.
+fn distances(level: &Level) -> Vec<usize> {
     let distance = |one: usize, other: usize| {
         (one % level.width).abs_diff(other % level.width)
             + (one / level.width).abs_diff(other / level.width)
     };
-    let targets = || (0..level.targets.len()).filter(|&cell| level.targets[cell]);
-    let to_nearest = |cell: usize| targets().map(|target| distance(cell, target)).min();
-    state.boxes().filter_map(to_nearest).sum()
+    let cells = 0..level.targets.len();
+    let targets: Vec<usize> = cells.clone().filter(|&cell| level.targets[cell]).collect();
+    let to_nearest = |cell| targets.iter().map(|&target| distance(cell, target)).min();
+    cells
+        .map(|cell| to_nearest(cell).unwrap_or_default())
+        .collect()
 }
 
 /// An open room with the targets along its upper wall and each box below its target.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::level::{LONGEST_SIDE, Level, MOST_BOXES, State};
+use super::level::{LONGEST_SIDE, Level, Levels, MOST_BOXES, State};
 
 /// The largest file that is read; Boxoban's have 0.1 MB.
 const LARGEST_FILE: u64 = 16 << 20;
 
 /// Reads all levels of a file, or says what is wrong with it.
-pub(super) fn read(path: &Path) -> Result<Vec<(Level, State)>, String> {
+pub(super) fn read(path: &Path) -> Result<Levels, String> {
     let unreadable =
         |error: std::io::Error| format!("names {path:?}, which cannot be read: {error}");
     let about = std::fs::metadata(path).map_err(unreadable)?;
@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<(Level, State)>, String> {
 
 /// Levels of `#` walls, `@` the player, `$` boxes, `.` targets, `*` a box on a target, `+` the player on one, and
 /// spaces, each below a line that begins with `;`, and divided by empty lines.
-pub(super) fn parse(text: &str) -> Result<Vec<(Level, State)>, String> {
+pub(super) fn parse(text: &str) -> Result<Levels, String> {
     let mut levels = Vec::new();
     let mut name = String::from("the first level");
     let mut rows: Vec<(usize, &str)> = Vec::new();

@@ -28,6 +28,9 @@ pub(super) struct State {
     boxes: [u8; MOST_BOXES],
 }
 
+/// Levels of a file, each with the state that it starts from.
+pub(super) type Levels = Vec<(Level, State)>;
+
 impl State {
     /// `boxes` are at most [`MOST_BOXES`].
     pub fn new(player: usize, boxes: &[usize]) -> State {

@@ -6,15 +6,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use super::level::{LONGEST_SIDE, Level, MOST_BOXES, State};
+use super::level::{LONGEST_SIDE, Levels, MOST_BOXES};
 use crate::options::{
     GameOption, OptionsError, Put, View, left_out, option, read, refused, settle_sides,
-    unless_null, within,
+    unless_null, unless_usual, within,
 };
 
 const SIZE: usize = 6;
 const BOXES: usize = 1;
 const EFFORT: usize = 300;
+
+/// More and starting an episode takes longer than some tens of milliseconds.
+const MOST_EFFORT: usize = 10_000;
 
 pub(super) const OPTIONS: &[GameOption] = &[
     option(
@@ -40,7 +43,7 @@ pub(super) const OPTIONS: &[GameOption] = &[
     option(
         "effort",
         "states that making a level looks at: more, and it is harder",
-        "50 to 100000",
+        "50 to 10000",
     ),
     option(
         "levels",
@@ -75,9 +78,10 @@ pub(super) const OPTIONS: &[GameOption] = &[
 ];
 
 /// What boxes are to do with targets.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Goal {
+    #[default]
     On,
     Off,
 }
@@ -97,12 +101,16 @@ pub(super) struct Options {
     effort: Option<usize>,
     #[serde(deserialize_with = "unless_null")]
     levels: Option<PathBuf>,
+    #[serde(serialize_with = "unless_usual")]
     pub goal: Goal,
     pub step_reward: f64,
     pub box_reward: f64,
     pub done_reward: f64,
+    #[serde(serialize_with = "unless_usual")]
     pub swapped: bool,
+    #[serde(serialize_with = "unless_usual")]
     pub wording: Put,
+    #[serde(serialize_with = "unless_usual")]
     pub symbols: Put,
     pub step_limit: usize,
     pub view: View,
@@ -132,7 +140,7 @@ impl Default for Options {
 
 impl Options {
     /// Reads the options, and settles what levels are drawn from; or reads the levels, which are then there too.
-    pub fn checked(given: &Value) -> Result<(Options, Option<Vec<(Level, State)>>), OptionsError> {
+    pub fn checked(given: &Value) -> Result<(Options, Option<Levels>), OptionsError> {
         let mut options: Options = read(NAME, given)?;
         within(NAME, "step_limit", options.step_limit, 1..=100_000)?;
         for (name, reward, range) in [
@@ -170,7 +178,7 @@ impl Options {
             let wanted = format!("at most {}, 2 less than the level is wide", width - 2);
             return Err(refused(NAME, "boxes", options.boxes(), &wanted));
         }
-        within(NAME, "effort", options.effort(), 50..=100_000)?;
+        within(NAME, "effort", options.effort(), 50..=MOST_EFFORT)?;
         (options.boxes, options.effort) = (Some(options.boxes()), Some(options.effort()));
         Ok((options, None))
     }
@@ -196,13 +204,11 @@ impl Options {
         }
     }
 
-    /// Whether the instructions are those that the game is usually played by.
-    pub fn usual(&self) -> bool {
-        self.goal == Goal::On
-            && (self.step_reward, self.box_reward, self.done_reward) == (-0.1, 1.0, 10.0)
-            && !self.swapped
-            && self.wording == Put::Usual
-            && self.symbols == Put::Usual
+    /// Whether the agent is told to do something else than the usual instructions say.
+    pub fn changed(&self) -> bool {
+        self.goal != Goal::On
+            || (self.step_reward, self.box_reward, self.done_reward) != (-0.1, 1.0, 10.0)
+            || self.swapped
     }
 
     /// The way that an action goes, and the action that goes a way: swapping is its own inverse.

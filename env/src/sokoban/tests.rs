@@ -47,8 +47,10 @@ fn every_level_is_solved_by_its_record() {
             );
             assert!(!level.solved(&start));
             assert!(level.solved(&played(&level, &start, &solution)));
-            let border =
-                |cell: &usize| cell % width % (width - 1) == 0 || cell / width % (height - 1) == 0;
+            let border = |cell: &usize| {
+                (cell % width).is_multiple_of(width - 1)
+                    || (cell / width).is_multiple_of(height - 1)
+            };
             assert!(
                 (0..level.floor.len())
                     .filter(border)

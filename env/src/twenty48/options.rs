@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::NAME;
 use super::board::{LEFT, RIGHT};
-use crate::options::{GameOption, OptionsError, Put, View, option, read, refused, within};
+use crate::options::{
+    GameOption, OptionsError, Put, View, option, read, refused, unless_usual, within,
+};
 
 pub(super) const OPTIONS: &[GameOption] = &[
     option(
@@ -35,9 +37,10 @@ pub(super) const OPTIONS: &[GameOption] = &[
 ];
 
 /// What tiles are to become.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Goal {
+    #[default]
     High,
     Low,
 }
@@ -46,10 +49,15 @@ pub(super) enum Goal {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Options {
     target: usize,
+    #[serde(serialize_with = "unless_usual")]
     pub goal: Goal,
+    #[serde(serialize_with = "unless_usual")]
     pub up_cost: f64,
+    #[serde(serialize_with = "unless_usual")]
     pub swapped: bool,
+    #[serde(serialize_with = "unless_usual")]
     pub wording: Put,
+    #[serde(serialize_with = "unless_usual")]
     symbols: Put,
     pub step_limit: usize,
     pub view: View,
@@ -98,13 +106,9 @@ impl Options {
         }
     }
 
-    /// Whether the instructions are those that the game is usually played by.
-    pub fn usual(&self) -> bool {
-        self.goal == Goal::High
-            && self.up_cost == 0.0
-            && !self.swapped
-            && self.wording == Put::Usual
-            && self.symbols == Put::Usual
+    /// Whether the agent is told to do something else than the usual instructions say.
+    pub fn changed(&self) -> bool {
+        self.goal != Goal::High || self.up_cost != 0.0 || self.swapped
     }
 
     pub fn letters(&self) -> bool {
