@@ -301,6 +301,10 @@ pub struct Eval {
     /// model without adapter plays in any case
     #[arg(long, value_name = "DIR|RUN", conflicts_with = "player")]
     pub against: Vec<PathBuf>,
+    /// Let somebody else play every second side of a game of several agents: base (the model without adapter), scripted,
+    /// random, the adapter in a directory, or that of a run [default: each plays all sides itself]
+    #[arg(long, value_name = "WHO", conflicts_with = "player")]
+    pub opponent: Option<String>,
     #[command(flatten)]
     pub player: ApiPlayer,
     /// Let each play a second time, taking the likeliest token each time
@@ -347,6 +351,10 @@ pub struct Play {
     pub human: bool,
     #[command(flatten)]
     pub player: ApiPlayer,
+    /// Let somebody else play every second side of a game of several agents: base (the model without adapter), scripted,
+    /// random, the adapter in a directory, or that of a run [default: the model plays all sides]
+    #[arg(long, value_name = "WHO", conflicts_with_all = ["player", "human"])]
+    pub opponent: Option<String>,
     /// Episodes to play, on this seed and those after it
     #[arg(long, value_name = "N", value_parser = episodes, default_value_t = 1, allow_negative_numbers = true)]
     pub episodes: usize,

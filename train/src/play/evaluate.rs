@@ -7,7 +7,7 @@ use crate::play::{Episode, Player, Referee, Seat};
 use crate::record::metrics::{PlayMetrics, Yardsticks};
 use crate::{Error, Progress};
 
-/// Lets this player play on these seats.
+/// Lets this player play on these seats, all sides of a game of several agents.
 ///
 /// # Errors
 /// If the game or the player fails.
@@ -18,12 +18,39 @@ pub fn examine(
     player: &mut dyn Player,
     progress: &dyn Progress,
 ) -> Result<Vec<Episode>, Error> {
+    examine_against(scenario, referee, seats, player, &mut [], progress)
+}
+
+/// Lets this player meet others on these seats: the sides of a game are dealt out in turn, to it first. Tells its own
+/// episodes alone.
+///
+/// # Errors
+/// If the game or a player fails.
+pub fn examine_against(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    others: &mut [&mut dyn Player],
+    progress: &dyn Progress,
+) -> Result<Vec<Episode>, Error> {
     progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
     let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
-    let episodes = referee.play(scenario, seats, &mut [player], &mut watch)?;
+    let mut players: Vec<&mut dyn Player> = vec![&mut *player];
+    for other in others {
+        players.push(&mut **other);
+    }
+    let mut episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
     Episode::accidents(&episodes)
         .iter()
         .for_each(|told| progress.note(told));
+    let (agents, sides) = (scenario.agents(), players.len());
+    let mut number = 0..;
+    episodes.retain(|_| {
+        number
+            .next()
+            .is_some_and(|e: usize| e % agents % sides == 0)
+    });
     Ok(episodes)
 }
 
@@ -52,7 +79,7 @@ pub fn yardsticks(
     seats: &[Seat],
     seed: u64,
 ) -> Result<Yardsticks, Error> {
-    let unaided = unaided(scenario, referee, seats)?;
+    let unaided = unaided(scenario, referee, seats, &mut [])?;
     let of = |episodes: Vec<Episode>| PlayMetrics::of(scenario.actions(), &episodes);
     Ok(Yardsticks {
         game: scenario.name().to_owned(),
@@ -71,7 +98,7 @@ pub struct Unaided {
     pub scripted: Option<Vec<Episode>>,
 }
 
-/// Lets those play on these seats who need no model.
+/// Lets those play on these seats who need no model, against these others, or on all sides if there are none.
 ///
 /// # Errors
 /// If the game fails.
@@ -79,8 +106,10 @@ pub fn unaided(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
+    others: &mut [&mut dyn Player],
 ) -> Result<Unaided, Error> {
-    let of = |player: &mut dyn Player| examine(scenario, referee, seats, player, &());
+    let mut of =
+        |player: &mut dyn Player| examine_against(scenario, referee, seats, player, others, &());
     let free = scenario.takes_text();
     // Not kept while others play: where games live elsewhere there may be room for few.
     let scripted = {

@@ -8,20 +8,21 @@ use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_model::Adapter;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::play::evaluate::{examine, optimum, unaided};
+use lapwing_train::play::evaluate::{examine, examine_against, optimum, unaided};
 use lapwing_train::play::players::search::Search;
 use lapwing_train::play::scenes::Scenes;
-use lapwing_train::play::{Episode, Framing, Referee, Seat};
+use lapwing_train::play::{Episode, Framing, Player, Referee, Seat};
 use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
 use lapwing_train::record::scores::{Difference, Scores};
 use lapwing_train::run::config::Game;
 use lapwing_train::run::state::State;
-use lapwing_train::{Config, Error, Progress};
+use lapwing_train::{Config, Progress};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::api;
 use super::human::{self, Human};
+use super::opponent::Opponent;
 use crate::args;
 use crate::commands::subject::InputError;
 use crate::interrupt;
@@ -149,11 +150,27 @@ fn by_models(
     arguments: &args::Eval,
 ) -> Result<(String, Vec<Played>)> {
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
+    let gpu = open_gpu()?;
+    let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
     let agents = agents(&state, arguments)?;
     let mut all = Vec::new();
     for world in 0..state.worlds.len() {
-        all.push(of_game(&mut state, world, &agents, arguments, &terminal)?);
+        let scenario = &*state.worlds[world].scenario;
+        let load = |who: &String| Opponent::load(who, &gpu, scenario, config, &terminal);
+        let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
+        let mut other = opponent.as_mut().map(|o| o.player(config.eval.temperature));
+        let mut others: Vec<&mut dyn Player> = Vec::new();
+        if let Some(other) = &mut other {
+            others.push(&mut **other);
+        }
+        all.push(of_game(
+            &mut state,
+            world,
+            &agents,
+            &mut others,
+            arguments,
+            &terminal,
+        )?);
     }
     Ok((state.model_name, all))
 }
@@ -197,6 +214,7 @@ fn by_another(
             &**scenario,
             &referee,
             &seats,
+            &mut [],
             config,
             players,
             search,
@@ -252,6 +270,7 @@ fn of_game(
     state: &mut State,
     world: usize,
     agents: &[Agent],
+    others: &mut [&mut dyn Player],
     arguments: &args::Eval,
     terminal: &Terminal,
 ) -> Result<Played> {
@@ -264,50 +283,28 @@ fn of_game(
     for agent in agents {
         state.policy.adapter.clone_from(&agent.adapter);
         for &(temperature, way) in &ways {
+            let game = state.worlds[world].name.clone();
             let name = format!("{}{way}", agent.name);
-            players.push(scores_of(
-                state,
-                world,
-                temperature,
-                &seats,
-                &name,
-                terminal,
-            )?);
+            let (scenario, referee, mut player) = state.seated(world, temperature);
+            let player = &mut player;
+            let episodes = examine_against(scenario, &referee, &seats, player, others, terminal)?;
+            let actions = scenario.actions();
+            players.push(Scores::of(&game, &name, actions, &seats, &episodes));
         }
     }
     state.policy.adapter.clone_from(&agents[0].adapter);
     let world = &state.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let search = arguments.search;
+    let (scenario, search) = (&*world.scenario, arguments.search);
     played(
-        &*world.scenario,
+        scenario,
         &referee,
         &seats,
+        others,
         &state.config,
         players,
         search,
     )
-}
-
-/// What the model, as it stands, scores.
-pub fn scores_of(
-    state: &mut State,
-    world: usize,
-    temperature: f64,
-    seats: &[Seat],
-    name: &str,
-    progress: &dyn Progress,
-) -> Result<Scores, Error> {
-    let game = state.worlds[world].name.clone();
-    let (scenario, referee, mut player) = state.seated(world, temperature);
-    let episodes = examine(scenario, &referee, seats, &mut player, progress)?;
-    Ok(Scores::of(
-        &game,
-        name,
-        scenario.actions(),
-        seats,
-        &episodes,
-    ))
 }
 
 /// These players' results beside those that need no model.
@@ -315,6 +312,7 @@ fn played(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
+    others: &mut [&mut dyn Player],
     config: &Config,
     players: Vec<Scores>,
     search: Option<usize>,
@@ -323,7 +321,7 @@ fn played(
     let scores = |name: &str, episodes: &[Episode]| {
         Scores::of(game, name, scenario.actions(), seats, episodes)
     };
-    let unaided = unaided(scenario, referee, seats)?;
+    let unaided = unaided(scenario, referee, seats, others)?;
     let random = unaided
         .random
         .map(|episodes| scores("random player", &episodes));
@@ -334,7 +332,8 @@ fn played(
     if let Some(tries) = search {
         match Search::new(scenario, tries)? {
             Some(mut player) => {
-                let episodes = examine(scenario, referee, seats, &mut player, &())?;
+                let player = &mut player;
+                let episodes = examine_against(scenario, referee, seats, player, others, &())?;
                 let name = format!("search, {tries} tries an action");
                 searched = Some(scores(&name, &episodes));
             }
@@ -343,7 +342,11 @@ fn played(
             )),
         }
     }
-    let best_possible = optimum(scenario, seats)?;
+    // Known for who meets nobody, or itself.
+    let best_possible = match others {
+        [] => optimum(scenario, seats)?,
+        _ => None,
+    };
     let play = |scores: &Option<Scores>| scores.as_ref().map(|scores| scores.play.clone());
     let first = &players[0];
     let others = players[1..].iter();

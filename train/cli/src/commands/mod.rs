@@ -12,6 +12,7 @@ pub mod generate;
 mod human;
 mod keys;
 pub mod merge;
+mod opponent;
 pub mod play;
 pub mod pretrain;
 pub mod probe;

@@ -17,6 +17,7 @@ use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Error, Progress};
 
 use super::keys::{self, Keys};
+use super::opponent::Opponent;
 use super::{api, human};
 use crate::board::Painted;
 use crate::progress::Terminal;
@@ -35,12 +36,28 @@ pub fn by_model(
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
-    let mut state = State::new(&open_gpu()?, config, Purpose::Play, &terminal)?;
+    let gpu = open_gpu()?;
+    let mut state = State::new(&gpu, config.clone(), Purpose::Play, &terminal)?;
     let world = state.world();
+    let load = |who: &String| Opponent::load(who, &gpu, &*world.scenario, &config, &terminal);
+    let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
     let seats = seats(arguments, &*world.scenario, &world.scenes)?;
     terminal.phase("playing", seats.len(), "episodes");
-    let episodes = state.play(0, &seats, temperature, &terminal)?;
+    let mut other = opponent
+        .as_mut()
+        .map(|opponent| opponent.player(temperature));
+    let (scenario, referee, mut player) = state.seated(0, temperature);
+    let mut players: Vec<&mut dyn Player> = vec![&mut player];
+    if let Some(other) = &mut other {
+        players.push(&mut **other);
+    }
+    let episodes = referee.play(scenario, &seats, &mut players, &mut |episodes| {
+        terminal.done(Episode::over(episodes));
+    })?;
     drop(terminal);
+    Episode::accidents(&episodes)
+        .iter()
+        .for_each(|told| out::note(told));
     let prompts = &state.world().prompts;
     let played = Played {
         scenario: &*state.world().scenario,

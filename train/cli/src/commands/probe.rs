@@ -154,7 +154,7 @@ fn row(
     }
     let world = &state.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let unaided = unaided(&*world.scenario, &referee, &seats)?;
+    let unaided = unaided(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)

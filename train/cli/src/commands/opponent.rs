@@ -1,0 +1,82 @@
+//! `--opponent`: who plays the other sides of a game of several agents.
+
+use std::path::Path;
+
+use anyhow::Result;
+use lapwing_env::Scenario;
+use lapwing_tensor::Gpu;
+use lapwing_train::play::Player;
+use lapwing_train::play::players::scripted::{Random, Scripted};
+use lapwing_train::run::config::Game;
+use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::{Config, Progress};
+
+use super::subject::InputError;
+use crate::args;
+
+/// Somebody who plays the other sides.
+pub enum Opponent {
+    Scripted,
+    Random,
+    /// Loaded beside the one that is examined, with an adapter of its own or none.
+    Model(Box<State>),
+}
+
+impl Opponent {
+    /// Who was asked for, in games like this one.
+    ///
+    /// # Errors
+    /// If the game has one agent, there is no such adapter, or there is no room for a second model.
+    pub fn load(
+        who: &str,
+        gpu: &Gpu,
+        scenario: &dyn Scenario,
+        config: &Config,
+        progress: &dyn Progress,
+    ) -> Result<Opponent> {
+        check(who, scenario)?;
+        match who {
+            "scripted" => return Ok(Opponent::Scripted),
+            "random" => return Ok(Opponent::Random),
+            _ => (),
+        }
+        let mut config = config.clone();
+        config.model.adapter = match who {
+            "base" => String::new(),
+            dir => args::adapter(Path::new(dir))?.display().to_string(),
+        };
+        let game = Game::of(scenario).scenario()?;
+        let state = State::playing(gpu, game, config, Purpose::Play, progress)?;
+        Ok(Opponent::Model(Box::new(state)))
+    }
+
+    /// At play, with replies sampled at this temperature if it is a model.
+    pub fn player(&mut self, temperature: f64) -> Box<dyn Player + '_> {
+        match self {
+            Opponent::Scripted => Box::new(Scripted::default()),
+            Opponent::Random => Box::new(Random::default()),
+            Opponent::Model(state) => Box::new(state.seated(0, temperature).2),
+        }
+    }
+}
+
+fn check(who: &str, scenario: &dyn Scenario) -> Result<()> {
+    let wrong = |problem: String| Err(InputError::new(format!("--opponent {who}"), problem).into());
+    if scenario.agents() == 1 {
+        return wrong(format!(
+            "{} has one agent, and nobody to meet; a game of several is snake-duel",
+            scenario.name()
+        ));
+    }
+    let start = scenario.start(0, 0)?;
+    if who == "scripted" && start.best_actions(1).is_none() {
+        return wrong(format!("{} has no scripted player", scenario.name()));
+    }
+    if who == "random" && scenario.takes_text() {
+        return wrong(format!(
+            "{} takes any text, which nobody says at random",
+            scenario.name()
+        ));
+    }
+    Ok(())
+}
