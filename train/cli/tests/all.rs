@@ -8,6 +8,7 @@ mod api;
 mod commands;
 mod environments;
 mod errors;
+mod examined;
 mod help;
 mod killed;
 mod models;

@@ -19,6 +19,8 @@ pub fn lapwing(directory: &Path, arguments: &[&str]) -> Command {
         command.env_remove(variable);
     }
     command.env("HF_HUB_OFFLINE", "1");
+    // Nor is a score of a test one of the user.
+    command.env("XDG_DATA_HOME", directory.join(".data"));
     command
 }
 
