@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn signs_have_the_colour_of_what_they_mean() {
         let text = "<|user|>P _\nO G<|assistant|>\nGo to G.\u{1b}[2J";
-        insta::assert_snapshot!(painted("frozen-lake", text, true).escape_debug(), @"");
+        insta::assert_snapshot!(painted("frozen-lake", text, true).escape_debug(), @r#"<|user|>\u{1b}[36m\u{1b}[1mP\u{1b}[0m \u{1b}[2m_\u{1b}[0m\n\u{1b}[34m\u{1b}[1mO\u{1b}[0m \u{1b}[32m\u{1b}[1mG\u{1b}[0m<|assistant|>\nGo to G.\\u{1b}[2J"#);
         assert_eq!(painted("pong", "P _", true), "P _");
     }
 

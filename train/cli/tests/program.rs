@@ -13,6 +13,10 @@ pub fn lapwing(directory: &Path, arguments: &[&str]) -> Command {
     for variable in ["LAPWING_ADAPTER_INDEX", "COLUMNS", "RUST_BACKTRACE"] {
         command.env_remove(variable);
     }
+    // What people scored is kept with the test's own files.
+    for variable in ["HOME", "XDG_DATA_HOME", "APPDATA"] {
+        command.env(variable, directory);
+    }
     // No test asks the real hub for anything.
     for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT"] {
         command.env_remove(variable);
