@@ -13,14 +13,16 @@ enum Sign {
     Own,
     /// others who move
     Enemy,
-    /// what is behind a head
+    /// what is behind a head, or done with
     Body,
-    /// where one wants to get, what one wants to eat, what is done
+    /// where one wants to get, what one wants to eat
     Goal,
     /// what else is to be eaten, or to be moved
     Thing,
     /// what one does not survive, or not well
     Danger,
+    /// where one falls in
+    Hole,
     Wall,
     Ground,
 }
@@ -36,7 +38,7 @@ impl Sign {
             ("frozen-lake" | "snake" | "sokoban" | "2048", '_' | '.') => Sign::Ground,
             ("frozen-lake", 'P' | '@') => Sign::Own,
             ("frozen-lake", 'G' | '*') => Sign::Goal,
-            ("frozen-lake", 'O' | '#') => Sign::Wall,
+            ("frozen-lake", 'O' | '#') => Sign::Hole,
             ("frozen-lake", 'R' | '%') => Sign::Danger,
             ("snake", '1' | '@') => Sign::Own,
             ("snake", '2'..='9' | 'a'..='h') => Sign::Enemy,
@@ -46,8 +48,8 @@ impl Sign {
             ("snake", 'F' | '^') => Sign::Danger,
             ("sokoban", 'P' | 'S' | '@' | '+') => Sign::Own,
             ("sokoban", 'X' | 'B') => Sign::Thing,
-            ("sokoban", 'O' | 'T') => Sign::Danger,
-            ("sokoban", 'V' | '*') => Sign::Goal,
+            ("sokoban", 'O' | 'T') => Sign::Goal,
+            ("sokoban", 'V' | '*') => Sign::Body,
             ("sokoban", '#' | 'W') => Sign::Wall,
             ("2048", 'A'..='Z' | '0'..='9') => Sign::tile(cell),
             _ => return None,
@@ -79,7 +81,8 @@ impl Sign {
             Sign::Goal => Style::new().green().bold(),
             Sign::Thing => Style::new().yellow().bold(),
             Sign::Danger => Style::new().red().bold(),
-            Sign::Wall => Style::new().blue().bold(),
+            Sign::Hole => Style::new().blue().bold(),
+            Sign::Wall => Style::new().blue(),
             Sign::Ground => Style::new().dim(),
         }
     }
