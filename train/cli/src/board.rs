@@ -92,10 +92,10 @@ fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The cells of a line that is a row of a board: signs with single spaces between.
+/// The cells of a line that is a row of a board: signs with spaces between.
 fn row<'a>(game: &str, line: &'a str) -> Option<Vec<(&'a str, Sign)>> {
     let cell = |cell: &'a str| Some((cell, Sign::of(game, cell)?));
-    let cells: Vec<_> = line.split(' ').map(cell).collect::<Option<_>>()?;
+    let cells: Vec<_> = line.split_whitespace().map(cell).collect::<Option<_>>()?;
     (cells.len() > 1).then_some(cells)
 }
 
@@ -116,11 +116,14 @@ pub fn painted(game: &str, text: &str, in_colour: bool) -> String {
         match row(game, &line[from..to]) {
             None => painted += &line[from..to],
             Some(cells) => {
-                for (number, (cell, sign)) in cells.into_iter().enumerate() {
-                    let space = if number > 0 { " " } else { "" };
+                let mut rest = &line[from..to];
+                for (cell, sign) in cells {
+                    let (spaces, after) = rest.split_once(cell).unwrap_or((rest, ""));
                     let style = sign.style().force_styling(in_colour);
-                    painted += &format!("{space}{}", style.apply_to(cell));
+                    painted += &format!("{spaces}{}", style.apply_to(cell));
+                    rest = after;
                 }
+                painted += rest;
             }
         }
         painted += &line[to..];
@@ -230,7 +233,15 @@ mod tests {
 
     #[test]
     fn tiles_stand_below_each_other() {
-        assert_eq!(aligned("2048", "2 _\n16 4"), " 2  _\n16  4");
+        let board = aligned("2048", "2 _\n16 4");
+        assert_eq!(board, " 2  _\n16  4");
+        let shown = painted("2048", &board, true);
+        assert_eq!(
+            shown.matches("\u{1b}[0m").count(),
+            3,
+            "a 2 is plain: {shown:?}"
+        );
+        assert_eq!(console::strip_ansi_codes(&shown), board);
         assert_eq!(aligned("snake", "1 _\n_ A"), "1 _\n_ A");
     }
 
