@@ -256,12 +256,12 @@ fn templates_that_are_none_are_refused() {
         let told = worded(vec![path], Form::Word).unwrap_err();
         told.replace(dir.path().to_str().unwrap(), "DIR")
     };
-    insta::assert_snapshot!(refused(None), @"");
-    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}\n{{ rules }\n{% endblock %}")), @"");
-    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}{% block rule %}{% endblock %}")), @"");
-    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}{{ ruls }}{% endblock %}")), @"");
-    insta::assert_snapshot!(refused(Some("{% extends \"common\" %}")), @"");
-    insta::assert_snapshot!(refused(Some("You are on a lake.")), @"");
+    insta::assert_snapshot!(refused(None), @"DIR/mine.jinja: No such file or directory (os error 2)");
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}\n{{ rules }\n{% endblock %}")), @"the prompt template DIR/mine.jinja: line 3: syntax error: unexpected `}`, expected end of variable block");
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}{% block rule %}{% endblock %}")), @r#"the prompt template DIR/mine.jinja: there is no part called "rule"; the blocks are system, user, rules, actions, observation, format"#);
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}{{ ruls }}{% endblock %}")), @"the prompt template DIR/mine.jinja: line 2: undefined value; the variables are game, rules, actions, takes_text, reply, observation");
+    insta::assert_snapshot!(refused(Some("{% extends \"common\" %}")), @r#"the prompt template DIR/mine.jinja: line 1: template not found: template "common" does not exist; the only template that others may extend is "usual""#);
+    insta::assert_snapshot!(refused(Some("You are on a lake.")), @r#"the prompt template DIR/mine.jinja: unknown block: block 'system' not found; begin with {% extends "usual" %}, which has all that is left out"#);
     let endless = "{% extends \"usual\" %}{% block rules %}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endblock %}";
-    insta::assert_snapshot!(refused(Some(endless)), @"");
+    insta::assert_snapshot!(refused(Some(endless)), @"the prompt template DIR/mine.jinja: line 1: engine ran out of fuel; it takes too long (is there a loop in a loop?)");
 }

@@ -13,14 +13,16 @@ enum Sign {
     Own,
     /// others who move
     Enemy,
-    /// what is behind a head
+    /// what is behind a head, or done with
     Body,
-    /// where one wants to get, what one wants to eat, what is done
+    /// where one wants to get, what one wants to eat
     Goal,
     /// what else is to be eaten, or to be moved
     Thing,
     /// what one does not survive, or not well
     Danger,
+    /// where one falls in
+    Hole,
     Wall,
     Ground,
 }
@@ -36,7 +38,7 @@ impl Sign {
             ("frozen-lake" | "snake" | "sokoban" | "2048", '_' | '.') => Sign::Ground,
             ("frozen-lake", 'P' | '@') => Sign::Own,
             ("frozen-lake", 'G' | '*') => Sign::Goal,
-            ("frozen-lake", 'O' | '#') => Sign::Wall,
+            ("frozen-lake", 'O' | '#') => Sign::Hole,
             ("frozen-lake", 'R' | '%') => Sign::Danger,
             ("snake", '1' | '@') => Sign::Own,
             ("snake", '2'..='9' | 'a'..='h') => Sign::Enemy,
@@ -46,8 +48,8 @@ impl Sign {
             ("snake", 'F' | '^') => Sign::Danger,
             ("sokoban", 'P' | 'S' | '@' | '+') => Sign::Own,
             ("sokoban", 'X' | 'B') => Sign::Thing,
-            ("sokoban", 'O' | 'T') => Sign::Danger,
-            ("sokoban", 'V' | '*') => Sign::Goal,
+            ("sokoban", 'O' | 'T') => Sign::Goal,
+            ("sokoban", 'V' | '*') => Sign::Body,
             ("sokoban", '#' | 'W') => Sign::Wall,
             ("2048", 'A'..='Z' | '0'..='9') => Sign::tile(cell),
             _ => return None,
@@ -79,7 +81,8 @@ impl Sign {
             Sign::Goal => Style::new().green().bold(),
             Sign::Thing => Style::new().yellow().bold(),
             Sign::Danger => Style::new().red().bold(),
-            Sign::Wall => Style::new().blue().bold(),
+            Sign::Hole => Style::new().blue().bold(),
+            Sign::Wall => Style::new().blue(),
             Sign::Ground => Style::new().dim(),
         }
     }
@@ -89,10 +92,10 @@ fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The cells of a line that is a row of a board: signs with single spaces between.
+/// The cells of a line that is a row of a board: signs with spaces between.
 fn row<'a>(game: &str, line: &'a str) -> Option<Vec<(&'a str, Sign)>> {
     let cell = |cell: &'a str| Some((cell, Sign::of(game, cell)?));
-    let cells: Vec<_> = line.split(' ').map(cell).collect::<Option<_>>()?;
+    let cells: Vec<_> = line.split_whitespace().map(cell).collect::<Option<_>>()?;
     (cells.len() > 1).then_some(cells)
 }
 
@@ -113,11 +116,14 @@ pub fn painted(game: &str, text: &str, in_colour: bool) -> String {
         match row(game, &line[from..to]) {
             None => painted += &line[from..to],
             Some(cells) => {
-                for (number, (cell, sign)) in cells.into_iter().enumerate() {
-                    let space = if number > 0 { " " } else { "" };
+                let mut rest = &line[from..to];
+                for (cell, sign) in cells {
+                    let (spaces, after) = rest.split_once(cell).unwrap_or((rest, ""));
                     let style = sign.style().force_styling(in_colour);
-                    painted += &format!("{space}{}", style.apply_to(cell));
+                    painted += &format!("{spaces}{}", style.apply_to(cell));
+                    rest = after;
                 }
+                painted += rest;
             }
         }
         painted += &line[to..];
@@ -221,13 +227,21 @@ mod tests {
     #[test]
     fn signs_have_the_colour_of_what_they_mean() {
         let text = "<|user|>P _\nO G<|assistant|>\nGo to G.\u{1b}[2J";
-        insta::assert_snapshot!(painted("frozen-lake", text, true).escape_debug(), @"");
+        insta::assert_snapshot!(painted("frozen-lake", text, true).escape_debug(), @r#"<|user|>\u{1b}[36m\u{1b}[1mP\u{1b}[0m \u{1b}[2m_\u{1b}[0m\n\u{1b}[34m\u{1b}[1mO\u{1b}[0m \u{1b}[32m\u{1b}[1mG\u{1b}[0m<|assistant|>\nGo to G.\\u{1b}[2J"#);
         assert_eq!(painted("pong", "P _", true), "P _");
     }
 
     #[test]
     fn tiles_stand_below_each_other() {
-        assert_eq!(aligned("2048", "2 _\n16 4"), " 2  _\n16  4");
+        let board = aligned("2048", "2 _\n16 4");
+        assert_eq!(board, " 2  _\n16  4");
+        let shown = painted("2048", &board, true);
+        assert_eq!(
+            shown.matches("\u{1b}[0m").count(),
+            3,
+            "a 2 is plain: {shown:?}"
+        );
+        assert_eq!(console::strip_ansi_codes(&shown), board);
         assert_eq!(aligned("snake", "1 _\n_ A"), "1 _\n_ A");
     }
 

@@ -165,8 +165,24 @@ mod tests {
         let screen = screen();
         let status = screen.status(&[turn("up", 0.1), turn("left", 0.2)]);
         let frame = |rows, columns| screen.frame(rows, columns, "2 _\n16 4", &status);
-        assert_snapshot!(frame(24, 80).unwrap(), @"");
-        assert_snapshot!(frame(9, 80).unwrap(), @"");
+        assert_snapshot!(frame(24, 80).unwrap(), @"
+        Slide the tiles.
+
+        Keys: the arrows.
+
+         2  _
+        16  4
+
+        score 0.3, 18 turns left; left: +0.2; mean of 3 games 0.5
+        ");
+        assert_snapshot!(frame(9, 80).unwrap(), @"
+        Slide the tiles.
+
+         2  _
+        16  4
+
+        score 0.3, 18 turns left; left: +0.2; mean of 3 games 0.5
+        ");
         assert_eq!(frame(5, 80), None);
         assert_eq!(frame(24, 4), None);
     }

@@ -209,9 +209,9 @@ mod tests {
             "turn right",
         ];
         assert_eq!(said, wanted);
-        insta::assert_snapshot!(help(&actions), @"");
+        insta::assert_snapshot!(help(&actions), @"Keys: ← turn left, → turn right, ↑ go forward, p pick up, d drop, t toggle; ? helps, q quits.");
         let moves: Vec<String> = MOVES.iter().map(|&word| word.to_owned()).collect();
-        insta::assert_snapshot!(help(&moves), @"");
+        insta::assert_snapshot!(help(&moves), @"Keys: ← left, ↓ down, → right, ↑ up; ? helps, q quits.");
     }
 
     #[test]

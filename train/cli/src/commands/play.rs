@@ -270,25 +270,34 @@ pub fn by_hand(arguments: &args::Play) -> Result<()> {
     interrupt::end_with_children(&[&game.name])?;
     let scenario = game.scenario()?;
     let seed = arguments.seed;
-    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        return hand(&*scenario, seed, io::stdin().lock(), out::shown(), None);
+    let played = if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        hand(&*scenario, seed, io::stdin().lock(), out::shown(), None)?
+    } else {
+        in_terminal(&*scenario, seed)?
+    };
+    match played {
+        Some(episode) => score(&*scenario, seed, &episode, &mut out::shown()),
+        None => Ok(()),
     }
+}
+
+/// By keys; where any text will do, by lines, which the terminal itself knows best how to edit.
+fn in_terminal(scenario: &dyn Scenario, seed: u64) -> Result<Option<Episode>> {
     let term = Term::stdout();
     let shown = out::Shown(term.clone());
     let how = match scenario.takes_text() {
         true => "Type what you say, then Enter; Ctrl-D leaves.".to_owned(),
         false => keys::help(scenario.actions()),
     };
-    let screen = Screen::new(&*scenario, how, record(&*scenario));
+    let screen = Screen::new(scenario, how, record(scenario));
     let screen = (!console::is_dumb()).then_some((&screen, &term));
     if scenario.takes_text() {
-        // The terminal itself knows best how a line is edited.
-        return hand(&*scenario, seed, io::stdin().lock(), shown, screen);
+        return hand(scenario, seed, io::stdin().lock(), shown, screen);
     }
     // Ctrl-C is a key, too, so that the game ends in one way.
     let key = || term.read_key_raw();
     let keys = Keys::new(key, term.clone(), scenario.actions());
-    hand(&*scenario, seed, keys, shown, screen)
+    hand(scenario, seed, keys, shown, screen)
 }
 
 /// How the person has done at this game so far, for the end of a line; empty if they have not played it.
@@ -316,14 +325,15 @@ impl<W: Write> Write for Shared<'_, W> {
     }
 }
 
-/// A game in which every action is a line of input. Ends with the input, too. Without a screen, all is shown in lines.
+/// A game in which every action is a line of input: how it went, if it was played to its end. It may end with the input,
+/// too. Without a screen, all is shown in lines.
 fn hand(
     scenario: &dyn Scenario,
     seed: u64,
     input: impl BufRead,
     out: impl Write,
     screen: Option<(&Screen, &Term)>,
-) -> Result<()> {
+) -> Result<Option<Episode>> {
     let out = RefCell::new(out);
     let limit = scenario.step_limit();
     if screen.is_none() {
@@ -375,8 +385,8 @@ fn hand(
     });
     shown?;
     match played {
-        Ok(episodes) => {
-            let episode = &episodes[0];
+        Ok(mut episodes) => {
+            let episode = episodes.swap_remove(0);
             let ending = ending(episode.success, turns, total);
             match screen {
                 Some((screen, term)) => {
@@ -385,12 +395,12 @@ fn hand(
                 }
                 None => writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?,
             }
-            score(scenario, seed, episode, &mut *out.borrow_mut())
+            Ok(Some(episode))
         }
         Err(Error::Left) => {
             let (turns, total) = (counted(turns), rounded(total));
             writeln!(out.borrow_mut(), "\nleft after {turns}, return {total}")?;
-            Ok(())
+            Ok(None)
         }
         Err(error) => Err(error.into()),
     }

@@ -94,14 +94,14 @@ fn the_games_options_are_resolved_by_the_game() {
 
 #[test]
 fn unknown_names_are_named_with_the_nearest() {
-    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
-    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper (the name of a file ends in .toml)");
+    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-firm, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard (the name of a file ends in .toml)");
+    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-firm, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard (the name of a file ends in .toml)");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, model, name, policy, record, train");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
-    assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, snake");
-    assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view");
+    assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
+    assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_file_states_differences_from_its_base() {
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
     top += "options.slippery = true\n";
-    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"snake: unknown option `slippery`; the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view");
+    assert_snapshot!(files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap_err(), @"snake: unknown option `slippery`; the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_base_that_is_none_is_named() {
         files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
     };
     assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
-    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
     assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
     assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
     let circle = [
@@ -547,7 +547,26 @@ fn games_are_mixed_in_by_settings_and_by_files() {
     let told = resolved.to_toml().replace(&path, "mine.toml");
     let from = told.find("[[mix]]").unwrap();
     let to = told.find("[policy]").unwrap();
-    assert_snapshot!(told[from..to].trim(), @"");
+    assert_snapshot!(told[from..to].trim(), @r#"
+    [[mix]]  # mine.toml
+    name = "snake"
+    probe = ""
+    share = 0.1
+    from = 0
+    until = 3
+
+    [mix.options]
+    size = 6
+
+    [[mix]]  # mine.toml
+    name = ""
+    probe = ""
+    share = 1.0
+    from = 3
+    until = 0
+
+    [mix.options]
+    "#);
     let (_dir, again) = file(&told);
     let again = load(&again, &[]).unwrap();
     assert_eq!(again, resolved.config);
@@ -555,14 +574,14 @@ fn games_are_mixed_in_by_settings_and_by_files() {
 
 #[test]
 fn what_cannot_be_mixed_in_is_named() {
-    assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @"");
-    assert_snapshot!(error(&["mix=[{name=\"pong\"}]"]), @"");
-    assert_snapshot!(error(&["mix=[{name=\"snake\", options={sise=3}}]"]), @"");
-    assert_snapshot!(error(&["mix=[{share=0.6}, {share=0.6}]"]), @"");
-    assert_snapshot!(error(&["mix=[{share=2}]"]), @"");
-    assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"");
-    assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"");
-    assert_snapshot!(error(&["mix=snake"]), @"");
+    assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @r#"key `mix.probe`: found "swaped", wanted a probe of frozen-lake: holes, swapped, red, exact, symbols, wording"#);
+    assert_snapshot!(error(&["mix=[{name=\"pong\"}]"]), @"unknown game `pong`; the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
+    assert_snapshot!(error(&["mix=[{name=\"snake\", options={sise=3}}]"]), @"snake: unknown option `sise` (did you mean `size`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
+    assert_snapshot!(error(&["mix=[{share=0.6}, {share=0.6}]"]), @"key `mix.share`: found 0.6, wanted less: in step 0 the shares of all games that are mixed in add up to 1.2, and 1 is the whole");
+    assert_snapshot!(error(&["mix=[{share=2}]"]), @"key `mix.share`: found 2, wanted a number from 0 to 1");
+    assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"key `mix.until`: found 2, wanted 0, or above mix.from, which is 3");
+    assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"key `mix` in --set: found [{ shares = 0.6 }], wanted one of `name`, `probe`, `share`, `from`, `until`, `options`");
+    assert_snapshot!(error(&["mix=snake"]), @r#"key `mix` in --set: found "snake", wanted a list"#);
     // One after the other they may be all.
     assert!(
         load(
