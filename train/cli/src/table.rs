@@ -117,8 +117,19 @@ mod tests {
         let mut table = Table::new(&["who", "return", "95 %"]);
         table.row(["random".to_owned(), "0.5".to_owned(), "-1 to 1".to_owned()]);
         table.row(["a | b".to_owned(), "-10.25".to_owned(), String::new()]);
-        assert_snapshot!(table.text(), @"");
-        assert_snapshot!(table.markdown(), @"");
+        assert_eq!(
+            table.text(),
+            "who     return     95 %\n\
+             random     0.5  -1 to 1\n\
+             a | b   -10.25\n"
+        );
+        assert_eq!(
+            table.markdown(),
+            "| who | return | 95 % |\n\
+             | --- | ---: | ---: |\n\
+             | random | 0.5 | -1 to 1 |\n\
+             | a \\| b | -10.25 |  |\n"
+        );
     }
 
     #[test]

@@ -115,7 +115,13 @@ impl Framing {
             [] => vec![Template::parse(None, USUAL.to_owned())?],
             paths => {
                 let read = |path: &PathBuf| {
-                    let text = read_text(path, LONGEST)?;
+                    let text = read_text(path, LONGEST).map_err(|error| {
+                        let (told, path) = (error.to_string(), path.clone());
+                        let prefix = format!("{}: ", path.display());
+                        let why = told.strip_prefix(&prefix).unwrap_or(&told);
+                        let problem = format!("{why} (policy.templates)");
+                        Error::Prompt { path, problem }
+                    })?;
                     Template::parse(Some(path), text)
                 };
                 paths.iter().map(read).collect::<Result<_, Error>>()?
