@@ -104,11 +104,7 @@ impl Referee {
             let replies = ask_all(scenario, &games, &episodes, &living, round, players)?;
             for (&e, reply) in living.iter().zip(replies) {
                 let turn = episodes[e].turns.last_mut().expect("pushed above");
-                turn.shaping = if reply.action.is_none() {
-                    -self.format_penalty
-                } else {
-                    0.0
-                };
+                turn.shaping = reply.action.map_or(-self.format_penalty, |_| 0.0);
                 (turn.action, turn.unread) = (reply.action, reply.unread);
                 (turn.text, turn.sampled) = (reply.text, reply.sampled);
                 if let Some(said) = &reply.said {
