@@ -213,10 +213,8 @@ impl Picture<'_> {
             lines.add(&text, style);
         };
         let yardsticks = yardsticks.last();
-        if let Some(yardsticks) = yardsticks {
-            if let Some(random) = &yardsticks.random {
-                row("random", random, FAINT);
-            }
+        if let Some(random) = yardsticks.and_then(|yardsticks| yardsticks.random.as_ref()) {
+            row("random", random, FAINT);
         }
         let left_out = evaluations.len().saturating_sub(EVALUATIONS);
         for (place, evaluation) in evaluations.iter().enumerate() {

@@ -49,7 +49,7 @@ pub fn examine_against(
     episodes.retain(|_| {
         number
             .next()
-            .is_some_and(|e: usize| e % agents % sides == 0)
+            .is_some_and(|e: usize| (e % agents).is_multiple_of(sides))
     });
     Ok(episodes)
 }

@@ -269,7 +269,7 @@ pub struct Pretrain {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Presets or files whose games are learned, all at once [default: those of the embedded base]; with --from one, whose
-    /// [lora] and [policy] are used [default: frozen-lake]
+    /// `lora` and `policy` are used [default: frozen-lake]
     #[arg(value_name = "PRESET|FILE.toml")]
     pub configs: Vec<String>,
     /// The chance that the player makes a good move; otherwise it makes any

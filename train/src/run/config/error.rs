@@ -10,7 +10,8 @@ use thiserror::Error;
 pub enum ConfigError {
     /// No preset has this name.
     #[error(
-        "unknown preset `{name}`{suggestion}; the presets are {known} (the name of a file ends in .toml)"
+        "unknown preset `{name}`{suggestion}; the presets and games are {known}; lapwing games lists variants, and \
+         the name of a file ends in .toml"
     )]
     UnknownPreset {
         /// The name that was given.

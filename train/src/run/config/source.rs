@@ -196,16 +196,17 @@ fn variant(name: &str) -> Result<Option<Layers>, ConfigError> {
 }
 
 fn unknown(name: &str) -> ConfigError {
-    let games = lapwing_env::GAMES.iter().flat_map(|game| {
-        let variants = game.variants.iter().map(|variant| variant.name);
-        [game.name].into_iter().chain(variants)
-    });
-    let others = games.filter(|game| preset(game).is_none());
-    let known: Vec<String> = names().chain(others).map(str::to_owned).collect();
+    let games = lapwing_env::GAMES.iter();
+    let variants = games.clone().flat_map(|game| game.variants);
+    let others = games.map(|game| game.name);
+    let others = others.filter(|game| preset(game).is_none());
+    let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
+    let variants = variants.map(|variant| variant.name.to_owned());
+    let known: Vec<String> = told.iter().cloned().chain(variants).collect();
     ConfigError::UnknownPreset {
         name: name.to_owned(),
         suggestion: lapwing_env::suggestion(name, &known),
-        known: known.join(", "),
+        known: told.join(", "),
     }
 }
 

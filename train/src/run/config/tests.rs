@@ -94,8 +94,8 @@ fn the_games_options_are_resolved_by_the_game() {
 
 #[test]
 fn unknown_names_are_named_with_the_nearest() {
-    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-firm, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard (the name of a file ends in .toml)");
-    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-firm, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard (the name of a file ends in .toml)");
+    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
     assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
     assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
@@ -524,7 +524,7 @@ fn games_are_mixed_in_by_settings_and_by_files() {
         share: 0.2,
         ..super::Mix::default()
     };
-    assert_eq!(set.mix, [swapped.clone()]);
+    assert_eq!(set.mix, std::slice::from_ref(&swapped));
     assert_eq!(swapped.title(&set.game), "frozen-lake (swapped)");
     let scenario = swapped.scenario(&set.game).unwrap();
     assert_eq!(scenario.options()["swapped"], true);
