@@ -1,7 +1,7 @@
 //! Games that live elsewhere: in a child process, or behind a WebSocket.
 //!
 //! `exec:COMMAND` names a child process that speaks JSON lines, `ws://HOST:PORT/ws` a server, as OpenEnv's are. Both get
-//! the same messages ([`protocol`]); a template ([`template`]) makes text of what they show, and of an action what they
+//! the same messages (`protocol`); a template (`template`) makes text of what they show, and of an action what they
 //! want. `docs/environments.md` says how to plug in an environment of one's own.
 
 mod options;

@@ -9,7 +9,7 @@ use super::{RecordError, write_error};
 /// Bytes of a file that is read.
 const LARGEST: u64 = 4 << 30;
 
-/// Complains early of a file that [`write`] would refuse. Touches nothing.
+/// Complains early of a file that [`write()`] would refuse. Touches nothing.
 ///
 /// # Errors
 /// If something is there.
