@@ -39,6 +39,27 @@ fn prompts_read_so() {
     }
 }
 
+/// What every variant and every probe is told before the first observation.
+#[test]
+fn the_instructions_of_variants_and_probes_read_so() {
+    for kind in GAMES {
+        let variants = kind
+            .variants
+            .iter()
+            .map(|it| (it.name.to_owned(), it.options));
+        let probes = kind.probes.iter();
+        let probes = probes.map(|it| (format!("{}, probe {}", kind.name, it.name), it.options));
+        let mut told = String::new();
+        for (name, options) in variants.chain(probes) {
+            let scenario = (kind.configure)(&serde_json::from_str(options).unwrap()).unwrap();
+            let framing = framing(&*scenario, Form::Tags);
+            let messages = framing.messages(&Seen::first("")).unwrap();
+            told += &format!("--- {name}\n{}\n", messages[0].content);
+        }
+        insta::assert_snapshot!(format!("{}-variants-and-probes", kind.name), told);
+    }
+}
+
 /// Prompts of one game differ at the end only: what the rollout and the update share.
 #[test]
 fn the_rules_are_a_shared_prefix_of_tokens() {

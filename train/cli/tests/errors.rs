@@ -801,11 +801,177 @@ const INPUT: &[Row] = &[
     ),
 ];
 
-const SECTIONS: [(&str, &[Row]); 8] = [
+/// A file of scores that somebody has made before.
+fn scores(directory: &Path) {
+    write(directory, "scores.jsonl", "{}\n");
+}
+
+/// A prompt template with this text.
+macro_rules! template {
+    ($text:expr) => {
+        |directory| write(directory, "mine.jinja", $text)
+    };
+}
+
+const MINE: &[&str] = &["play", "--set", "policy.templates=[\"mine.jinja\"]"];
+
+const PLAYERS: &[Row] = &[
+    row(
+        "a probe that is misspelt",
+        nothing,
+        &["probe", "snake", "--probes", "poisen"],
+    ),
+    row(
+        "a probe of another game",
+        nothing,
+        &["play", "--human", "--set", "game.probe=poison"],
+    ),
+    row(
+        "a game to examine that is misspelt",
+        nothing,
+        &["eval", "--games", "snake,frozen-lak"],
+    ),
+    row(
+        "a variant that is misspelt",
+        nothing,
+        &["play", "snake-standart", "--human"],
+    ),
+    row(
+        "scores that would be overwritten",
+        scores,
+        &["eval", "--out", "scores.jsonl"],
+    ),
+    row(
+        "two forms of one table",
+        nothing,
+        &["eval", "--json", "--markdown"],
+    ),
+    row("no tries", nothing, &["eval", "--search", "0"]),
+    row(
+        "an opponent in a game of one",
+        nothing,
+        &["eval", "--opponent", "scripted"],
+    ),
+    row(
+        "an opponent that does not exist",
+        nothing,
+        &["play", "snake-duel", "--opponent", "runs/other"],
+    ),
+    row(
+        "a player that is none",
+        nothing,
+        &["eval", "--player", "gpt"],
+    ),
+    row(
+        "an API without a model's name",
+        nothing,
+        &["eval", "--player", "openai:http://127.0.0.1:9/v1"],
+    ),
+    row(
+        "an address that is none",
+        nothing,
+        &[
+            "eval",
+            "--player",
+            "openai:localhost",
+            "--player-model",
+            "m",
+        ],
+    ),
+    row(
+        "a model's name without an API",
+        nothing,
+        &["eval", "--player-model", "m"],
+    ),
+    row(
+        "episodes that would be overwritten",
+        scores,
+        &["play", "--player", "random", "--keep", "scores.jsonl"],
+    ),
+    row(
+        "nothing to imitate",
+        scores,
+        &["pretrain", "--from", "scores.jsonl", "--out", "adapter"],
+    ),
+    row(
+        "an environment without words",
+        nothing,
+        &["play", "--human", "--game", "exec:no-such-program"],
+    ),
+    row(
+        "a program that there is not",
+        nothing,
+        &[
+            "play",
+            "--player",
+            "random",
+            "--game",
+            "exec:no-such-program",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
+    ),
+    row(
+        "a server that there is not",
+        nothing,
+        &[
+            "play",
+            "--player",
+            "random",
+            "--game",
+            "ws://127.0.0.1:9/ws",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
+    ),
+    row(
+        "a server that is encrypted",
+        nothing,
+        &["play", "--human", "--game", "wss://example.org/ws"],
+    ),
+    row(
+        "a mixture of too much",
+        nothing,
+        &[
+            "train",
+            "--set",
+            "mix=[{probe=\"swapped\", share=0.7}, {probe=\"red\", share=0.7}]",
+        ],
+    ),
+    row(
+        "a mixture with a probe that is misspelt",
+        nothing,
+        &["train", "--set", "mix=[{probe=\"swaped\"}]"],
+    ),
+    row(
+        "a form of reply that is none",
+        nothing,
+        &["train", "--set", "policy.reply=xml"],
+    ),
+    row("a template that is missing", nothing, MINE),
+    row(
+        "a part of a template that is misspelt",
+        template!("{% extends \"usual\" %}{% block rule %}{% endblock %}"),
+        MINE,
+    ),
+    row(
+        "a template that is none",
+        template!("{% block rules %}{{ rules }"),
+        MINE,
+    ),
+    row(
+        "a port that is none",
+        nothing,
+        &["serve", "--port", "70000"],
+    ),
+];
+
+const SECTIONS: [(&str, &[Row]); 9] = [
     ("The command line", COMMAND_LINE),
     ("Values of a config", CONFIG),
     ("Config files", FILES),
     ("Games", GAMES),
+    ("Players, probes, environments", PLAYERS),
     ("Models and adapters", MODELS),
     ("Runs", RUNS),
     ("Sweeps", SWEEPS),

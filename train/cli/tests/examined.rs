@@ -153,7 +153,7 @@ fn a_table_of_transfer_has_a_row_for_each_game() {
         "|  | random player | model | scripted player | best possible |"
     );
     assert!(rows[2].starts_with("| frozen-lake | "), "{table}");
-    assert!(rows[3].starts_with("| snake | "), "{table}");
+    assert!(rows[3].starts_with("| snake-alone | "), "{table}");
     let wrong = run(home.path(), &["eval", "--games", "frozen-lake,snak"]);
     assert_eq!(wrong.code, 2);
     assert!(

@@ -52,6 +52,8 @@ struct Examined<'a> {
 /// What was played of one game.
 #[derive(Serialize)]
 pub struct Played {
+    /// what was asked for
+    name: String,
     game: String,
     options: Value,
     /// those that were asked for, the first of them first
@@ -82,13 +84,17 @@ pub fn eval(
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
-    let (model, all) = match arguments.player.player {
+    let (model, mut all) = match arguments.player.player {
         None => by_models(open_gpu, scenarios, &config, arguments)?,
         Some(_) => by_another(&scenarios, &config, arguments)?,
     };
     if let Some(file) = &mut file {
         all.iter().try_for_each(|played| played.write(file))?;
         file.flush()?;
+    }
+    // Two presets of one game are two rows.
+    for (played, name) in all.iter_mut().zip(&arguments.games) {
+        played.name.clone_from(name);
     }
     let first = &all[0];
     if arguments.json {
@@ -351,6 +357,7 @@ fn played(
     let first = &players[0];
     let others = players[1..].iter();
     Ok(Played {
+        name: game.to_owned(),
         game: game.to_owned(),
         options: scenario.options(),
         differences: others
@@ -379,7 +386,7 @@ impl Played {
         let options: Vec<String> = options
             .map(|(name, value)| format!("{name} {value}"))
             .collect();
-        format!("{}: {}", self.game, options.join(", "))
+        format!("{}: {}", self.name, options.join(", "))
     }
 
     /// Those who played the scenes, in the order of the table.
@@ -461,7 +468,7 @@ fn transfer(all: &[Played]) -> Table {
     let mean = |play: &PlayMetrics| format!("{:.3}", play.return_mean);
     let or_not = |scores: &Option<Scores>| scores.as_ref().map(|s| mean(&s.play));
     for played in all {
-        let mut cells = vec![played.game.clone()];
+        let mut cells = vec![played.name.clone()];
         cells.push(or_not(&played.random).unwrap_or_default());
         cells.extend(played.players.iter().map(|scores| mean(&scores.play)));
         cells.push(or_not(&played.scripted).unwrap_or_default());
