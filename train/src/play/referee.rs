@@ -38,8 +38,8 @@ impl Referee {
     /// seat come first. Agent a is played by `players[a % players.len()]`, so that one player takes all sides and two can
     /// meet. `watch` sees all episodes as they stand after each round.
     ///
-    /// A game that cannot go on ends its episodes alone: the others are played to their end, and it is then played again
-    /// from its start, once. Games that live elsewhere may die, and hours of play should not die with them.
+    /// A game that cannot go on ends its own episodes alone, and is played again from its start, once: games that live
+    /// elsewhere may die, and hours of play should not die with them.
     ///
     /// # Errors
     /// If a player fails, or a game twice.
@@ -56,9 +56,6 @@ impl Referee {
         let agents = scenario.agents();
         let (mut episodes, failed) = self.attempt(scenario, seats, players, watch)?;
         let again: Vec<Seat> = failed.iter().map(|(number, _)| seats[*number]).collect();
-        if again.is_empty() {
-            return Ok(episodes);
-        }
         let (played, twice) = self.attempt(scenario, &again, players, &mut |_| ())?;
         if let Some((_, error)) = twice.into_iter().next() {
             return Err(error.into());
@@ -91,9 +88,8 @@ impl Referee {
         };
         let mut episodes: Vec<Episode> = (0..seats.len() * agents).map(episode).collect();
         for round in 0..self.step_limit {
-            let living: Vec<usize> = (0..episodes.len())
-                .filter(|&e| episodes[e].ending.is_none())
-                .collect();
+            let lives = |e: &usize| episodes[*e].ending.is_none();
+            let living: Vec<usize> = (0..episodes.len()).filter(lives).collect();
             if living.is_empty() {
                 break;
             }
