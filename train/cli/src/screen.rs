@@ -129,9 +129,10 @@ impl Screen {
     }
 }
 
-/// Without the last digits, in which a sum of decimal fractions is off.
+/// Without the last digits, in which a sum of decimal fractions is off, and without the sign of zero, which a sum of nothing
+/// has.
 pub fn rounded(total: f64) -> f64 {
-    (total * 1e9).round() / 1e9
+    (total * 1e9).round() / 1e9 + 0.0
 }
 
 #[cfg(test)]
@@ -139,6 +140,13 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+
+    #[test]
+    fn nothing_is_scored_without_a_sign() {
+        let none: f64 = [].iter().sum();
+        assert_eq!(rounded(none).to_string(), "0");
+        assert_eq!(rounded(0.1 + 0.2).to_string(), "0.3");
+    }
 
     fn screen() -> Screen {
         Screen {
