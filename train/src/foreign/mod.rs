@@ -13,12 +13,21 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use lapwing_env::Scenario;
+use lapwing_env::{OptionsError, Scenario};
 use serde_json::Value;
 
-use crate::run::config::ConfigError;
-
 pub use process::end_all;
+
+/// Why an environment cannot be had.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// Its name says no place; this is what was wanted.
+    #[error("wanted {0}")]
+    Name(String),
+    /// An option that it does not take.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+}
 
 /// Where an environment is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +69,8 @@ pub fn short_name(name: &str) -> String {
 ///
 /// # Errors
 /// If the name is no command and no address, an option is wrong, or the template cannot be read.
-pub fn configure(name: &str, options: &Value) -> Result<Box<dyn Scenario>, ConfigError> {
-    let address = Address::parse(name).map_err(|wanted| ConfigError::Range {
-        key: "game.name".to_owned(),
-        found: format!("{name:?}"),
-        wanted,
-    })?;
+pub fn configure(name: &str, options: &Value) -> Result<Box<dyn Scenario>, Refused> {
+    let address = Address::parse(name).map_err(Refused::Name)?;
     let options = options::Options::read(name, options)?;
     Ok(Box::new(scenario::Elsewhere::new(name, address, options)?))
 }

@@ -162,7 +162,15 @@ impl Game {
                     wanted: "none: games that live elsewhere have no probes".to_owned(),
                 });
             }
-            return foreign::configure(&self.name, &own.into());
+            let scenario = foreign::configure(&self.name, &own.into());
+            return scenario.map_err(|refused| match refused {
+                foreign::Refused::Options(error) => error.into(),
+                foreign::Refused::Name(wanted) => ConfigError::Range {
+                    key: format!("{section}.name"),
+                    found: format!("{:?}", self.name),
+                    wanted,
+                },
+            });
         }
         let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
