@@ -209,6 +209,30 @@ pub struct StepMetrics {
     pub learned: Option<Learned>,
 }
 
+impl StepMetrics {
+    /// A step in which all was measured that a step can tell; every number is 0.
+    pub fn whole() -> StepMetrics {
+        StepMetrics {
+            play: PlayMetrics {
+                replies: Some(ReplyMetrics::default()),
+                ..PlayMetrics::default()
+            },
+            games: vec![GameMetrics::default()],
+            learned: Some(Learned::default()),
+            ..StepMetrics::default()
+        }
+    }
+
+    /// The names of all numbers that a step can tell of itself, in their order; which step it was, and when, is none.
+    pub fn names() -> Vec<String> {
+        let names = numbers(&StepMetrics::whole()).into_iter();
+        let names = names.map(|(name, _)| name);
+        names
+            .filter(|name| name != "step" && name != "time")
+            .collect()
+    }
+}
+
 /// What an optimiser update did, averaged over the tokens it learned from; or what a step did, averaged over its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
