@@ -184,13 +184,16 @@ impl Results {
             (false, _) => "; bands go from the lowest seed to the highest",
         };
         let mut notes = vec![format!("{of}, straight between evaluations{bands}.")];
-        for panel in panels
+        let early = panels
             .iter()
-            .filter(|panel| panel.compares_before_the_end())
-        {
+            .filter(|panel| panel.compares_before_the_end());
+        let early: Vec<String> = early
+            .map(|panel| format!("{:.0} {}", panel.equal, panel.name))
+            .collect();
+        if !early.is_empty() {
+            let early = early.join(" and ");
             notes.push(format!(
-                "Dotted: at {:.0} {} the settings are compared.",
-                panel.equal, panel.name
+                "Dotted: where the settings are compared, at {early}."
             ));
         }
         if differ {
