@@ -53,9 +53,6 @@ pub enum Along {
     Seconds,
 }
 
-/// Lines that are of no training step. Any other kind is, so that each way to learn may have a kind of its own.
-const OTHERS: [&str; 4] = ["yardsticks", "evaluation", "warning", "episode"];
-
 /// What training cost so far; nothing until a step tells.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
@@ -91,8 +88,7 @@ impl Outcome {
             match kind(&record) {
                 "yardsticks" => yardsticks = Yardsticks::deserialize(record).ok(),
                 "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
-                kind if OTHERS.contains(&kind) => (),
-                _ => {
+                "step" => {
                     let number = |name: &str| record.get(name).and_then(Value::as_f64);
                     let seconds = [number("seconds_rollout"), number("seconds_update")];
                     for seconds in seconds.into_iter().flatten() {
@@ -108,6 +104,7 @@ impl Outcome {
                         }
                     }
                 }
+                _ => (),
             }
         }
         sums.retain(|name, _| name != "step" && name != "time");
@@ -171,7 +168,7 @@ impl Outcome {
 pub(super) fn last_step(metrics: &Path) -> usize {
     let records = jsonl::values(metrics).unwrap_or_default();
     let mut steps = records.iter().rev();
-    let step = steps.find(|record| !OTHERS.contains(&kind(record)));
+    let step = steps.find(|record| kind(record) == "step");
     let step = step.and_then(|record| record.get("step")?.as_u64());
     step.and_then(|step| usize::try_from(step).ok())
         .unwrap_or(0)
@@ -257,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Another way to learn has a kind of its own, and tells less.
+    /// Another way to learn tells other things of its steps.
     #[test]
     fn steps_are_read_by_what_they_have() {
         let home = tempfile::tempdir().unwrap();
@@ -301,8 +298,8 @@ mod tests {
         );
 
         let other = [
-            r#"{"kind":"replay","step":1,"seconds_update":1}"#,
-            r#"{"kind":"replay","step":2,"seconds_update":2}"#,
+            r#"{"kind":"step","step":1,"seconds_update":1}"#,
+            r#"{"kind":"step","step":2,"seconds_update":2}"#,
         ];
         let found = read(&[&first, other[0], other[1], &last]).unwrap();
         assert_eq!(found.whole(Along::Episodes), None);

@@ -365,7 +365,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let (before, after) = text.split_once("{\"kind\":\"step\"").unwrap();
         let after = after.split_once('\n').unwrap().1;
-        let other = "{\"kind\":\"replay\",\"step\":1,\"kl\":0.5}\n";
+        let other = "{\"kind\":\"step\",\"step\":1,\"kl\":0.5}\n";
         std::fs::write(&path, format!("{before}{other}{after}")).unwrap();
         let results = Results::of(&sweep, home.path());
         assert_snapshot!(results.markdown() + "\n" + &results.csv());
