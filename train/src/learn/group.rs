@@ -1,9 +1,14 @@
 //! Groups: the episodes that are weighed against each other.
 
+use lapwing_env::rng::Stream;
+
 use crate::learn::batch::{self, Chosen};
-use crate::learn::credit::Credit;
+use crate::learn::choose;
+use crate::learn::credit::{self, Credit};
+use crate::learn::filter::widest;
 use crate::play::{Episode, Seat};
-use crate::run::config::Aggregation;
+use crate::run::config::{self, Aggregation, Train};
+use crate::run::seeds;
 
 /// The episodes of one agent on one scene: they are weighed against each other.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +43,32 @@ pub fn grouped(
         group.episodes.push(episode);
     }
     groups
+}
+
+/// Gives every episode its credit.
+pub fn weigh(groups: &mut [Group], how: &config::Credit) {
+    let played: Vec<&[Episode]> = groups.iter().map(|group| &group.episodes[..]).collect();
+    let credits = credit::weigh(how, &played);
+    for (group, credits) in groups.iter_mut().zip(credits) {
+        group.credits = credits;
+    }
+}
+
+/// Chooses which episodes of each group to learn from in this step; none of a group in which none stands out, or which the
+/// filter leaves out.
+pub fn choose(groups: &mut [Group], train: &Train, step: usize) {
+    let played: Vec<&[Episode]> = groups.iter().map(|group| &group.episodes[..]).collect();
+    let kept = widest(&played, train.filter);
+    for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
+        let weights: Vec<f64> = group.credits.iter().map(Credit::weight).collect();
+        group.chosen = match kept && weights.iter().any(|weight| *weight != 0.0) {
+            true => {
+                let seed = seeds::derive(train.seed, "choose", &[step, number]);
+                choose::choose(train, &weights, &mut Stream::new(seed, "choose"))
+            }
+            false => Vec::new(),
+        };
+    }
 }
 
 /// The chosen episodes of all groups, and what a draw of so many is expected to hold of what the loss is a mean over, such

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod choose;
 pub mod credit;
+pub mod filter;
 pub mod group;
 pub mod imitation;
 pub mod ms_grpo;

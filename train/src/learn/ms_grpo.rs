@@ -65,12 +65,9 @@ use lapwing_model::{Adapter, Tokens};
 use lapwing_tensor::{AdamW, Indices};
 
 use crate::learn::batch::{self, Chosen, pack};
-use crate::learn::choose::choose;
-use crate::learn::credit::{Credit, by_episode};
-use crate::learn::group::{Group, all_chosen};
+use crate::learn::group::{Group, all_chosen, choose, weigh};
 use crate::learn::rollout::rollout;
 use crate::record::metrics::{Learned, StepMetrics, now};
-use crate::run::config::Train;
 use crate::run::seeds;
 use crate::run::state::State;
 use crate::{Error, Progress};
@@ -92,12 +89,9 @@ pub fn step(
 
     // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
-    let train = &state.config.train;
     let mut groups = rollout.groups;
-    for (number, group) in groups.iter_mut().enumerate() {
-        group.credits = by_episode(&group.episodes);
-        group.chosen = chosen(&group.credits, train, state.step, number);
-    }
+    weigh(&mut groups, &state.config.credit);
+    choose(&mut groups, &state.config.train, state.step);
 
     // Learn from them.
     let (learned, updates_dropped) = learn(state, &groups, progress)?;
@@ -115,15 +109,6 @@ pub fn step(
         learned,
     };
     Ok((metrics, groups))
-}
-
-fn chosen(credits: &[Credit], train: &Train, step: usize, group: usize) -> Vec<(usize, f64)> {
-    let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
-    if advantages.iter().all(|a| *a == 0.0) {
-        return Vec::new();
-    }
-    let seed = seeds::derive(train.seed, "choose", &[step, group]);
-    choose(train, &advantages, &mut Stream::new(seed, "choose"))
 }
 
 /// Passes over the chosen episodes; each minibatch is one optimiser update. Tells what they brought (`None` if there was

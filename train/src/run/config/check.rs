@@ -13,6 +13,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         mix,
         policy,
         train,
+        credit,
         eval,
         checkpoint,
         ..
@@ -62,6 +63,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(range("train.learn", train.learn, wanted));
     }
     positive("train.aaw_temperature", train.aaw_temperature)?;
+    if !(train.filter > 0.0 && train.filter <= 1.0) {
+        return Err(range(
+            "train.filter",
+            train.filter,
+            "a number above 0, up to 1",
+        ));
+    }
     if train.correction && train.sampling != Sampling::Aaw {
         return Err(range(
             "train.correction",
@@ -93,6 +101,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         train.tokens_per_batch,
         policy.max_new_tokens + 1,
     )?;
+
+    within("credit.gamma", credit.gamma, 0.0, 1.0)?;
+    within("credit.lambda", credit.lambda, 0.0, 1.0)?;
+    not_negative("credit.omega", credit.omega)?;
 
     between("eval.episodes", eval.episodes, 1, MOST_EPISODES)?;
     seed("eval.seed", eval.seed)?;

@@ -1,7 +1,7 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use super::{Config, Sampling};
+use super::{Config, Method, Sampling};
 
 /// A line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
@@ -18,6 +18,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
         model,
         train,
+        credit,
         eval,
         checkpoint,
         record,
@@ -48,6 +49,13 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["train.clip_low", "train.clip_high"],
         "has no effect with train.passes = 1 and train.minibatches = 1",
     );
+    let method = toml::Value::try_from(credit.method).expect("a plain word");
+    let method = format!("has no effect with credit.method = {method}");
+    let by_turn = matches!(credit.method, Method::Gigpo | Method::Tabular);
+    add(!by_turn, &["credit.gamma"], &method);
+    let looks_ahead = credit.method == Method::Tabular;
+    add(!looks_ahead, &["credit.lambda"], &method);
+    add(credit.method != Method::Gigpo, &["credit.omega"], &method);
     let end = format!("train.steps, which is {}", train.steps);
     add(
         train.warmup > train.steps,

@@ -4,6 +4,7 @@
 //! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
 
 mod check;
+mod credit;
 mod error;
 mod idle;
 mod load;
@@ -25,6 +26,7 @@ use crate::foreign;
 use crate::play::Form;
 
 pub use check::MOST_EPISODES;
+pub use credit::{Credit, Method, Normalise};
 pub use error::ConfigError;
 pub use resolved::{Origin, Resolved};
 pub use source::{PRESETS, Place, Preset};
@@ -47,6 +49,8 @@ pub struct Config {
     pub policy: Policy,
     /// How it learns from that.
     pub train: Train,
+    /// Who of the turns gets the credit.
+    pub credit: Credit,
     /// How it is examined.
     pub eval: Eval,
     /// What of the run is saved, to go on from.
@@ -65,6 +69,7 @@ impl Default for Config {
             mix: Vec::new(),
             policy: Policy::default(),
             train: Train::default(),
+            credit: Credit::default(),
             eval: Eval::default(),
             checkpoint: Checkpoint::default(),
             record: Recording::default(),
@@ -354,6 +359,9 @@ pub struct Train {
     pub sampling: Sampling,
     /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
     pub aaw_temperature: f64,
+    /// Groups are learned from, those of the widest returns first, until they hold this share of the sum of their standard
+    /// deviations (RAGEN-2 found 0.9 best). 1: all groups in which returns differ.
+    pub filter: f64,
     /// Weigh each drawn episode by the inverse of its chance to be drawn, which undoes AAW's bias towards episodes that
     /// stand out. Off: that bias is the method.
     pub correction: bool,
@@ -402,6 +410,7 @@ impl Default for Train {
             learn: 25,
             sampling: Sampling::Aaw,
             aaw_temperature: 1.0,
+            filter: 1.0,
             correction: false,
             shared_luck: false,
             clip_low: 0.2,
