@@ -5,9 +5,10 @@ use lapwing_env::rng::Stream;
 use crate::learn::batch::{self, Chosen};
 use crate::learn::choose;
 use crate::learn::credit::{self, Credit};
+use crate::learn::entropy;
 use crate::learn::filter::widest;
 use crate::play::{Episode, Seat};
-use crate::run::config::{self, Aggregation, Train};
+use crate::run::config::{Aggregation, Config, Train};
 use crate::run::seeds;
 
 /// The episodes of one agent on one scene: they are weighed against each other.
@@ -23,6 +24,8 @@ pub struct Group {
     pub episodes: Vec<Episode>,
     /// how each stands out
     pub credits: Vec<Credit>,
+    /// the weight of the entropy in what is learned
+    pub entropy_weight: f64,
     /// Which are learned from, each with its importance; none if all returns are equal.
     pub chosen: Vec<(usize, f64)>,
 }
@@ -45,12 +48,13 @@ pub fn grouped(
     groups
 }
 
-/// Gives every episode its credit.
-pub fn weigh(groups: &mut [Group], how: &config::Credit) {
+/// Gives every episode its credit, and entropy its weight.
+pub fn weigh(groups: &mut [Group], config: &Config) {
     let played: Vec<&[Episode]> = groups.iter().map(|group| &group.episodes[..]).collect();
-    let credits = credit::weigh(how, &played);
+    let credits = credit::weigh(&config.credit, &played);
+    let entropy_weight = entropy::weight(&config.train, played.into_iter().flatten());
     for (group, credits) in groups.iter_mut().zip(credits) {
-        group.credits = credits;
+        (group.credits, group.entropy_weight) = (credits, entropy_weight);
     }
 }
 
@@ -82,6 +86,7 @@ pub fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>
             episode: &group.episodes[member],
             advantages: &group.credits[member].turns,
             importance,
+            entropy_weight: group.entropy_weight,
         }));
     }
     (all, expected)

@@ -168,6 +168,8 @@ mod tests {
             seconds_update: 0.05,
             groups_skipped: 1,
             updates_dropped: 0,
+            temperature: None,
+            entropy_weight: None,
             learned: Some(learned),
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.

@@ -204,6 +204,12 @@ pub struct StepMetrics {
     pub groups_skipped: usize,
     /// Updates that were not made because loss or gradient was no finite number.
     pub updates_dropped: usize,
+    /// What replies were sampled at, where that follows the spread of returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The weight of entropy in what was learned, where it left its band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy_weight: Option<f64>,
     /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,

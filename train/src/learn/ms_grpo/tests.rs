@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::play::{Episode, Sampled, Turn};
-use crate::run::config::{self, Aggregation, Train};
+use crate::run::config::{Aggregation, Config, Train};
 
 /// An episode of so many turns, with replies of one and two tokens, that returned so much.
 fn episode(turns: usize, value: f64) -> Episode {
@@ -43,7 +43,7 @@ fn corrected_weights_add_up_to_one_on_average() {
             ..Group::default()
         })
         .collect();
-    weigh(&mut groups, &config::Credit::default());
+    weigh(&mut groups, &Config::default());
     for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
         let train = Train {
             learn: 4,
