@@ -7,6 +7,7 @@ pub mod entropy;
 pub mod filter;
 pub mod group;
 pub mod imitation;
+pub mod measure;
 pub mod ms_grpo;
 pub mod ratio;
 pub mod rollout;

@@ -46,6 +46,8 @@ pub struct State {
     pub parameters: Option<Parameters>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
     pub temperature: f64,
+    /// projections of the last step's gradient, in a run that measures it; not saved
+    pub gradient: Option<Vec<f64>>,
     /// steps of training done
     pub step: usize,
     /// the step of the last evaluation
@@ -179,6 +181,7 @@ impl State {
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             temperature: config.policy.temperature,
+            gradient: None,
             config,
             worlds,
             policy: Policy {
