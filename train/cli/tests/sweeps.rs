@@ -82,7 +82,14 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert!(read("results.svg").starts_with("<svg "));
     let begun = first.err.lines().filter(|line| line.ends_with(": begins"));
     let begun: Vec<&str> = begun.collect();
-    assert_snapshot!(begun.join("\n"), @"");
+    assert_snapshot!(begun.join("\n"), @"
+    aaw seed 1: begins
+    top seed 1: begins
+    broken seed 1: begins
+    aaw seed 2: begins
+    top seed 2: begins
+    broken seed 2: begins
+    ");
     assert_eq!(read("results.csv").lines().count(), 5);
 
     // What is done is not done again; what is asked for beyond it is.
