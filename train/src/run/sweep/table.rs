@@ -282,7 +282,10 @@ fn told(spread: Option<&Spread>, seeds: usize, write: fn(f64) -> String) -> Stri
 }
 
 fn score(value: f64) -> String {
-    format!("{value:.3}")
+    match format!("{value:.3}") {
+        text if text == "-0.000" => "0.000".to_owned(),
+        text => text,
+    }
 }
 
 fn tenths(value: f64) -> String {
@@ -299,7 +302,8 @@ fn figures(value: f64) -> String {
         0.0 => "0".to_owned(),
         size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
         size if size >= 1e3 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 1e1 => format!("{value:.2}"),
+        size if size >= 1.0 => format!("{value:.3}"),
         _ => format!("{value:.4}"),
     }
 }
