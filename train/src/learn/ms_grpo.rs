@@ -53,7 +53,7 @@
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
 //! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
 //! 3. The reference is the same model with its adapter off; or, when training goes on from an adapter, with that adapter
-//!    as it was.
+//!    as it was; or, when all weights are trained, a copy of the model as it was (none with beta = 0).
 //! 4. A step may play several scenes, a group for each. Scenes that are kept for the evaluation are never trained on.
 //! 5. Equal prompts are computed once, in play and in the update. The results are those of separate sequences.
 //! 6. In a game of several agents the group of a scene is a group for each of them.
@@ -61,7 +61,7 @@
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
-use lapwing_model::{Adapter, Tokens};
+use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_tensor::{AdamW, Indices};
 
 use crate::learn::batch::{self, Chosen, pack};
@@ -196,21 +196,24 @@ fn update(
             Indices::new(gpu, &batch.rows),
             Indices::new(gpu, &batch.targets),
         );
-        let log_probs = |adapter: Option<&Adapter>| {
+        let log_probs = |model: &Model, adapter: Option<&Adapter>| {
             let hidden = model.forward(&tokens, adapter);
             hidden
                 .log_probs(&model.head(adapter), &rows, &targets, temperature)
                 .log_probs
         };
 
-        // The reference: the same model with its adapter off, or as it was when training began.
-        let reference = log_probs(policy.reference.as_ref()).to_vec()?;
-        for token in &mut batch.tokens {
-            token.reference = reference[token.pair as usize];
+        // The reference: the model as it was when training began.
+        if let Some(reference) = &policy.reference {
+            let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
+            for token in &mut batch.tokens {
+                token.reference = log_probs[token.pair as usize];
+            }
+            learned.tokens_computed += batch.tree.len() as u64;
         }
 
         // The policy as it is now, and the loss of every sampled token.
-        let log_probs = log_probs(policy.adapter.as_ref());
+        let log_probs = log_probs(model, policy.adapter.as_ref());
         let ratio_error = batch.ratio_error(&log_probs.to_vec()?);
         learned.first_ratio_error = learned.first_ratio_error.max(ratio_error);
         let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, train.kl);
@@ -218,9 +221,11 @@ fn update(
 
         let share = batch.tokens.len() as f64 / all_tokens as f64;
         learned.loss += f64::from(of.loss.to_vec()?[0]);
-        learned.kl += share * f64::from(of.kl.to_vec()?[0]);
+        if policy.reference.is_some() {
+            *learned.kl.get_or_insert_default() += share * f64::from(of.kl.to_vec()?[0]);
+        }
         learned.clip_fraction += share * f64::from(of.clip_fraction.to_vec()?[0]);
-        learned.tokens_computed += 2 * batch.tree.len() as u64;
+        learned.tokens_computed += batch.tree.len() as u64;
         progress.done(done + 1);
     }
     if !learned.loss.is_finite() {

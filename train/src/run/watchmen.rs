@@ -232,9 +232,9 @@ impl Watchmen {
     }
 
     fn kl(&self) -> Option<Seen> {
-        let kl = self.last().learned?.kl;
+        let kl = self.last().learned?.kl?;
         let before = self.steps.iter().rev().skip(1).take(20);
-        let mut before: Vec<f64> = before.filter_map(|s| Some(s.learned?.kl)).collect();
+        let mut before: Vec<f64> = before.filter_map(|s| s.learned?.kl).collect();
         if before.len() < 5 {
             return None;
         }
@@ -284,7 +284,7 @@ mod tests {
                 ..PlayMetrics::default()
             },
             learned: Some(Learned {
-                kl: 0.05,
+                kl: Some(0.05),
                 ..Learned::default()
             }),
             ..StepMetrics::default()
@@ -337,7 +337,7 @@ mod tests {
             told(20, |step| step.learned = None),
             told(20, |step| step.play.top_action_share = 1.0),
             told(20, |step| replies(step).entropy = 0.01),
-            told(20, |step| learned(step).kl = 5.0),
+            told(20, |step| learned(step).kl = Some(5.0)),
             told(20, |step| learned(step).first_ratio_error = 0.5),
         ];
         let said: Vec<&Warning> = all.iter().flatten().collect();

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use indicatif::HumanCount;
 use lapwing_train::play::Seen;
 use lapwing_train::run::state::State;
 
@@ -28,5 +29,12 @@ pub fn show(state: &mut State, out: Option<&Path>, introduction: &str) -> Result
         ),
     };
     writeln!(shown, "would train {introduction}, kept in {place}")?;
+    let parameters = state.parameters.as_ref().expect("a run that trains");
+    let what = match state.trains_model() {
+        false => "of an adapter",
+        true => "all that the model has",
+    };
+    let count = HumanCount(parameters.count());
+    writeln!(shown, "would learn: {count} parameters, {what}")?;
     Ok(())
 }

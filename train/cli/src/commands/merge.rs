@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::directory;
+use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::{Config, Progress};
 
-use super::subject::typed;
+use super::subject::{InputError, typed};
 use crate::args;
 use crate::out;
 use crate::progress::Terminal;
@@ -42,7 +42,16 @@ pub fn merge(arguments: &args::Merge) -> Result<()> {
 /// The model that a run trains for, and its best adapter.
 fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
     directory::is_run(run)?;
-    let adapter = directory::trained(run)?;
+    let adapter = match directory::trained(run)? {
+        Trained::Adapter(adapter) => adapter,
+        Trained::Model(model) => {
+            let problem = format!(
+                "all weights of the model were trained, and there is no adapter to merge: its model is {}, as it is",
+                model.display()
+            );
+            return Err(InputError::new(run.display().to_string(), problem).into());
+        }
+    };
     let config = directory::config(run);
     let config = Config::load(&config.to_string_lossy(), &[])?;
     out::note(&format!("merges {}", adapter.display()));
