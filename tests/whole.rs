@@ -1,6 +1,6 @@
 //! Training all weights of a model instead of an adapter: `train.weights = "all"`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -67,21 +67,28 @@ fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f
     let model = Model::over(&gpu(), reference.config().clone(), &parameters);
     let (chosen, _) = all_chosen(groups, Aggregation::Token);
     let tokens: usize = chosen.iter().map(|c| c.episode.reply_tokens()).sum();
-    for one in chosen {
+    // Equal replies to equal prompts are one sequence, with all of their advantages.
+    let mut replies: BTreeMap<(&[u32], &[u32]), (&Sampled, f64, f64)> = BTreeMap::new();
+    for one in &chosen {
         for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
-            let now = log_probs(&model, reply);
-            let (l, l_ref) = (
-                now.to_vec().unwrap(),
-                log_probs(reference, reply).to_vec().unwrap(),
-            );
-            let slope = |(l, l_ref): (&f32, &f32)| {
-                let d = f64::from(l - l_ref);
-                ((beta * (1.0 - (-d).exp()) - advantage) / tokens as f64) as f32
-            };
-            let slopes: Vec<f32> = l.iter().zip(&l_ref).map(slope).collect();
-            let slopes = Tensor::from_slice(&gpu(), &slopes, &[slopes.len()]);
-            parameters.accumulate(&now.mul(&slopes).sum().backward());
+            let same = replies.entry((&reply.prompt, &reply.ids));
+            let (_, count, sum) = same.or_insert((reply, 0.0, 0.0));
+            (*count, *sum) = (*count + 1.0, *sum + advantage);
         }
+    }
+    for (reply, count, advantage) in replies.into_values() {
+        let now = log_probs(&model, reply);
+        let (l, l_ref) = (
+            now.to_vec().unwrap(),
+            log_probs(reference, reply).to_vec().unwrap(),
+        );
+        let slope = |(l, l_ref): (&f32, &f32)| {
+            let d = f64::from(l - l_ref);
+            ((count * beta * (1.0 - (-d).exp()) - advantage) / tokens as f64) as f32
+        };
+        let slopes: Vec<f32> = l.iter().zip(&l_ref).map(slope).collect();
+        let slopes = Tensor::from_slice(&gpu(), &slopes, &[slopes.len()]);
+        parameters.accumulate(&now.mul(&slopes).sum().backward());
     }
     // A step that moves nothing, and leaves a tenth of the gradient in its first moment.
     parameters.step(lapwing_tensor::AdamW {

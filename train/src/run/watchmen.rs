@@ -409,6 +409,6 @@ mod tests {
         for _ in 0..5 {
             watchmen.look(&bad, &[], &config);
         }
-        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter) with a smaller train.lr");
+        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
     }
 }

@@ -7,11 +7,12 @@ use lapwing_env::Scenario;
 use lapwing_tensor::Gpu;
 use lapwing_train::play::Player;
 use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::record::directory::{self, Trained};
-use lapwing_train::run::config::{Game, Model, Place};
+use lapwing_train::record::directory::Trained;
+use lapwing_train::run::config::{Game, Model};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Config, Progress};
 
+use super::agents::begun_from;
 use super::subject::InputError;
 use crate::args;
 
@@ -68,22 +69,6 @@ impl Opponent {
             Opponent::Model(state) => Box::new(state.seated(0, temperature).2),
         }
     }
-}
-
-/// The model as it was before training: without an adapter; or, where it is what a run has made of a whole model, what that
-/// run began from.
-pub fn begun_from(model: &Model) -> Result<Model> {
-    let dir = Path::new(&model.dir);
-    let run = dir.parent().filter(|run| Place::of(run) == Place::Run);
-    let run = run.filter(|run| directory::trained(run).is_ok_and(|trained| trained.dir() == dir));
-    let base = match run {
-        Some(run) => Config::load(&directory::config(run).to_string_lossy(), &[])?.model,
-        None => model.clone(),
-    };
-    Ok(Model {
-        adapter: String::new(),
-        ..base
-    })
 }
 
 fn check(who: &str, scenario: &dyn Scenario) -> Result<()> {

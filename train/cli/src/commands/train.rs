@@ -211,12 +211,16 @@ fn introduction(state: &State, gpu: &Gpu) -> String {
         0 => String::new(),
         step => format!(", from step {step} on"),
     };
+    let whole = match state.trains_model() {
+        true => " with all weights of the model",
+        false => "",
+    };
     let software = match gpu.is_software() {
         true => " (a software adapter: no GPU is used)",
         false => "",
     };
     format!(
-        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}",
+        "{}: {} steps of {} x {} episodes{from}, {}{whole}; on {}{software}",
         config.game.name,
         train.steps,
         train.groups,
