@@ -135,7 +135,7 @@ fn a_step_is_the_update_by_hand() {
         let (metrics, groups) = step(&mut state);
         let learned = learned(&metrics);
         assert_eq!(learned.first_ratio_error, 0.0);
-        assert_eq!(learned.kl.unwrap() > 0.0, number == 2, "{learned:?}");
+        assert_eq!(learned.kl.unwrap() > 1e-9, number == 2, "{learned:?}");
         let wanted = by_hand(&values(&before), &reference, &groups, beta);
         let after = state.snapshot().unwrap().parameters;
         let (mut apart, mut norm) = (0.0, 0.0);
@@ -189,7 +189,8 @@ fn play_sees_every_update_and_the_reference_none() {
         assert_eq!(learned.first_ratio_error, 0.0);
         kl.push(learned.kl.unwrap());
     }
-    assert_eq!(kl[0], 0.0);
+    // The two may be rounded apart where their matrices are held in other formats.
+    assert!(kl[0] < 1e-9, "{kl:?}");
     assert!(kl[1] > 1e-6 && kl[3] > kl[1], "{kl:?}");
 }
 
@@ -209,7 +210,7 @@ fn without_a_penalty_there_is_no_reference() {
         let (a, _) = step(&mut free);
         let (b, _) = step(&mut held);
         assert_eq!(learned(&a).kl, None);
-        assert_eq!(learned(&b).kl.unwrap() > 0.0, number == 1);
+        assert_eq!(learned(&b).kl.unwrap() > 1e-9, number == 1);
         assert!(a.tokens_computed < b.tokens_computed);
         let line = serde_json::to_value(&a).unwrap();
         assert!(
@@ -302,7 +303,7 @@ fn what_is_kept_plays_the_same_games() {
     let mut on = State::new(&gpu(), on, Purpose::Train, &()).unwrap();
     let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
     assert_eq!(weights(&on), weights(&state));
-    assert_eq!(learned(&step(&mut on).0).kl, Some(0.0));
+    assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
 }
 
 /// An adapter beside a model that is trained itself would be an adapter of nothing that stays.
