@@ -105,6 +105,12 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent
 /// run began from.
 pub fn begun_from(model: &config::Model) -> Result<config::Model> {
     let dir = Path::new(&model.dir);
+    // Beneath an adapter it is the base, whoever made it.
+    let dir = if model.adapter.is_empty() {
+        dir
+    } else {
+        Path::new("")
+    };
     let run = dir.parent().filter(|run| Place::of(run) == Place::Run);
     let is_of = |run: &&Path| {
         let kept = [directory::best(run), directory::model(run)];

@@ -21,6 +21,9 @@ pub fn merge(arguments: &args::Merge) -> Result<()> {
         (Some(run), _) => of_run(run)?,
         (None, adapter) => {
             let adapter = adapter.as_deref().expect("clap asks for one of them");
+            if let Trained::Model(model) = args::learned(adapter)? {
+                return Err(nothing_to_merge(adapter, &model).into());
+            }
             (typed(&arguments.model), args::adapter(adapter)?)
         }
     };
@@ -44,16 +47,19 @@ fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
     directory::is_run(run)?;
     let adapter = match directory::trained(run)? {
         Trained::Adapter(adapter) => adapter,
-        Trained::Model(model) => {
-            let problem = format!(
-                "all weights of the model were trained, and there is no adapter to merge: its model is {}, as it is",
-                model.display()
-            );
-            return Err(InputError::new(run.display().to_string(), problem).into());
-        }
+        Trained::Model(model) => return Err(nothing_to_merge(run, &model).into()),
     };
     let config = directory::config(run);
     let config = Config::load(&config.to_string_lossy(), &[])?;
     out::note(&format!("merges {}", adapter.display()));
     Ok((config.model.source()?, adapter))
+}
+
+/// All weights of the model were trained.
+fn nothing_to_merge(dir: &Path, model: &Path) -> InputError {
+    let problem = format!(
+        "there is no adapter to merge: all weights of its model were trained, which is {}, as it is",
+        model.display()
+    );
+    InputError::new(dir.display().to_string(), problem)
 }

@@ -212,7 +212,7 @@ fn introduction(state: &State, gpu: &Gpu) -> String {
         step => format!(", from step {step} on"),
     };
     let whole = match state.trains_model() {
-        true => " with all weights of the model",
+        true => ", with all weights of the model",
         false => "",
     };
     let software = match gpu.is_software() {
