@@ -168,12 +168,17 @@ mod tests {
             seconds_update: 0.05,
             groups_skipped: 1,
             updates_dropped: 0,
+            temperature: None,
+            entropy_weight: None,
+            effective_episodes: Some(2.5),
+            measured: None,
             learned: Some(learned),
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
         let equal = StepMetrics {
             step: 4,
             groups_skipped: 4,
+            effective_episodes: None,
             learned: None,
             ..step.clone()
         };

@@ -39,6 +39,9 @@ pub struct Header {
     pub step: usize,
     /// Optimiser updates done.
     pub updates: u64,
+    /// What the next step is sampled at; none in files from before it could change.
+    #[serde(default)]
+    pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
@@ -132,6 +135,7 @@ pub fn save(
         model: model.to_owned(),
         step: snapshot.step,
         updates: snapshot.updates,
+        temperature: Some(snapshot.temperature),
         evaluated: snapshot.evaluated,
         best: snapshot.best,
         bytes,
@@ -275,6 +279,7 @@ impl Saved {
         Ok(Snapshot {
             step: self.header.step,
             updates: self.header.updates,
+            temperature: (self.header.temperature).unwrap_or(config.policy.temperature),
             evaluated: self.header.evaluated,
             best: self.header.best,
             parameters: names.map(&mut parameter).collect::<Result<_, _>>()?,

@@ -1,7 +1,7 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use super::{Config, Sampling, Weights};
+use super::{Config, Method, Ratio, Sampling, Weights};
 
 /// A line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
@@ -17,7 +17,9 @@ pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
 fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
         model,
+        policy,
         train,
+        credit,
         eval,
         checkpoint,
         record,
@@ -43,11 +45,44 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         "has no effect with train.beta = 0",
     );
     // The ratio is exactly 1 where a step learns once.
+    let learns_once = train.passes == 1 && train.minibatches == 1;
     add(
-        train.passes == 1 && train.minibatches == 1,
-        &["train.clip_low", "train.clip_high"],
+        learns_once,
+        &[
+            "train.ratio",
+            "train.clip_low",
+            "train.clip_high",
+            "train.turn_clip",
+            "train.episode_clip",
+        ],
         "has no effect with train.passes = 1 and train.minibatches = 1",
     );
+    let ratio = toml::Value::try_from(train.ratio).expect("a plain word");
+    let ratio = format!("has no effect with train.ratio = {ratio}");
+    for (level, keys) in [
+        (Ratio::Token, &["train.clip_low", "train.clip_high"][..]),
+        (Ratio::Turn, &["train.turn_clip"]),
+        (Ratio::Episode, &["train.episode_clip"]),
+    ] {
+        add(!learns_once && train.ratio != level, keys, &ratio);
+    }
+    add(
+        train.entropy_band == [0.0, 100.0],
+        &["train.entropy_gain"],
+        "has no effect with train.entropy_band = [0, 100]",
+    );
+    add(
+        policy.spread == 0.0,
+        &["policy.temperature_range", "policy.temperature_rate"],
+        "has no effect with policy.spread = 0",
+    );
+    let method = toml::Value::try_from(credit.method).expect("a plain word");
+    let method = format!("has no effect with credit.method = {method}");
+    let by_turn = matches!(credit.method, Method::Gigpo | Method::Tabular);
+    add(!by_turn, &["credit.gamma"], &method);
+    let looks_ahead = credit.method == Method::Tabular;
+    add(!looks_ahead, &["credit.lambda"], &method);
+    add(credit.method != Method::Gigpo, &["credit.omega"], &method);
     let end = format!("train.steps, which is {}", train.steps);
     add(
         train.warmup > train.steps,
