@@ -178,7 +178,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         "lora.rank=4",
     ];
     assert_snapshot!(succeeds(home, &idle).err, @r#"
-    train.lr = 0.0005 (the preset frozen-lake) is for an adapter; all weights of a model want about a tenth of that
+    train.lr = 0.0005 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     lora.rank (--set) has no effect with train.weights = "all", which trains no adapter
     "#);
 }

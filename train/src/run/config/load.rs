@@ -89,7 +89,7 @@ impl Config {
         if resolved.config.train.weights == Weights::All && !is_chosen {
             let origin = lr.map_or("the default".to_owned(), ToString::to_string);
             resolved.notes.push(format!(
-                "train.lr = {} ({origin}) is for an adapter; all weights of a model want about a tenth of that",
+                "train.lr = {} ({origin}) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth",
                 resolved.config.train.lr
             ));
         }

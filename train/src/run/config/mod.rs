@@ -411,7 +411,7 @@ pub struct Train {
     /// Optimiser updates in a pass. 1, for the same reason.
     pub minibatches: usize,
     /// Learning rate of AdamW. 1e-5: adapters want about ten times what full training does. It stays 1e-5 with
-    /// `weights = "all"`, for which 1e-6 is usual.
+    /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base wants what its adapters do.
     pub lr: f64,
     /// Steps in which the learning rate rises from 0. 0: Adam's own correction suffices at this rate.
     pub warmup: usize,

@@ -345,7 +345,7 @@ all_episodes = true
     "#);
     let whole = "base = \"snake\"\n[lora]\nrank = 4\n[train]\nweights = \"all\"\n";
     assert_snapshot!(notes(whole), @r#"
-    train.lr = 0.0005 (the preset snake) is for an adapter; all weights of a model want about a tenth of that
+    train.lr = 0.0005 (the preset snake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     lora.rank (mine.toml) has no effect with train.weights = "all", which trains no adapter
     "#);
     let settings = ["train.weights=all", "train.lr=1e-4"].map(str::to_owned);
