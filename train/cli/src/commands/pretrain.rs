@@ -50,8 +50,8 @@ pub fn imitate(
             .imitation
             .lr
             .unwrap_or(match (is_built_in, whole) {
-                (true, false) => 2e-3,
-                (false, false) | (true, true) => 2e-4,
+                (true, _) => 2e-3,
+                (false, false) => 2e-4,
                 (false, true) => 2e-5,
             }),
         seed: arguments.seed,
