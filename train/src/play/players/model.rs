@@ -13,8 +13,7 @@ pub struct Policy {
     pub model: Model,
     /// none: the model as it is
     pub adapter: Option<Adapter>,
-    /// What the policy is held against; none where nobody asks: in play, and where all weights are trained with
-    /// `train.beta` = 0.
+    /// what it is held against; none: nothing asks, in play or where all weights are trained with `train.beta` = 0
     pub reference: Option<Reference>,
     /// keys and values of what is being played
     pub arena: Arena,
