@@ -5,3 +5,4 @@ mod playing;
 mod prompts;
 mod records;
 mod training;
+mod whole;

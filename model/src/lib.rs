@@ -36,6 +36,7 @@ pub use decoder::tree::{PackedTree, TokenTree};
 pub use decoder::trie::Node;
 pub use error::ModelError;
 pub use files::checkpoint::Checkpoint;
+pub use files::companions::Companions;
 pub use files::disk::{read_text, write_aside, write_file};
 pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{Reply, generate};

@@ -1,7 +1,9 @@
 //! Whole models: loaded in every precision, saved, trained from nothing.
 
-use lapwing_model::{Config, LoadOptions, Model, Precision, Shape, Tokens, initial};
-use lapwing_tensor::{AdamW, Format, Parameters, testing};
+use std::fs;
+
+use lapwing_model::{Checkpoint, Config, LoadOptions, Model, Precision, Shape, Tokens, initial};
+use lapwing_tensor::{AdamW, Format, NamedValues, Parameters, testing};
 
 use crate::support::*;
 
@@ -16,6 +18,7 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
     let wanted = Expected::of("qwen3").floats("ids2.logits");
     for precision in [
         Precision::Auto,
+        Precision::Stored,
         Precision::F32,
         Precision::F16,
         Precision::Bf16,
@@ -29,7 +32,8 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
         let index = match precision {
             Precision::F32 => 0,
             Precision::Auto | Precision::F16 => 1,
-            Precision::Bf16 => 2,
+            // As this checkpoint is stored.
+            Precision::Stored | Precision::Bf16 => 2,
         };
         assert_eq!(model.report().matrices[index], 15, "{:?}", model.report());
         // The checkpoint is in bf16, which all of these hold, f16 with a little loss near zero.
@@ -123,4 +127,87 @@ fn starting_values_come_from_the_seed() {
     let config = small();
     assert_eq!(initial(&config, 1), initial(&config, 1));
     assert_ne!(initial(&config, 1), initial(&config, 2));
+}
+
+/// A published model's weights on the device, to be trained, are those of its files to the bit, and so is what they are held
+/// against; what is written after an update is a model with all that lay beside the first.
+#[test]
+fn a_published_model_is_trained_whole() {
+    let gpu = testing::gpu();
+    for name in CHECKPOINTS {
+        let dir = golden(name);
+        let checkpoint = Checkpoint::open(&dir).unwrap();
+        let mut told = 0;
+        let mut progress = |done, total| {
+            assert!(told < done && done <= total);
+            told = done;
+        };
+        let (model, mut parameters) = checkpoint.load_trained(&gpu, &mut progress).unwrap();
+        assert_eq!(parameters.count(), told);
+        let (report, frozen) = (model.report(), load(name));
+        assert_eq!(report.parameters, told);
+        assert_eq!(report.parameters, frozen.report().parameters);
+        assert_eq!(report.ignored, frozen.report().ignored);
+
+        let precision = Precision::Stored;
+        let options = LoadOptions { precision };
+        let reference = checkpoint.load(&gpu, &options, &mut |_, _| ()).unwrap();
+        let values = |model: &Model| -> Vec<NamedValues> {
+            let home = tempfile::tempdir().unwrap();
+            model.save(home.path(), Format::F32).unwrap();
+            let saved = Checkpoint::open(home.path()).unwrap();
+            let (_, parameters) = saved.load_trained(&gpu, &mut |_, _| ()).unwrap();
+            parameters.values().unwrap()
+        };
+        let stored = parameters.values().unwrap();
+        assert!(
+            stored == values(&reference) && stored == values(&model),
+            "{name}"
+        );
+
+        let ids = Expected::of(name).ids("ids2");
+        assert_near(name, &logits(&model, &ids), &logits(&reference, &ids), 1e-5);
+        let loss = log_probs(&model, None, &ids).mean().neg();
+        parameters.accumulate(&loss.backward());
+        let knobs = AdamW {
+            lr: 0.001,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            max_norm: 1.0,
+        };
+        parameters.step(knobs);
+        let less = log_probs(&model, None, &ids).mean().neg();
+        assert!(less.to_vec().unwrap()[0] < loss.to_vec().unwrap()[0]);
+        assert!(values(&reference) == stored, "the reference has moved");
+
+        let home = tempfile::tempdir().unwrap();
+        let out = home.path().join("out");
+        let companions = checkpoint.companions().unwrap();
+        // What was there goes.
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join("old"), "").unwrap();
+        model.save_whole(&out, &companions).unwrap();
+        let names = |dir: &std::path::Path| -> Vec<String> {
+            let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+            let files = entries.filter(|entry| entry.path().is_file());
+            let mut names: Vec<String> = files
+                .map(|entry| entry.file_name().into_string().unwrap())
+                .filter(|name| !name.contains("safetensors"))
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&out), names(&dir));
+        for name in names(&dir).iter().filter(|name| *name != "config.json") {
+            assert!(fs::read(out.join(name)).unwrap() == fs::read(dir.join(name)).unwrap());
+        }
+        let again = Model::load(&gpu, &out, &LoadOptions::default()).unwrap();
+        assert_eq!(again.config(), model.config());
+        assert!(
+            logits(&again, &ids) == logits(&model.without_gradients(), &ids),
+            "{name}"
+        );
+    }
 }

@@ -82,7 +82,7 @@ impl Bench {
         self.gpu.peak_in_use() - before
     }
 
-    fn update(&self, recomputes: bool) {
+    fn update(&self, adapter: Option<&Adapter>, recomputes: bool) {
         let model = self.model.clone().with_recomputation(recomputes);
         let mut tree = TokenTree::new();
         for ids in sequences() {
@@ -92,8 +92,8 @@ impl Bench {
         let rows: Vec<u32> = (0..TOKENS as u32).collect();
         let rows = Indices::new(&self.gpu, &rows);
         let tokens = Tokens::new(&self.gpu, &packed);
-        let hidden = model.forward(&tokens, Some(&self.adapter));
-        let head = model.head(Some(&self.adapter));
+        let hidden = model.forward(&tokens, adapter);
+        let head = model.head(adapter);
         let targets = Indices::new(&self.gpu, &packed.ids);
         let log_probs = hidden.log_probs(&head, &rows, &targets, 1.0).log_probs;
         drop(hidden);
@@ -116,7 +116,7 @@ fn updates_take_what_was_estimated() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
         for recomputes in [false, true] {
-            let taken = bench.taken(|| bench.update(recomputes));
+            let taken = bench.taken(|| bench.update(Some(&bench.adapter), recomputes));
             // The gradients of the adapter come on top: four bytes a number.
             let lora = LoraConfig {
                 rank: RANK,
@@ -125,6 +125,37 @@ fn updates_take_what_was_estimated() {
             let gradients = 4 * lora.parameters(&config).unwrap();
             let estimate = config.update_bytes(TOKENS, RANK, recomputes) + gradients;
             let what = format!("{} {}, recomputes {recomputes}", config.width, config.vocab);
+            assert_estimate(&what, estimate, taken);
+        }
+    }
+}
+
+/// Where all weights are trained, their gradients take four bytes for each of them.
+#[test]
+fn updates_of_all_weights_take_what_was_estimated() {
+    for config in shapes() {
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let parameters = Parameters::new(&gpu, &initial(&config, 1));
+        let model = Model::over(&gpu, config.clone(), &parameters);
+        let lora = LoraConfig {
+            rank: 1,
+            ..LoraConfig::default()
+        };
+        let (adapter, of_adapter) = Adapter::new(&model, lora, 2).unwrap();
+        let bench = Bench {
+            gpu,
+            model,
+            adapter,
+            _parameters: (parameters, of_adapter),
+        };
+        for recomputes in [false, true] {
+            let taken = bench.taken(|| bench.update(None, recomputes));
+            let gradients = 4 * bench._parameters.0.count();
+            let estimate = config.update_bytes(TOKENS, 0, recomputes) + gradients;
+            let what = format!(
+                "all of {} {}, recomputes {recomputes}",
+                config.width, config.vocab
+            );
             assert_estimate(&what, estimate, taken);
         }
     }

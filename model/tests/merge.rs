@@ -344,7 +344,7 @@ fn what_is_too_large_to_lie_beside_weights_is_not_copied() {
     file.set_len((256 << 20) + 1).unwrap();
     let (adapter, out) = (golden("qwen2").join("adapter"), home.path().join("out"));
     let error = merge(base.0.path(), &adapter, &out).unwrap_err();
-    let wanted = "data.txt: larger than 256 MiB; a merge copies what lies beside the weights: move it elsewhere";
+    let wanted = "data.txt: larger than 256 MiB; what lies beside the weights is copied with them: move it elsewhere";
     assert!(error.ends_with(wanted), "{error}");
     file.set_len(256 << 20).unwrap();
     for number in 0..4 {

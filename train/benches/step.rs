@@ -142,7 +142,7 @@ fn keeping(criterion: &mut Criterion) {
             let (config, bytes) = (&state.config, bytes.expect("the disk"));
             checkpoint::save(run.path(), config, "model", &snapshot, bytes).expect("the disk");
             state
-                .save_adapter(&directory::adapter(run.path()))
+                .save(&directory::adapter(run.path()))
                 .expect("the disk");
         });
     });

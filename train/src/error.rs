@@ -86,7 +86,7 @@ pub enum Error {
     /// Update after update was dropped.
     #[error(
         "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
-         an earlier state (--adapter) with a smaller train.lr"
+         an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),
     /// What the run tells could not be kept.

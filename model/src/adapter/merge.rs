@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,7 @@ impl Checkpoint {
         }
         let (config, weights) = (self.config(), &self.weights);
         let merged = self.merged(adapter);
-        let rest = self.the_rest()?;
+        let rest = self.beside_the_weights()?;
         let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
         let new_head = untied && !weights.contains(HEAD);
         let parent = disk::parent(out);
@@ -92,77 +92,7 @@ impl Checkpoint {
         let layers = every_layer(self.config()).into_iter();
         layers.filter_map(merged).collect()
     }
-
-    /// Config, tokenizer, template, licence: every file that holds no weights.
-    ///
-    /// The directory may be a stranger's, and a link in it may lead to a private file that would be published with the
-    /// model. So links are followed only where they stay in the directory, or lead to the blobs of the Hugging Face
-    /// cache that it is a snapshot of.
-    fn the_rest(&self) -> Result<Vec<PathBuf>, ModelError> {
-        const WEIGHTS: [&str; 8] = [
-            "safetensors",
-            "bin",
-            "pt",
-            "pth",
-            "gguf",
-            "onnx",
-            "h5",
-            "msgpack",
-        ];
-        let unreadable = |e: std::io::Error| ModelError::file(self.dir(), e);
-        let home = self.dir().canonicalize().map_err(unreadable)?;
-        let is_snapshot = home.parent().is_some_and(|p| p.ends_with("snapshots"));
-        let blobs = is_snapshot.then(|| home.join("../../blobs").canonicalize());
-        let within = [Some(home), blobs.and_then(Result::ok)];
-        let (mut rest, mut total) = (Vec::new(), 0);
-        for entry in fs::read_dir(self.dir()).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let is = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
-            if !path.is_file() || WEIGHTS.iter().any(|kind| is(kind)) {
-                continue;
-            }
-            // Of a directory with both, the single file is what was read.
-            if path.ends_with(INDEX) && !self.weights.is_sharded() {
-                continue;
-            }
-            let wrong = |problem: String| ModelError::file(&path, problem);
-            let target = path.canonicalize().map_err(|e| wrong(e.to_string()))?;
-            if !within
-                .iter()
-                .flatten()
-                .any(|place| target.starts_with(place))
-            {
-                let cure = "put the file itself there, or take the link away";
-                let to = target.display();
-                return Err(wrong(format!(
-                    "leads out of the directory, to {to}; {cure}"
-                )));
-            }
-            let size = path.metadata().map_err(|e| wrong(e.to_string()))?.len();
-            total += size;
-            for (found, most, what) in [
-                (size, LARGEST_REST, "larger"),
-                (
-                    total,
-                    LARGEST_REST_TOGETHER,
-                    "with the files before it, larger",
-                ),
-            ] {
-                if found > most {
-                    let cure = "a merge copies what lies beside the weights: move it elsewhere";
-                    return Err(wrong(format!("{what} than {} MiB; {cure}", most >> 20)));
-                }
-            }
-            rest.push(path);
-        }
-        Ok(rest)
-    }
 }
-
-/// Bytes of a file beside the weights; the largest tokenizers have 35 MB.
-const LARGEST_REST: u64 = 256 << 20;
-/// ... and of all of them.
-const LARGEST_REST_TOGETHER: u64 = 1 << 30;
 
 /// One weight file: a header, then the tensors, a block of rows at a time.
 fn write_file(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Tensor, Weight};
+use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
 use safetensors::Dtype;
 
 use super::weights::Weights;
@@ -77,13 +77,9 @@ impl Checkpoint {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, ModelError> {
         let wanted = self.config.tensors();
-        let known = wanted.iter().map(|(name, _)| name.as_str());
-        // A tied head may be stored once more.
-        let known: HashSet<&str> = known.chain([HEAD]).collect();
-        let ignored = self.weights.names().filter(|name| !known.contains(name));
         let report = LoadReport {
             parameters: count(&wanted),
-            ignored: ignored.map(str::to_owned).collect(),
+            ignored: self.ignored(&wanted),
             ..LoadReport::default()
         };
         let mut source = Streamed {
@@ -97,6 +93,41 @@ impl Checkpoint {
         let mut model = assemble(gpu, self.config.clone(), &mut source)?;
         model.report = source.report;
         Ok(model)
+    }
+
+    /// Puts all weights on the device in 32 bits, to be trained: what is stored, to the bit. The model views the
+    /// parameters, whose updates change it ([`Model::over`]). The host holds the weights while it does so. `progress` is
+    /// told how many numbers were read, of how many.
+    ///
+    /// # Errors
+    /// A value that is not a number, naming file and tensor.
+    pub fn load_trained(
+        &self,
+        gpu: &Gpu,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Model, Parameters), ModelError> {
+        let wanted = self.config.tensors();
+        let (mut tensors, mut done, total) = (Vec::new(), 0, count(&wanted));
+        for (name, shape) in &wanted {
+            let values = self.weights.read(name, shape)?;
+            self.weights.release(name, 0..shape[0]);
+            done += values.len() as u64;
+            progress(done, total);
+            tensors.push((name.clone(), shape.clone(), values));
+        }
+        let parameters = Parameters::new(gpu, &tensors);
+        let mut model = Model::over(gpu, self.config.clone(), &parameters);
+        model.report.ignored = self.ignored(&wanted);
+        Ok((model, parameters))
+    }
+
+    /// Names of tensors in the files that the architecture has no place for.
+    fn ignored(&self, wanted: &[(String, Vec<usize>)]) -> Vec<String> {
+        let known = wanted.iter().map(|(name, _)| name.as_str());
+        // A tied head may be stored once more.
+        let known: HashSet<&str> = known.chain([HEAD]).collect();
+        let ignored = self.weights.names().filter(|name| !known.contains(name));
+        ignored.map(str::to_owned).collect()
     }
 
     /// Reads an adapter for this model.
@@ -119,9 +150,10 @@ impl Checkpoint {
     /// How a matrix is held, if its values allow.
     fn format(&self, name: &str, precision: Precision) -> Format {
         match (precision, self.weights.dtype(name)) {
-            (Precision::F32, _) | (Precision::Auto, Some(Dtype::F32 | Dtype::F64)) => Format::F32,
-            (Precision::Bf16, _) => Format::Bf16,
-            (Precision::F16 | Precision::Auto, _) => Format::F16,
+            (Precision::F32, _)
+            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => Format::F32,
+            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => Format::Bf16,
+            (Precision::F16 | Precision::Auto | Precision::Stored, _) => Format::F16,
         }
     }
 }

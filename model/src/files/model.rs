@@ -5,6 +5,7 @@ use std::path::Path;
 use lapwing_tensor::{Format, Gpu};
 use safetensors::Dtype;
 
+use super::companions::Companions;
 use super::{disk, weights};
 use crate::{Checkpoint, LoadOptions, Model, ModelError};
 
@@ -35,5 +36,19 @@ impl Model {
             serde_json::to_string_pretty(&self.config.to_json(name)).expect("JSON from JSON");
         disk::write_aside(&path, &bytes)?;
         disk::write_aside(&dir.join("config.json"), config.as_bytes())
+    }
+
+    /// Writes a whole directory, weights in 32 bits and what lay beside those that training began from, aside and renames
+    /// it into place: a model for this program, transformers and others. An older directory of that name is replaced.
+    ///
+    /// # Errors
+    /// A full or read-only disk, a lost device, or weights that are not finite. What was there before is then still there.
+    pub fn save_whole(&self, dir: &Path, companions: &Companions) -> Result<(), ModelError> {
+        disk::write_directory_aside(dir, |new| {
+            for (name, bytes) in &companions.files {
+                disk::write_aside(&new.join(name), bytes)?;
+            }
+            self.save(new, Format::F32)
+        })
     }
 }

@@ -7,6 +7,8 @@ pub enum Precision {
     /// for f16, and no row is made of values so small that f16 is the coarser one.
     #[default]
     Auto,
+    /// As stored, to the bit: what a model that is trained whole is held against.
+    Stored,
     /// 32 bits.
     F32,
     /// f16; a matrix with values out of its range is held in bf16.

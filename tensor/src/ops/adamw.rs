@@ -178,6 +178,14 @@ impl Parameters {
         self.places.iter().map(|place| place.name.as_str())
     }
 
+    /// How many numbers are trained.
+    pub fn count(&self) -> u64 {
+        self.places
+            .iter()
+            .map(|place| place.leaf.len() as u64)
+            .sum()
+    }
+
     /// A tracked tensor that views the values: it shows every later update.
     ///
     /// # Panics

@@ -13,14 +13,15 @@ pub fn plan(plan: &Plan) -> String {
     if let Some(memory) = plan.memory {
         text += &format!(" of the device's {}", size(memory));
     }
-    text += &format!(": weights {}", size(plan.weights));
+    let [held, trained] = plan.names();
+    text += &format!(": {held} {}", size(plan.weights));
     text += &format!(", keys and values {}", size(plan.arena));
     text += &format!(", activations {}", size(plan.activations));
     if plan.recomputes {
         text += " (blocks are computed again in the update)";
     }
     if plan.optimiser > 0 {
-        text += &format!(", adapter and optimiser {}", size(plan.optimiser));
+        text += &format!(", {trained} {}", size(plan.optimiser));
     }
     text
 }
@@ -75,7 +76,10 @@ pub fn sampling(train: &Train) -> String {
 pub fn step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
     let learned = match (&metrics.learned, metrics.updates_dropped) {
-        (Some(learned), 0) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
+        (Some(learned), 0) => {
+            let kl = learned.kl.map(|kl| format!("kl {kl:.4}  "));
+            format!("{}grad {:.3}", kl.unwrap_or_default(), learned.grad_norm)
+        }
         (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
         (_, dropped) => format!("{dropped} updates dropped: not finite"),
     };
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn a_step_and_an_evaluation_read_so() {
         let learned = Learned {
-            kl: 0.001,
+            kl: Some(0.001),
             grad_norm: 0.5,
             ..Learned::default()
         };
@@ -162,6 +166,7 @@ mod tests {
             arena: 81_684_070,
             activations: 187 << 20,
             optimiser: 1_782_579,
+            whole: false,
             memory: Some(24 << 30),
             arena_rows: 4096,
             recomputes: false,

@@ -157,7 +157,8 @@ impl Picture<'_> {
             play.replies
                 .map(|replies| format!("entropy {:.3}", replies.entropy)),
         );
-        words.extend(step.learned.map(|learned| format!("kl {:.4}", learned.kl)));
+        let kl = step.learned.and_then(|learned| learned.kl);
+        words.extend(kl.map(|kl| format!("kl {kl:.4}")));
         words.extend(
             step.learned
                 .map(|learned| format!("grad {:.3}", learned.grad_norm)),
@@ -370,7 +371,7 @@ mod tests {
             seconds_rollout: 0.5,
             seconds_update: 0.75,
             learned: Some(Learned {
-                kl: 0.0123,
+                kl: Some(0.0123),
                 grad_norm: 1.5,
                 ..Learned::default()
             }),

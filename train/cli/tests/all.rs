@@ -19,3 +19,4 @@ mod runs;
 mod serve;
 mod strangers;
 mod sweeps;
+mod whole;

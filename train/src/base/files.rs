@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use lapwing_model::{
-    ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Repository, StoredAdapter,
-    TextFiles, Tokenizer, read_text,
+    ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Precision, Repository,
+    StoredAdapter, TextFiles, Tokenizer, read_text,
 };
-use lapwing_tensor::Gpu;
+use lapwing_tensor::{Gpu, Parameters};
 
 use super::source::{BUILT_IN, Source};
 use crate::{Error, Progress};
@@ -169,19 +169,48 @@ impl Files {
     /// # Errors
     /// A damaged value, or a lost device.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
-        const MILLION: u64 = 1_000_000;
-        let mut begun = false;
-        let model = self
-            .checkpoint
-            .load(gpu, &LoadOptions::default(), &mut |done, total| {
-                if !begun {
-                    progress.phase("loading", (total / MILLION) as usize, "million weights");
-                    begun = true;
-                }
-                progress.done((done / MILLION) as usize);
-            })?;
+        let options = LoadOptions::default();
+        let model = self.checkpoint.load(gpu, &options, &mut told(progress))?;
         progress.loaded(&self.name, &model);
         Ok(model)
+    }
+
+    /// The same to train them all: in 32 bits, with their gradients and the optimiser's moments.
+    ///
+    /// # Errors
+    /// As [`Files::load`].
+    pub fn load_trained(
+        &self,
+        gpu: &Gpu,
+        progress: &dyn Progress,
+    ) -> Result<(Model, Parameters), Error> {
+        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
+        progress.loaded(&self.name, &model);
+        Ok((model, parameters))
+    }
+
+    /// The same weights once more, frozen, for what was trained to be held against.
+    ///
+    /// # Errors
+    /// As [`Files::load`].
+    pub fn load_reference(&self, gpu: &Gpu) -> Result<Model, Error> {
+        let precision = Precision::Stored;
+        Ok(self
+            .checkpoint
+            .load(gpu, &LoadOptions { precision }, &mut |_, _| ())?)
+    }
+}
+
+/// How far the loading is.
+fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
+    const MILLION: u64 = 1_000_000;
+    let mut begun = false;
+    move |done, total| {
+        if !begun {
+            progress.phase("loading", (total / MILLION) as usize, "million weights");
+            begun = true;
+        }
+        progress.done((done / MILLION) as usize);
     }
 }
 

@@ -31,8 +31,8 @@ pub struct Batch {
     pub rows: Vec<u32>,
     /// for each pair: the token that was sampled there
     pub targets: Vec<u32>,
-    /// Every sampled token. Tokens that were sampled in equal circumstances share a pair. `reference` is still to be
-    /// filled in.
+    /// Every sampled token. Tokens that were sampled in equal circumstances share a pair. `reference` is `old` until it is
+    /// filled in, which is as if there were no reference.
     pub tokens: Vec<LossToken>,
     /// for each token: the place of its episode among the chosen ones, and its turn
     pub turns: Vec<(usize, usize)>,
@@ -163,7 +163,7 @@ pub fn pack(
                     advantage: (advantages[t] + bonus(entropy_weight, old, entropy)) as f32,
                     weight: (share * importance) as f32,
                     old,
-                    reference: 0.0,
+                    reference: old,
                 });
                 batch.turns.push((e, t));
             }

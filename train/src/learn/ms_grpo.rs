@@ -52,8 +52,7 @@
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
 //! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
-//! 3. The reference is the same model with its adapter off; or, when training goes on from an adapter, with that adapter
-//!    as it was.
+//! 3. The reference is the model as training found it, with its adapter or none (with all weights and beta = 0: nothing).
 //! 4. A step may play several scenes, a group for each. Scenes that are kept for the evaluation are never trained on.
 //! 5. Equal prompts are computed once, in play and in the update. The results are those of separate sequences.
 //! 6. In a game of several agents the group of a scene is a group for each of them.
@@ -187,16 +186,17 @@ fn update(
     progress.phase("update", batches.len(), "batches");
     for (done, batch) in batches.iter_mut().enumerate() {
         let packed = batch.on(model.gpu());
-        let log_probs = |adapter| packed.log_probs(model, adapter, temperature);
-
-        // The reference: the same model with its adapter off, or as it was when training began.
-        let reference = log_probs(policy.reference.as_ref()).to_vec()?;
-        for token in &mut batch.tokens {
-            token.reference = reference[token.pair as usize];
+        let log_probs = |model, adapter| packed.log_probs(model, adapter, temperature);
+        // The reference: the model as it was when training began.
+        if let Some(reference) = &policy.reference {
+            let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
+            let tokens = batch.tokens.iter_mut();
+            tokens.for_each(|token| token.reference = log_probs[token.pair as usize]);
+            learned.tokens_computed += batch.tree.len() as u64;
         }
 
         // The policy as it is now, and the loss of every sampled token.
-        let log_probs = log_probs(policy.adapter.as_ref());
+        let log_probs = log_probs(model, policy.adapter.as_ref());
         let now = log_probs.to_vec()?;
         learned.first_ratio_error = learned.first_ratio_error.max(batch.ratio_error(&now));
         let clipped = ratios.put(batch, &now);
@@ -205,10 +205,11 @@ fn update(
 
         let share = batch.tokens.len() as f64 / all_tokens as f64;
         learned.loss += f64::from(of.loss.to_vec()?[0]) + clipped.loss;
-        learned.kl += share * f64::from(of.kl.to_vec()?[0]);
+        let kl = learned.kl.unwrap_or_default() + share * f64::from(of.kl.to_vec()?[0]);
+        learned.kl = policy.reference.as_ref().map(|_| kl);
         learned.clip_fraction +=
             share * (f64::from(of.clip_fraction.to_vec()?[0]) + clipped.fraction);
-        learned.tokens_computed += 2 * batch.tree.len() as u64;
+        learned.tokens_computed += batch.tree.len() as u64;
         progress.done(done + 1);
     }
     if !learned.loss.is_finite() {

@@ -70,10 +70,11 @@ impl Ratios {
         batches: &[Batch],
         temperature: f32,
     ) -> Result<Ratios, GpuError> {
+        let model = policy.model.without_gradients();
         let adapter = policy.adapter.as_ref().map(Adapter::without_gradients);
         Ratios::of(train, batches, |batch| {
-            let packed = batch.on(policy.model.gpu());
-            let log_probs = packed.log_probs(&policy.model, adapter.as_ref(), temperature);
+            let packed = batch.on(model.gpu());
+            let log_probs = packed.log_probs(&model, adapter.as_ref(), temperature);
             log_probs.to_vec()
         })
     }

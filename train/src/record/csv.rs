@@ -82,7 +82,7 @@ mod tests {
         let learned = StepMetrics {
             step: 2,
             learned: Some(Learned {
-                kl: 0.5,
+                kl: Some(0.5),
                 ..Learned::default()
             }),
             ..StepMetrics::default()

@@ -5,7 +5,8 @@
 //! metrics.jsonl     what was measured, a line a record
 //! episodes.jsonl    some episodes, whole
 //! sessions.jsonl    a line for each time that lapwing worked on it: when, on what, from which step
-//! adapter/          what was learned, as it was saved last
+//! adapter/          what was learned, as it was saved last; or
+//! model/            the same where all weights of the model learn
 //! best/             the same as it was when it was examined best
 //! checkpoints/      all that it takes to go on
 //! lock              held while a run writes here; a run that dies lets go of it
@@ -189,19 +190,50 @@ pub fn adapter(run: &Path) -> PathBuf {
     run.join("adapter")
 }
 
-/// Where the adapter of the best evaluation is kept.
+/// Where the model is kept instead, in a run that trains all of its weights.
+pub fn model(run: &Path) -> PathBuf {
+    run.join("model")
+}
+
+/// What a run has learned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trained {
+    /// An adapter, in this directory.
+    Adapter(PathBuf),
+    /// A model whose weights all have learned, in this directory.
+    Model(PathBuf),
+}
+
+impl Trained {
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        match self {
+            Trained::Adapter(dir) | Trained::Model(dir) => dir,
+        }
+    }
+}
+
+/// Where what was learned by the best evaluation is kept.
 pub fn best(run: &Path) -> PathBuf {
     run.join("best")
 }
 
-/// The adapter to take of a run: that of its best evaluation, or else the one that was saved last.
+/// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
 ///
 /// # Errors
-/// If it has none.
-pub fn trained(run: &Path) -> Result<PathBuf, RecordError> {
-    let mut saved = [best(run), adapter(run)].into_iter();
-    let first = saved.find(|dir| dir.join("adapter_config.json").exists());
-    first.ok_or_else(|| RecordError::NoAdapter {
+/// If it has saved nothing.
+pub fn trained(run: &Path) -> Result<Trained, RecordError> {
+    let is_in = |dir: PathBuf| {
+        if dir.join("adapter_config.json").exists() {
+            Some(Trained::Adapter(dir))
+        } else if dir.join("config.json").exists() {
+            Some(Trained::Model(dir))
+        } else {
+            None
+        }
+    };
+    let mut saved = [best(run), adapter(run), model(run)].into_iter();
+    saved.find_map(is_in).ok_or_else(|| RecordError::NoAdapter {
         path: run.to_owned(),
     })
 }

@@ -38,9 +38,9 @@ pub enum RecordError {
         /// Whether there is a directory at all.
         is_there: bool,
     },
-    /// The run has no adapter.
+    /// The run has saved nothing that it learned.
     #[error(
-        "{} holds no adapter yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
+        "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
     )]
     NoAdapter {
         /// The run's directory.
@@ -83,7 +83,7 @@ pub enum RecordError {
     /// A file has lost lines since a checkpoint was made.
     #[error(
         "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
-         cannot go on as if they were there; start a new run from the adapter beside it (--adapter)", .path.display()
+         cannot go on as if they were there; start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display()
     )]
     Short {
         /// The file.

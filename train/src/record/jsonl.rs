@@ -163,7 +163,7 @@ mod tests {
             play: replied.clone(),
         };
         let learned = Learned {
-            kl: 0.001,
+            kl: Some(0.001),
             clip_fraction: 0.0,
             grad_norm: 0.5,
             loss: -0.01,

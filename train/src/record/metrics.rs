@@ -198,7 +198,7 @@ pub struct StepMetrics {
     pub tokens_computed: u64,
     /// Seconds in which the episodes were played.
     pub seconds_rollout: f64,
-    /// Seconds in which the adapter learned.
+    /// Seconds in which the adapter, or the model, learned.
     pub seconds_update: f64,
     /// Groups left out because all of their returns were equal.
     pub groups_skipped: usize,
@@ -273,8 +273,9 @@ pub struct Measured {
 /// What an optimiser update did, averaged over the tokens it learned from; or what a step did, averaged over its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// The estimate of KL(policy, reference), nats a token.
-    pub kl: f64,
+    /// The estimate of KL(policy, reference), nats a token; left out of the line where no reference is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kl: Option<f64>,
     /// Share of the tokens whose ratio was clipped.
     pub clip_fraction: f64,
     /// Norm of the whole gradient before it is cut.
@@ -296,7 +297,9 @@ impl Learned {
         let count = updates.len() as f64;
         let mean = |of: fn(&Learned) -> f64| updates.iter().map(of).sum::<f64>() / count;
         updates.first().map(|first| Learned {
-            kl: mean(|update| update.kl),
+            kl: first
+                .kl
+                .map(|_| mean(|update| update.kl.unwrap_or_default())),
             clip_fraction: mean(|update| update.clip_fraction),
             grad_norm: mean(|update| update.grad_norm),
             loss: mean(|update| update.loss),

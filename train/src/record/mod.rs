@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn what_is_not_finite_is_refused_by_name() {
         let learned = Learned {
-            kl: f64::NAN,
+            kl: Some(f64::NAN),
             ..Learned::default()
         };
         let metrics = StepMetrics {

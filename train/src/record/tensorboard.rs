@@ -416,7 +416,7 @@ mod tests {
             play,
             tokens_played: 1000,
             learned: Some(Learned {
-                kl: 0.001,
+                kl: Some(0.001),
                 ..Learned::default()
             }),
             ..StepMetrics::default()

@@ -1,6 +1,6 @@
 //! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
 //!
-//! It is a safetensors file, for other programs to look into: the adapter's weights under their names, and AdamW's moments
+//! It is a safetensors file, for other programs to look into: the weights that learn under their names, and AdamW's moments
 //! under these with `.first_moment` and `.second_moment`. Its metadata has one entry, `lapwing`: JSON with a checksum and
 //! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
 //! the step.
@@ -65,7 +65,7 @@ pub enum CheckpointError {
     /// Another version wrote it.
     #[error(
         "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
-         start a new run from the adapter beside it (--adapter)", .path.display(), env!("CARGO_PKG_VERSION")
+         start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
     )]
     Version {
         /// The file.
@@ -77,8 +77,8 @@ pub enum CheckpointError {
     },
     /// The run is not the one that it was.
     #[error(
-        "{}: made with another config than the run has now: {}; change that back, or start a new run from the adapter \
-         beside it (--adapter)", .path.display(), .differences.join("; ")
+        "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
+         learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
     )]
     Config {
         /// The file.

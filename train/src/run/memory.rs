@@ -3,7 +3,7 @@
 use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
 use lapwing_tensor::Caps;
 
-use crate::run::config::Config;
+use crate::run::config::{Config, Weights};
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
 const HEADROOM: u64 = 10;
@@ -15,8 +15,13 @@ const ROUNDS: usize = 4;
 /// What the memory depends on, beside the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
-    /// Numbers in the adapter that is trained; 0: nothing is.
+    /// Numbers that are trained, in an adapter or in the whole model; 0: none are.
     pub trained: u64,
+    /// Whether they are those of the whole model.
+    pub whole: bool,
+    /// Whether the model is held as it is in its files: to play, beneath an adapter, or as the reference of the whole model
+    /// that is trained.
+    pub frozen: bool,
     /// Numbers in adapters that are only used.
     pub used: u64,
     /// Rank of the adapter.
@@ -45,14 +50,16 @@ struct Device {
 /// What a run will take, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The frozen weights.
+    /// The frozen weights; where the whole model is trained, those of the reference.
     pub weights: u64,
     /// Keys, values and hidden states of what is being played, at most.
     pub arena: u64,
     /// What passes through the model at once.
     pub activations: u64,
-    /// The adapter, its gradients and the optimiser's two moments.
+    /// What is trained, its gradients and the optimiser's two moments.
     pub optimiser: u64,
+    /// Whether that is the whole model, and no adapter.
+    pub whole: bool,
     /// What the device has; `None` where it does not say.
     pub memory: Option<u64>,
     /// Tokens that the arena may hold.
@@ -85,6 +92,17 @@ pub enum MemoryError {
         /// The most tokens that fit.
         most: usize,
     },
+    /// A matrix of the model is too large to be trained.
+    #[error(
+        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this adapter's kernels see \
+         {:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model", gib(.bytes), gib(.binding)
+    )]
+    Matrix {
+        /// Bytes of the matrix.
+        bytes: u64,
+        /// The most bytes that a kernel sees.
+        binding: u64,
+    },
     /// Not even one prompt and reply fit.
     #[error(
         "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
@@ -102,9 +120,10 @@ pub enum MemoryError {
 
 /// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
 fn shortage(plan: &Plan) -> String {
+    let [held, trained] = plan.names();
     format!(
-        "needs up to {:.2} GiB (weights {:.2}, keys and values {:.2}, activations {:.2}, adapter and optimiser {:.2}), and \
-         of the device's {:.2} GiB it may take {:.2}",
+        "needs up to {:.2} GiB ({held} {:.2}, keys and values {:.2}, activations {:.2}, {trained} {:.2}), and of the \
+         device's {:.2} GiB it may take {:.2}",
         gib(&plan.total()),
         gib(&plan.weights),
         gib(&plan.arena),
@@ -143,6 +162,14 @@ impl Plan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
+    /// What [`Plan::weights`] and [`Plan::optimiser`] are called.
+    pub fn names(&self) -> [&'static str; 2] {
+        match self.whole {
+            false => ["weights", "adapter and optimiser"],
+            true => ["reference", "weights and optimiser"],
+        }
+    }
+
     /// All of it.
     pub fn total(&self) -> u64 {
         self.weights + self.arena + self.activations + self.optimiser
@@ -170,6 +197,12 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
             most,
         });
     }
+    let matrix = |(_, shape): &(String, Vec<usize>)| 4 * shape.iter().product::<usize>() as u64;
+    let bytes = model.tensors().iter().map(matrix).max().unwrap_or(0);
+    if demand.whole && bytes > device.max_binding {
+        let binding = device.max_binding;
+        return Err(MemoryError::Matrix { bytes, binding });
+    }
     let row = model.arena_row_bytes();
     // One round of all episodes, or what costs little anyway.
     let episode = demand.longest + ROOM;
@@ -191,10 +224,11 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         Plan {
-            weights,
+            weights: if demand.frozen { weights } else { 0 },
             arena: rows as u64 * row,
             activations: update.max(prefill),
             optimiser,
+            whole: demand.whole,
             memory: device.memory,
             arena_rows: rows,
             recomputes,
@@ -227,8 +261,13 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
+    // An adapter's own numbers are few.
+    let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
         Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
+        None if demand.whole && beneath_an_adapter < least.allowed() => {
+            "set train.weights=\"lora\", or use a smaller model".to_owned()
+        }
         None if weights > least.allowed() / 2 => "use a smaller model".to_owned(),
         None if fits(&with(true, tokens, episode - demand.reply + 1)) => demand.cure.to_owned(),
         None => "use a smaller model".to_owned(),
@@ -253,8 +292,10 @@ pub(crate) fn demand(
 ) -> Result<Demand, ModelError> {
     let fresh = || config.lora.parameters(checkpoint.config());
     let numbers = stored.map_or(0, StoredAdapter::parameters);
+    let whole = trains && config.train.weights == Weights::All;
     let (trained, used) = match (trains, stored) {
         (false, _) => (0, numbers),
+        (true, _) if whole => (all_numbers(checkpoint.config()), 0),
         (true, Some(_)) => (numbers, numbers),
         (true, None) => (fresh()?, 0),
     };
@@ -275,8 +316,13 @@ pub(crate) fn demand(
     let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
     Ok(Demand {
         trained,
+        whole,
+        frozen: !whole || config.train.beta > 0.0,
         used,
-        rank: stored.map_or(config.lora.rank, StoredAdapter::rank),
+        rank: match whole {
+            true => 0,
+            false => stored.map_or(config.lora.rank, StoredAdapter::rank),
+        },
         tokens_per_batch: if trains {
             config.train.tokens_per_batch
         } else {
@@ -290,8 +336,14 @@ pub(crate) fn demand(
     })
 }
 
+fn all_numbers(model: &Model) -> u64 {
+    let numbers = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
+    model.tensors().iter().map(numbers).sum()
+}
+
 #[cfg(test)]
 mod tests {
+    use insta::assert_snapshot;
     use lapwing_model::Shape;
 
     use super::*;
@@ -306,12 +358,8 @@ mod tests {
             kv_heads: 2,
             mlp_width: 11_008,
         });
-        let numbers: usize = model
-            .tensors()
-            .iter()
-            .map(|(_, s)| s.iter().product::<usize>())
-            .sum();
-        (model, 2 * numbers as u64)
+        let weights = 2 * all_numbers(&model);
+        (model, weights)
     }
 
     fn device(gib: u64, max_binding: u64) -> Device {
@@ -325,6 +373,8 @@ mod tests {
     fn demand(tokens_per_batch: usize) -> Demand {
         Demand {
             trained: 30_000_000,
+            whole: false,
+            frozen: true,
             used: 0,
             rank: 16,
             tokens_per_batch,
@@ -382,6 +432,42 @@ mod tests {
             "{error}"
         );
         assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
+    }
+
+    /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
+    #[test]
+    fn all_weights_take_what_they_take_or_are_refused() {
+        let model = Model::qwen2(Shape {
+            vocab: 151_936,
+            width: 896,
+            layers: 24,
+            heads: 14,
+            kv_heads: 2,
+            mlp_width: 4864,
+        });
+        let numbers = all_numbers(&model);
+        let whole = |frozen: bool| Demand {
+            trained: numbers,
+            whole: true,
+            frozen,
+            rank: 0,
+            ..demand(8192)
+        };
+        let roomy = device(24, 2 * GIB);
+        let held = plan(roomy, &model, 2 * numbers, &whole(true)).unwrap();
+        assert_eq!((held.weights, held.optimiser), (2 * numbers, 20 * numbers));
+        let without = plan(roomy, &model, 2 * numbers, &whole(false)).unwrap();
+        assert_eq!((without.weights, without.optimiser), (0, 20 * numbers));
+
+        let error = |device, demand| {
+            let refused = plan(device, &model, 2 * numbers, &demand);
+            refused.unwrap_err().to_string()
+        };
+        // The cure cures: an adapter fits there.
+        let small = device(8, 2 * GIB);
+        assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
+        assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
+        assert_snapshot!(error(device(64, 128 << 20), Demand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
     #[test]

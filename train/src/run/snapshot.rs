@@ -25,6 +25,6 @@ pub struct Snapshot {
     pub best: Option<Best>,
     /// optimiser updates done
     pub updates: u64,
-    /// the adapter's weights and the optimiser's moments
+    /// the weights that learn and the optimiser's moments
     pub parameters: Vec<ParameterState>,
 }

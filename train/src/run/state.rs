@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena};
+use lapwing_model::{Adapter, Arena, Companions};
 use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
-use crate::play::players::model::{ModelPlayer, Policy};
+use crate::play::players::model::{ModelPlayer, Policy, Reference};
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::{Config, Game};
+use crate::run::config::{Config, ConfigError, Game, Weights};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
@@ -23,7 +23,7 @@ const ARENA_ROWS: usize = 4096;
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To teach an adapter: a fresh one, or the one that the config names.
+    /// To teach an adapter, a fresh one or the one that the config names; or all of the model, as `train.weights` says.
     Train,
     /// To play, with the adapter that the config names or without one.
     Play,
@@ -42,8 +42,10 @@ pub struct State {
     pub model_name: String,
     /// a few digits that tell its files, and those of the adapter that training began from, from others
     pub fingerprint: String,
-    /// the adapter's weights and their optimiser state, in a run that trains
+    /// the weights that learn and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
+    /// What lies beside the model's weights and is saved with them, in a run that trains them all.
+    companions: Option<Companions>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
     pub temperature: f64,
     /// projections of the last step's gradient, in a run that measures it; not saved
@@ -108,6 +110,11 @@ impl State {
         progress: &dyn Progress,
     ) -> Result<State, Error> {
         config.game = Game::of(&*scenarios[0]);
+        let trains = purpose == Purpose::Train;
+        let whole = trains && config.train.weights == Weights::All;
+        if whole && let Some(dir) = config.model.adapter_directory() {
+            return Err(beside_an_adapter(dir).into());
+        }
         let files = Files::of(&config.model.source()?, progress)?;
         if let Some(repository) = &files.repository {
             config.model.repo = repository.to_string();
@@ -123,7 +130,7 @@ impl State {
         }
         let stored = config.model.adapter_directory();
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
-        let trains = purpose == Purpose::Train;
+        let companions = whole.then(|| files.checkpoint.companions()).transpose()?;
         if !trains {
             // They are mixed into training alone.
             config.mix.clear();
@@ -158,11 +165,18 @@ impl State {
         progress.planned(&plan);
         let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter_directory());
         let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
-        let model = files.load(gpu, progress)?;
+        let (model, all) = match whole {
+            true => {
+                let (model, parameters) = files.load_trained(gpu, progress)?;
+                (model, Some(parameters))
+            }
+            false => (files.load(gpu, progress)?, None),
+        };
         let model = model.with_recomputation(plan.recomputes);
 
         let frozen = |stored| Adapter::frozen(&model, stored);
         let (adapter, parameters) = match (&stored, purpose) {
+            (_, Purpose::Train) if whole => (None, all),
             (Some(stored), Purpose::Train) => {
                 let (adapter, parameters) = Adapter::trained(&model, stored);
                 (Some(adapter), Some(parameters))
@@ -174,9 +188,15 @@ impl State {
             }
             (stored, Purpose::Play) => (stored.as_ref().map(frozen), None),
         };
-        let reference = match purpose {
-            Purpose::Train => stored.as_ref().map(frozen),
-            Purpose::Play => None,
+        let reference = match demand.frozen && trains {
+            true => Some(Reference {
+                model: match whole {
+                    true => files.load_reference(gpu)?,
+                    false => model.clone(),
+                },
+                adapter: stored.as_ref().map(frozen),
+            }),
+            false => None,
         };
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
@@ -193,6 +213,7 @@ impl State {
             model_name: files.name.clone(),
             fingerprint,
             parameters,
+            companions,
             step: 0,
             evaluated: None,
             best: None,
@@ -304,7 +325,7 @@ impl State {
     /// Puts it back, into a state of the same config: what follows is what would have followed there.
     ///
     /// # Panics
-    /// If the run does not train, or adapts other layers or ranks.
+    /// If the run does not train, or trains other weights.
     #[track_caller]
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let parameters = self.parameters.as_mut().expect("a run that trains");
@@ -315,13 +336,38 @@ impl State {
         self.best = snapshot.best;
     }
 
-    /// Writes the adapter as a PEFT directory.
+    /// Whether the model itself is trained, and not an adapter beside it.
+    pub fn trains_model(&self) -> bool {
+        self.companions.is_some()
+    }
+
+    /// Writes what was learned: the adapter as a PEFT directory, or the whole model as a Hugging Face directory, its weights
+    /// in 32 bits, so that it plays just as it does here.
     ///
     /// # Errors
     /// If it cannot be written, or its weights are not finite; what was there before stays.
-    pub fn save_adapter(&self, dir: &Path) -> Result<(), Error> {
+    ///
+    /// # Panics
+    /// If the run does not train and plays without an adapter.
+    pub fn save(&self, dir: &Path) -> Result<(), Error> {
+        if let Some(companions) = &self.companions {
+            return Ok(self.policy.model.save_whole(dir, companions)?);
+        }
         let base = self.config.model.source()?.name();
         let adapter = self.policy.adapter.as_ref().expect("a run has an adapter");
         Ok(adapter.save(dir, &base)?)
+    }
+}
+
+/// An adapter to go on from, where the model itself is to be trained.
+fn beside_an_adapter(dir: &Path) -> ConfigError {
+    ConfigError::Range {
+        key: "train.weights".to_owned(),
+        found: "\"all\"".to_owned(),
+        wanted: format!(
+            "\"lora\" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing \
+             merge --adapter {} --out MODEL`) and name that (--model MODEL)",
+            dir.display()
+        ),
     }
 }

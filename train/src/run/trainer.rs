@@ -102,7 +102,7 @@ fn steps(
     }
 }
 
-/// How the policy does as it stands, and the adapter kept if it never did better.
+/// How the policy does as it stands, and what it has learned kept if it never did better.
 fn evaluate(
     state: &mut State,
     run: &mut RunDirectory,
@@ -134,7 +134,7 @@ fn evaluate(
     state.evaluated = Some(step);
     if state.best.is_none_or(|best| score > best.score) {
         state.best = Some(Best { step, score });
-        state.save_adapter(&directory::best(run.path()))?;
+        state.save(&directory::best(run.path()))?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordErr
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
-/// Keeps the adapter, and all that it takes to go on. Where the directory was taken away, that is what is wrong.
+/// Keeps what was learned, and all that it takes to go on. Where the directory was taken away, that is what is wrong.
 fn save(state: &State, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
@@ -164,5 +164,9 @@ fn write(state: &State, run: &RunDirectory) -> Result<(), Error> {
         &snapshot,
         run.bytes()?,
     )?;
-    state.save_adapter(&directory::adapter(run.path()))
+    let place = match state.trains_model() {
+        true => directory::model(run.path()),
+        false => directory::adapter(run.path()),
+    };
+    state.save(&place)
 }

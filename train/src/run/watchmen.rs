@@ -232,9 +232,9 @@ impl Watchmen {
     }
 
     fn kl(&self) -> Option<Seen> {
-        let kl = self.last().learned?.kl;
+        let kl = self.last().learned?.kl?;
         let before = self.steps.iter().rev().skip(1).take(20);
-        let mut before: Vec<f64> = before.filter_map(|s| Some(s.learned?.kl)).collect();
+        let mut before: Vec<f64> = before.filter_map(|s| s.learned?.kl).collect();
         if before.len() < 5 {
             return None;
         }
@@ -307,7 +307,7 @@ mod tests {
                 ..PlayMetrics::default()
             },
             learned: Some(Learned {
-                kl: 0.05,
+                kl: Some(0.05),
                 clip_fraction: 0.1,
                 ..Learned::default()
             }),
@@ -367,7 +367,7 @@ mod tests {
             told(20, |step| step.learned = None),
             told(20, |step| step.play.top_action_share = 1.0),
             told(20, |step| replies(step).entropy = 0.01),
-            told(20, |step| update(step).kl = 5.0),
+            told(20, |step| update(step).kl = Some(5.0)),
             told(20, |step| update(step).first_ratio_error = 0.5),
             told_of(twice, 25, |step| update(step).clip_fraction = 0.0),
         ];
@@ -440,6 +440,6 @@ mod tests {
         for _ in 0..5 {
             watchmen.look(&bad, &[], &config);
         }
-        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter) with a smaller train.lr");
+        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
     }
 }

@@ -13,7 +13,7 @@ use lapwing_train::{Config, Error};
 
 pub use playing::{ApiPlayer, Eval, Play, Probe, Who};
 use request::announced;
-pub use request::{Changes, Request, adapter};
+pub use request::{Changes, Request, adapter, learned, model};
 use values::{chance, episodes, jobs, number, rate, share, temperature, tokens, waiting};
 
 /// Teaches small language models to play text games, on any GPU or none.
@@ -310,7 +310,8 @@ pub struct Imitation {
     /// Passes over the episodes [default: 3, unless --steps says how many updates]
     #[arg(long, value_name = "N", requires = "from", conflicts_with = "steps", value_parser = episodes, allow_negative_numbers = true)]
     pub epochs: Option<usize>,
-    /// The highest learning rate [default: 0.002 for the embedded model, 0.0002 for another]
+    /// The highest learning rate [default: 0.002 for the embedded model, 0.0002 for an adapter of another,
+    /// 0.00002 for all of its weights]
     #[arg(long, value_name = "X", requires = "from", value_parser = rate, allow_negative_numbers = true)]
     pub lr: Option<f64>,
     /// Change a value of the config, such as lora.rank=16; may be repeated

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lapwing_train::base::source::Source;
 use lapwing_train::play::Form;
-use lapwing_train::record::directory;
+use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::run::config::{Origin, Place, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
@@ -32,16 +32,28 @@ impl Request {
         Ok(resolved)
     }
 
-    /// The same for one who plays and does not learn: the adapter of a run is what the run has learned.
+    /// The same for one who plays and does not learn: the adapter of a run, or its model, is what the run has learned.
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve(own)?;
-        let is_named = resolved.origins.get("model.adapter") == Some(&Origin::Setting);
+        let names = |key: &str| resolved.origins.get(key) == Some(&Origin::Setting);
+        let (is_named, names_model) = (
+            names("model.adapter"),
+            names("model.dir") || names("model.repo"),
+        );
         if let Some(run) = resolved.run.clone().filter(|_| !is_named) {
-            let adapter = directory::trained(&run)?;
-            resolved
-                .notes
-                .push(format!("plays with {}", adapter.display()));
-            resolved.config.model.adapter = adapter.display().to_string();
+            let (trained, model) = (directory::trained(&run)?, &mut resolved.config.model);
+            let dir = trained.dir().display().to_string();
+            let mut note = format!("plays with {dir}");
+            match trained {
+                Trained::Adapter(_) => model.adapter = dir,
+                Trained::Model(_) if names_model => {
+                    note = format!(
+                        "{dir} has all that the run learned, and does not play: another model is named"
+                    );
+                }
+                Trained::Model(_) => (model.dir, model.repo) = (dir, String::new()),
+            }
+            resolved.notes.push(note);
         }
         let file = Path::new(&self.config);
         let around = file.parent().filter(|_| file.ends_with("config.toml"));
@@ -74,18 +86,47 @@ pub fn of_the_base(resolved: &Resolved) -> Option<String> {
     })
 }
 
+/// What a directory holds: an adapter or a model, its own, or that of the run that it is.
+pub fn learned(dir: &Path) -> Result<Trained, Error> {
+    Ok(match Place::of(dir) {
+        Place::Run => directory::trained(dir)?,
+        Place::Model => Trained::Model(dir.to_owned()),
+        _ => Trained::Adapter(dir.to_owned()),
+    })
+}
+
 /// The adapter that a directory means: its own, or that of the run that it is. What it stands for is said.
 pub fn adapter(dir: &Path) -> Result<PathBuf, Error> {
-    if Place::of(dir) != Place::Run {
-        return Ok(dir.to_owned());
+    match learned(dir)? {
+        Trained::Adapter(adapter) => {
+            if adapter != dir {
+                out::note(&format!("--adapter: takes {}", adapter.display()));
+            }
+            Ok(adapter)
+        }
+        Trained::Model(model) => Err(ConfigError::Place {
+            path: dir.to_owned(),
+            is: "holds a whole model and no adapter",
+            cure: format!("--model {} takes it", out::quoted(&model.to_string_lossy())),
+        }
+        .into()),
     }
-    let adapter = directory::trained(dir)?;
-    out::note(&format!("--adapter: takes {}", adapter.display()));
-    Ok(adapter)
+}
+
+/// What `--model` names: a run that has trained a whole model stands for that, which is said.
+pub fn model(text: &str) -> String {
+    let dir = Path::new(text);
+    match (Place::of(dir), directory::trained(dir)) {
+        (Place::Run, Ok(Trained::Model(model))) => {
+            out::note(&format!("--model: takes {}", model.display()));
+            model.display().to_string()
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// A model's directory; what is something else is named as that.
-fn model(dir: &str) -> Result<&str, Error> {
+fn directory_of_a_model(dir: &str) -> Result<&str, Error> {
     let wrong = |is: &'static str, cure: &str| {
         let (path, cure) = (PathBuf::from(dir), cure.to_owned());
         Err(ConfigError::Place { path, is, cure }.into())
@@ -123,9 +164,10 @@ impl Changes {
         settings.extend(self.game.iter().map(|game| place("game.name", game)));
         if let Some(text) = &self.model {
             // One takes the place of the other, whichever the config has.
+            let text = &*model(text);
             let (dir, repo) = match Source::typed(text) {
-                Source::Repository(_) => ("", text.as_str()),
-                _ => (model(text)?, ""),
+                Source::Repository(_) => ("", text),
+                _ => (directory_of_a_model(text)?, ""),
             };
             settings.extend([place("model.dir", dir), place("model.repo", repo)]);
         }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use indicatif::HumanCount;
 use lapwing_train::play::Seen;
 use lapwing_train::run::state::State;
 
@@ -27,6 +28,13 @@ pub fn show(state: &mut State, out: Option<&Path>, introduction: &str) -> Result
             config.name, config.train.seed
         ),
     };
+    let parameters = state.parameters.as_ref().expect("a run that trains");
+    let what = match state.trains_model() {
+        false => "of an adapter",
+        true => "all that the model has",
+    };
+    let count = HumanCount(parameters.count());
+    writeln!(shown, "would change {count} parameters, {what}")?;
     writeln!(shown, "would train {introduction}, kept in {place}")?;
     Ok(())
 }

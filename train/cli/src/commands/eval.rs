@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
-use lapwing_model::Adapter;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::play::evaluate::{examine, examine_against, optimum, unaided};
 use lapwing_train::play::players::search::Search;
@@ -20,6 +19,7 @@ use lapwing_train::{Config, Progress};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::agents::{Agent, after_and_before, other};
 use super::api;
 use super::human::{self, Human};
 use super::opponent::Opponent;
@@ -158,7 +158,7 @@ fn by_models(
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
     let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
-    let agents = agents(&state, arguments)?;
+    let agents = agents(&state, arguments, &terminal)?;
     let mut all = Vec::new();
     for world in 0..state.worlds.len() {
         let scenario = &*state.worlds[world].scenario;
@@ -238,36 +238,14 @@ fn ways(config: &Config, arguments: &args::Eval) -> Vec<(f64, &'static str)> {
     ways
 }
 
-/// The base, or an adapter on it.
-pub struct Agent {
-    pub name: String,
-    pub adapter: Option<Adapter>,
-}
-
-/// Who plays: what the config names, those that it is to be held against, and the base, if it is not among them.
-fn agents(state: &State, arguments: &args::Eval) -> Result<Vec<Agent>> {
-    const BASE: &str = "model";
-    let adapter = state.policy.adapter.clone();
-    let base = || Agent {
-        name: BASE.to_owned(),
-        adapter: None,
-    };
-    let mut agents = match adapter {
-        Some(_) => vec![Agent {
-            name: "model and adapter".to_owned(),
-            adapter,
-        }],
-        None => vec![base()],
-    };
-    for other in &arguments.against {
-        agents.push(Agent {
-            name: other.display().to_string(),
-            adapter: Some(state.adapter(&args::adapter(other)?)?),
-        });
-    }
-    if agents[0].adapter.is_some() {
-        agents.push(base());
-    }
+/// Who plays: what the config names, those that it is to be held against, and what it was before it was trained.
+fn agents(state: &State, arguments: &args::Eval, progress: &dyn Progress) -> Result<Vec<Agent>> {
+    let (first, before) = after_and_before(state, progress)?;
+    let others = arguments.against.iter();
+    let others = others.map(|dir| other(dir, state, progress));
+    let mut agents = vec![first];
+    agents.extend(others.collect::<Result<Vec<_>>>()?);
+    agents.extend(before);
     Ok(agents)
 }
 
@@ -287,7 +265,7 @@ fn of_game(
     let ways = ways(&state.config, arguments);
     let mut players = Vec::new();
     for agent in agents {
-        state.policy.adapter.clone_from(&agent.adapter);
+        agent.takes_over(state);
         for &(temperature, way) in &ways {
             let game = state.worlds[world].name.clone();
             let name = format!("{}{way}", agent.name);
@@ -298,7 +276,7 @@ fn of_game(
             players.push(Scores::of(&game, &name, actions, &seats, &episodes));
         }
     }
-    state.policy.adapter.clone_from(&agents[0].adapter);
+    agents[0].takes_over(state);
     let world = &state.worlds[world];
     let referee = world.referee(&state.config.policy);
     let (scenario, search) = (&*world.scenario, arguments.search);

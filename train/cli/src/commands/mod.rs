@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod adapters;
+pub mod agents;
 pub mod api;
 pub mod config;
 pub mod doctor;

@@ -7,10 +7,12 @@ use lapwing_env::Scenario;
 use lapwing_tensor::Gpu;
 use lapwing_train::play::Player;
 use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::run::config::Game;
+use lapwing_train::record::directory::Trained;
+use lapwing_train::run::config::{Game, Model};
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Config, Progress};
 
+use super::agents::begun_from;
 use super::subject::InputError;
 use crate::args;
 
@@ -41,9 +43,18 @@ impl Opponent {
             _ => (),
         }
         let mut config = config.clone();
-        config.model.adapter = match who {
-            "base" => String::new(),
-            dir => args::adapter(Path::new(dir))?.display().to_string(),
+        config.model = match who {
+            "base" => begun_from(&config.model)?,
+            dir => match args::learned(Path::new(dir))? {
+                Trained::Adapter(_) => Model {
+                    adapter: args::adapter(Path::new(dir))?.display().to_string(),
+                    ..begun_from(&config.model)?
+                },
+                Trained::Model(model) => Model {
+                    dir: model.display().to_string(),
+                    ..Model::default()
+                },
+            },
         };
         let game = Game::of(scenario).scenario()?;
         let state = State::playing(gpu, game, config, Purpose::Play, progress)?;

@@ -11,6 +11,7 @@ use lapwing_train::learn::imitation::{self, Imitation};
 use lapwing_train::play::Episode;
 use lapwing_train::record::sample::Sample;
 use lapwing_train::record::{directory, kept};
+use lapwing_train::run::config::Weights;
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::{Config, Progress};
 
@@ -18,7 +19,7 @@ use crate::args;
 use crate::out;
 use crate::progress::Terminal;
 
-/// Teaches an adapter what others have said.
+/// Teaches an adapter, or all weights of the model, what others have said.
 pub fn imitate(
     open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
     arguments: &args::Pretrain,
@@ -30,7 +31,10 @@ pub fn imitate(
     }
     // Nobody waits for a refusal.
     directory::check_free(&arguments.out)?;
-    let config = arguments.config()?;
+    let mut config = arguments.config()?;
+    // Nothing is held against a reference.
+    config.train.beta = 0.0;
+    let whole = config.train.weights == Weights::All;
     let files = arguments.imitation.from.iter();
     let samples: Vec<Vec<Sample>> = files
         .map(|path| kept::read(path))
@@ -45,7 +49,11 @@ pub fn imitate(
         lr: arguments
             .imitation
             .lr
-            .unwrap_or(if is_built_in { 2e-3 } else { 2e-4 }),
+            .unwrap_or(match (is_built_in, whole) {
+                (true, _) => 2e-3,
+                (false, false) => 2e-4,
+                (false, true) => 2e-5,
+            }),
         seed: arguments.seed,
     };
     let gpu = open_gpu()?;
@@ -72,7 +80,7 @@ pub fn imitate(
         terminal.steps(update.step, update.steps, &text, &text);
     })?;
     drop(terminal);
-    state.save_adapter(&arguments.out)?;
+    state.save(&arguments.out)?;
     let mut out = out::shown();
     match imitated.before.zip(imitated.after) {
         Some((before, after)) => writeln!(
@@ -83,7 +91,10 @@ pub fn imitate(
         None => writeln!(out, "There is one scene only: no loss was held out.")?,
     }
     let dir = arguments.out.display();
-    writeln!(out, "The adapter is in {dir} (--adapter takes it).")?;
+    match whole {
+        false => writeln!(out, "The adapter is in {dir} (--adapter takes it).")?,
+        true => writeln!(out, "The model is in {dir} (--model takes it).")?,
+    }
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use lapwing_train::run::config::Game;
 use lapwing_train::run::state::State;
 use serde::Serialize;
 
-use super::eval::{Agent, between};
+use super::agents::{Agent, after_and_before};
+use super::eval::between;
 use crate::args;
 use crate::out;
 use crate::progress::Terminal;
@@ -72,20 +73,13 @@ pub fn probe(
     }
     let terminal = Terminal::new();
     let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
-    let mut agents = vec![Agent {
-        name: "model".to_owned(),
-        adapter: None,
-    }];
-    if let Some(adapter) = &state.policy.adapter {
-        agents.push(Agent {
-            name: "model and adapter".to_owned(),
-            adapter: Some(adapter.clone()),
-        });
-    } else {
+    let (after, before) = after_and_before(&state, &terminal)?;
+    if before.is_none() {
         terminal.note(
             "only the model is probed: --adapter, or the directory of a run, sets a trained agent beside it",
         );
     }
+    let agents: Vec<Agent> = before.into_iter().chain([after]).collect();
     let mut rows = Vec::new();
     for world in 0..state.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
@@ -135,7 +129,7 @@ fn row(
     let name = probe.map_or("usual", |probe| probe.name);
     let mut players = Vec::new();
     for agent in agents {
-        state.policy.adapter.clone_from(&agent.adapter);
+        agent.takes_over(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
         let episodes = examine(scenario, &referee, &seats, &mut watched, progress)?;

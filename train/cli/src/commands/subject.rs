@@ -39,7 +39,8 @@ pub fn open(model: &Option<String>) -> Result<Files> {
 
 /// The model that was asked for, or the embedded one.
 pub fn typed(model: &Option<String>) -> Source {
-    model.as_deref().map_or(Source::BuiltIn, Source::typed)
+    let typed = |text: &str| Source::typed(&args::model(text));
+    model.as_deref().map_or(Source::BuiltIn, typed)
 }
 
 /// A loaded model, with room for what is to be done with it.
@@ -100,6 +101,8 @@ impl Subject {
         let longest = room.longest;
         let demand = Demand {
             trained: 0,
+            whole: false,
+            frozen: true,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,

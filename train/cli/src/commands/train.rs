@@ -100,12 +100,11 @@ pub fn train(
         let why = "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).";
         writeln!(out, "\n{why}")?;
     }
-    let adapter = directory::adapter(&place);
-    writeln!(
-        out,
-        "\nThe adapter is in {}. Watch it play:",
-        adapter.display()
-    )?;
+    let (what, kept) = match state.trains_model() {
+        false => ("adapter", directory::adapter(&place)),
+        true => ("model", directory::model(&place)),
+    };
+    writeln!(out, "\nThe {what} is in {}. Watch it play:", kept.display())?;
     writeln!(out, "  {} play {shown}", program())?;
     let page = report::default_path(std::slice::from_ref(&place));
     // All is saved by now: a page that cannot be written is no failure of the training.
@@ -212,12 +211,16 @@ fn introduction(state: &State, gpu: &Gpu) -> String {
         0 => String::new(),
         step => format!(", from step {step} on"),
     };
+    let whole = match state.trains_model() {
+        true => ", with all weights of the model",
+        false => "",
+    };
     let software = match gpu.is_software() {
         true => " (a software adapter: no GPU is used)",
         false => "",
     };
     format!(
-        "{}: {} steps of {} x {} episodes{from}, {}; on {}{software}",
+        "{}: {} steps of {} x {} episodes{from}, {}{whole}; on {}{software}",
         config.game.name,
         train.steps,
         train.groups,

@@ -7,21 +7,29 @@ use crate::play::prompt::Prompts;
 use crate::play::{Ask, Player, Reply, Sampled};
 use crate::run::seeds;
 
-/// A model, the adapter that it is trained through, and how it is asked.
+/// A model, the adapter that it is trained through, if it is not trained itself, and how it is asked.
 pub struct Policy {
-    /// the frozen base
+    /// the frozen base; or the model whose every weight is trained, which shows each update
     pub model: Model,
-    /// none: the base as it is
+    /// none: the model as it is
     pub adapter: Option<Adapter>,
-    /// What the policy is held against: the adapter that training began from. None: the base as it is.
-    pub reference: Option<Adapter>,
+    /// what it is held against; none: nothing asks, in play or where all weights are trained with `train.beta` = 0
+    pub reference: Option<Reference>,
     /// keys and values of what is being played
     pub arena: Arena,
 }
 
+/// What training began from, as it was.
+pub struct Reference {
+    /// the frozen base; or a frozen copy of the model, where that is trained itself
+    pub model: Model,
+    /// none: the model as it is
+    pub adapter: Option<Adapter>,
+}
+
 impl Policy {
     /// The policy as it stands, at play in the game of these prompts with replies drawn in this way. The last player's keys and values are forgotten:
-    /// the adapter may have changed since.
+    /// what was learned may have changed since.
     pub fn player<'a>(
         &'a mut self,
         prompts: &'a mut Prompts,

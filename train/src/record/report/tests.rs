@@ -29,7 +29,7 @@ fn step(number: usize, success_rate: f64) -> Record {
         tokens_played: 100,
         tokens_computed: 10,
         learned: number.is_multiple_of(2).then_some(Learned {
-            kl: 0.5,
+            kl: Some(0.5),
             ..Learned::default()
         }),
         ..StepMetrics::default()

@@ -1,7 +1,7 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use super::{Config, Method, Ratio, Sampling};
+use super::{Config, Method, Ratio, Sampling, Weights};
 
 /// A line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
@@ -104,10 +104,16 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["record.episodes"],
         "has no effect with record.all_episodes = true",
     );
+    let lora = ["lora.rank", "lora.alpha", "lora.targets", "lora.rslora"];
     add(
         model.adapter_directory().is_some(),
-        &["lora.rank", "lora.alpha", "lora.targets", "lora.rslora"],
+        &lora,
         "has no effect with model.adapter, whose adapter has its own",
+    );
+    add(
+        train.weights == Weights::All,
+        &lora,
+        "has no effect with train.weights = \"all\", which trains no adapter",
     );
     idle
 }

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::resolved::{Origin, Resolved};
 use super::source::{PRESETS, Source};
-use super::{Config, ConfigError, Game, check::check, idle};
+use super::{Config, ConfigError, Game, Weights, check::check, idle};
 use crate::foreign;
 
 impl Config {
@@ -82,6 +82,15 @@ impl Config {
             let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
             resolved.notes.push(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
+            ));
+        }
+        let lr = resolved.origins.get("train.lr");
+        let is_chosen = !matches!(lr, None | Some(Origin::Preset(_)));
+        if resolved.config.train.weights == Weights::All && !is_chosen {
+            let origin = lr.map_or("the default".to_owned(), ToString::to_string);
+            resolved.notes.push(format!(
+                "train.lr = {} ({origin}) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth",
+                resolved.config.train.lr
             ));
         }
         let idle = idle::notes(&resolved);

@@ -39,7 +39,7 @@ pub struct Config {
     pub name: String,
     /// The language model.
     pub model: Model,
-    /// The adapter that is trained.
+    /// The adapter that is trained, unless `train.weights` says that the model itself is.
     pub lora: LoraConfig,
     /// The game that is played.
     pub game: Game,
@@ -353,10 +353,14 @@ impl Default for Policy {
     }
 }
 
-/// How the adapter learns.
+/// How the adapter learns, or the whole model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Train {
+    /// Which weights learn. `lora`: those of an adapter beside the model, which takes little memory. `all`: the model's own,
+    /// in 32 bits, which takes 20 bytes for each and 2 or 4 more for the reference; for small models, and it wants an `lr`
+    /// of its own.
+    pub weights: Weights,
     /// Steps of training: each plays, weighs, chooses and learns. The paper: 700.
     pub steps: usize,
     /// Scenes played in a step, one group of episodes each. 1, as the paper seems to.
@@ -392,8 +396,9 @@ pub struct Train {
     pub entropy_band: [f64; 2],
     /// The weight of entropy for each nat outside of the band. 0.1: a tenth of what sets a good episode off from the mean.
     pub entropy_gain: f64,
-    /// Weight of the KL penalty against the model without its adapter, or with the one that training began from. Small:
-    /// it guards against collapse and should not hold the policy back.
+    /// Weight of the KL penalty against the model without its adapter, or with the one that training began from; with
+    /// `weights = "all"` against a copy of the model as it was, which is not held if this is 0: the KL is then not measured.
+    /// Small: it guards against collapse and should not hold the policy back.
     pub beta: f64,
     /// How that KL is estimated from one sample. `k3`, as GRPO has it; its gradient is that of KL(reference, policy), which
     /// covers what the reference does. `k2`: that of KL(policy, reference), which keeps to it. (k1 as a loss has a gradient
@@ -405,7 +410,8 @@ pub struct Train {
     pub passes: usize,
     /// Optimiser updates in a pass. 1, for the same reason.
     pub minibatches: usize,
-    /// Learning rate of AdamW. 1e-5: adapters want about ten times what full training does, which is 1e-6 here.
+    /// Learning rate of AdamW. 1e-5: adapters want about ten times what full training does. It stays 1e-5 with
+    /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base wants what its adapters do.
     pub lr: f64,
     /// Steps in which the learning rate rises from 0. 0: Adam's own correction suffices at this rate.
     pub warmup: usize,
@@ -427,6 +433,7 @@ pub struct Train {
 impl Default for Train {
     fn default() -> Train {
         Train {
+            weights: Weights::Lora,
             steps: 700,
             groups: 1,
             group_size: 100,
@@ -458,6 +465,16 @@ impl Default for Train {
             tokens_per_batch: 8192,
         }
     }
+}
+
+/// Which weights learn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// Those of an adapter; the model stays as it is.
+    Lora,
+    /// All of the model's own.
+    All,
 }
 
 /// How the episodes to learn from are chosen.

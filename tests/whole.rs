@@ -1,0 +1,324 @@
+//! Training all weights of a model instead of an adapter: `train.weights = "all"`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use lapwing_model::{Adapter, Model, Tokens};
+use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, testing::gpu};
+use lapwing_train::Config;
+use lapwing_train::base::files::Files;
+use lapwing_train::learn::group::{Group, all_chosen};
+use lapwing_train::learn::ms_grpo;
+use lapwing_train::play::Sampled;
+use lapwing_train::play::players::model::Reference;
+use lapwing_train::record::directory::{RunDirectory, Trained, model, trained};
+use lapwing_train::record::metrics::{Learned, StepMetrics};
+use lapwing_train::run::config::{Aggregation, Train};
+use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::run::trainer::train;
+
+use crate::training::{config, seats, state};
+
+const SMALL: [&str; 6] = [
+    "train.weights=all",
+    "train.lr=0.0003",
+    "train.group_size=8",
+    "train.learn=4",
+    "train.beta=0.5",
+    "eval.episodes=6",
+];
+
+fn small(changes: &[&str]) -> Config {
+    config(&[&SMALL[..], changes].concat())
+}
+
+/// A step, with what it went by.
+fn step(state: &mut State) -> (StepMetrics, Vec<Group>) {
+    let (metrics, groups) = ms_grpo::step(state, &()).unwrap();
+    state.step += 1;
+    (metrics, groups)
+}
+
+fn learned(metrics: &StepMetrics) -> Learned {
+    metrics.learned.expect("returns that differ")
+}
+
+/// The log-prob of each token of a reply, by one plain sequence.
+fn log_probs(model: &Model, reply: &Sampled) -> Tensor {
+    let whole = [&reply.prompt[..], &reply.ids[..reply.ids.len() - 1]].concat();
+    let first = reply.prompt.len() as u32 - 1;
+    let rows: Vec<u32> = (first..first + reply.ids.len() as u32).collect();
+    let hidden = model.forward(&Tokens::sequence(&gpu(), &whole), None);
+    let (rows, targets) = (
+        Indices::new(&gpu(), &rows),
+        Indices::new(&gpu(), &reply.ids),
+    );
+    hidden
+        .log_probs(&model.head(None), &rows, &targets, 1.0)
+        .log_probs
+}
+
+/// The gradient of a step's loss at these weights, as pretraining would go about it: a model over parameters of its own, each
+/// reply a sequence of its own, and the loss's slope by hand. The ratio is 1, so the slope of a token's loss is
+/// `beta (1 - exp(-d)) - A` over the number of tokens, with d what the log-prob is ahead of the reference's.
+fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f64) -> Gradient {
+    let mut parameters = Parameters::new(&gpu(), weights);
+    let model = Model::over(&gpu(), reference.config().clone(), &parameters);
+    let (chosen, _) = all_chosen(groups, Aggregation::Token);
+    let tokens: usize = chosen.iter().map(|c| c.episode.reply_tokens()).sum();
+    // Equal replies to equal prompts are one sequence, with all of their advantages.
+    let mut replies: BTreeMap<(&[u32], &[u32]), (&Sampled, f64, f64)> = BTreeMap::new();
+    for one in &chosen {
+        for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
+            let same = replies.entry((&reply.prompt, &reply.ids));
+            let (_, count, sum) = same.or_insert((reply, 0.0, 0.0));
+            (*count, *sum) = (*count + 1.0, *sum + advantage);
+        }
+    }
+    for (reply, count, advantage) in replies.into_values() {
+        let now = log_probs(&model, reply);
+        let (l, l_ref) = (
+            now.to_vec().unwrap(),
+            log_probs(reference, reply).to_vec().unwrap(),
+        );
+        let slope = |(l, l_ref): (&f32, &f32)| {
+            let d = f64::from(l - l_ref);
+            ((count * beta * (1.0 - (-d).exp()) - advantage) / tokens as f64) as f32
+        };
+        let slopes: Vec<f32> = l.iter().zip(&l_ref).map(slope).collect();
+        let slopes = Tensor::from_slice(&gpu(), &slopes, &[slopes.len()]);
+        parameters.accumulate(&now.mul(&slopes).sum().backward());
+    }
+    // A step that moves nothing, and leaves a tenth of the gradient in its first moment.
+    parameters.step(lapwing_tensor::AdamW {
+        lr: 0.0,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.0,
+        max_norm: f64::INFINITY,
+    });
+    let state = parameters.state().unwrap();
+    let gradient =
+        |p: &ParameterState| p.first_moment.iter().map(|m| f64::from(*m) / 0.1).collect();
+    state
+        .iter()
+        .map(|p| (p.name.clone(), gradient(p)))
+        .collect()
+}
+
+type Gradient = HashMap<String, Vec<f64>>;
+
+fn values(state: &[ParameterState]) -> Vec<NamedValues> {
+    let value = |p: &ParameterState| (p.name.clone(), p.shape.clone(), p.values.clone());
+    state.iter().map(value).collect()
+}
+
+/// Two steps, each held against the gradient by hand and AdamW by hand. In the second the policy has left its reference, so
+/// that the penalty pulls.
+#[test]
+fn a_step_is_the_update_by_hand() {
+    let mut state = state(small(&["train.max_grad_norm=1e9"]));
+    let reference = Files::open(None).unwrap();
+    let reference = reference.load_reference(&gpu()).unwrap();
+    let Train {
+        lr, beta, betas, ..
+    } = state.config.train.clone();
+    let mut before = state.snapshot().unwrap().parameters;
+    assert!(
+        before
+            .iter()
+            .all(|p| p.first_moment.iter().all(|m| *m == 0.0))
+    );
+    for number in 1..=2 {
+        let (metrics, groups) = step(&mut state);
+        let learned = learned(&metrics);
+        assert_eq!(learned.first_ratio_error, 0.0);
+        assert_eq!(learned.kl.unwrap() > 1e-9, number == 2, "{learned:?}");
+        let wanted = by_hand(&values(&before), &reference, &groups, beta);
+        let after = state.snapshot().unwrap().parameters;
+        let (mut apart, mut norm) = (0.0, 0.0);
+        for (before, after) in before.iter().zip(&after) {
+            let wanted = &wanted[&before.name];
+            assert_eq!(wanted.len(), after.values.len());
+            for (i, wanted) in wanted.iter().enumerate() {
+                let moments = [before, after]
+                    .map(|p| [f64::from(p.first_moment[i]), f64::from(p.second_moment[i])]);
+                // m = beta1 m + (1 - beta1) g, read backwards.
+                let got = (moments[1][0] - betas[0] * moments[0][0]) / (1.0 - betas[0]);
+                apart += (got - wanted).powi(2);
+                norm += wanted.powi(2);
+                let of = |moment: usize| moments[1][moment] / (1.0 - betas[moment].powi(number));
+                let moved = f64::from(before.values[i]) - lr * of(0) / (of(1).sqrt() + 1e-8);
+                // A rounding of the value, and some of a move of at most lr.
+                let rounding = 1e-7 * moved.abs() + 1e-5 * lr;
+                assert!(
+                    (f64::from(after.values[i]) - moved).abs() <= rounding,
+                    "{}",
+                    before.name
+                );
+            }
+        }
+        let (apart, norm) = (apart.sqrt(), norm.sqrt());
+        // Sums of some thousand f32 terms in another order, and moments of 24 bits.
+        assert!(apart < 1e-4 * norm, "step {number}: {apart} of {norm}");
+        assert!(
+            (learned.grad_norm / norm - 1.0).abs() < 1e-4,
+            "{} and {norm}",
+            learned.grad_norm
+        );
+        // Every tensor of the model moves, the embedding and the norms among them.
+        for (before, after) in before.iter().zip(&after) {
+            assert_ne!(before.values, after.values, "{}", before.name);
+        }
+        before = after;
+    }
+}
+
+/// Play sees every update, and the reference sees none: the ratio is 1 in each step, and the KL begins at nothing and grows.
+#[test]
+fn play_sees_every_update_and_the_reference_none() {
+    let mut state = state(small(&["train.lr=0.001"]));
+    let parameters = state.parameters.as_ref().unwrap();
+    assert_eq!(parameters.count(), state.policy.model.report().parameters);
+    assert!(state.policy.adapter.is_none());
+    let mut kl = Vec::new();
+    for _ in 0..4 {
+        let learned = learned(&step(&mut state).0);
+        assert_eq!(learned.first_ratio_error, 0.0);
+        kl.push(learned.kl.unwrap());
+    }
+    // The two may be rounded apart where their matrices are held in other formats.
+    assert!(kl[0] < 1e-9, "{kl:?}");
+    assert!(kl[1] > 1e-6 && kl[3] > kl[1], "{kl:?}");
+}
+
+/// Without a penalty no second copy of the model is held: the KL is not measured, less runs through the model, and what is
+/// learned is what would have been learned with it.
+#[test]
+fn without_a_penalty_there_is_no_reference() {
+    let without = || small(&["train.beta=0"]);
+    let (mut free, mut held) = (state(without()), state(without()));
+    assert!(free.policy.reference.is_none());
+    let reference = Files::open(None).unwrap().load_reference(&gpu()).unwrap();
+    held.policy.reference = Some(Reference {
+        model: reference,
+        adapter: None::<Adapter>,
+    });
+    for number in 0..2 {
+        let (a, _) = step(&mut free);
+        let (b, _) = step(&mut held);
+        assert_eq!(learned(&a).kl, None);
+        assert_eq!(learned(&b).kl.unwrap() > 1e-9, number == 1);
+        assert!(a.tokens_computed < b.tokens_computed);
+        let line = serde_json::to_value(&a).unwrap();
+        assert!(
+            line.get("kl").is_none() && line.get("loss").is_some(),
+            "{line}"
+        );
+        let read: StepMetrics = serde_json::from_value(line).unwrap();
+        assert_eq!(learned(&read).kl, None);
+    }
+    assert_eq!(free.snapshot().unwrap(), held.snapshot().unwrap());
+}
+
+/// Taken apart and put together elsewhere, it goes on as if nothing had happened.
+#[test]
+fn it_goes_on_the_same() {
+    let timeless = |state: &mut State| StepMetrics {
+        time: 0.0,
+        seconds_rollout: 0.0,
+        seconds_update: 0.0,
+        ..step(state).0
+    };
+    let mut whole = state(small(&[]));
+    timeless(&mut whole);
+    let snapshot = whole.snapshot().unwrap();
+    let after: Vec<StepMetrics> = (0..2).map(|_| timeless(&mut whole)).collect();
+    assert!(after.iter().all(|step| step.learned.is_some()));
+
+    let mut other = state(small(&["train.seed=9"]));
+    timeless(&mut other);
+    other.config = small(&[]);
+    other.restore(&snapshot);
+    let again: Vec<StepMetrics> = (0..2).map(|_| timeless(&mut other)).collect();
+    assert_eq!(after, again);
+    assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What a run keeps is a model that plays the same games, to the bit, and that training goes on from.
+#[test]
+fn what_is_kept_plays_the_same_games() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("run");
+    let mut state = state(small(&["train.steps=2", "eval.every=1"]));
+    let mut run = RunDirectory::create(Some(&dir), &state.config).unwrap();
+    train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
+    drop(run);
+    let wanted = [
+        "best",
+        "checkpoints",
+        "config.toml",
+        "episodes.jsonl",
+        "lock",
+        "metrics.jsonl",
+        "model",
+    ];
+    assert_eq!(names(&dir), wanted);
+    let kept = model(&dir);
+    let base = home.path().join("base");
+    lapwing_train::base::files::unpack(&base).unwrap();
+    assert_eq!(names(&kept), names(&base));
+    for name in [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+    ] {
+        let read = |dir: &Path| std::fs::read(dir.join(name)).unwrap();
+        assert!(read(&kept) == read(&base), "{name}");
+    }
+    assert!(matches!(trained(&dir).unwrap(), Trained::Model(best) if best == dir.join("best")));
+
+    let at = |dir: &Path| format!("model.dir={:?}", dir.to_str().unwrap());
+    let again = config(&[&at(&kept)]);
+    let mut again = State::new(&gpu(), again, Purpose::Play, &()).unwrap();
+    let episodes = |state: &mut State| state.play(0, &seats(20), 1.0, &()).unwrap();
+    let played = episodes(&mut state);
+    assert_eq!(played, episodes(&mut again));
+    let mut before = State::new(&gpu(), config(&[]), Purpose::Play, &()).unwrap();
+    assert_ne!(played, episodes(&mut before));
+
+    // Its weights are those of the run, and what goes on from them is held against them.
+    let on = small(&[&at(&kept)]);
+    let mut on = State::new(&gpu(), on, Purpose::Train, &()).unwrap();
+    let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
+    assert_eq!(weights(&on), weights(&state));
+    assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
+}
+
+/// An adapter beside a model that is trained itself would be an adapter of nothing that stays.
+#[test]
+fn an_adapter_to_go_on_from_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let adapter = home.path().join("adapter");
+    state(config(&[])).save(&adapter).unwrap();
+    let on = small(&[&format!("model.adapter={:?}", adapter.to_str().unwrap())]);
+    let refused = State::new(&gpu(), on.clone(), Purpose::Train, &());
+    let error = refused.err().unwrap().to_string();
+    let wanted = "key `train.weights`: found \"all\", wanted \"lora\" beside model.adapter; to train all weights from there \
+                  on, work the adapter into them first (`lapwing merge --adapter ADAPTER --out MODEL`) and name that \
+                  (--model MODEL)";
+    assert_eq!(error.replace(adapter.to_str().unwrap(), "ADAPTER"), wanted);
+    // It plays, though.
+    State::new(&gpu(), on, Purpose::Play, &()).unwrap();
+}
