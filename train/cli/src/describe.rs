@@ -76,15 +76,20 @@ pub fn step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
     let learned = match (&metrics.learned, metrics.updates_dropped) {
         (Some(learned), 0) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
+        (None, 0) if metrics.is_warmup() => "only the critic learns".to_owned(),
         (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
         (_, dropped) => format!("{dropped} updates dropped: not finite"),
+    };
+    let explained = match metrics.critic.and_then(|critic| critic.explained_variance) {
+        Some(share) => format!("critic {share:.2}  "),
+        None => String::new(),
     };
     let entropy = match &play.replies {
         Some(replies) => format!("entropy {:.3}  ", replies.entropy),
         None => String::new(),
     };
     format!(
-        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{learned}  {:.2} s",
+        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{explained}{learned}  {:.2} s",
         play.return_mean,
         play.success_rate,
         play.valid_action_rate,

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod choose;
 pub mod credit;
+pub mod critic;
 pub mod entropy;
 pub mod filter;
 pub mod group;
@@ -11,3 +12,4 @@ pub mod ms_grpo;
 pub mod ratio;
 pub mod rollout;
 pub mod temperature;
+pub mod turn_ppo;

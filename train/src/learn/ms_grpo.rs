@@ -112,6 +112,7 @@ pub fn step(
             .map(|g| g.entropy_weight)
             .filter(|w| *w != 0.0),
         learned,
+        critic: None,
     };
     Ok((metrics, groups))
 }
@@ -121,7 +122,7 @@ pub fn step(
 ///
 /// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
 /// expected to hold instead: dividing by what this one holds would bias the weights that were just corrected.
-fn learn(
+pub(super) fn learn(
     state: &mut State,
     groups: &[Group],
     progress: &dyn Progress,

@@ -171,6 +171,7 @@ mod tests {
             temperature: None,
             entropy_weight: None,
             learned: Some(learned),
+            critic: None,
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
         let equal = StepMetrics {

@@ -128,6 +128,7 @@ fn step_tag(name: &str) -> Option<String> {
         "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" => {
             format!("loss/{name}")
         }
+        "value_loss" | "value_mean" | "explained_variance" => format!("critic/{name}"),
         _ => group(name).unwrap_or_else(|| format!("train/{name}")),
     })
 }

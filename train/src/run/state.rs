@@ -8,9 +8,10 @@ use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
+use crate::learn::critic::Critic;
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::{Config, Game};
+use crate::run::config::{Config, Game, Method};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
@@ -44,6 +45,8 @@ pub struct State {
     pub fingerprint: String,
     /// the adapter's weights and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
+    /// what tells the worth of a state, in a run whose credit comes from a critic
+    pub critic: Option<Critic>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
     pub temperature: f64,
     /// steps of training done
@@ -135,12 +138,14 @@ impl State {
             starts.extend(world.starts(config.eval.seed, count)?);
         }
         let agents = worlds.iter().map(|world| world.scenario.agents()).max();
+        let turns = worlds.iter().map(|world| world.scenario.step_limit()).max();
         let demand = memory::demand(
             &config,
             trains,
             &files.checkpoint,
             stored.as_ref(),
             agents.unwrap_or(1),
+            turns.unwrap_or(0),
             &starts,
         )?;
         let most = files.checkpoint.config().max_positions;
@@ -176,6 +181,10 @@ impl State {
             Purpose::Train => stored.as_ref().map(frozen),
             Purpose::Play => None,
         };
+        let critic = (trains && config.credit.method == Method::Critic).then(|| {
+            let seed = seeds::derive(config.train.seed, "critic", &[]);
+            Critic::new(gpu, model.config().width, config.critic.hidden, seed)
+        });
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             temperature: config.policy.temperature,
@@ -190,6 +199,7 @@ impl State {
             model_name: files.name.clone(),
             fingerprint,
             parameters,
+            critic,
             step: 0,
             evaluated: None,
             best: None,
@@ -274,9 +284,11 @@ impl State {
         Ok(Adapter::frozen(&self.policy.model, &files.adapter(dir)?))
     }
 
-    /// Optimiser updates done.
+    /// Optimiser updates done, those of a critic included.
     pub fn updates(&self) -> u64 {
-        self.parameters.as_ref().map_or(0, Parameters::steps)
+        let steps = |parameters: &Parameters| parameters.steps();
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
+        self.parameters.as_ref().map_or(0, steps) + critic.map_or(0, steps)
     }
 
     /// Takes out what was learned.
@@ -288,6 +300,7 @@ impl State {
     /// If the run does not train.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let parameters = self.parameters.as_ref().expect("a run that trains");
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
         Ok(Snapshot {
             step: self.step,
             temperature: self.temperature,
@@ -295,6 +308,8 @@ impl State {
             best: self.best,
             updates: parameters.steps(),
             parameters: parameters.state()?,
+            critic_updates: critic.map_or(0, Parameters::steps),
+            critic: critic.map_or(Ok(Vec::new()), Parameters::state)?,
         })
     }
 
@@ -306,6 +321,10 @@ impl State {
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let parameters = self.parameters.as_mut().expect("a run that trains");
         parameters.restore(&snapshot.parameters, snapshot.updates);
+        if let Some(critic) = &mut self.critic {
+            let parameters = &mut critic.parameters;
+            parameters.restore(&snapshot.critic, snapshot.critic_updates);
+        }
         self.step = snapshot.step;
         self.temperature = snapshot.temperature;
         self.evaluated = snapshot.evaluated;

@@ -194,7 +194,8 @@ impl Watchmen {
 
     fn no_variance(&self) -> Option<Seen> {
         const STEPS: usize = 10;
-        let learned = |step: &StepMetrics| f64::from(u8::from(step.learned.is_some()));
+        let learned =
+            |step: &StepMetrics| f64::from(u8::from(step.learned.is_some() || step.is_warmup()));
         if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
             return None;
         }

@@ -101,6 +101,8 @@ impl Subject {
         let demand = Demand {
             trained: 0,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
+            critic: 0,
+            states: 0,
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,
             longest,
