@@ -27,7 +27,7 @@
 use std::collections::HashMap;
 
 use crate::play::{Episode, Turn};
-use crate::run::config::{Credit as How, Method, Normalise};
+use crate::run::config::{self, Method, Normalise};
 
 /// How an episode did beside its group.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,21 +76,25 @@ impl Credit {
 /// # Panics
 /// If it does, and they are not as many.
 #[track_caller]
-pub fn weigh(how: &How, groups: &[&[Episode]], values: &[&[Vec<f64>]]) -> Vec<Vec<Credit>> {
-    let advantages = match how.method {
-        Method::Episode => by_episode(how, groups, |_| 1.0),
-        Method::Rloo => by_episode(how, groups, |n| n / (n - 1.0)),
+pub fn weigh(
+    credit: &config::Credit,
+    groups: &[&[Episode]],
+    values: &[&[Vec<f64>]],
+) -> Vec<Vec<Credit>> {
+    let advantages = match credit.method {
+        Method::Episode => by_episode(credit, groups, |_| 1.0),
+        Method::Rloo => by_episode(credit, groups, |n| n / (n - 1.0)),
         Method::Gigpo => {
-            let mut advantages = by_episode(how, groups, |_| 1.0);
-            let by_state = by_state(how, groups);
+            let mut advantages = by_episode(credit, groups, |_| 1.0);
+            let by_state = by_state(credit, groups);
             let all = advantages.iter_mut().flatten().flatten();
             for (whole, state) in all.zip(by_state.iter().flatten().flatten()) {
-                *whole += how.omega * state;
+                *whole += credit.omega * state;
             }
             advantages
         }
-        Method::Tabular => by_table(how, groups),
-        Method::Critic => by_values(how, groups, values),
+        Method::Tabular => by_table(credit, groups),
+        Method::Critic => by_values(credit, groups, values),
     };
     let credits = |group: Vec<Vec<f64>>| group.into_iter().map(Credit::of).collect();
     advantages.into_iter().map(credits).collect()
@@ -100,12 +104,16 @@ pub fn weigh(how: &How, groups: &[&[Episode]], values: &[&[Vec<f64>]]) -> Vec<Ve
 type Advantages = Vec<Vec<Vec<f64>>>;
 
 /// Every turn has what its episode has, times `factor` of the size of its group.
-fn by_episode(how: &How, groups: &[&[Episode]], factor: fn(f64) -> f64) -> Advantages {
+fn by_episode(
+    credit: &config::Credit,
+    groups: &[&[Episode]],
+    factor: fn(f64) -> f64,
+) -> Advantages {
     let of = |group: &&[Episode]| -> Vec<Return> { group.iter().map(Return::of).collect() };
     let all: Vec<Vec<f64>> = groups.iter().map(|g| deviations(&of(g))).collect();
     let of_step = standard_deviation(&all.concat());
     let spread = |(group, deviations): (&&[Episode], &Vec<f64>)| {
-        let by = divisor(how.normalise, standard_deviation(deviations), of_step);
+        let by = divisor(credit.normalise, standard_deviation(deviations), of_step);
         let factor = factor(group.len() as f64);
         let episodes = group.iter().zip(deviations);
         episodes
@@ -116,11 +124,14 @@ fn by_episode(how: &How, groups: &[&[Episode]], factor: fn(f64) -> f64) -> Advan
 }
 
 /// What followed each turn beside what followed others in the same state: the anchor groups of GiGPO.
-fn by_state(how: &How, groups: &[&[Episode]]) -> Advantages {
+fn by_state(credit: &config::Credit, groups: &[&[Episode]]) -> Advantages {
     let mut all: Advantages = Vec::new();
     let mut anchors = Vec::new();
     for (number, group) in groups.iter().enumerate() {
-        let follows: Vec<Vec<Return>> = group.iter().map(|e| returns_to_go(e, how.gamma)).collect();
+        let follows: Vec<Vec<Return>> = group
+            .iter()
+            .map(|e| returns_to_go(e, credit.gamma))
+            .collect();
         all.push(follows.iter().map(|e| vec![0.0; e.len()]).collect());
         for turns in by_observation(group) {
             let returns: Vec<Return> = turns.iter().map(|&(e, t)| follows[e][t]).collect();
@@ -130,7 +141,7 @@ fn by_state(how: &How, groups: &[&[Episode]]) -> Advantages {
     let deviations: Vec<f64> = anchors.iter().flat_map(|(_, _, d)| d.clone()).collect();
     let of_step = standard_deviation(&deviations);
     for (number, turns, deviations) in anchors {
-        let by = divisor(how.normalise, standard_deviation(&deviations), of_step);
+        let by = divisor(credit.normalise, standard_deviation(&deviations), of_step);
         for ((episode, turn), deviation) in turns.into_iter().zip(deviations) {
             all[number][episode][turn] = deviation / by;
         }
@@ -139,9 +150,12 @@ fn by_state(how: &How, groups: &[&[Episode]]) -> Advantages {
 }
 
 /// TD(lambda) on the table of each group's own states.
-fn by_table(how: &How, groups: &[&[Episode]]) -> Advantages {
+fn by_table(credit: &config::Credit, groups: &[&[Episode]]) -> Advantages {
     let values = |group: &&[Episode]| -> Vec<Vec<f64>> {
-        let follows: Vec<Vec<Return>> = group.iter().map(|e| returns_to_go(e, how.gamma)).collect();
+        let follows: Vec<Vec<Return>> = group
+            .iter()
+            .map(|e| returns_to_go(e, credit.gamma))
+            .collect();
         let mut values: Vec<Vec<f64>> = follows.iter().map(|e| vec![0.0; e.len() + 1]).collect();
         for turns in by_observation(group) {
             let sum: f64 = turns.iter().map(|&(e, t)| follows[e][t].value).sum();
@@ -151,13 +165,21 @@ fn by_table(how: &How, groups: &[&[Episode]]) -> Advantages {
         }
         values
     };
-    by_values(how, groups, &groups.iter().map(values).collect::<Vec<_>>())
+    by_values(
+        credit,
+        groups,
+        &groups.iter().map(values).collect::<Vec<_>>(),
+    )
 }
 
 /// Generalised advantage estimation over turns (arXiv 1506.02438). An episode of T turns has T + 1 values: the last is that
 /// of what comes after it.
 #[track_caller]
-fn by_values(how: &How, groups: &[&[Episode]], values: &[impl AsRef<[Vec<f64>]>]) -> Advantages {
+fn by_values(
+    credit: &config::Credit,
+    groups: &[&[Episode]],
+    values: &[impl AsRef<[Vec<f64>]>],
+) -> Advantages {
     assert_eq!(groups.len(), values.len(), "groups, and those valued");
     let mut all: Advantages = Vec::new();
     for (group, values) in groups.iter().zip(values) {
@@ -168,7 +190,7 @@ fn by_values(how: &How, groups: &[&[Episode]], values: &[impl AsRef<[Vec<f64>]>]
         let turns: usize = group.iter().map(|episode| episode.turns.len()).sum();
         let error = 4.0 * turns as f64 * f64::EPSILON * sizes.fold(0.0, f64::max);
         let of = |(episode, values): (&Episode, &Vec<f64>)| {
-            let advantages = temporal_differences(how, episode, values);
+            let advantages = temporal_differences(credit, episode, values);
             let rounded = |a: f64| if a.abs() <= error { 0.0 } else { a };
             advantages.into_iter().map(rounded).collect()
         };
@@ -177,7 +199,7 @@ fn by_values(how: &How, groups: &[&[Episode]], values: &[impl AsRef<[Vec<f64>]>]
     let of_step = root_mean_square(all.iter().flatten().flatten());
     for group in &mut all {
         let own = root_mean_square(group.iter().flatten());
-        let by = divisor(how.normalise, own, of_step);
+        let by = divisor(credit.normalise, own, of_step);
         group.iter_mut().flatten().for_each(|a| *a /= by);
     }
     all
@@ -188,7 +210,11 @@ fn by_values(how: &How, groups: &[&[Episode]], values: &[impl AsRef<[Vec<f64>]>]
 /// # Panics
 /// If they are not as many.
 #[track_caller]
-pub fn temporal_differences(how: &How, episode: &Episode, values: &[f64]) -> Vec<f64> {
+pub fn temporal_differences(
+    credit: &config::Credit,
+    episode: &Episode,
+    values: &[f64],
+) -> Vec<f64> {
     assert_eq!(
         values.len(),
         episode.turns.len() + 1,
@@ -197,8 +223,8 @@ pub fn temporal_differences(how: &How, episode: &Episode, values: &[f64]) -> Vec
     let mut advantages = vec![0.0; episode.turns.len()];
     let mut later = 0.0;
     for (t, turn) in episode.turns.iter().enumerate().rev() {
-        let difference = reward(turn) + how.gamma * values[t + 1] - values[t];
-        later = difference + how.gamma * how.lambda * later;
+        let difference = reward(turn) + credit.gamma * values[t + 1] - values[t];
+        later = difference + credit.gamma * credit.lambda * later;
         advantages[t] = later;
     }
     advantages

@@ -2,21 +2,11 @@
 //!
 //! A state is the prompt of a turn: what is told of the game, with the history and in the wording of its episode. Its features
 //! h are the policy's own hidden state (C) at the last token of the prompt, after the last norm, from which the policy draws
-//! the first token of its reply. The head has one hidden layer:
-//!
-//! ```text
-//! x    = (h - center) / scale
-//! V(s) = w2 silu(W1 x + b1) + b2               W1 (H, C) drawn from train.seed, the rest zeros: at first V = 0
-//! ```
-//!
-//! The prompts of a game all end alike, and so do most of their hidden states: on Frozen Lake and the built-in base what sets
-//! them apart is a 16th of their length. The center (C) is their mean in the first step, the scale the root mean square of
-//! what is left; both stay, so that a value means the same from step to step.
+//! the first token of its reply; [`Head`] makes a value of them.
 //!
 //! Nothing flows back into the trunk: it learns from the loss of the policy alone, as with any other credit, and the critic
-//! cannot spoil an adapter of a few numbers. A linear head would then be left with what the model happens to have laid out in
-//! straight lines, which is what it wants to say next and not how the game will end; hence the hidden layer. As h does not
-//! depend on the head, it is computed once a step, and the head can learn from it many times.
+//! cannot spoil an adapter of a few numbers. As h does not depend on the head, it is computed once a step, and the head can
+//! learn from it many times.
 //!
 //! Over T turns of rewards r_t, with what [`credit`](crate::learn::credit) makes of them,
 //!
@@ -36,33 +26,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapwing_model::{Adapter, TokenTree, Tokens};
-use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gpu, GpuError, Indices, Matrix, NamedValues, Parameters, Tensor};
+use lapwing_tensor::{AdamW, Indices, Tensor};
 
 use crate::learn::credit::temporal_differences;
 use crate::learn::group::Group;
+use crate::learn::head::Head;
 use crate::play::players::model::Policy;
 use crate::play::{Episode, Seen};
 use crate::record::metrics::CriticMetrics;
 use crate::run::config::Config;
 use crate::run::world::World;
 use crate::{Error, Progress};
-
-/// W1, b1, w2, b2, center and scale, as checkpoints call them.
-pub const NAMES: [&str; 6] = [
-    "critic.hidden.weight",
-    "critic.hidden.bias",
-    "critic.value.weight",
-    "critic.value.bias",
-    "critic.center",
-    "critic.scale",
-];
-
-/// The head, and its own optimiser.
-pub struct Critic {
-    /// W1, b1, w2 and b2; and center and scale, which the optimiser leaves alone: no gradient reaches them
-    pub parameters: Parameters,
-}
 
 /// The states of the turns of a step, as the policy sees them.
 pub struct States {
@@ -153,130 +127,62 @@ fn prompts_of(episode: &Episode, world: &mut World) -> Result<Vec<Option<Arc<[u3
     Ok(prompts)
 }
 
-impl Critic {
-    /// A head of this hidden width for features of this width, that knows nothing: every value is 0.
-    pub fn new(gpu: &Gpu, width: usize, hidden: usize, seed: u64) -> Critic {
-        let mut random = Random::new(seed);
-        // As linear layers begin in PyTorch.
-        let bound = 1.0 / (width as f64).sqrt();
-        let mut drawn = || ((2.0 * random.uniform() - 1.0) * bound) as f32;
-        let tensors: Vec<NamedValues> = NAMES
-            .iter()
-            .zip(shapes(width, hidden))
-            .map(|(name, shape)| {
-                let count = shape.iter().product();
-                let values = match *name {
-                    "critic.hidden.weight" => (0..count).map(|_| drawn()).collect(),
-                    "critic.scale" => vec![1.0],
-                    _ => vec![0.0; count],
-                };
-                ((*name).to_owned(), shape, values)
-            })
-            .collect();
-        Critic {
-            parameters: Parameters::new(gpu, &tensors),
-        }
+/// By group and episode: what each state is worth, and what comes after the last turn; that is T + 1 numbers.
+///
+/// # Errors
+/// If a value is no finite number, or the device fails.
+pub fn values(critic: &Head, states: &States) -> Result<Vec<Vec<Vec<f64>>>, Error> {
+    if critic.parameters.steps() == 0 {
+        critic.settle(&states.hidden)?;
     }
-
-    /// Numbers in such a head.
-    pub fn numbers(width: usize, hidden: usize) -> u64 {
-        let count = |shape: Vec<usize>| shape.iter().product::<usize>() as u64;
-        shapes(width, hidden).map(count).iter().sum()
+    let values = critic.values(&states.hidden).to_vec()?;
+    if !values.iter().all(|value| value.is_finite()) {
+        return Err(Error::Critic);
     }
-
-    /// (N, C) -> (N, 1)
-    fn head(&self, hidden: &Tensor) -> Tensor {
-        let [w1, b1, w2, b2, center, scale] = NAMES.map(|name| self.parameters.get(name));
-        let (w1, w2) = (Matrix::Trained(w1), Matrix::Trained(w2));
-        let x = hidden.sub(&center.detach()).div(&scale.detach());
-        let hidden = x.linear(&w1, Some(&b1), None, None).silu(); // (N, H)
-        hidden.linear(&w2, Some(&b2), None, None)
-    }
-
-    /// Takes center and scale from these states, before it has learned anything.
-    fn settle(&self, states: &States) -> Result<(), GpuError> {
-        let (count, width) = (states.hidden.rows(), states.hidden.cols());
-        let hidden = states.hidden.to_vec()?;
-        let mut center = vec![0.0; width];
-        for row in hidden.chunks(width) {
-            let each = center.iter_mut().zip(row);
-            each.for_each(|(mean, h)| *mean += f64::from(*h) / count as f64);
-        }
-        let apart = |(h, mean): (&f32, &f64)| (f64::from(*h) - mean).powi(2);
-        let of_row = |row: &[f32]| row.iter().zip(&center).map(apart).sum::<f64>();
-        let squares: f64 = hidden.chunks(width).map(of_row).sum();
-        let scale = (squares / (count * width) as f64).sqrt();
-        let write = |name, values: &[f32]| self.parameters.get(name).detach().write(values);
-        let center: Vec<f32> = center.iter().map(|mean| *mean as f32).collect();
-        write("critic.center", &center);
-        // Of a single state nothing is left.
-        write(
-            "critic.scale",
-            &[if scale > 1e-6 { scale as f32 } else { 1.0 }],
-        );
-        Ok(())
-    }
-
-    /// By group and episode: what each state is worth, and what comes after the last turn; that is T + 1 numbers.
-    ///
-    /// # Errors
-    /// If a value is no finite number, or the device fails.
-    pub fn values(&self, states: &States) -> Result<Vec<Vec<Vec<f64>>>, Error> {
-        if self.parameters.steps() == 0 {
-            self.settle(states)?;
-        }
-        let values = self.head(&states.hidden).to_vec()?;
-        if !values.iter().all(|value| value.is_finite()) {
-            return Err(Error::Critic);
-        }
-        let value = |row: &Option<u32>| row.map_or(0.0, |row| f64::from(values[row as usize]));
-        let of = |episode: &Vec<_>| episode.iter().map(value).collect();
-        let of_group = |group: &Vec<_>| group.iter().map(of).collect();
-        Ok(states.rows.iter().map(of_group).collect())
-    }
-
-    /// Learns from all turns of these groups, whose states and values these are. Tells how it did before.
-    pub fn learn(&mut self, groups: &[Group], states: &States, config: &Config) -> CriticMetrics {
-        let (mut rows, mut old, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        for (group, states) in groups.iter().zip(&states.rows) {
-            for ((episode, values), states) in group.episodes.iter().zip(&group.values).zip(states)
-            {
-                let advantages = temporal_differences(&config.credit, episode, values);
-                rows.extend(states.iter().flatten().take(advantages.len()));
-                old.extend(&values[..advantages.len()]);
-                targets.extend(advantages.iter().zip(values).map(|(a, value)| a + value));
-            }
-        }
-        let gpu = states.hidden.gpu();
-        let column = |numbers: &[f64]| {
-            let numbers: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
-            Tensor::from_slice(gpu, &numbers, &[numbers.len(), 1])
-        };
-        let metrics = CriticMetrics::of(&old, &targets);
-        let (rows, old, targets) = (Indices::new(gpu, &rows), column(&old), column(&targets));
-        for _ in 0..config.critic.passes {
-            let values = self.head(&states.hidden).gather_rows(&rows);
-            let loss = value_loss(&values, &old, &targets, config.critic.clip as f32);
-            self.parameters.accumulate(&loss.backward());
-            self.parameters.step(AdamW {
-                lr: config.critic.lr,
-                beta1: config.train.betas[0],
-                beta2: config.train.betas[1],
-                eps: 1e-8,
-                weight_decay: 0.0,
-                max_norm: config.train.max_grad_norm,
-            });
-        }
-        metrics
-    }
+    let value = |row: &Option<u32>| row.map_or(0.0, |row| f64::from(values[row as usize]));
+    let of = |episode: &Vec<_>| episode.iter().map(value).collect();
+    let of_group = |group: &Vec<_>| group.iter().map(of).collect();
+    Ok(states.rows.iter().map(of_group).collect())
 }
 
-fn shapes(width: usize, hidden: usize) -> [Vec<usize>; 6] {
-    let layers = [vec![hidden, width], vec![hidden], vec![1, hidden], vec![1]];
-    let [w1, b1, w2, b2] = layers;
-    [w1, b1, w2, b2, vec![width], vec![1]]
+/// Learns from all turns of these groups, whose states and values these are. Tells how it did before.
+pub fn learn(
+    critic: &mut Head,
+    groups: &[Group],
+    states: &States,
+    config: &Config,
+) -> CriticMetrics {
+    let (mut rows, mut old, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+    for (group, states) in groups.iter().zip(&states.rows) {
+        for ((episode, values), states) in group.episodes.iter().zip(&group.values).zip(states) {
+            let advantages = temporal_differences(&config.credit, episode, values);
+            rows.extend(states.iter().flatten().take(advantages.len()));
+            old.extend(&values[..advantages.len()]);
+            targets.extend(advantages.iter().zip(values).map(|(a, value)| a + value));
+        }
+    }
+    let gpu = states.hidden.gpu();
+    let column = |numbers: &[f64]| {
+        let numbers: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
+        Tensor::from_slice(gpu, &numbers, &[numbers.len(), 1])
+    };
+    let metrics = CriticMetrics::of(&old, &targets);
+    let (rows, old, targets) = (Indices::new(gpu, &rows), column(&old), column(&targets));
+    for _ in 0..config.critic.passes {
+        let values = critic.values(&states.hidden).gather_rows(&rows);
+        let loss = value_loss(&values, &old, &targets, config.critic.clip as f32);
+        critic.parameters.accumulate(&loss.backward());
+        critic.parameters.step(AdamW {
+            lr: config.critic.lr,
+            beta1: config.train.betas[0],
+            beta2: config.train.betas[1],
+            eps: 1e-8,
+            weight_decay: 0.0,
+            max_norm: config.train.max_grad_norm,
+        });
+    }
+    metrics
 }
-
 /// The loss at the head of this file, of values, old values and targets (N, 1).
 fn value_loss(values: &Tensor, old: &Tensor, targets: &Tensor, clip: f32) -> Tensor {
     let near = values.sub(old).clamp(-clip, clip).add(old);

@@ -94,3 +94,53 @@ pub fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>
     }
     (all, expected)
 }
+
+/// How many episodes of equal weight the chosen ones amount to: (sum w)^2 / sum w^2, with w the importance of an episode
+/// times how far it stands out (Kish 1965). `None` if none is chosen.
+pub fn effective_episodes(groups: &[Group]) -> Option<f64> {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for group in groups {
+        for &(member, importance) in &group.chosen {
+            let weight = importance * group.credits[member].weight();
+            sum += weight;
+            squares += weight * weight;
+        }
+    }
+    (squares > 0.0).then(|| sum * sum / squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn episodes_of_equal_weight_count_in_full() {
+        let group = |advantages: &[f64], chosen: &[(usize, f64)]| Group {
+            credits: advantages
+                .iter()
+                .map(|a| Credit {
+                    advantage: *a,
+                    turns: vec![*a],
+                })
+                .collect(),
+            chosen: chosen.to_vec(),
+            ..Group::default()
+        };
+        let all = [(0, 1.0), (1, 1.0), (2, 1.0)];
+        assert_eq!(
+            effective_episodes(&[group(&[1.0, -1.0, 1.0], &all)]),
+            Some(3.0)
+        );
+        // One of them three times as far out: 25 / 11.
+        assert_eq!(
+            effective_episodes(&[group(&[3.0, -1.0, 1.0], &all)]),
+            Some(25.0 / 11.0)
+        );
+        let corrected = group(&[3.0, -1.0], &[(0, 1.0 / 3.0), (1, 1.0)]);
+        assert_eq!(
+            effective_episodes(&[corrected, group(&[1.0], &[])]),
+            Some(2.0)
+        );
+        assert_eq!(effective_episodes(&[group(&[1.0], &[])]), None);
+    }
+}

@@ -64,7 +64,8 @@ use lapwing_env::rng::Stream;
 use lapwing_tensor::AdamW;
 
 use crate::learn::batch::{self, Chosen, pack};
-use crate::learn::group::{Group, all_chosen, choose, weigh};
+use crate::learn::group::{Group, all_chosen, choose, effective_episodes, weigh};
+use crate::learn::measure::measured;
 use crate::learn::ratio::Ratios;
 use crate::learn::rollout::rollout;
 use crate::record::metrics::{Learned, StepMetrics, now};
@@ -86,6 +87,8 @@ pub fn step(
     let rollout = rollout(state, progress)?;
     let tokens_rollout = state.policy.arena.computed() - computed_before;
     let seconds_rollout = started.elapsed().as_secs_f64();
+
+    let measured = measured(state, &rollout.groups)?;
 
     // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
@@ -111,6 +114,8 @@ pub fn step(
             .first()
             .map(|g| g.entropy_weight)
             .filter(|w| *w != 0.0),
+        effective_episodes: effective_episodes(&groups),
+        measured,
         learned,
         critic: None,
     };

@@ -12,8 +12,9 @@
 
 use std::time::Instant;
 
-use crate::learn::critic::States;
-use crate::learn::group::{Group, choose, weigh};
+use crate::learn::critic::{self, States};
+use crate::learn::group::{Group, choose, effective_episodes, weigh};
+use crate::learn::measure::measured;
 use crate::learn::ms_grpo::learn;
 use crate::learn::rollout::rollout;
 use crate::record::metrics::{StepMetrics, now};
@@ -44,11 +45,15 @@ pub fn step(
     let limit = state.config.train.tokens_per_batch;
     let states = States::of(&groups, &mut state.worlds, &state.policy, limit, progress)?;
     let critic = state.critic.as_ref().expect("a run with a critic");
-    for (group, values) in groups.iter_mut().zip(critic.values(&states)?) {
+    for (group, values) in groups.iter_mut().zip(critic::values(critic, &states)?) {
         group.values = values;
     }
+    let seconds_values = started.elapsed().as_secs_f64();
+
+    let measured = measured(state, &groups)?;
 
     // Weigh each turn by that, and choose which episodes to learn from: none while only the critic learns.
+    let started = Instant::now();
     weigh(&mut groups, &state.config);
     let warm = state.step < state.config.critic.warmup;
     if !warm {
@@ -58,7 +63,7 @@ pub fn step(
     // The policy learns, as in MS-GRPO; then the critic, from every turn.
     let (learned, updates_dropped) = learn(state, &groups, progress)?;
     let critic = state.critic.as_mut().expect("a run with a critic");
-    let valued = critic.learn(&groups, &states, &state.config);
+    let valued = critic::learn(critic, &groups, &states, &state.config);
     let skipped = groups.iter().filter(|g| g.chosen.is_empty()).count();
     let metrics = StepMetrics {
         step: state.step + 1,
@@ -70,7 +75,7 @@ pub fn step(
             + states.tokens_computed
             + learned.map_or(0, |l| l.tokens_computed),
         seconds_rollout,
-        seconds_update: started.elapsed().as_secs_f64(),
+        seconds_update: seconds_values + started.elapsed().as_secs_f64(),
         groups_skipped: if warm { 0 } else { skipped },
         updates_dropped,
         temperature: (state.config.policy.spread > 0.0).then_some(state.temperature),
@@ -78,6 +83,8 @@ pub fn step(
             .first()
             .map(|g| g.entropy_weight)
             .filter(|w| *w != 0.0),
+        effective_episodes: effective_episodes(&groups),
+        measured,
         learned,
         critic: Some(valued),
     };

@@ -170,6 +170,8 @@ mod tests {
             updates_dropped: 0,
             temperature: None,
             entropy_weight: None,
+            effective_episodes: Some(2.5),
+            measured: None,
             learned: Some(learned),
             critic: None,
         };
@@ -177,6 +179,7 @@ mod tests {
         let equal = StepMetrics {
             step: 4,
             groups_skipped: 4,
+            effective_episodes: None,
             learned: None,
             ..step.clone()
         };

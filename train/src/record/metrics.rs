@@ -210,6 +210,12 @@ pub struct StepMetrics {
     /// The weight of entropy in what was learned, where it left its band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy_weight: Option<f64>,
+    /// How many episodes of equal weight those that were learned from amount to; left out where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective_episodes: Option<f64>,
+    /// How noisy the gradient was, in a run that measures it.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
@@ -252,6 +258,23 @@ impl CriticMetrics {
             explained_variance: (spread > 1e-9).then(|| 1.0 - (wrong.1 / spread).powi(2)),
         }
     }
+}
+
+/// How noisy a step's gradient is; [`measure`](crate::learn::measure) has the formulas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Estimate of the squared length of the mean gradient, given the scenes; negative where it drowns in noise.
+    pub gradient_signal: f64,
+    /// Estimate of the variance of the gradient, all its numbers added up, given the scenes.
+    pub gradient_variance: f64,
+    /// The cosine between the gradients of two halves of the episodes.
+    pub gradient_agreement: f64,
+    /// The variance between groups, so that scenes have a part in it; only of several groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_variance_scenes: Option<f64>,
+    /// The cosine to the gradient of the step before; none in the first step, or the first after a resumption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_alignment: Option<f64>,
 }
 
 /// What an optimiser update did, averaged over the tokens it learned from; or what a step did, averaged over its updates.

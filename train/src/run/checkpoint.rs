@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::Config;
-use crate::learn::critic;
+use crate::learn::head;
 use crate::record::directory;
 use crate::run::config::Method;
 use crate::run::snapshot::{Best, Snapshot};
@@ -283,7 +283,7 @@ impl Saved {
             })
         };
         let critic = match config.credit.method {
-            Method::Critic => &critic::NAMES[..],
+            Method::Critic => &head::NAMES[..],
             _ => &[],
         };
         Ok(Snapshot {

@@ -3,7 +3,7 @@
 use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
 use lapwing_tensor::Caps;
 
-use crate::learn::critic::Critic;
+use crate::learn::head::Head;
 use crate::run::config::{Config, Method};
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
@@ -277,7 +277,7 @@ pub(crate) fn demand(
     let (mut critic, mut states) = (0, 0);
     if trains && config.credit.method == Method::Critic {
         let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
-        critic = Critic::numbers(width, hidden);
+        critic = Head::numbers(width, hidden);
         // The features of each state, and what the head's layer makes of them on the way there and back.
         let episodes = games.saturating_mul(agents);
         states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;

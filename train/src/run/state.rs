@@ -8,7 +8,7 @@ use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
-use crate::learn::critic::Critic;
+use crate::learn::head::Head;
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::{Episode, Referee, Seat};
 use crate::run::config::{Config, Game, Method};
@@ -46,9 +46,11 @@ pub struct State {
     /// the adapter's weights and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
     /// what tells the worth of a state, in a run whose credit comes from a critic
-    pub critic: Option<Critic>,
+    pub critic: Option<Head>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
     pub temperature: f64,
+    /// projections of the last step's gradient, in a run that measures it; not saved
+    pub gradient: Option<Vec<f64>>,
     /// steps of training done
     pub step: usize,
     /// the step of the last evaluation
@@ -183,11 +185,12 @@ impl State {
         };
         let critic = (trains && config.credit.method == Method::Critic).then(|| {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
-            Critic::new(gpu, model.config().width, config.critic.hidden, seed)
+            Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             temperature: config.policy.temperature,
+            gradient: None,
             config,
             worlds,
             policy: Policy {

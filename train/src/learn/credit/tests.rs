@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::play::Turn;
+use crate::run::config::Credit as How;
 
 const EPISODE: How = How {
     method: Method::Episode,

@@ -1,11 +1,13 @@
 //! Values and loss by hand, on the embedded base.
 
 use lapwing_tensor::ParameterState;
+use lapwing_tensor::random::Random;
 use lapwing_tensor::testing::gpu;
 use proptest::prelude::*;
 
 use super::*;
 use crate::learn::credit::{Credit, weigh};
+use crate::learn::head::NAMES;
 use crate::learn::rollout::rollout;
 use crate::play::{Ending, Seat, Turn};
 use crate::run::state::{Purpose, State};
@@ -28,7 +30,7 @@ fn state(changes: &[&str]) -> State {
 }
 
 /// A head of these numbers.
-fn set(critic: &mut Critic, mut number: impl FnMut(&str) -> f32) {
+fn set(critic: &mut Head, mut number: impl FnMut(&str) -> f32) {
     let mut all: Vec<ParameterState> = critic.parameters.state().unwrap();
     for one in &mut all {
         one.values.iter_mut().for_each(|v| *v = number(&one.name));
@@ -74,11 +76,11 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     });
     let whole = states(&mut state, &groups, 8192);
     let critic = state.critic.as_ref().unwrap();
-    let values = critic.values(&whole).unwrap();
+    let worth = values(critic, &whole).unwrap();
     // However the prompts are cut into batches, to the bit; and equal ones were computed once.
     let parts = states(&mut state, &groups, 300);
     let critic = state.critic.as_ref().unwrap();
-    assert_eq!(values, critic.values(&parts).unwrap());
+    assert_eq!(worth, values(critic, &parts).unwrap());
     assert!(whole.tokens_computed < parts.tokens_computed);
     let turns: usize = groups
         .iter()
@@ -92,7 +94,7 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     );
 
     let (mut seen, mut truncated) = (Vec::new(), 0);
-    for (group, values) in groups.iter().zip(&values) {
+    for (group, values) in groups.iter().zip(&worth) {
         for (episode, values) in group.episodes.iter().zip(values) {
             let after = Seen::after(episode);
             let mut wanted: Vec<f64> = episode
@@ -188,8 +190,8 @@ fn truncation_bootstraps_and_termination_does_not() {
         _ => 0.0,
     });
     let states = states(&mut state, &groups, 8192);
-    let values = state.critic.as_ref().unwrap().values(&states).unwrap();
-    for (group, values) in groups.iter_mut().zip(values) {
+    let worth = values(state.critic.as_ref().unwrap(), &states).unwrap();
+    for (group, values) in groups.iter_mut().zip(worth) {
         group.values = values;
     }
     let mut met = [0, 0];
@@ -289,13 +291,13 @@ fn a_critic_is_measured_by_what_it_knew() {
 /// A new head knows nothing, and says 0 of all; another seed draws another one.
 #[test]
 fn a_new_critic_says_0() {
-    let (a, b) = (Critic::new(&gpu(), 6, 4, 1), Critic::new(&gpu(), 6, 4, 2));
-    let drawn = |critic: &Critic| critic.parameters.get(NAMES[0]).to_vec().unwrap();
+    let (a, b) = (Head::new(&gpu(), 6, 4, 1), Head::new(&gpu(), 6, 4, 2));
+    let drawn = |critic: &Head| critic.parameters.get(NAMES[0]).to_vec().unwrap();
     assert_ne!(drawn(&a), drawn(&b));
-    assert_eq!(drawn(&a), drawn(&Critic::new(&gpu(), 6, 4, 1)));
+    assert_eq!(drawn(&a), drawn(&Head::new(&gpu(), 6, 4, 1)));
     assert!(drawn(&a).iter().all(|w| w.abs() <= 1.0 / 6f32.sqrt()));
     let features = Tensor::full(&gpu(), &[3, 6], 1.5);
-    assert_eq!(a.head(&features).to_vec().unwrap(), [0.0; 3]);
+    assert_eq!(a.values(&features).to_vec().unwrap(), [0.0; 3]);
     let numbers: usize = a
         .parameters
         .values()
@@ -303,7 +305,7 @@ fn a_new_critic_says_0() {
         .iter()
         .map(|(_, _, v)| v.len())
         .sum();
-    assert_eq!(Critic::numbers(6, 4), numbers as u64);
+    assert_eq!(Head::numbers(6, 4), numbers as u64);
 }
 
 #[test]
@@ -312,7 +314,7 @@ fn a_value_that_is_no_number_is_an_error() {
     let groups = rollout(&mut state, &()).unwrap().groups;
     set(state.critic.as_mut().unwrap(), |_| f32::MAX);
     let states = states(&mut state, &groups, 8192);
-    let error = state.critic.as_ref().unwrap().values(&states).unwrap_err();
+    let error = values(state.critic.as_ref().unwrap(), &states).unwrap_err();
     assert!(error.is_divergence());
     insta::assert_snapshot!(error, @"training has diverged: what the critic says of a state is no finite number; go on from an earlier state (--adapter) with a smaller critic.lr");
 }
@@ -337,12 +339,12 @@ fn center_and_scale_are_those_of_the_first_states() {
     let states = states(&mut state, &groups, 8192);
     let config = state.config.clone();
     let critic = state.critic.as_mut().unwrap();
-    let values = critic.values(&states).unwrap();
-    assert!(values.iter().flatten().flatten().all(|value| *value == 0.0));
-    for (group, values) in groups.iter_mut().zip(values) {
+    let worth = values(critic, &states).unwrap();
+    assert!(worth.iter().flatten().flatten().all(|value| *value == 0.0));
+    for (group, values) in groups.iter_mut().zip(worth) {
         group.values = values;
     }
-    let settled = |critic: &Critic| {
+    let settled = |critic: &Head| {
         let [center, scale] = [NAMES[4], NAMES[5]].map(|name| critic.parameters.get(name));
         (center.to_vec().unwrap(), scale.to_vec().unwrap()[0])
     };
@@ -364,8 +366,8 @@ fn center_and_scale_are_those_of_the_first_states() {
             .all(|sum| (sum / states.hidden.rows() as f64).abs() < 1e-3),
         "{sum:?}"
     );
-    critic.learn(&groups, &states, &config);
+    learn(critic, &groups, &states, &config);
     assert_eq!(settled(critic), (center.clone(), scale));
-    critic.values(&states).unwrap();
+    values(critic, &states).unwrap();
     assert_eq!(settled(critic), (center, scale));
 }

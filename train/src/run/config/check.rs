@@ -81,6 +81,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let wanted = format!("at most train.group_size, which is {}", train.group_size);
         return Err(range("train.learn", train.learn, wanted));
     }
+    if train.measure && train.group_size < 4 {
+        let wanted = "false with train.group_size below 4: halves of a group are measured against each other";
+        return Err(range("train.measure", true, wanted));
+    }
     positive("train.aaw_temperature", train.aaw_temperature)?;
     if !(train.filter > 0.0 && train.filter <= 1.0) {
         return Err(range(

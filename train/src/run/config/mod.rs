@@ -420,6 +420,8 @@ pub struct Train {
     pub betas: [f64; 2],
     /// The norm that the whole gradient is cut down to. 1, the usual value.
     pub max_grad_norm: f64,
+    /// Measure how noisy each step's gradient is, for about the price of its update. Off: nothing that is learned needs it.
+    pub measure: bool,
     /// Everything random follows from this number.
     pub seed: u64,
     /// Tokens of the packed tree that go through the model at once in an update (a micro-batch): bounds the memory,
@@ -456,6 +458,7 @@ impl Default for Train {
             weight_decay: 0.0,
             betas: [0.9, 0.999],
             max_grad_norm: 1.0,
+            measure: false,
             seed: 1,
             tokens_per_batch: 8192,
         }
@@ -498,6 +501,17 @@ pub enum Ratio {
     /// Those of an episode do (GSPO, arXiv 2507.18071, with the episode for its sequence; `sequence` means this too).
     #[serde(alias = "sequence")]
     Episode,
+}
+
+impl Ratio {
+    /// The keys of its range.
+    pub fn clip_keys(self) -> &'static str {
+        match self {
+            Ratio::Token => "train.clip_low and train.clip_high",
+            Ratio::Turn => "train.turn_clip",
+            Ratio::Episode => "train.episode_clip",
+        }
+    }
 }
 
 /// What the loss is an average over.

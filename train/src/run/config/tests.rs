@@ -96,9 +96,9 @@ fn the_games_options_are_resolved_by_the_game() {
 fn unknown_names_are_named_with_the_nearest() {
     assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
-    assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
+    assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, eval, game, lora, mix, model, name, policy, record, train");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, eval, game, lora, mix, model, name, policy, record, train");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
     assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
     assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
@@ -108,7 +108,7 @@ fn unknown_names_are_named_with_the_nearest() {
 fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.lr"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
     assert_snapshot!(error(&["=3"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `=3`");
-    assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay");
     assert_snapshot!(error(&["game.options=3"]), @"key `game.options` in --set: found 3, wanted a table");
     assert_snapshot!(error(&["train.lr=fast"]), @r#"key `train.lr` in --set: found "fast", wanted a number"#);
     assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted a whole number, 0 or more");
@@ -221,7 +221,7 @@ fn files_at_fault_are_named() {
     let missing = load("no/such/file.toml", &[]).unwrap_err();
     assert_snapshot!(missing, @"cannot read the config no/such/file.toml: No such file or directory (os error 2)");
     assert!(!missing.is_usage());
-    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
+    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay");
 }
 
 /// What is no plain file of a moderate size is not waited for.
