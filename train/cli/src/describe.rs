@@ -120,7 +120,7 @@ pub fn evaluation(eval: &PlayMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_train::record::metrics::{Learned, ReplyMetrics};
+    use lapwing_train::record::metrics::{CriticMetrics, Learned, ReplyMetrics};
 
     use super::*;
 
@@ -152,6 +152,11 @@ mod tests {
         assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
+        metrics.critic = Some(CriticMetrics {
+            explained_variance: Some(0.42),
+            ..CriticMetrics::default()
+        });
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  only the critic learns  0.15 s");
         let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,

@@ -250,7 +250,7 @@ fn text(field: u64, value: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::record::metrics::{
-        Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning,
+        CriticMetrics, Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning,
     };
 
     /// Reads such a file anew, with arithmetic of its own: a CRC bit by bit, and fields as they come.
@@ -419,6 +419,11 @@ mod tests {
             learned: Some(Learned {
                 kl: 0.001,
                 ..Learned::default()
+            }),
+            critic: Some(CriticMetrics {
+                value_loss: 0.5,
+                value_mean: 0.25,
+                explained_variance: None,
             }),
             ..StepMetrics::default()
         };
