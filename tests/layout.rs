@@ -20,7 +20,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if name.starts_with('.') || name == "target" || name == "runs" {
+        if name.starts_with('.') || ["target", "runs", "sweeps"].contains(&name) {
             continue;
         }
         if path.is_dir() {

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::{Record, RecordError, write_error};
 
 /// Such a file, open for writing at its end.
@@ -80,6 +82,18 @@ impl Jsonl {
 /// # Errors
 /// If the file cannot be read, or a line is no record.
 pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
+    lines(path)
+}
+
+/// The same as plain values, for who takes what he knows of a record and leaves the rest.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no JSON.
+pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
+    lines(path)
+}
+
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let unreadable = |reason| RecordError::Read {
         path: path.to_owned(),
         reason,

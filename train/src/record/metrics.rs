@@ -260,6 +260,38 @@ impl CriticMetrics {
     }
 }
 
+impl StepMetrics {
+    /// A step in which all was measured that a step can tell; every number is 0.
+    pub fn whole() -> StepMetrics {
+        StepMetrics {
+            play: PlayMetrics {
+                replies: Some(ReplyMetrics::default()),
+                ..PlayMetrics::default()
+            },
+            games: vec![GameMetrics::default()],
+            temperature: Some(0.0),
+            entropy_weight: Some(0.0),
+            effective_episodes: Some(0.0),
+            measured: Some(Measured {
+                gradient_variance_scenes: Some(0.0),
+                gradient_alignment: Some(0.0),
+                ..Measured::default()
+            }),
+            learned: Some(Learned::default()),
+            ..StepMetrics::default()
+        }
+    }
+
+    /// The names of all numbers that a step can tell of itself, in their order; which step it was, and when, is none.
+    pub fn names() -> Vec<String> {
+        let names = numbers(&StepMetrics::whole()).into_iter();
+        let names = names.map(|(name, _)| name);
+        names
+            .filter(|name| name != "step" && name != "time")
+            .collect()
+    }
+}
+
 /// How noisy a step's gradient is; [`measure`](crate::learn::measure) has the formulas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
