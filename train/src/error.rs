@@ -89,6 +89,12 @@ pub enum Error {
          an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),
+    /// A critic that is lost.
+    #[error(
+        "training has diverged: what the critic says of a state is no finite number; go on from an earlier state (--adapter) \
+         with a smaller critic.lr"
+    )]
+    Critic,
     /// What the run tells could not be kept.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -137,7 +143,9 @@ impl Error {
     pub fn is_divergence(&self) -> bool {
         matches!(
             self,
-            Error::Record(RecordError::NotFinite { .. }) | Error::Model(ModelError::NotNumbers)
+            Error::Critic
+                | Error::Record(RecordError::NotFinite { .. })
+                | Error::Model(ModelError::NotNumbers)
         )
     }
 }

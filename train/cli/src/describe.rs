@@ -80,15 +80,20 @@ pub fn step(metrics: &StepMetrics) -> String {
             let kl = learned.kl.map(|kl| format!("kl {kl:.4}  "));
             format!("{}grad {:.3}", kl.unwrap_or_default(), learned.grad_norm)
         }
+        (None, 0) if metrics.is_warmup() => "only the critic learns".to_owned(),
         (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
         (_, dropped) => format!("{dropped} updates dropped: not finite"),
+    };
+    let explained = match metrics.critic.and_then(|critic| critic.explained_variance) {
+        Some(share) => format!("critic {share:.2}  "),
+        None => String::new(),
     };
     let entropy = match &play.replies {
         Some(replies) => format!("entropy {:.3}  ", replies.entropy),
         None => String::new(),
     };
     format!(
-        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{learned}  {:.2} s",
+        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{explained}{learned}  {:.2} s",
         play.return_mean,
         play.success_rate,
         play.valid_action_rate,
@@ -119,7 +124,7 @@ pub fn evaluation(eval: &PlayMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_train::record::metrics::{Learned, ReplyMetrics};
+    use lapwing_train::record::metrics::{CriticMetrics, Learned, ReplyMetrics};
 
     use super::*;
 
@@ -151,6 +156,11 @@ mod tests {
         assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
+        metrics.critic = Some(CriticMetrics {
+            explained_variance: Some(0.42),
+            ..CriticMetrics::default()
+        });
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  only the critic learns  0.15 s");
         let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,

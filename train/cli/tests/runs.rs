@@ -31,6 +31,57 @@ fn succeeds(home: &Path, arguments: &[&str]) -> Said {
     said
 }
 
+/// Turn-level PPO from the command: it says when only the critic learns, records how well it knows, saves it beside the
+/// adapter and not in it, and goes on.
+#[test]
+fn a_critic_is_trained_told_and_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let settings = ["credit.method=critic", "critic.warmup=1", "critic.passes=2"];
+    let settings: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
+    let steps = ["--steps", "2", "--set", "eval.every=1"];
+    let trained = succeeds(home, &[&SMALL[..], &settings, &steps].concat());
+    let told = |text: &str| trained.err.lines().any(|line| line.contains(text));
+    assert!(told("only the critic learns"), "{}", trained.err);
+    assert!(told("  critic "), "{}", trained.err);
+    let run = home.join("my run");
+    let lines = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<Value> = lines.filter(|line| line["kind"] == "step").collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0]["kl"].is_null() && lines[1]["kl"].is_number());
+    for line in &lines {
+        assert!(
+            line["value_loss"].is_number() && line["value_mean"].is_number(),
+            "{line}"
+        );
+    }
+    assert_eq!(lines[0]["value_mean"], 0.0);
+    let holds = |file: &str| {
+        let bytes = fs::read(run.join(file)).unwrap();
+        bytes.windows(13).any(|w| w == b"critic.hidden")
+    };
+    assert!(holds("checkpoints/step-000002.safetensors"));
+    assert!(!holds("adapter/adapter_model.safetensors"));
+
+    succeeds(home, &["train", "--resume", "my run", "--steps", "3"]);
+    succeeds(home, &["export", "my run", "--format", "csv"]);
+    let table = fs::read_to_string(run.join("csv/steps.csv")).unwrap();
+    assert_eq!(table.lines().count(), 4, "{table}");
+    let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+    assert!(columns.contains(&"value_loss") && columns.contains(&"value_mean"));
+
+    // With another credit its knobs do nothing, and that is said.
+    let dry = succeeds(
+        home,
+        &[&SMALL[..], &settings[2..4], &["--dry-run"]].concat(),
+    );
+    let note = "critic.warmup (--set) has no effect with credit.method = \"episode\"";
+    assert!(dry.err.contains(note), "{}", dry.err);
+}
+
 #[test]
 fn a_run_stands_for_its_config_and_its_adapter() {
     let home = tempfile::tempdir().unwrap();

@@ -15,6 +15,7 @@
 //! gigpo     A_t = (C - mean C) / F + omega (R_t - mean R in s_t) / F     0 for a state met once
 //! tabular   A_t = G_t / F,  G_t = d_t + gamma lambda G_{t+1},  d_t = r_t + gamma V(s_{t+1}) - V(s_t)
 //!           V(s) = mean R over the group's turns in s, 0 after the end
+//! critic    the same with V from a critic, which tells what comes after a truncation too         turn-level PPO
 //! ```
 //!
 //! F is a standard deviation plus 1e-6, or 1 (`credit.normalise`). A group (or a state) whose returns are equal has zeros.
@@ -69,8 +70,17 @@ impl Credit {
     }
 }
 
-/// The credit of every episode of all groups of a step.
-pub fn weigh(credit: &config::Credit, groups: &[&[Episode]]) -> Vec<Vec<Credit>> {
+/// The credit of every episode of all groups of a step. `values` are what a critic says of each state of each episode, and of
+/// what comes after it; only `critic` asks for them.
+///
+/// # Panics
+/// If it does, and they are not as many.
+#[track_caller]
+pub fn weigh(
+    credit: &config::Credit,
+    groups: &[&[Episode]],
+    values: &[&[Vec<f64>]],
+) -> Vec<Vec<Credit>> {
     let advantages = match credit.method {
         Method::Episode => by_episode(credit, groups, |_| 1.0),
         Method::Rloo => by_episode(credit, groups, |n| n / (n - 1.0)),
@@ -84,6 +94,7 @@ pub fn weigh(credit: &config::Credit, groups: &[&[Episode]]) -> Vec<Vec<Credit>>
             advantages
         }
         Method::Tabular => by_table(credit, groups),
+        Method::Critic => by_values(credit, groups, values),
     };
     let credits = |group: Vec<Vec<f64>>| group.into_iter().map(Credit::of).collect();
     advantages.into_iter().map(credits).collect()
@@ -163,13 +174,17 @@ fn by_table(credit: &config::Credit, groups: &[&[Episode]]) -> Advantages {
 
 /// Generalised advantage estimation over turns (arXiv 1506.02438). An episode of T turns has T + 1 values: the last is that
 /// of what comes after it.
+#[track_caller]
 fn by_values(
     credit: &config::Credit,
     groups: &[&[Episode]],
-    values: &[Vec<Vec<f64>>],
+    values: &[impl AsRef<[Vec<f64>]>],
 ) -> Advantages {
+    assert_eq!(groups.len(), values.len(), "groups, and those valued");
     let mut all: Advantages = Vec::new();
     for (group, values) in groups.iter().zip(values) {
+        let values = values.as_ref();
+        assert_eq!(group.len(), values.len(), "episodes, and those valued");
         // What rounding makes of advantages that are zero.
         let sizes = group.iter().map(|e| e.turns.iter().map(size).sum::<f64>());
         let turns: usize = group.iter().map(|episode| episode.turns.len()).sum();
@@ -190,8 +205,21 @@ fn by_values(
     all
 }
 
-/// G_t of each turn.
-fn temporal_differences(credit: &config::Credit, episode: &Episode, values: &[f64]) -> Vec<f64> {
+/// G_t of each turn, given the values of its states and of what comes after the last: T + 1 of them.
+///
+/// # Panics
+/// If they are not as many.
+#[track_caller]
+pub fn temporal_differences(
+    credit: &config::Credit,
+    episode: &Episode,
+    values: &[f64],
+) -> Vec<f64> {
+    assert_eq!(
+        values.len(),
+        episode.turns.len() + 1,
+        "values of an episode"
+    );
     let mut advantages = vec![0.0; episode.turns.len()];
     let mut later = 0.0;
     for (t, turn) in episode.turns.iter().enumerate().rev() {

@@ -22,6 +22,8 @@ pub struct Group {
     pub agent: usize,
     /// what they lived through
     pub episodes: Vec<Episode>,
+    /// what a critic says of each state of each of them, and of what comes after; none without a critic
+    pub values: Vec<Vec<f64>>,
     /// how each stands out
     pub credits: Vec<Credit>,
     /// the weight of the entropy in what is learned
@@ -51,7 +53,8 @@ pub fn grouped(
 /// Gives every episode its credit, and entropy its weight.
 pub fn weigh(groups: &mut [Group], config: &Config) {
     let played: Vec<&[Episode]> = groups.iter().map(|group| &group.episodes[..]).collect();
-    let credits = credit::weigh(&config.credit, &played);
+    let values: Vec<&[Vec<f64>]> = groups.iter().map(|group| &group.values[..]).collect();
+    let credits = credit::weigh(&config.credit, &played, &values);
     let entropy_weight = entropy::weight(&config.train, played.into_iter().flatten());
     for (group, credits) in groups.iter_mut().zip(credits) {
         (group.credits, group.entropy_weight) = (credits, entropy_weight);

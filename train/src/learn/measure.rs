@@ -129,11 +129,13 @@ fn half(state: &mut State, groups: &[Group], which: usize) -> Result<Vec<Sketch>
 /// Every other episode of a group.
 fn dealt(group: &Group, which: usize) -> Group {
     let episodes = group.episodes.iter().skip(which).step_by(2);
+    let values = group.values.iter().skip(which).step_by(2);
     Group {
         world: group.world,
         scene: group.scene,
         agent: group.agent,
         episodes: episodes.cloned().collect(),
+        values: values.cloned().collect(),
         ..Group::default()
     }
 }

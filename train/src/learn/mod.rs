@@ -3,12 +3,15 @@
 pub mod batch;
 pub mod choose;
 pub mod credit;
+pub mod critic;
 pub mod entropy;
 pub mod filter;
 pub mod group;
+pub mod head;
 pub mod imitation;
 pub mod measure;
 pub mod ms_grpo;
 pub mod ratio;
 pub mod rollout;
 pub mod temperature;
+pub mod turn_ppo;

@@ -116,6 +116,7 @@ pub fn step(
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,
+        critic: None,
     };
     Ok((metrics, groups))
 }
@@ -125,7 +126,7 @@ pub fn step(
 ///
 /// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
 /// expected to hold instead: dividing by what this one holds would bias the weights that were just corrected.
-fn learn(
+pub(super) fn learn(
     state: &mut State,
     groups: &[Group],
     progress: &dyn Progress,

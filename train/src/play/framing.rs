@@ -62,6 +62,15 @@ impl<'a> Seen<'a> {
         }
     }
 
+    /// A turn that would follow the last of an episode that is over.
+    pub fn after(episode: &'a Episode) -> Seen<'a> {
+        Seen {
+            observation: &episode.last,
+            past: &episode.turns,
+            seed: episode.seed,
+        }
+    }
+
     /// A turn of an episode, from 0.
     pub fn turn(episode: &'a Episode, turn: usize) -> Seen<'a> {
         Seen {

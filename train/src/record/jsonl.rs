@@ -187,6 +187,7 @@ mod tests {
             effective_episodes: Some(2.5),
             measured: None,
             learned: Some(learned),
+            critic: None,
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
         let equal = StepMetrics {

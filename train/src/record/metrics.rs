@@ -219,6 +219,45 @@ pub struct StepMetrics {
     /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
+    /// How the critic did, where one gives the credit.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub critic: Option<CriticMetrics>,
+}
+
+impl StepMetrics {
+    /// Whether it was one of the first steps of turn-level PPO, in which nobody but the critic learns.
+    pub fn is_warmup(&self) -> bool {
+        let nothing_chosen = self.learned.is_none() && self.updates_dropped == 0;
+        // Otherwise there are groups that were skipped.
+        self.critic.is_some() && nothing_chosen && self.groups_skipped == 0
+    }
+}
+
+/// How well a critic knew what came, over all turns of a step and before it learned from them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CriticMetrics {
+    /// Its loss: half the mean square of what it was wrong by.
+    pub value_loss: f64,
+    /// The mean of what it said.
+    pub value_mean: f64,
+    /// The share of the variance of what came that it knew: 1 if it was right, 0 if the mean would have done, below 0 if that
+    /// would have been better. None where the same came after every turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained_variance: Option<f64>,
+}
+
+impl CriticMetrics {
+    /// Of what it said, and what it should have said.
+    pub fn of(values: &[f64], targets: &[f64]) -> CriticMetrics {
+        let misses: Vec<f64> = targets.iter().zip(values).map(|(r, v)| r - v).collect();
+        let (wrong, spread) = (mean_and_spread(&misses), mean_and_spread(targets).1);
+        let squares: f64 = misses.iter().map(|miss| miss * miss).sum();
+        CriticMetrics {
+            value_loss: 0.5 * squares / misses.len() as f64,
+            value_mean: mean_and_spread(values).0,
+            explained_variance: (spread > 1e-9).then(|| 1.0 - (wrong.1 / spread).powi(2)),
+        }
+    }
 }
 
 impl StepMetrics {

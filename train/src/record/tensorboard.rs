@@ -128,6 +128,7 @@ fn step_tag(name: &str) -> Option<String> {
         "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" => {
             format!("loss/{name}")
         }
+        "value_loss" | "value_mean" | "explained_variance" => format!("critic/{name}"),
         _ => group(name).unwrap_or_else(|| format!("train/{name}")),
     })
 }
@@ -249,7 +250,7 @@ fn text(field: u64, value: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::record::metrics::{
-        Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning,
+        CriticMetrics, Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning,
     };
 
     /// Reads such a file anew, with arithmetic of its own: a CRC bit by bit, and fields as they come.
@@ -418,6 +419,11 @@ mod tests {
             learned: Some(Learned {
                 kl: Some(0.001),
                 ..Learned::default()
+            }),
+            critic: Some(CriticMetrics {
+                value_loss: 0.5,
+                value_mean: 0.25,
+                explained_variance: None,
             }),
             ..StepMetrics::default()
         };

@@ -1,7 +1,8 @@
 //! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
 //!
-//! It is a safetensors file, for other programs to look into: the weights that learn under their names, and AdamW's moments
-//! under these with `.first_moment` and `.second_moment`. Its metadata has one entry, `lapwing`: JSON with a checksum and
+//! It is a safetensors file, for other programs to look into: the weights that learn under their names, those of a critic under
+//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`. Its metadata has one entry, `lapwing`:
+//! JSON with a checksum and
 //! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
 //! the step.
 
@@ -16,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::Config;
+use crate::learn::head;
 use crate::record::directory;
+use crate::run::config::Method;
 use crate::run::snapshot::{Best, Snapshot};
 
 /// Of the way in which a checkpoint is written; another number is not read.
@@ -39,6 +42,9 @@ pub struct Header {
     pub step: usize,
     /// Optimiser updates done.
     pub updates: u64,
+    /// Optimiser updates of the critic; none in files from before there was one.
+    #[serde(default)]
+    pub critic_updates: u64,
     /// What the next step is sampled at; none in files from before it could change.
     #[serde(default)]
     pub temperature: Option<f64>,
@@ -135,6 +141,7 @@ pub fn save(
         model: model.to_owned(),
         step: snapshot.step,
         updates: snapshot.updates,
+        critic_updates: snapshot.critic_updates,
         temperature: Some(snapshot.temperature),
         evaluated: snapshot.evaluated,
         best: snapshot.best,
@@ -146,7 +153,7 @@ pub fn save(
     }
     write_aside(
         &file(&folder, snapshot.step),
-        &serialized(&header, &snapshot.parameters),
+        &serialized(&header, snapshot.parameters.iter().chain(&snapshot.critic)),
     )?;
     let best = snapshot.best.map(|best| best.step);
     let mut others: Vec<usize> = steps(&folder);
@@ -276,6 +283,10 @@ impl Saved {
                 second_moment: second?.1,
             })
         };
+        let critic = match config.credit.method {
+            Method::Critic => &head::NAMES[..],
+            _ => &[],
+        };
         Ok(Snapshot {
             step: self.header.step,
             updates: self.header.updates,
@@ -283,6 +294,11 @@ impl Saved {
             evaluated: self.header.evaluated,
             best: self.header.best,
             parameters: names.map(&mut parameter).collect::<Result<_, _>>()?,
+            critic_updates: self.header.critic_updates,
+            critic: critic
+                .iter()
+                .map(|name| parameter(name))
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -305,7 +321,10 @@ fn steps(folder: &Path) -> Vec<usize> {
     steps
 }
 
-fn serialized(header: &Header, parameters: &[ParameterState]) -> Vec<u8> {
+fn serialized<'a>(
+    header: &Header,
+    parameters: impl Iterator<Item = &'a ParameterState>,
+) -> Vec<u8> {
     let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
     for parameter in parameters {
         let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", parameter.name));

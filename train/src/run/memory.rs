@@ -3,7 +3,8 @@
 use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
 use lapwing_tensor::Caps;
 
-use crate::run::config::{Config, Weights};
+use crate::learn::head::Head;
+use crate::run::config::{Config, Method, Weights};
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
 const HEADROOM: u64 = 10;
@@ -24,6 +25,10 @@ pub struct Demand {
     pub frozen: bool,
     /// Numbers in adapters that are only used.
     pub used: u64,
+    /// Numbers in a critic; 0: there is none.
+    pub critic: u64,
+    /// Numbers that a critic keeps of the states of a step, at most.
+    pub states: u64,
     /// Rank of the adapter.
     pub rank: usize,
     /// `train.tokens_per_batch`; 0 if nothing is trained.
@@ -54,9 +59,9 @@ pub struct Plan {
     pub weights: u64,
     /// Keys, values and hidden states of what is being played, at most.
     pub arena: u64,
-    /// What passes through the model at once.
+    /// What passes through the model at once, and the states that a critic learns from.
     pub activations: u64,
-    /// What is trained, its gradients and the optimiser's two moments.
+    /// What is trained, a critic among it, its gradients and the optimiser's two moments.
     pub optimiser: u64,
     /// Whether that is the whole model, and no adapter.
     pub whole: bool,
@@ -214,7 +219,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
     let wanted = round.max(cheap as usize).min(possible);
     // Values, gradients as they come and as they are gathered, two moments.
-    let optimiser = 4 * (5 * demand.trained + demand.used);
+    let optimiser = 4 * (5 * (demand.trained + demand.critic) + demand.used);
     let at_once = most.min(4096).min(round);
     let prefill = model.forward_bytes(at_once, demand.episodes);
     let with = |recomputes: bool, tokens: usize, rows: usize| {
@@ -226,7 +231,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
         Plan {
             weights: if demand.frozen { weights } else { 0 },
             arena: rows as u64 * row,
-            activations: update.max(prefill),
+            activations: update.max(prefill) + 4 * demand.states,
             optimiser,
             whole: demand.whole,
             memory: device.memory,
@@ -278,7 +283,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     })
 }
 
-/// What a run will depend on. `starts` are the prompts of the evaluation's first turns.
+/// What a run will depend on. Episodes have so many `turns` at most; `starts` are the prompts of the evaluation's first turns.
 ///
 /// # Errors
 /// If the adapter's targets name no layer of the model.
@@ -288,6 +293,7 @@ pub(crate) fn demand(
     checkpoint: &Checkpoint,
     stored: Option<&StoredAdapter>,
     agents: usize,
+    turns: usize,
     starts: &[Vec<u32>],
 ) -> Result<Demand, ModelError> {
     let fresh = || config.lora.parameters(checkpoint.config());
@@ -309,6 +315,14 @@ pub(crate) fn demand(
     };
     let shared = starts.iter().map(alike).min().unwrap_or(0);
     let prompt = starts.iter().map(Vec::len).max().unwrap_or(0);
+    let (mut critic, mut states) = (0, 0);
+    if trains && config.credit.method == Method::Critic {
+        let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
+        critic = Head::numbers(width, hidden);
+        // The features of each state, and what the head's layer makes of them on the way there and back.
+        let episodes = games.saturating_mul(agents);
+        states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;
+    }
     let games = config.eval.episodes.max(if trains { games } else { 0 });
     // Later observations may be longer than the first, and the turns that are told again come with their replies.
     let own = prompt - shared;
@@ -319,6 +333,8 @@ pub(crate) fn demand(
         whole,
         frozen: !whole || config.train.beta > 0.0,
         used,
+        critic,
+        states,
         rank: match whole {
             true => 0,
             false => stored.map_or(config.lora.rank, StoredAdapter::rank),
@@ -376,6 +392,8 @@ mod tests {
             whole: false,
             frozen: true,
             used: 0,
+            critic: 0,
+            states: 0,
             rank: 16,
             tokens_per_batch,
             longest: 500,

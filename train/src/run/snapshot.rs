@@ -27,4 +27,8 @@ pub struct Snapshot {
     pub updates: u64,
     /// the weights that learn and the optimiser's moments
     pub parameters: Vec<ParameterState>,
+    /// optimiser updates of the critic
+    pub critic_updates: u64,
+    /// its weights and moments; empty without a critic
+    pub critic: Vec<ParameterState>,
 }

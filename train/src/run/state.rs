@@ -8,9 +8,10 @@ use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
+use crate::learn::head::Head;
 use crate::play::players::model::{ModelPlayer, Policy, Reference};
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::{Config, ConfigError, Game, Weights};
+use crate::run::config::{Config, ConfigError, Game, Method, Weights};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
@@ -46,6 +47,8 @@ pub struct State {
     pub parameters: Option<Parameters>,
     /// What lies beside the model's weights and is saved with them, in a run that trains them all.
     companions: Option<Companions>,
+    /// what tells the worth of a state, in a run whose credit comes from a critic
+    pub critic: Option<Head>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
     pub temperature: f64,
     /// projections of the last step's gradient, in a run that measures it; not saved
@@ -144,12 +147,14 @@ impl State {
             starts.extend(world.starts(config.eval.seed, count)?);
         }
         let agents = worlds.iter().map(|world| world.scenario.agents()).max();
+        let turns = worlds.iter().map(|world| world.scenario.step_limit()).max();
         let demand = memory::demand(
             &config,
             trains,
             &files.checkpoint,
             stored.as_ref(),
             agents.unwrap_or(1),
+            turns.unwrap_or(0),
             &starts,
         )?;
         let most = files.checkpoint.config().max_positions;
@@ -198,6 +203,10 @@ impl State {
             }),
             false => None,
         };
+        let critic = (trains && config.credit.method == Method::Critic).then(|| {
+            let seed = seeds::derive(config.train.seed, "critic", &[]);
+            Head::new(gpu, model.config().width, config.critic.hidden, seed)
+        });
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             temperature: config.policy.temperature,
@@ -214,6 +223,7 @@ impl State {
             fingerprint,
             parameters,
             companions,
+            critic,
             step: 0,
             evaluated: None,
             best: None,
@@ -298,9 +308,11 @@ impl State {
         Ok(Adapter::frozen(&self.policy.model, &files.adapter(dir)?))
     }
 
-    /// Optimiser updates done.
+    /// Optimiser updates done, those of a critic included.
     pub fn updates(&self) -> u64 {
-        self.parameters.as_ref().map_or(0, Parameters::steps)
+        let steps = |parameters: &Parameters| parameters.steps();
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
+        self.parameters.as_ref().map_or(0, steps) + critic.map_or(0, steps)
     }
 
     /// Takes out what was learned.
@@ -312,6 +324,7 @@ impl State {
     /// If the run does not train.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let parameters = self.parameters.as_ref().expect("a run that trains");
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
         Ok(Snapshot {
             step: self.step,
             temperature: self.temperature,
@@ -319,6 +332,8 @@ impl State {
             best: self.best,
             updates: parameters.steps(),
             parameters: parameters.state()?,
+            critic_updates: critic.map_or(0, Parameters::steps),
+            critic: critic.map_or(Ok(Vec::new()), Parameters::state)?,
         })
     }
 
@@ -330,6 +345,10 @@ impl State {
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let parameters = self.parameters.as_mut().expect("a run that trains");
         parameters.restore(&snapshot.parameters, snapshot.updates);
+        if let Some(critic) = &mut self.critic {
+            let parameters = &mut critic.parameters;
+            parameters.restore(&snapshot.critic, snapshot.critic_updates);
+        }
         self.step = snapshot.step;
         self.temperature = snapshot.temperature;
         self.evaluated = snapshot.evaluated;

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::learn::{ms_grpo, temperature};
+use crate::learn::{ms_grpo, temperature, turn_ppo};
 use crate::play::evaluate::{examine, yardsticks};
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, PlayMetrics, now};
 use crate::record::{Record, RecordError, Sink};
+use crate::run::config::Method;
 use crate::run::snapshot::Best;
 use crate::run::state::State;
 use crate::run::watchmen::Watchmen;
@@ -79,7 +80,10 @@ fn steps(
         }
 
         let updates = state.updates();
-        let stepped = ms_grpo::step(state, progress);
+        let stepped = match state.config.credit.method {
+            Method::Critic => turn_ppo::step(state, progress),
+            _ => ms_grpo::step(state, progress),
+        };
         *clean = stepped.is_ok() || state.updates() == updates;
         let (metrics, groups) = stepped?;
         *clean = false;

@@ -195,6 +195,7 @@ impl Watchmen {
 
     fn no_variance(&self) -> Option<Seen> {
         const STEPS: usize = 10;
+        let learned = |step: &StepMetrics| learned(step).max(f64::from(u8::from(step.is_warmup())));
         if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
             return None;
         }

@@ -104,6 +104,8 @@ impl Subject {
             whole: false,
             frozen: true,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
+            critic: 0,
+            states: 0,
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,
             longest,

@@ -34,7 +34,7 @@ fn rewards(rewards: &[f64]) -> Episode {
 }
 
 fn of_group(how: &How, group: &[Episode]) -> Vec<Credit> {
-    weigh(how, &[group]).remove(0)
+    weigh(how, &[group], &[]).remove(0)
 }
 
 fn turns(how: &How, group: &[Episode]) -> Vec<Vec<f64>> {
@@ -104,7 +104,7 @@ fn credits_by_turn_are_the_golden_ones() {
             nothing[values.len() - 1] = values[values.len() - 1];
             nothing
         };
-        let nothing = values.iter().map(nothing).collect();
+        let nothing: Vec<_> = values.iter().map(nothing).collect();
         let to_the_end = How {
             lambda: 1.0,
             ..how.clone()
@@ -193,7 +193,7 @@ fn a_batch_has_one_standard_deviation() {
             normalise,
             ..EPISODE
         };
-        let credits = weigh(&how, &[&narrow, &wide]);
+        let credits = weigh(&how, &[&narrow, &wide], &[]);
         (credits[0][1].advantage, credits[1][1].advantage)
     };
     let (a, b) = of(Normalise::Std);

@@ -387,6 +387,7 @@ function curves() {
     changes('reply_cut_rate') ? chart('Replies cut off', 'share of the replies', train('reply_cut_rate')) : null,
     chart('Gradient', 'norm before it is cut', train('grad_norm')),
     chart('Loss', 'before the update', train('loss')),
+    chart('Critic', 'share of the variance that it explains', train('explained_variance')),
     changes('clip_fraction') ? chart('Clipped tokens', 'share of those learned from', train('clip_fraction')) : null,
     changes('groups_skipped') || page.runs.some(run => run.warnings.length) ? chart('Groups with equal returns', 'left out of a step', train('groups_skipped')) : null,
     chart('The commonest action', 'its share of all turns', train('top_action_share')),

@@ -14,6 +14,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         policy,
         train,
         credit,
+        critic,
         eval,
         checkpoint,
         ..
@@ -138,6 +139,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     within("credit.gamma", credit.gamma, 0.0, 1.0)?;
     within("credit.lambda", credit.lambda, 0.0, 1.0)?;
     not_negative("credit.omega", credit.omega)?;
+
+    between("critic.hidden", critic.hidden, 1, 1 << 16)?;
+    not_negative("critic.lr", critic.lr)?;
+    at_least("critic.passes", critic.passes, 1)?;
+    positive("critic.clip", critic.clip)?;
 
     between("eval.episodes", eval.episodes, 1, MOST_EPISODES)?;
     seed("eval.seed", eval.seed)?;

@@ -46,6 +46,9 @@ pub enum Method {
     Gigpo,
     /// TD(lambda) on a table of the group's own states, each worth the mean of what followed (after GAGPO, arXiv 2605.13217).
     Tabular,
+    /// TD(lambda) on what a critic that is trained beside the policy says of each state (turn-level PPO, arXiv 2512.17008; the
+    /// section `critic`).
+    Critic,
 }
 
 /// What advantages are divided by.

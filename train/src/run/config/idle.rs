@@ -20,6 +20,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         policy,
         train,
         credit,
+        critic,
         eval,
         checkpoint,
         record,
@@ -76,14 +77,30 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["policy.temperature_range", "policy.temperature_rate"],
         "has no effect with policy.spread = 0",
     );
+    let end = format!("train.steps, which is {}", train.steps);
     let method = toml::Value::try_from(credit.method).expect("a plain word");
     let method = format!("has no effect with credit.method = {method}");
-    let by_turn = matches!(credit.method, Method::Gigpo | Method::Tabular);
+    let looks_ahead = matches!(credit.method, Method::Tabular | Method::Critic);
+    let by_turn = looks_ahead || credit.method == Method::Gigpo;
     add(!by_turn, &["credit.gamma"], &method);
-    let looks_ahead = credit.method == Method::Tabular;
     add(!looks_ahead, &["credit.lambda"], &method);
     add(credit.method != Method::Gigpo, &["credit.omega"], &method);
-    let end = format!("train.steps, which is {}", train.steps);
+    add(
+        credit.method != Method::Critic,
+        &[
+            "critic.hidden",
+            "critic.lr",
+            "critic.passes",
+            "critic.clip",
+            "critic.warmup",
+        ],
+        &method,
+    );
+    add(
+        credit.method == Method::Critic && critic.warmup >= train.steps,
+        &["critic.warmup"],
+        &format!("is not below {end}: only the critic learns, and the policy stays as it is"),
+    );
     add(
         train.warmup > train.steps,
         &["train.warmup"],

@@ -5,6 +5,7 @@
 
 mod check;
 mod credit;
+mod critic;
 mod error;
 mod idle;
 mod load;
@@ -27,6 +28,7 @@ use crate::play::Form;
 
 pub use check::MOST_EPISODES;
 pub use credit::{Credit, Method, Normalise};
+pub use critic::Critic;
 pub use error::ConfigError;
 pub use resolved::{Origin, Resolved};
 pub use source::{PRESETS, Place, Preset};
@@ -51,6 +53,8 @@ pub struct Config {
     pub train: Train,
     /// Who of the turns gets the credit.
     pub credit: Credit,
+    /// What a critic goes by, where one gives the credit.
+    pub critic: Critic,
     /// How it is examined.
     pub eval: Eval,
     /// What of the run is saved, to go on from.
@@ -70,6 +74,7 @@ impl Default for Config {
             policy: Policy::default(),
             train: Train::default(),
             credit: Credit::default(),
+            critic: Critic::default(),
             eval: Eval::default(),
             checkpoint: Checkpoint::default(),
             record: Recording::default(),

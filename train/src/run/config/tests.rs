@@ -105,6 +105,43 @@ fn unknown_names_are_named_with_the_nearest() {
 }
 
 #[test]
+fn a_critic_has_ranges_and_says_where_it_is_idle() {
+    let wanted = |setting: &str| {
+        let told = error(&[setting]);
+        let (key, _) = setting.split_once('=').unwrap();
+        assert!(told.contains(key), "{told}");
+        told.split_once("wanted ").unwrap().1.to_owned()
+    };
+    assert_eq!(wanted("critic.hidden=0"), "a whole number from 1 to 65536");
+    assert_eq!(wanted("critic.lr=-1"), "a number, 0 or more");
+    assert_eq!(wanted("critic.passes=0"), "at least 1");
+    assert_eq!(wanted("critic.clip=0"), "a number above 0");
+    let notes = |settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        Config::resolve("frozen-lake", &settings).unwrap().notes
+    };
+    let idle = notes(&["critic.lr=0.1", "critic.clip=1", "credit.gamma=1"]);
+    assert_eq!(idle.len(), 3, "{idle:?}");
+    let used = [
+        "credit.method=critic",
+        "critic.lr=0.1",
+        "critic.clip=1",
+        "credit.gamma=1",
+    ];
+    assert_eq!(notes(&used), [""; 0]);
+    assert_eq!(notes(&[&used[..], &["credit.lambda=1"]].concat()), [""; 0]);
+    assert_eq!(notes(&[&used[..], &["credit.omega=2"]].concat()).len(), 1);
+    let never = notes(&[
+        "credit.method=critic",
+        "critic.warmup=7",
+        "train.steps=7",
+        "eval.every=7",
+    ]);
+    assert_eq!(never.len(), 1, "{never:?}");
+    assert!(never[0].contains("the policy stays as it is"), "{never:?}");
+}
+
+#[test]
 fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.lr"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
     assert_snapshot!(error(&["=3"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `=3`");

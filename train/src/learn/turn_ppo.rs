@@ -1,0 +1,95 @@
+//! Turn-level PPO (Turn-PPO, arXiv 2512.17008): as [`ms_grpo`], with a [`critic`](crate::learn::critic) to tell what a turn
+//! was worth.
+//!
+//! ```text
+//! play  ->  value  ->  weigh  ->  choose  ->  learn  ->  the critic learns
+//! ```
+//!
+//! What differs from [`ms_grpo::step`] is that the states are valued before the turns are weighed, that the critic learns
+//! too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns as it does there: passes,
+//! minibatches, ratio and clip are those of `[train]`, episodes are chosen as `train.sampling` says, and advantages are
+//! divided as `credit.normalise` does.
+
+use std::time::Instant;
+
+use crate::learn::critic::{self, States};
+use crate::learn::group::{Group, choose, effective_episodes, weigh};
+use crate::learn::measure::measured;
+use crate::learn::ms_grpo::learn;
+use crate::learn::rollout::rollout;
+use crate::record::metrics::{StepMetrics, now};
+use crate::run::state::State;
+use crate::{Error, Progress};
+
+/// One step of training: play, value, weigh, choose, learn.
+///
+/// # Errors
+/// If the game, the model or the device fails, or a value is no finite number.
+///
+/// # Panics
+/// If the state has no critic.
+pub fn step(
+    state: &mut State,
+    progress: &dyn Progress,
+) -> Result<(StepMetrics, Vec<Group>), Error> {
+    // Play, as MS-GRPO does.
+    let started = Instant::now();
+    let computed_before = state.policy.arena.computed();
+    let rollout = rollout(state, progress)?;
+    let tokens_rollout = state.policy.arena.computed() - computed_before;
+    let seconds_rollout = started.elapsed().as_secs_f64();
+
+    // What each state is worth, by the policy and the critic as they stand.
+    let started = Instant::now();
+    let mut groups = rollout.groups;
+    let limit = state.config.train.tokens_per_batch;
+    let states = States::of(&groups, &mut state.worlds, &state.policy, limit, progress)?;
+    let critic = state.critic.as_ref().expect("a run with a critic");
+    for (group, values) in groups.iter_mut().zip(critic::values(critic, &states)?) {
+        group.values = values;
+    }
+    let seconds_values = started.elapsed().as_secs_f64();
+
+    let measured = measured(state, &groups)?;
+
+    // Weigh each turn by that, and choose which episodes to learn from: none while only the critic learns.
+    let started = Instant::now();
+    weigh(&mut groups, &state.config);
+    let warm = state.step < state.config.critic.warmup;
+    if !warm {
+        choose(&mut groups, &state.config.train, state.step);
+    }
+
+    // The policy learns, as in MS-GRPO; then the critic, from every turn.
+    let (learned, updates_dropped) = learn(state, &groups, progress)?;
+    let critic = state.critic.as_mut().expect("a run with a critic");
+    let valued = critic::learn(critic, &groups, &states, &state.config);
+    let skipped = groups.iter().filter(|g| g.chosen.is_empty()).count();
+    let metrics = StepMetrics {
+        step: state.step + 1,
+        time: now(),
+        play: rollout.play,
+        games: rollout.games,
+        tokens_played: rollout.tokens_played,
+        tokens_computed: tokens_rollout
+            + states.tokens_computed
+            + learned.map_or(0, |l| l.tokens_computed),
+        seconds_rollout,
+        seconds_update: seconds_values + started.elapsed().as_secs_f64(),
+        groups_skipped: if warm { 0 } else { skipped },
+        updates_dropped,
+        temperature: (state.config.policy.spread > 0.0).then_some(state.temperature),
+        entropy_weight: groups
+            .first()
+            .map(|g| g.entropy_weight)
+            .filter(|w| *w != 0.0),
+        effective_episodes: effective_episodes(&groups),
+        measured,
+        learned,
+        critic: Some(valued),
+    };
+    Ok((metrics, groups))
+}
+
+#[cfg(test)]
+mod tests;
