@@ -59,6 +59,8 @@ fn log_probs(model: &Model, reply: &Sampled) -> Tensor {
         .log_probs
 }
 
+type PromptAndReply<'a> = (&'a [u32], &'a [u32]);
+
 /// The gradient of a step's loss at these weights, as pretraining would go about it: a model over parameters of its own, each
 /// reply a sequence of its own, and the loss's slope by hand. The ratio is 1, so the slope of a token's loss is
 /// `beta (1 - exp(-d)) - A` over the number of tokens, with d what the log-prob is ahead of the reference's.
@@ -68,7 +70,7 @@ fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f
     let (chosen, _) = all_chosen(groups, Aggregation::Token);
     let tokens: usize = chosen.iter().map(|c| c.episode.reply_tokens()).sum();
     // Equal replies to equal prompts are one sequence, with all of their advantages.
-    let mut replies: BTreeMap<(&[u32], &[u32]), (&Sampled, f64, f64)> = BTreeMap::new();
+    let mut replies: BTreeMap<PromptAndReply<'_>, (&Sampled, f64, f64)> = BTreeMap::new();
     for one in &chosen {
         for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
             let same = replies.entry((&reply.prompt, &reply.ids));

@@ -58,9 +58,12 @@ fn signal_and_variance_are_right_on_average() {
 #[test]
 fn nothing_is_told_of_nothing() {
     let zeros = vec![0.0; SUMS];
-    assert_eq!(told(&zeros, &zeros, &[zeros.clone()], None), None);
+    assert_eq!(
+        told(&zeros, &zeros, std::slice::from_ref(&zeros), None),
+        None
+    );
     let one = sketch(&[1.0], 1.0);
-    let told = told(&one, &one, &[one.clone()], Some(&zeros)).unwrap();
+    let told = told(&one, &one, std::slice::from_ref(&one), Some(&zeros)).unwrap();
     assert_eq!(
         (told.gradient_agreement, told.gradient_variance),
         (1.0, 0.0)

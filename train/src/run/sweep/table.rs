@@ -62,7 +62,7 @@ impl Results {
                 told(row.episodes.as_ref(), row.seeds.len(), whole),
                 told(row.seconds.as_ref(), row.seeds.len(), tenths),
             ];
-            let mut cells = [&[row.setting.clone()], &cost[..]].concat();
+            let mut cells = [std::slice::from_ref(&row.setting), &cost[..]].concat();
             if episodes.is_some() {
                 cells.extend(both(row.at_equal_episodes.as_ref(), row.seeds.len()));
             }
