@@ -71,6 +71,7 @@ fn packing(criterion: &mut Criterion) {
             episode,
             advantages: &ones,
             importance: 1.0,
+            entropy_weight: 0.0,
         })
         .collect();
     let gpu = state.policy.model.gpu().clone();

@@ -277,7 +277,11 @@ impl StepMetrics {
                 gradient_alignment: Some(0.0),
                 ..Measured::default()
             }),
-            learned: Some(Learned::default()),
+            critic: Some(CriticMetrics::default()),
+            learned: Some(Learned {
+                kl: Some(0.0),
+                ..Learned::default()
+            }),
             ..StepMetrics::default()
         }
     }

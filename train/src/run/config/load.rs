@@ -344,7 +344,9 @@ fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
     // Someone who writes `lr` means `train.lr`; someone who writes `train.lrr` means it too.
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let suggestion = match all.iter().find(|known| last(known) == last(key)) {
+    let alike = || all.iter().filter(|known| last(known) == last(key));
+    let of_train = alike().find(|known| known.starts_with("train."));
+    let suggestion = match of_train.or(alike().next()) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => lapwing_env::suggestion(key, &all),
     };
