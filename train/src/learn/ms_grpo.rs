@@ -113,6 +113,7 @@ pub fn step(
         groups_skipped: groups.iter().filter(|g| g.chosen.is_empty()).count(),
         updates_dropped,
         learned,
+        ..StepMetrics::default()
     };
     Ok((metrics, groups))
 }

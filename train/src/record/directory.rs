@@ -7,6 +7,7 @@
 //! sessions.jsonl    a line for each time that lapwing worked on it: when, on what, from which step
 //! adapter/          what was learned, as it was saved last
 //! best/             the same as it was when it was examined best
+//! network.safetensors, best.safetensors    the same two of a learner without language, in place of the adapters
 //! checkpoints/      all that it takes to go on
 //! lock              held while a run writes here; a run that dies lets go of it
 //! ```
@@ -202,6 +203,28 @@ pub fn trained(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best(run), adapter(run)].into_iter();
     let first = saved.find(|dir| dir.join("adapter_config.json").exists());
     first.ok_or_else(|| RecordError::NoAdapter {
+        path: run.to_owned(),
+    })
+}
+
+/// The file with the network of a value learner, as it was saved last.
+pub fn network(run: &Path) -> PathBuf {
+    run.join("network.safetensors")
+}
+
+/// The file with the network as it was examined best.
+pub fn best_network(run: &Path) -> PathBuf {
+    run.join("best.safetensors")
+}
+
+/// The network to take of a run: that of its best evaluation, or else the one that was saved last.
+///
+/// # Errors
+/// If it has none.
+pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
+    let mut saved = [best_network(run), network(run)].into_iter();
+    let first = saved.find(|file| file.exists());
+    first.ok_or_else(|| RecordError::NoNetwork {
         path: run.to_owned(),
     })
 }

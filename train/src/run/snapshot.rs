@@ -1,6 +1,6 @@
 //! What a run has learned, as plain data.
 
-use lapwing_tensor::ParameterState;
+use lapwing_tensor::{NamedValues, ParameterState};
 use serde::{Deserialize, Serialize};
 
 /// When the policy was examined best, and how well.
@@ -25,4 +25,6 @@ pub struct Snapshot {
     pub updates: u64,
     /// the adapter's weights and the optimiser's moments
     pub parameters: Vec<ParameterState>,
+    /// what a learner remembers beside them: the replay and the target network of DQN
+    pub memory: Vec<NamedValues>,
 }

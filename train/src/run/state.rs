@@ -10,7 +10,7 @@ use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
 use crate::play::players::model::{ModelPlayer, Policy};
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::{Config, Game};
+use crate::run::config::{Config, Game, Learner};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
@@ -103,6 +103,9 @@ impl State {
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
+        if config.learner != Learner::MsGrpo {
+            return Err(Error::NoLanguage(config.learner.name()));
+        }
         config.game = Game::of(&*scenarios[0]);
         let files = Files::of(&config.model.source()?, progress)?;
         if let Some(repository) = &files.repository {
@@ -291,6 +294,7 @@ impl State {
             best: self.best,
             updates: parameters.steps(),
             parameters: parameters.state()?,
+            memory: Vec::new(),
         })
     }
 

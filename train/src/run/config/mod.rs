@@ -11,6 +11,7 @@ mod resolved;
 mod source;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use check::MOST_EPISODES;
 pub use error::ConfigError;
 pub use resolved::{Origin, Resolved};
 pub use source::{PRESETS, Place, Preset};
+pub use value::{Dqn, Learner, Pqn, Value};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub use source::{PRESETS, Place, Preset};
 pub struct Config {
     /// Names the run directory. A preset's own name, or the stem of the file.
     pub name: String,
+    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing, as a
+    /// yardstick (docs/yardsticks.md).
+    pub learner: Learner,
     /// The language model.
     pub model: Model,
     /// The adapter that is trained.
@@ -47,6 +52,12 @@ pub struct Config {
     pub policy: Policy,
     /// How it learns from that.
     pub train: Train,
+    /// The network of `dqn` and `pqn`, and how it plays.
+    pub value: Value,
+    /// How `dqn` learns.
+    pub dqn: Dqn,
+    /// How `pqn` learns.
+    pub pqn: Pqn,
     /// How it is examined.
     pub eval: Eval,
     /// What of the run is saved, to go on from.
@@ -59,12 +70,16 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: "run".to_owned(),
+            learner: Learner::default(),
             model: Model::default(),
             lora: LoraConfig::default(),
             game: Game::default(),
             mix: Vec::new(),
             policy: Policy::default(),
             train: Train::default(),
+            value: Value::default(),
+            dqn: Dqn::default(),
+            pqn: Pqn::default(),
             eval: Eval::default(),
             checkpoint: Checkpoint::default(),
             record: Recording::default(),

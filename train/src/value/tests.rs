@@ -1,0 +1,1 @@
+//! What must hold of the value learners as a whole.
