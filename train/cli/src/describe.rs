@@ -75,6 +75,10 @@ pub fn sampling(train: &Train) -> String {
 pub fn step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
     let learned = match (&metrics.learned, metrics.updates_dropped) {
+        (None, 0) if metrics.value.is_some() => metrics.value.map_or(String::new(), |value| {
+            let (error, epsilon) = (value.td_error, value.epsilon);
+            format!("td error {error:.4}  epsilon {epsilon:.2}")
+        }),
         (Some(learned), 0) => format!("kl {:.4}  grad {:.3}", learned.kl, learned.grad_norm),
         (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
         (_, dropped) => format!("{dropped} updates dropped: not finite"),

@@ -133,7 +133,7 @@ fn learn(
             dropped += 1;
         }
         if state.parameters.steps().is_multiple_of(dqn.target as u64) {
-            memory.target.write(&online.values()?);
+            memory.target.write_all(&online.values()?);
         }
         progress.done(update + 1);
     }

@@ -169,13 +169,23 @@ impl Network {
         }
     }
 
-    /// Overwrites the weights by those of these names.
+    /// Overwrites a weight.
     ///
     /// # Panics
-    /// If one is not of this network.
-    pub fn write(&self, values: &[NamedValues]) {
-        for (name, _, values) in values {
-            self.tensors[name].write(values);
+    /// If there is none of this name, or it has another size.
+    #[track_caller]
+    pub fn write(&self, name: &str, values: &[f32]) {
+        self.tensors[name].write(values);
+    }
+
+    /// Overwrites some of the weights.
+    ///
+    /// # Panics
+    /// As [`Network::write`].
+    #[track_caller]
+    pub fn write_all(&self, weights: &[NamedValues]) {
+        for (name, _, values) in weights {
+            self.write(name, values);
         }
     }
 
@@ -190,15 +200,6 @@ impl Network {
             Ok((name, shape, values))
         };
         shapes.map(of).collect()
-    }
-
-    /// Whether these are all of its weights, by name and shape.
-    pub fn fits(&self, values: &[NamedValues]) -> bool {
-        let is_there = |(name, shape): &(String, Vec<usize>)| {
-            let named = |(other, of, _): &&NamedValues| other == name && of == shape;
-            values.iter().any(|value| named(&value))
-        };
-        values.len() == self.tensors.len() && self.shapes().iter().all(is_there)
     }
 
     /// Numbers that it learns.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lapwing_env::Scenario;
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters};
+use lapwing_tensor::{AdamW, Gpu, Parameters};
 
 use crate::play::scenes::Scenes;
 use crate::play::{Episode, Referee, Seat};
@@ -72,7 +72,7 @@ fn parts(gpu: &Gpu, config: &Config) -> Result<Parts, Error> {
     let (network, parameters) = Network::fresh(gpu, &shape, &config.value, heads, seed);
     if !config.value.network.is_empty() {
         let weights = weights::read(Path::new(&config.value.network), &network.shapes())?;
-        network.write(&weights);
+        network.write_all(&weights);
     }
     Ok(Parts {
         scenario,
@@ -98,7 +98,7 @@ impl State {
         let memory = match config.learner {
             Learner::Dqn => {
                 let target = network.apart();
-                target.write(&parameters.values()?);
+                target.write_all(&parameters.values()?);
                 let replay = Replay::new(config.dqn.capacity, config.dqn.alpha);
                 Some(Memory { replay, target })
             }
@@ -234,34 +234,27 @@ impl State {
         })
     }
 
-    /// Puts it back, into a state of the same config: what follows is what would have followed there. `false` if what DQN
-    /// remembers is not in it.
-    #[must_use]
-    pub fn restore(&mut self, snapshot: &Snapshot) -> bool {
+    /// Puts it back, into a state of the same config: what follows is what would have followed there.
+    ///
+    /// # Panics
+    /// If it is of another config.
+    #[track_caller]
+    pub fn restore(&mut self, snapshot: &Snapshot) {
         self.parameters
             .restore(&snapshot.parameters, snapshot.updates);
         self.step = snapshot.step;
         self.evaluated = snapshot.evaluated;
         self.best = snapshot.best;
         let Some(memory) = &mut self.memory else {
-            return true;
+            return;
         };
-        let targets: Vec<NamedValues> = snapshot
-            .memory
-            .iter()
-            .filter_map(|(name, shape, values)| {
-                let name = name.strip_prefix(TARGET)?;
-                Some((name.to_owned(), shape.clone(), values.clone()))
-            })
-            .collect();
         let replay = Replay::new(self.config.dqn.capacity, self.config.dqn.alpha);
-        match replay.restored(&snapshot.memory) {
-            Some(replay) if memory.target.fits(&targets) => {
-                memory.replay = replay;
-                memory.target.write(&targets);
-                true
+        let replay = replay.restored(&snapshot.memory);
+        memory.replay = replay.expect("a replay of this config");
+        for (name, _, values) in &snapshot.memory {
+            if let Some(name) = name.strip_prefix(TARGET) {
+                memory.target.write(name, values);
             }
-            _ => false,
         }
     }
 

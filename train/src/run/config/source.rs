@@ -36,6 +36,7 @@ pub static PRESETS: &[Preset] = presets![
     "snake"
     "frozen-lake-paper"
     "snake-paper"
+    "frozen-lake-pqn"
 ];
 
 /// Bytes of a config file; one with every key and its reason has some ten thousand.
