@@ -7,7 +7,8 @@ use std::path::Path;
 use lapwing_train::play::Unread;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::metrics::{
-    Evaluation, GameMetrics, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
+    Evaluation, GameMetrics, Learned, PlayMetrics, ReplyMetrics, StepMetrics, ValueLearned,
+    Warning, Yardsticks,
 };
 use lapwing_train::record::sample::{Purpose, Sample, SampleTurn};
 use lapwing_train::record::{Record, export};
@@ -46,6 +47,7 @@ fn records() -> Vec<Record> {
             play,
             games: vec![GameMetrics::default()],
             learned: Some(Learned::default()),
+            value: Some(ValueLearned::default()),
             ..StepMetrics::default()
         }),
         Record::Warning(Warning::default()),
@@ -145,6 +147,8 @@ fn every_file_of_a_run_is_documented() {
         directory::metrics,
         directory::episodes,
         directory::sessions,
+        directory::network,
+        directory::best_network,
     ];
     let folders = [
         directory::adapter,

@@ -198,10 +198,15 @@ pub fn best(run: &Path) -> PathBuf {
 /// The adapter to take of a run: that of its best evaluation, or else the one that was saved last.
 ///
 /// # Errors
-/// If it has none.
+/// If it has none, for one because no language model was trained.
 pub fn trained(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best(run), adapter(run)].into_iter();
     let first = saved.find(|dir| dir.join("adapter_config.json").exists());
+    if network(run).exists() {
+        return Err(RecordError::HasNetwork {
+            path: run.to_owned(),
+        });
+    }
     first.ok_or_else(|| RecordError::NoAdapter {
         path: run.to_owned(),
     })

@@ -169,6 +169,15 @@ impl Network {
         }
     }
 
+    /// A weight.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    #[cfg(test)]
+    pub fn tensor(&self, name: &str) -> &Tensor {
+        &self.tensors[name]
+    }
+
     /// Overwrites a weight.
     ///
     /// # Panics

@@ -94,8 +94,8 @@ fn the_games_options_are_resolved_by_the_game() {
 
 #[test]
 fn unknown_names_are_named_with_the_nearest() {
-    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
-    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, group_size, groups, kl, learn, lr, max_grad_norm, minibatches, passes, sampling, seed, shared_luck, steps, tokens_per_batch, warmup, weight_decay");
     assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
     assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, eval, game, lora, mix, model, name, policy, record, train");
@@ -608,4 +608,49 @@ fn the_curriculum_plays_one_lesson_at_a_time() {
     assert!(sizes(80).is_empty());
     assert_eq!(config.game.options["size"].as_integer(), Some(8));
     assert!(config.mix.iter().all(|mix| mix.share == 1.0));
+}
+
+/// Nobody reads what is for words where there are none, nor the other way round; and a preset's own values are no complaint.
+#[test]
+fn what_is_for_another_learner_is_told() {
+    let notes = |request: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        Config::resolve(request, &settings)
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    for preset in PRESETS {
+        assert_eq!(notes(preset.name, &[]), "");
+    }
+    let words = [
+        "train.group_size=8",
+        "lora.rank=4",
+        "pqn.lambda=0.5",
+        "train.lr=1e-3",
+        "eval.temperature=0.0",
+    ];
+    assert_snapshot!(notes("snake-dqn", &words), @"");
+    assert_snapshot!(notes("snake-pqn", &["dqn.updates=2", "value.gamma=0.9"]), @"");
+    assert_snapshot!(notes("snake", &["value.gamma=0.9", "pqn.lambda=0.5"]), @"");
+}
+
+#[test]
+fn values_that_no_network_could_mean_are_refused() {
+    for (setting, wanted) in [
+        ("learner=\"ppo\"", "ms-grpo"),
+        ("value.hidden=[]", "at least one width"),
+        ("value.hidden=[0]", "from 1 to 8192"),
+        ("value.channels=[4, 5000]", "from 1 to 1024"),
+        ("value.gamma=1.5", "from 0 to 1"),
+        ("value.episodes=0", "from 1 to"),
+        ("value.batch=0", "from 1 to"),
+        ("dqn.n_step=0", "from 1 to 1000"),
+        ("dqn.start=60000", "at most dqn.capacity, which is 50000"),
+        ("dqn.alpha=-0.5", "from 0 to 1"),
+        ("pqn.passes=0", "from 1 to 1000"),
+    ] {
+        let told = error(&[setting]);
+        assert!(told.contains(wanted), "{setting}: {told}");
+    }
 }
