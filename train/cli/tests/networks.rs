@@ -40,7 +40,9 @@ fn trained(home: &Path, learner: &str) -> Said {
 
 fn lines(run: &Path) -> Vec<Value> {
     let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -50,16 +52,31 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
         let home = home.path();
         let said = trained(home, learner);
         assert_eq!(said.code, 0, "{}", said.err);
-        assert!(said.out.contains("The network is in net/network.safetensors. Watch it play:"));
+        assert!(
+            said.out
+                .contains("The network is in net/network.safetensors. Watch it play:")
+        );
         let net = home.join("net");
-        for file in ["config.toml", "network.safetensors", "best.safetensors", "report.html", "tensorboard"] {
+        for file in [
+            "config.toml",
+            "network.safetensors",
+            "best.safetensors",
+            "report.html",
+            "tensorboard",
+        ] {
             assert!(net.join(file).exists(), "{file}");
         }
         assert!(!net.join("adapter").exists());
 
         let lines = lines(&net);
-        let kinds: Vec<&str> = lines.iter().map(|line| line["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["yardsticks", "evaluation", "step", "step", "evaluation"]);
+        let kinds: Vec<&str> = lines
+            .iter()
+            .map(|line| line["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            ["yardsticks", "evaluation", "step", "step", "evaluation"]
+        );
         // What it costs to get somewhere can be counted.
         let step = &lines[3];
         assert_eq!(step["episodes"], 4);
@@ -71,18 +88,35 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
         assert_eq!(examined.err, "plays with net/best.safetensors\n");
         let examined: Value = serde_json::from_str(&examined.out).unwrap();
         let best = [1, 4].map(|line| lines[line]["return_mean"].as_f64().unwrap());
-        assert_eq!(examined["return_mean"].as_f64().unwrap(), best[0].max(best[1]));
+        assert_eq!(
+            examined["return_mean"].as_f64().unwrap(),
+            best[0].max(best[1])
+        );
         assert_eq!(examined["model"], learner);
         // The scenes are those of everybody else.
-        let other = ["eval", "frozen-lake", "--player", "scripted", "--episodes", "5", "--json"];
+        let other = [
+            "eval",
+            "frozen-lake",
+            "--player",
+            "scripted",
+            "--episodes",
+            "5",
+            "--json",
+        ];
         let other: Value = serde_json::from_str(&run(home, &other).out).unwrap();
         assert_eq!(other["yardsticks"]["random"], lines[0]["random"]);
-        assert_eq!(other["yardsticks"]["random"], examined["yardsticks"]["random"]);
+        assert_eq!(
+            other["yardsticks"]["random"],
+            examined["yardsticks"]["random"]
+        );
 
         let played = run(home, &["play", "net", "--quiet"]);
         assert!(played.out.starts_with("--- turn 1\n"), "{}", played.out);
 
-        let on = run(home, &["train", "--resume", "net", "--steps", "3", "--quiet"]);
+        let on = run(
+            home,
+            &["train", "--resume", "net", "--steps", "3", "--quiet"],
+        );
         assert_eq!(on.code, 0, "{}", on.err);
         let again = self::lines(&net);
         assert_eq!(again[..4], lines[..4]);

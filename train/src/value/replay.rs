@@ -175,6 +175,9 @@ impl Replay {
                 ones: own[1..].iter().map(|one| *one as u32).collect(),
             })))
         };
+        if lengths.len() > 2 * self.capacity {
+            return None;
+        }
         for (place, (lengths, row)) in lengths.chunks(2).zip(rows.chunks(4)).enumerate() {
             let &[action, reward, discount, weight] = row else {
                 return None;
@@ -189,7 +192,7 @@ impl Replay {
             self.tree.set(place, f64::from(weight));
         }
         (self.next, self.largest) = (next as usize, f64::from(largest));
-        (self.len() <= self.capacity && self.next < self.capacity).then_some(self)
+        (self.next < self.capacity).then_some(self)
     }
 }
 

@@ -280,7 +280,7 @@ fn a_base_that_is_none_is_named() {
         files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
     };
     assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
-    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
     assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
     assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
     let circle = [
@@ -447,6 +447,12 @@ proptest! {
         kl in prop::sample::select(vec!["k2", "k3"]),
         dir in "[ -~]{0,12}",
     ) {
+        let given = load(PRESETS[preset].name, &[]).unwrap().game.options;
+        // A map has its size.
+        let sized = match given.contains_key("map") {
+            true => format!("game.options.step_limit={size}"),
+            false => format!("game.options.size={size}"),
+        };
         let mut config = load(PRESETS[preset].name, &[
             &format!("train.steps={steps}"),
             &format!("train.lr={lr:e}"),
@@ -454,7 +460,7 @@ proptest! {
             &format!("train.seed={seed}"),
             &format!("train.kl={kl}"),
             "game.name=frozen-lake",
-            &format!("game.options.size={size}"),
+            &sized,
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
         // Not through a setting: a bare word that reads as a number would be one.
@@ -624,7 +630,7 @@ fn what_is_for_another_learner_is_told() {
         assert_eq!(notes(preset.name, &[]), "");
     }
     let words = [
-        "train.group_size=8",
+        "train.learn=8",
         "lora.rank=4",
         "pqn.lambda=0.5",
         "train.lr=1e-3",
