@@ -20,7 +20,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if name.starts_with('.') || name == "target" || name == "runs" {
+        if name.starts_with('.') || ["target", "runs", "sweeps"].contains(&name) {
             continue;
         }
         if path.is_dir() {
@@ -200,17 +200,22 @@ fn imports(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     };
     let of = |(module, text): (&String, &String)| {
         let paths = uses(text, false).into_iter();
-        let inner = paths.filter(|path| {
+        let below = |path: &String| {
+            let first = path.split("::").next().unwrap_or_default();
+            texts.contains_key(&format!("{module}::{first}"))
+        };
+        let rooted = |path: &String| {
             ["crate", "super", "self"]
                 .iter()
                 .any(|root| path.starts_with(root))
-        });
-        let files = inner.filter_map(|path| owner(absolute(module, &path)));
-        // A folder's own file holds it together; it may know what is in it, and be known by it.
-        let is_above = |other: &String| {
-            let holds = |folder: &str, file: &str| file.starts_with(&format!("{folder}::"));
-            module == other || holds(other, module) || holds(module, other)
         };
+        let inner = paths
+            .chain(uses(text, true))
+            .filter(|path| rooted(path) || below(path));
+        let files = inner.filter_map(|path| owner(absolute(module, &path)));
+        // A folder's own file holds it together: what is in the folder may know it.
+        let is_above =
+            |other: &String| module == other || module.starts_with(&format!("{other}::"));
         (
             module.clone(),
             files.filter(|other| !is_above(other)).collect(),
@@ -280,6 +285,19 @@ fn a_circle_is_found() {
     write("c.rs", "#[cfg(test)]\nuse crate::a::A;\n");
     assert_eq!(circle(&imports(home.path())), None);
     write("c.rs", "use super::a::A;\n");
+    let way = circle(&imports(home.path())).unwrap();
+    assert_eq!((way.len(), way.first()), (4, way.last()), "{way:?}");
+
+    // Through a folder's own file: e uses what d holds, and a part of d uses e.
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
+    fs::create_dir(home.path().join("d")).unwrap();
+    write("lib.rs", "mod d;\nmod e;\n");
+    write("d/mod.rs", "mod f;\n\nuse f::F;\n\npub struct D(F);\n");
+    write("d/f.rs", "use super::D;\n");
+    write("e.rs", "use crate::d::D;\n");
+    assert_eq!(circle(&imports(home.path())), None);
+    write("d/f.rs", "use crate::e::E;\n");
     let way = circle(&imports(home.path())).unwrap();
     assert_eq!((way.len(), way.first()), (4, way.last()), "{way:?}");
 }

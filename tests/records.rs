@@ -7,8 +7,7 @@ use std::path::Path;
 use lapwing_train::play::Unread;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::metrics::{
-    Evaluation, GameMetrics, Learned, PlayMetrics, ReplyMetrics, StepMetrics, ValueLearned,
-    Warning, Yardsticks,
+    Evaluation, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
 };
 use lapwing_train::record::sample::{Purpose, Sample, SampleTurn};
 use lapwing_train::record::{Record, export};
@@ -40,16 +39,10 @@ fn records() -> Vec<Record> {
             ..Yardsticks::default()
         }),
         Record::Evaluation(Evaluation {
-            play: play.clone(),
+            play,
             ..Evaluation::default()
         }),
-        Record::Step(StepMetrics {
-            play,
-            games: vec![GameMetrics::default()],
-            learned: Some(Learned::default()),
-            value: Some(ValueLearned::default()),
-            ..StepMetrics::default()
-        }),
+        Record::Step(StepMetrics::whole()),
         Record::Warning(Warning::default()),
         Record::Episode(Sample {
             step: 0,

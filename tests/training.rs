@@ -133,6 +133,7 @@ fn the_ratio_of_the_first_update_is_one() {
             episode,
             advantages: &ones,
             importance: 1.0,
+            entropy_weight: 0.0,
         })
         .collect();
     let over = batch::count(episodes.iter(), Aggregation::Token);

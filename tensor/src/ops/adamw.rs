@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::threads_together;
-use crate::gpu::{Gpu, Groups, Kernel, Storage};
+use crate::gpu::{Gpu, GpuError, Groups, Kernel, Storage};
 use crate::{Gradients, Tensor};
 pub use state::ParameterState;
 
@@ -212,6 +212,18 @@ impl Parameters {
                 arena.add(some);
             }
         }
+    }
+
+    /// The gradients gathered since the last step, tensor after tensor with zeros between them; the same layout each time.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn gathered(&self) -> Result<Vec<f32>, GpuError> {
+        let mut all = Vec::new();
+        for arena in &self.arenas {
+            all.extend(arena.gradients.to_vec()?);
+        }
+        Ok(all)
     }
 
     /// Forgets the gradients gathered since the last step.

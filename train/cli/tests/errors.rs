@@ -756,6 +756,16 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row(
+        "a metric that no step has",
+        mine!("[compare]\nmetrics = [\"entrop\"]"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a score to reach that is no list",
+        mine!("[compare]\nreach = 0.9"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
         "no runs at a time",
         mine!(""),
         &["sweep", "mine.toml", "--jobs", "0"],

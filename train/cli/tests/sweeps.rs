@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::run;
+use crate::program::{lapwing, run, said};
 
 const FILE: &str = r#"
 base = "frozen-lake"
@@ -23,6 +23,10 @@ eval.episodes = 4
 train.sampling = "top"
 [settings.broken]
 model.dir = "no/such/model"
+
+[compare]
+reach = [-1, 2]
+metrics = ["entropy", "kl"]
 "#;
 
 #[test]
@@ -52,17 +56,47 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert!(
         first
             .out
-            .contains("Without a result: broken seed 1, broken seed 2.")
+            .contains("Not finished: broken has 0 of 2 seeds (not 1, 2).")
     );
     let results: Value = serde_json::from_str(&read("results.json")).unwrap();
     assert_eq!(results["rows"].as_array().unwrap().len(), 2);
     assert_eq!(results["rows"][1]["seeds"], Value::from([1, 2].as_slice()));
     assert!(results["rows"][1]["difference"]["interval"].is_array());
+    assert_eq!(results["rows"][0]["episodes"]["mean"], 8.0);
+    assert_eq!(results["equal_episodes"], 8.0);
+    assert_eq!(results["runs"][0]["course"].as_array().unwrap().len(), 2);
+    let seconds = |run: usize| {
+        results["runs"][run]["course"][1]["seconds"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(
+        results["equal_seconds"].as_f64().unwrap(),
+        (0..4).map(seconds).reduce(f64::min).unwrap()
+    );
+    // Any return is at least -1, and none of the lake is 2.
+    let reached = &results["rows"][1]["reached"];
+    assert_eq!(reached[0]["seconds"]["mean"], 0.0);
+    assert_eq!(reached[1]["runs"], Value::from([0; 0].as_slice()));
+    assert!(results["rows"][0]["metrics"]["entropy"]["mean"].as_f64() > Some(0.0));
+    assert!(read("results.svg").starts_with("<svg "));
+    let begun = first.err.lines().filter(|line| line.ends_with(": begins"));
+    let begun: Vec<&str> = begun.collect();
+    assert_snapshot!(begun.join("\n"), @"
+    aaw seed 1: begins
+    top seed 1: begins
+    broken seed 1: begins
+    aaw seed 2: begins
+    top seed 2: begins
+    broken seed 2: begins
+    ");
     assert_eq!(read("results.csv").lines().count(), 5);
 
     // What is done is not done again; what is asked for beyond it is.
     let metrics = read("aaw/seed-1/metrics.jsonl");
-    write(&FILE.replace("[settings.broken]\nmodel.dir = \"no/such/model\"\n", ""));
+    // Other things may be asked of it.
+    let without = FILE.replace("[settings.broken]\nmodel.dir = \"no/such/model\"\n", "");
+    write(&without.replace("reach = [-1, 2]\n", ""));
     let again = run(directory.path(), &["sweep", "trial.toml"]);
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(
@@ -71,8 +105,8 @@ fn a_failed_run_does_not_lose_the_rest() {
         again.err
     );
     assert_eq!(read("aaw/seed-1/metrics.jsonl"), metrics);
-    let longer = FILE
-        .replace("[settings.broken]\nmodel.dir = \"no/such/model\"\n", "")
+    assert!(!read("results.csv").contains("seconds_to_"));
+    let longer = without
         .replace("seeds = [1, 2]", "seeds = [1]")
         .replace("train.steps = 2", "train.steps = 3");
     write(&longer);
@@ -86,4 +120,56 @@ fn a_failed_run_does_not_lose_the_rest() {
     let other = run(directory.path(), &["sweep", "trial.toml"]);
     assert_eq!((other.code, other.out.as_str()), (1, ""));
     assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another place (--out, or `name` in the file)");
+}
+
+/// A file elsewhere with its base beside it, as experiments are kept; the runs are below where one is.
+#[test]
+fn a_sweep_may_be_kept_elsewhere_with_its_base() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("train/experiments");
+    fs::create_dir_all(&folder).unwrap();
+    let base = "[train]\nsteps = 1\ngroups = 1\ngroup_size = 4\nlearn = 2\n[eval]\nepisodes = 4\n";
+    fs::write(folder.join("small.toml"), base).unwrap();
+    fs::write(folder.join("credit.toml"), "base = \"small.toml\"\n").unwrap();
+    let told = run(
+        directory.path(),
+        &["sweep", "train/experiments/credit.toml"],
+    );
+    assert_eq!(told.code, 0, "{}", told.err);
+    let place = directory.path().join("sweeps/credit");
+    let config = fs::read_to_string(place.join("base/seed-1/config.toml")).unwrap();
+    assert!(config.contains("group_size = 4"), "{config}");
+    assert!(place.join("results.svg").is_file());
+}
+
+/// Results are there while the sweep goes on, and say what is missing.
+#[cfg(unix)]
+#[test]
+fn results_are_written_after_each_run() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = FILE.split("[settings.broken]").next().unwrap();
+    let endless = file.replace("[settings.top]", "[settings.top]\ntrain.steps = 100000");
+    fs::write(directory.path().join("trial.toml"), endless).unwrap();
+    let mut command = lapwing(directory.path(), &["sweep", "trial.toml"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let program = command.spawn().unwrap();
+    let results = directory.path().join("sweeps/trial/results.md");
+    let begun = Instant::now();
+    while !results.is_file() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "no results");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(program.id() as i32), Signal::SIGTERM).unwrap();
+    let told = said(directory.path(), program.wait_with_output().unwrap());
+    assert_eq!(told.code, 130, "{}", told.err);
+    let results = fs::read_to_string(results).unwrap();
+    let table = results.lines().nth(2).unwrap();
+    assert!(table.starts_with("| aaw     | 1 of 2 |"), "{results}");
+    let note = "Not finished: aaw has 1 of 2 seeds (not 2); top has 0 of 2 seeds (not 1, 2).";
+    assert!(results.contains(note), "{results}");
 }

@@ -1,9 +1,8 @@
 //! Whether a model learns on this device: its gradients are slopes, all of an adapter moves, and what a rollout notes is
 //! what the update computes.
 
-use lapwing_model::Tokens;
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gradients, Indices, NamedValues, Tensor};
+use lapwing_tensor::{AdamW, Gradients, NamedValues, Tensor};
 use serde_json::json;
 
 use super::{OTHER_DRIVER, Seen};
@@ -51,6 +50,7 @@ fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
         episode,
         advantages: &ones,
         importance: 1.0,
+        entropy_weight: 0.0,
     };
     let chosen: Vec<_> = played.iter().map(one).collect();
     let over = batch::count(played.iter(), Aggregation::Token);
@@ -65,14 +65,8 @@ fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
         true => adapter,
         false => adapter.map(|adapter| adapter.without_gradients()),
     };
-    let gpu = model.gpu();
-    let hidden = model.forward(&Tokens::new(gpu, &batch.tree), adapter.as_ref());
-    let (rows, targets) = (
-        Indices::new(gpu, &batch.rows),
-        Indices::new(gpu, &batch.targets),
-    );
-    let head = model.head(adapter.as_ref());
-    hidden.log_probs(&head, &rows, &targets, 1.0).log_probs
+    let packed = batch.on(model.gpu());
+    packed.log_probs(model, adapter.as_ref(), 1.0)
 }
 
 /// Sampler and trainer compute the same log-probs, to the bit.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lapwing_model::{PackedTree, TokenTree};
-use lapwing_tensor::LossToken;
+use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
+use lapwing_tensor::{Gpu, Indices, LossToken, Tensor};
 
+use crate::learn::entropy::bonus;
 use crate::play::{Episode, Sampled};
 use crate::run::config::Aggregation;
 
@@ -18,6 +19,8 @@ pub struct Chosen<'a> {
     pub advantages: &'a [f64],
     /// 1, or the inverse of the chance that it was drawn
     pub importance: f64,
+    /// the weight of the entropy ([`entropy`](crate::learn::entropy)); 0 within the band
+    pub entropy_weight: f64,
 }
 
 /// A part of an update that goes through the model at once.
@@ -31,9 +34,38 @@ pub struct Batch {
     /// Every sampled token. Tokens that were sampled in equal circumstances share a pair. `reference` is still to be
     /// filled in.
     pub tokens: Vec<LossToken>,
+    /// for each token: the place of its episode among the chosen ones, and its turn
+    pub turns: Vec<(usize, usize)>,
+}
+
+/// A batch on the device.
+pub struct Packed {
+    tokens: Tokens,
+    rows: Indices,
+    targets: Indices,
+}
+
+impl Packed {
+    /// The log-prob of each pair's target where the replies are sampled at this temperature; tracked if the model or the
+    /// adapter is.
+    pub fn log_probs(&self, model: &Model, adapter: Option<&Adapter>, temperature: f32) -> Tensor {
+        let hidden = model.forward(&self.tokens, adapter);
+        hidden
+            .log_probs(&model.head(adapter), &self.rows, &self.targets, temperature)
+            .log_probs
+    }
 }
 
 impl Batch {
+    /// Copies it to the device.
+    pub fn on(&self, gpu: &Gpu) -> Packed {
+        Packed {
+            tokens: Tokens::new(gpu, &self.tree),
+            rows: Indices::new(gpu, &self.rows),
+            targets: Indices::new(gpu, &self.targets),
+        }
+    }
+
     /// How far from 1 the ratio of one of its tokens is at most, given the log-probs of the pairs as they are now.
     pub fn ratio_error(&self, log_probs: &[f32]) -> f64 {
         let error = |token: &LossToken| {
@@ -99,6 +131,7 @@ pub fn pack(
             rows: Vec::new(),
             targets: Vec::new(),
             tokens: Vec::new(),
+            turns: Vec::new(),
             tree,
         };
         let mut pairs: HashMap<(u32, u32), u32> = HashMap::new();
@@ -107,6 +140,7 @@ pub fn pack(
                 episode,
                 advantages,
                 importance,
+                entropy_weight,
             } = chosen[e];
             let sampled = reply((e, t));
             let tokens = sampled.ids.len() as f64;
@@ -117,7 +151,8 @@ pub fn pack(
             };
             let path = batch.tree.path(leaf);
             let rows = &path[sampled.prompt.len() - 1..];
-            for ((&row, &target), &old) in rows.iter().zip(&sampled.ids).zip(&sampled.log_probs) {
+            let drawn = sampled.log_probs.iter().zip(&sampled.entropies);
+            for ((&row, &target), (&old, &entropy)) in rows.iter().zip(&sampled.ids).zip(drawn) {
                 let pair = *pairs.entry((row, target)).or_insert_with(|| {
                     batch.rows.push(row);
                     batch.targets.push(target);
@@ -125,11 +160,12 @@ pub fn pack(
                 });
                 batch.tokens.push(LossToken {
                     pair,
-                    advantage: advantages[t] as f32,
+                    advantage: (advantages[t] + bonus(entropy_weight, old, entropy)) as f32,
                     weight: (share * importance) as f32,
                     old,
                     reference: 0.0,
                 });
+                batch.turns.push((e, t));
             }
         }
         batches.push(batch);
@@ -173,6 +209,7 @@ mod tests {
             episode,
             advantages: NUMBERS,
             importance: 1.0,
+            entropy_weight: 0.0,
         };
         played.iter().map(one).collect()
     }

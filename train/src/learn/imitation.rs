@@ -17,8 +17,8 @@
 use std::collections::BTreeSet;
 
 use lapwing_env::rng::Stream;
-use lapwing_model::{Adapter, Message, Model, Tokens};
-use lapwing_tensor::{AdamW, Indices, Tensor};
+use lapwing_model::{Adapter, Message, Model};
+use lapwing_tensor::{AdamW, Tensor};
 
 use crate::Error;
 use crate::base::pretrain::schedule;
@@ -327,6 +327,7 @@ fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<
         episode,
         advantages: &advantages,
         importance: 1.0,
+        entropy_weight: 0.0,
     };
     let chosen: Vec<Chosen<'_>> = episodes.iter().map(one).collect();
     let over = batch::count(episodes.iter().copied(), Aggregation::Token);
@@ -336,14 +337,7 @@ fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<
 /// This batch's part of the loss.
 fn cross_entropy(model: &Model, adapter: Option<&Adapter>, batch: &Batch) -> Tensor {
     let gpu = model.gpu();
-    let (rows, targets) = (
-        Indices::new(gpu, &batch.rows),
-        Indices::new(gpu, &batch.targets),
-    );
-    let log_probs = model
-        .forward(&Tokens::new(gpu, &batch.tree), adapter)
-        .log_probs(&model.head(adapter), &rows, &targets, 1.0)
-        .log_probs;
+    let log_probs = batch.on(gpu).log_probs(model, adapter, 1.0);
     // Replies that begin alike share pairs.
     let mut weights = vec![0.0; batch.rows.len()];
     for token in &batch.tokens {

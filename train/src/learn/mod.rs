@@ -3,7 +3,12 @@
 pub mod batch;
 pub mod choose;
 pub mod credit;
+pub mod entropy;
+pub mod filter;
 pub mod group;
 pub mod imitation;
+pub mod measure;
 pub mod ms_grpo;
+pub mod ratio;
 pub mod rollout;
+pub mod temperature;

@@ -61,16 +61,14 @@
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
-use lapwing_model::{Adapter, Tokens};
-use lapwing_tensor::{AdamW, Indices};
+use lapwing_tensor::AdamW;
 
 use crate::learn::batch::{self, Chosen, pack};
-use crate::learn::choose::choose;
-use crate::learn::credit::{Credit, by_episode};
-use crate::learn::group::{Group, all_chosen};
+use crate::learn::group::{Group, all_chosen, choose, effective_episodes, weigh};
+use crate::learn::measure::measured;
+use crate::learn::ratio::Ratios;
 use crate::learn::rollout::rollout;
 use crate::record::metrics::{Learned, StepMetrics, now};
-use crate::run::config::Train;
 use crate::run::seeds;
 use crate::run::state::State;
 use crate::{Error, Progress};
@@ -90,14 +88,13 @@ pub fn step(
     let tokens_rollout = state.policy.arena.computed() - computed_before;
     let seconds_rollout = started.elapsed().as_secs_f64();
 
+    let measured = measured(state, &rollout.groups)?;
+
     // Weigh each episode against its group, and choose which to learn from.
     let started = Instant::now();
-    let train = &state.config.train;
     let mut groups = rollout.groups;
-    for (number, group) in groups.iter_mut().enumerate() {
-        group.credits = by_episode(&group.episodes);
-        group.chosen = chosen(&group.credits, train, state.step, number);
-    }
+    weigh(&mut groups, &state.config);
+    choose(&mut groups, &state.config.train, state.step);
 
     // Learn from them.
     let (learned, updates_dropped) = learn(state, &groups, progress)?;
@@ -112,19 +109,17 @@ pub fn step(
         seconds_update: started.elapsed().as_secs_f64(),
         groups_skipped: groups.iter().filter(|g| g.chosen.is_empty()).count(),
         updates_dropped,
+        temperature: (state.config.policy.spread > 0.0).then_some(state.temperature),
+        entropy_weight: groups
+            .first()
+            .map(|g| g.entropy_weight)
+            .filter(|w| *w != 0.0),
+        effective_episodes: effective_episodes(&groups),
+        measured,
         learned,
         ..StepMetrics::default()
     };
     Ok((metrics, groups))
-}
-
-fn chosen(credits: &[Credit], train: &Train, step: usize, group: usize) -> Vec<(usize, f64)> {
-    let advantages: Vec<f64> = credits.iter().map(|credit| credit.advantage).collect();
-    if advantages.iter().all(|a| *a == 0.0) {
-        return Vec::new();
-    }
-    let seed = seeds::derive(train.seed, "choose", &[step, group]);
-    choose(train, &advantages, &mut Stream::new(seed, "choose"))
 }
 
 /// Passes over the chosen episodes; each minibatch is one optimiser update. Tells what they brought (`None` if there was
@@ -178,13 +173,13 @@ fn update(
     progress: &dyn Progress,
 ) -> Result<Learned, Error> {
     let train = &state.config.train;
-    let temperature = state.config.policy.temperature as f32;
-    let clip = (train.clip_low as f32, train.clip_high as f32);
+    let temperature = state.temperature as f32;
     let policy = &state.policy;
-    let (model, gpu) = (&policy.model, policy.model.gpu());
+    let model = &policy.model;
     let parameters = state.parameters.as_mut().expect("a run that trains");
 
     let mut batches = pack(chosen, train.aggregation, over, train.tokens_per_batch);
+    let ratios = Ratios::new(train, policy, &batches, temperature)?;
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
     let mut learned = Learned {
         lr,
@@ -192,17 +187,8 @@ fn update(
     };
     progress.phase("update", batches.len(), "batches");
     for (done, batch) in batches.iter_mut().enumerate() {
-        let tokens = Tokens::new(gpu, &batch.tree);
-        let (rows, targets) = (
-            Indices::new(gpu, &batch.rows),
-            Indices::new(gpu, &batch.targets),
-        );
-        let log_probs = |adapter: Option<&Adapter>| {
-            let hidden = model.forward(&tokens, adapter);
-            hidden
-                .log_probs(&model.head(adapter), &rows, &targets, temperature)
-                .log_probs
-        };
+        let packed = batch.on(model.gpu());
+        let log_probs = |adapter| packed.log_probs(model, adapter, temperature);
 
         // The reference: the same model with its adapter off, or as it was when training began.
         let reference = log_probs(policy.reference.as_ref()).to_vec()?;
@@ -212,15 +198,17 @@ fn update(
 
         // The policy as it is now, and the loss of every sampled token.
         let log_probs = log_probs(policy.adapter.as_ref());
-        let ratio_error = batch.ratio_error(&log_probs.to_vec()?);
-        learned.first_ratio_error = learned.first_ratio_error.max(ratio_error);
-        let of = log_probs.policy_loss(&batch.tokens, clip, train.beta as f32, train.kl);
+        let now = log_probs.to_vec()?;
+        learned.first_ratio_error = learned.first_ratio_error.max(batch.ratio_error(&now));
+        let clipped = ratios.put(batch, &now);
+        let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
         parameters.accumulate(&of.loss.backward());
 
         let share = batch.tokens.len() as f64 / all_tokens as f64;
-        learned.loss += f64::from(of.loss.to_vec()?[0]);
+        learned.loss += f64::from(of.loss.to_vec()?[0]) + clipped.loss;
         learned.kl += share * f64::from(of.kl.to_vec()?[0]);
-        learned.clip_fraction += share * f64::from(of.clip_fraction.to_vec()?[0]);
+        learned.clip_fraction +=
+            share * (f64::from(of.clip_fraction.to_vec()?[0]) + clipped.fraction);
         learned.tokens_computed += 2 * batch.tree.len() as u64;
         progress.done(done + 1);
     }

@@ -26,7 +26,7 @@ pub struct Rollout {
 /// If a game, the model or the device fails.
 pub fn rollout(state: &mut State, progress: &dyn Progress) -> Result<Rollout, Error> {
     let games = games(state)?;
-    let temperature = state.config.policy.temperature;
+    let temperature = state.temperature;
     let mut played = Vec::with_capacity(games.len());
     for (world, seats) in &games {
         let agents = state.worlds[*world].scenario.agents();

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::{Record, RecordError, write_error};
 
 /// Such a file, open for writing at its end.
@@ -80,6 +82,18 @@ impl Jsonl {
 /// # Errors
 /// If the file cannot be read, or a line is no record.
 pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
+    lines(path)
+}
+
+/// The same as plain values, for who takes what he knows of a record and leaves the rest.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no JSON.
+pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
+    lines(path)
+}
+
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let unreadable = |reason| RecordError::Read {
         path: path.to_owned(),
         reason,
@@ -170,6 +184,10 @@ mod tests {
             seconds_update: 0.05,
             groups_skipped: 1,
             updates_dropped: 0,
+            temperature: None,
+            entropy_weight: None,
+            effective_episodes: Some(2.5),
+            measured: None,
             learned: Some(learned),
             value: None,
         };
@@ -177,6 +195,7 @@ mod tests {
         let equal = StepMetrics {
             step: 4,
             groups_skipped: 4,
+            effective_episodes: None,
             learned: None,
             ..step.clone()
         };

@@ -183,7 +183,7 @@ impl GameMetrics {
     }
 }
 
-/// What one training step of MS-GRPO brought.
+/// What one training step brought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     /// Which step, from 1.
@@ -208,12 +208,74 @@ pub struct StepMetrics {
     pub groups_skipped: usize,
     /// Updates that were not made because loss or gradient was no finite number.
     pub updates_dropped: usize,
+    /// What replies were sampled at, where that follows the spread of returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The weight of entropy in what was learned, where it left its band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy_weight: Option<f64>,
+    /// How many episodes of equal weight those that were learned from amount to; left out where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective_episodes: Option<f64>,
+    /// How noisy the gradient was, in a run that measures it.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
     /// The same of a learner without language.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueLearned>,
+}
+
+impl StepMetrics {
+    /// A step in which all was measured that a step can tell; every number is 0.
+    pub fn whole() -> StepMetrics {
+        StepMetrics {
+            play: PlayMetrics {
+                replies: Some(ReplyMetrics::default()),
+                ..PlayMetrics::default()
+            },
+            games: vec![GameMetrics::default()],
+            temperature: Some(0.0),
+            entropy_weight: Some(0.0),
+            effective_episodes: Some(0.0),
+            measured: Some(Measured {
+                gradient_variance_scenes: Some(0.0),
+                gradient_alignment: Some(0.0),
+                ..Measured::default()
+            }),
+            learned: Some(Learned::default()),
+            value: Some(ValueLearned::default()),
+            ..StepMetrics::default()
+        }
+    }
+
+    /// The names of all numbers that a step can tell of itself, in their order; which step it was, and when, is none.
+    pub fn names() -> Vec<String> {
+        let names = numbers(&StepMetrics::whole()).into_iter();
+        let names = names.map(|(name, _)| name);
+        names
+            .filter(|name| name != "step" && name != "time")
+            .collect()
+    }
+}
+
+/// How noisy a step's gradient is; [`measure`](crate::learn::measure) has the formulas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Estimate of the squared length of the mean gradient, given the scenes; negative where it drowns in noise.
+    pub gradient_signal: f64,
+    /// Estimate of the variance of the gradient, all its numbers added up, given the scenes.
+    pub gradient_variance: f64,
+    /// The cosine between the gradients of two halves of the episodes.
+    pub gradient_agreement: f64,
+    /// The variance between groups, so that scenes have a part in it; only of several groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_variance_scenes: Option<f64>,
+    /// The cosine to the gradient of the step before; none in the first step, or the first after a resumption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_alignment: Option<f64>,
 }
 
 /// What an optimiser update did, averaged over the tokens it learned from; or what a step did, averaged over its updates.

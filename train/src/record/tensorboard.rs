@@ -141,13 +141,18 @@ fn evaluation_tag(name: &str) -> Option<String> {
     }
 }
 
-/// `seconds_rollout` is `time/rollout`, `tokens_played` is `tokens/played`.
+/// `seconds_rollout` is `time/rollout`, `tokens_played` is `tokens/played`, `gradient_signal` is `gradient/signal`.
 fn group(name: &str) -> Option<String> {
     let of = |prefix: &str, group: &str| {
         let rest = name.strip_prefix(prefix)?;
         Some(format!("{group}/{rest}"))
     };
-    of("seconds_", "time").or_else(|| of("tokens_", "tokens"))
+    let groups = [
+        ("seconds_", "time"),
+        ("tokens_", "tokens"),
+        ("gradient_", "gradient"),
+    ];
+    groups.iter().find_map(|(prefix, group)| of(prefix, group))
 }
 
 /// What an evaluation is held against, by tag.

@@ -40,6 +40,9 @@ pub struct Header {
     pub step: usize,
     /// Optimiser updates done.
     pub updates: u64,
+    /// What the next step is sampled at; none in files from before it could change.
+    #[serde(default)]
+    pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
@@ -133,6 +136,7 @@ pub fn save(
         model: model.to_owned(),
         step: snapshot.step,
         updates: snapshot.updates,
+        temperature: Some(snapshot.temperature),
         evaluated: snapshot.evaluated,
         best: snapshot.best,
         bytes,
@@ -281,6 +285,7 @@ impl Saved {
         Ok(Snapshot {
             step: self.header.step,
             updates: self.header.updates,
+            temperature: (self.header.temperature).unwrap_or(config.policy.temperature),
             evaluated: self.header.evaluated,
             best: self.header.best,
             parameters,

@@ -17,6 +17,8 @@ pub struct Best {
 pub struct Snapshot {
     /// steps of training done
     pub step: usize,
+    /// what the next step is sampled at
+    pub temperature: f64,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
     /// the best evaluation

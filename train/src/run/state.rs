@@ -44,6 +44,10 @@ pub struct State {
     pub fingerprint: String,
     /// the adapter's weights and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
+    /// what replies are sampled at in training: that of the config, until it follows the spread of returns
+    pub temperature: f64,
+    /// projections of the last step's gradient, in a run that measures it; not saved
+    pub gradient: Option<Vec<f64>>,
     /// steps of training done
     pub step: usize,
     /// the step of the last evaluation
@@ -179,6 +183,8 @@ impl State {
         };
         let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
+            temperature: config.policy.temperature,
+            gradient: None,
             config,
             worlds,
             policy: Policy {
@@ -290,6 +296,7 @@ impl State {
         let parameters = self.parameters.as_ref().expect("a run that trains");
         Ok(Snapshot {
             step: self.step,
+            temperature: self.temperature,
             evaluated: self.evaluated,
             best: self.best,
             updates: parameters.steps(),
@@ -307,6 +314,7 @@ impl State {
         let parameters = self.parameters.as_mut().expect("a run that trains");
         parameters.restore(&snapshot.parameters, snapshot.updates);
         self.step = snapshot.step;
+        self.temperature = snapshot.temperature;
         self.evaluated = snapshot.evaluated;
         self.best = snapshot.best;
     }

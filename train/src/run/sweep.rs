@@ -16,28 +16,41 @@
 //!
 //! [grid]                          # or lists of values: every combination is a setting
 //! "train.lr" = [1e-4, 5e-4]
+//!
+//! [compare]                       # what the results tell beside the scores
+//! reach = [0.8]                   # how soon the evaluations reach these scores
+//! metrics = ["entropy"]           # means of what training steps measure
 //! ```
 
+mod compare;
+mod figure;
+mod outcome;
 mod results;
+mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use toml::de::DeTable;
 use toml::{Table, Value};
 
-use crate::record::jsonl;
-use crate::record::metrics::Evaluation;
-use crate::record::{Record, directory};
+use crate::record::directory;
 use crate::{Config, ConfigError};
 
-pub use results::{Outcome, Results, Row, Spread};
+pub use compare::Compare;
+pub use outcome::{Along, Outcome, Point};
+pub use results::{Arrival, Reached, Results, Row, Score, Spread};
 
 /// What a sweep file asks for.
 #[derive(Debug)]
 pub struct Sweep {
     /// Names the directory: `name` in the file, or the stem of its name.
     pub name: String,
-    /// The runs, those of a setting together.
+    /// The seeds of each setting, in the order of the file.
+    pub seeds: Vec<u64>,
+    /// What the results tell beside the scores.
+    pub compare: Compare,
+    /// The runs, those of a setting together, settings in the order of the file.
     pub cells: Vec<Cell>,
 }
 
@@ -92,7 +105,9 @@ pub enum SweepError {
 
 /// A sweep of more runs is a mistake in typing.
 const MOST: usize = 10_000;
-const KEYS: [&str; 6] = ["name", "base", "seeds", "set", "settings", "grid"];
+const KEYS: [&str; 7] = [
+    "name", "base", "seeds", "set", "settings", "grid", "compare",
+];
 
 impl Sweep {
     /// Reads a sweep file and all of its configs, so that the last of them does not fail after hours.
@@ -113,6 +128,7 @@ impl Sweep {
         let file: Table = text
             .parse()
             .map_err(|e: toml::de::Error| unreadable(e.to_string()))?;
+        let places = places(&text, "settings");
         let wrong = |key: &str, problem: &str| SweepError::Key {
             path: path.to_owned(),
             key: key.to_owned(),
@@ -145,8 +161,11 @@ impl Sweep {
             )
         })?;
         let common = flat(&table("set")?);
+        let compare = Compare::read(&table("compare")?);
+        let compare = compare.map_err(|(key, problem)| wrong(&key, &problem))?;
         let mut settings =
             named(&table("settings")?).map_err(|(key, problem)| wrong(&key, problem))?;
+        settings.sort_by_key(|(name, _)| places.get(name));
         if settings.is_empty() {
             settings.push((String::new(), Vec::new()));
         }
@@ -222,7 +241,30 @@ impl Sweep {
                 });
             }
         }
-        Ok(Sweep { name, cells })
+        Ok(Sweep {
+            name,
+            seeds,
+            compare,
+            cells,
+        })
+    }
+
+    /// The settings, in the order of the file.
+    pub fn settings(&self) -> Vec<&str> {
+        let mut settings: Vec<&str> = self.cells.iter().map(|cell| &*cell.setting).collect();
+        settings.dedup();
+        settings
+    }
+
+    /// The runs in the order in which they are made: all settings with the first seed, then all with the second. A sweep
+    /// that is stopped half-way can be read so, since its settings have the same seeds; and what else the machine does,
+    /// which changes over hours, slows one setting no more than another.
+    pub fn in_order(&self) -> Vec<&Cell> {
+        let of = |seed: &u64| {
+            let seed = *seed;
+            self.cells.iter().filter(move |cell| cell.seed == seed)
+        };
+        self.seeds.iter().flat_map(of).collect()
     }
 }
 
@@ -249,7 +291,18 @@ fn seeds(value: Option<&Value>) -> Option<Vec<u64>> {
 
 type Named = Vec<(String, Vec<(String, Value)>)>;
 
-/// The settings by their names, in the order of the file.
+/// Where in the text the keys of a table begin; a table that is read does not know their order.
+fn places(text: &str, table: &str) -> BTreeMap<String, usize> {
+    let file = DeTable::parse(text).ok();
+    let keys = file
+        .as_ref()
+        .and_then(|file| file.get_ref().get(table)?.get_ref().as_table());
+    let keys = keys.into_iter().flatten();
+    keys.map(|(key, _)| (key.get_ref().to_string(), key.span().start))
+        .collect()
+}
+
+/// The settings by their names.
 fn named(table: &Table) -> Result<Named, (String, &'static str)> {
     let one = |(name, value): (&String, &Value)| match value {
         Value::Table(own) => Ok((name.clone(), flat(own))),
@@ -283,24 +336,13 @@ impl Cell {
 
     /// How it ended, if its last step is done and examined.
     pub fn outcome(&self, sweep: &Path) -> Option<Outcome> {
-        let records = jsonl::read(&directory::metrics(&self.directory(sweep))).ok()?;
-        let mut yardsticks = None;
-        let mut evaluations: Vec<Evaluation> = Vec::new();
-        for record in records {
-            match record {
-                Record::Yardsticks(found) => yardsticks = Some(found),
-                Record::Evaluation(evaluation) => evaluations.push(evaluation),
-                _ => (),
-            }
-        }
-        let last = evaluations.last()?;
-        (last.step == self.config.train.steps).then(|| Outcome {
-            setting: self.setting.clone(),
-            seed: self.seed,
-            before: evaluations[0].play.clone(),
-            after: last.play.clone(),
-            yardsticks,
-        })
+        let metrics = directory::metrics(&self.directory(sweep));
+        Outcome::read(&metrics, &self.setting, self.seed, self.config.train.steps)
+    }
+
+    /// The training steps that it has told of.
+    pub fn steps_done(&self, sweep: &Path) -> usize {
+        outcome::last_step(&directory::metrics(&self.directory(sweep)))
     }
 }
 
@@ -309,7 +351,6 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::record::metrics::PlayMetrics;
 
     fn load(text: &str) -> Result<Sweep, String> {
         let home = tempfile::tempdir().unwrap();
@@ -347,9 +388,50 @@ mod tests {
         mine_lr-0.0001: Aaw 0.0001
         mine_lr-0.5: Aaw 0.5
         ");
+        // The first of the file is what the others are held against, whatever its name.
+        let text = "[settings.z]\n[settings]\nb.train.lr = 0.5\n[settings.a]\nset = 1";
+        let text = text.replace("set = 1", "train.lr = 0.25");
+        assert_eq!(load(&text).unwrap().settings(), ["z", "b", "a"]);
         let plain = load("seeds = [3, 9]").unwrap();
         let cells: Vec<_> = plain.cells.iter().map(|c| (&*c.setting, c.seed)).collect();
         assert_eq!(cells, [("base", 3), ("base", 9)]);
+    }
+
+    #[test]
+    fn all_settings_have_a_seed_before_one_has_the_next() {
+        let sweep = load("seeds = [7, 2]\n[settings.b]\n[settings.a]").unwrap();
+        let order = sweep.in_order().into_iter();
+        let order: Vec<_> = order.map(|cell| (&*cell.setting, cell.seed)).collect();
+        assert_eq!(order, [("b", 7), ("a", 7), ("b", 2), ("a", 2)]);
+    }
+
+    #[test]
+    fn what_is_compared_is_read() {
+        let compare = |text: &str| load(&format!("[compare]\n{text}")).map(|sweep| sweep.compare);
+        assert_eq!(load("").unwrap().compare, Compare::default());
+        let wanted = Compare {
+            reach: vec![0.5, 1.0],
+            metrics: vec!["entropy".to_owned(), "kl".to_owned()],
+        };
+        let text = "reach = [0.5, 1]\nmetrics = [\"entropy\", \"kl\"]";
+        assert_eq!(compare(text), Ok(wanted));
+        let told = [
+            "reach = 0.5",
+            "reach = []",
+            "reach = [nan]",
+            "reach = [1, 1.0]",
+            "reach = [\"high\"]",
+            "metrics = [\"entropy\", \"entropy\"]",
+            "metrics = [\"entrop\"]",
+            "metrics = [\"step\"]",
+            "reached = [0.5]",
+        ]
+        .map(|text| compare(text).unwrap_err());
+        assert_snapshot!(told.join("\n"));
+        assert_eq!(
+            load("compare = 3").unwrap_err(),
+            "DIR/trial.toml: `compare`: wanted a table"
+        );
     }
 
     #[test]
@@ -374,64 +456,5 @@ mod tests {
         ]
         .map(|text| load(text).unwrap_err());
         assert_snapshot!(told.join("\n"));
-    }
-
-    fn outcome(setting: &str, seed: u64, value: f64) -> Outcome {
-        let play = |value| PlayMetrics {
-            episodes: 50,
-            success_rate: value,
-            return_mean: value,
-            valid_action_rate: 1.0,
-            episode_length_mean: 6.5,
-            ..PlayMetrics::default()
-        };
-        Outcome {
-            setting: setting.to_owned(),
-            seed,
-            before: play(0.125),
-            after: play(value),
-            yardsticks: None,
-        }
-    }
-
-    /// Settings differ by 0.25 in every seed, which differ among each other by more: paired, the difference is sure.
-    #[test]
-    fn results_are_means_with_intervals_and_paired_differences() {
-        let home = tempfile::tempdir().unwrap();
-        let sweep =
-            load("seeds = 4\nset.train.steps = 3\n[settings.a]\n[settings.b]\ntrain.lr = 0.5")
-                .unwrap();
-        let score =
-            |cell: &Cell| 0.125 * cell.seed as f64 + if cell.setting == "a" { 0.0 } else { 0.25 };
-        for cell in &sweep.cells {
-            // One came to nothing, and one is at work.
-            let step = match (&*cell.setting, cell.seed) {
-                ("b", 4) => continue,
-                ("b", 3) => 2,
-                _ => 3,
-            };
-            let dir = cell.directory(home.path());
-            std::fs::create_dir_all(&dir).unwrap();
-            let mut file = jsonl::Jsonl::open(&directory::metrics(&dir)).unwrap();
-            for (step, play) in [(0, 0.125), (step, score(cell))] {
-                let play = outcome("", 0, play).after;
-                let evaluation = Evaluation {
-                    step,
-                    play,
-                    ..Evaluation::default()
-                };
-                file.write(&Record::Evaluation(evaluation)).unwrap();
-            }
-        }
-        let results = Results::of(&sweep, home.path());
-        let wanted: Vec<Outcome> = sweep
-            .cells
-            .iter()
-            .filter(|cell| cell.setting == "a" || cell.seed < 3)
-            .map(|cell| outcome(&cell.setting, cell.seed, score(cell)))
-            .collect();
-        assert_eq!(results.runs, wanted);
-        assert_eq!(results.missing, [("b".to_owned(), 3), ("b".to_owned(), 4)]);
-        assert_snapshot!(results.markdown() + "\n" + &results.csv());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::learn::ms_grpo;
+use crate::learn::{ms_grpo, temperature};
 use crate::play::evaluate::{examine, yardsticks};
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, PlayMetrics, now};
@@ -84,6 +84,7 @@ fn steps(
         let (metrics, groups) = stepped?;
         *clean = false;
         state.step += 1;
+        state.temperature = temperature::next(&state.config.policy, state.temperature, &groups);
         let mut records = vec![Record::Step(metrics.clone())];
         records.extend(samples::of_step(state, &groups)?);
         let seen = watchmen.look(&metrics, &groups, &state.config);

@@ -69,6 +69,7 @@ impl Watchmen {
             self.entropy(),
             self.kl(),
             self.ratio(),
+            self.clip(config),
         ];
         let step = metrics.step;
         let mut warnings = Vec::new();
@@ -194,7 +195,6 @@ impl Watchmen {
 
     fn no_variance(&self) -> Option<Seen> {
         const STEPS: usize = 10;
-        let learned = |step: &StepMetrics| f64::from(u8::from(step.learned.is_some()));
         if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
             return None;
         }
@@ -255,6 +255,28 @@ impl Watchmen {
         );
         (error > 1e-3).then_some(("ratio", error, text))
     }
+
+    /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
+    fn clip(&self, config: &Config) -> Option<Seen> {
+        const STEPS: usize = 20;
+        let train = &config.train;
+        if train.passes * train.minibatches == 1 || self.mean(STEPS, learned)? < 1.0 {
+            return None;
+        }
+        let clipped = self.mean(STEPS, |step| step.learned.map_or(0.0, |l| l.clip_fraction))?;
+        let ([low, high], keys) = (train.clip(), train.ratio.clip_keys());
+        let text = format!(
+            "no ratio was clipped in {STEPS} steps: the range from {} to {} is too wide to bound anything; use smaller {keys}, \
+             or learn once from each step (train.passes = 1, train.minibatches = 1)",
+            1.0 - low,
+            1.0 + high
+        );
+        (clipped == 0.0).then_some(("clip", STEPS as f64, text))
+    }
+}
+
+fn learned(step: &StepMetrics) -> f64 {
+    f64::from(u8::from(step.learned.is_some()))
 }
 
 #[cfg(test)]
@@ -266,6 +288,7 @@ mod tests {
     use super::*;
     use crate::play::{Episode, Turn};
     use crate::record::metrics::{Learned, PlayMetrics, ReplyMetrics};
+    use crate::run::config::Ratio;
 
     /// A step of a run that does well.
     fn good(step: usize) -> StepMetrics {
@@ -285,6 +308,7 @@ mod tests {
             },
             learned: Some(Learned {
                 kl: 0.05,
+                clip_fraction: 0.1,
                 ..Learned::default()
             }),
             ..StepMetrics::default()
@@ -293,6 +317,10 @@ mod tests {
 
     /// What is said in a run of so many good steps and then as many bad ones.
     fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        told_of(Config::default(), steps, bad)
+    }
+
+    fn told_of(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
         let turn = Turn {
             text: "I go\nright".to_owned(),
             ..Turn::default()
@@ -305,7 +333,7 @@ mod tests {
             episodes: vec![episode],
             ..Group::default()
         };
-        let (mut watchmen, config) = (Watchmen::default(), Config::default());
+        let mut watchmen = Watchmen::default();
         let mut said = Vec::new();
         for number in 1..=2 * steps {
             let mut step = good(number);
@@ -322,13 +350,15 @@ mod tests {
         step.play.replies.as_mut().expect("of a model")
     }
 
-    fn learned(step: &mut StepMetrics) -> &mut Learned {
+    fn update(step: &mut StepMetrics) -> &mut Learned {
         step.learned.as_mut().expect("something")
     }
 
     /// Each speaks once, when it should, and the page has a paragraph for each.
     #[test]
     fn each_sees_what_it_is_there_for() {
+        let mut twice = Config::default();
+        (twice.train.passes, twice.train.ratio) = (2, Ratio::Turn);
         let all = [
             told(20, |step| step.updates_dropped = 1),
             told(20, |step| step.play.valid_action_rate = 0.25),
@@ -337,8 +367,9 @@ mod tests {
             told(20, |step| step.learned = None),
             told(20, |step| step.play.top_action_share = 1.0),
             told(20, |step| replies(step).entropy = 0.01),
-            told(20, |step| learned(step).kl = 5.0),
-            told(20, |step| learned(step).first_ratio_error = 0.5),
+            told(20, |step| update(step).kl = 5.0),
+            told(20, |step| update(step).first_ratio_error = 0.5),
+            told_of(twice, 25, |step| update(step).clip_fraction = 0.0),
         ];
         let said: Vec<&Warning> = all.iter().flatten().collect();
         let lines: Vec<String> = said

@@ -226,6 +226,7 @@ impl State {
         }
         Ok(Snapshot {
             step: self.step,
+            temperature: self.config.policy.temperature,
             evaluated: self.evaluated,
             best: self.best,
             updates: self.parameters.steps(),

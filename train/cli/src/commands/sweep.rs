@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_model::write_aside;
 use lapwing_train::Config;
-use lapwing_train::record::{Record, directory, jsonl, report};
+use lapwing_train::record::{directory, report};
 use lapwing_train::run::checkpoint::differences;
 use lapwing_train::run::sweep::{Cell, Results, Sweep};
 
@@ -52,7 +52,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         None => Path::new("sweeps").join(&sweep.name),
     };
     let mut waiting: Vec<&Cell> = Vec::new();
-    for cell in &sweep.cells {
+    for cell in sweep.in_order() {
         check_same(cell, &place)?;
         if cell.outcome(&place).is_none() {
             waiting.push(cell);
@@ -67,7 +67,19 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         place.display()
     ));
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
-    let failed = run_all(waiting, &place, arguments.jobs, adapter_index, stop)?;
+    // What is there is written after every run, for whoever looks at it meanwhile, and if this program is killed.
+    let after_each = || match write_results(&Results::of(&sweep, &place), &place) {
+        Ok(()) => (),
+        Err(error) => out::note(&format!("no results by now: {error:#}")),
+    };
+    let failed = run_all(
+        waiting,
+        &place,
+        arguments.jobs,
+        adapter_index,
+        stop,
+        &after_each,
+    )?;
 
     let results = Results::of(&sweep, &place);
     if !results.runs.is_empty() {
@@ -84,7 +96,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         let shown = place.display();
         writeln!(
             out,
-            "\nIn {shown}: results.md, results.csv, results.json, report.html and the runs."
+            "\nIn {shown}: results.md, results.csv, results.json, results.svg, report.html and the runs."
         )?;
     }
     if stop.load(Relaxed) {
@@ -129,13 +141,15 @@ struct Job<'a> {
     log: PathBuf,
 }
 
-/// Runs all of these, so many at a time, and returns the logs of those that failed.
+/// Runs all of these, so many at a time, and returns the logs of those that failed. `after_each` is called when one has
+/// come to its end.
 fn run_all(
     waiting: Vec<&Cell>,
     place: &Path,
     jobs: usize,
     adapter_index: Option<usize>,
     stop: &AtomicBool,
+    after_each: &dyn Fn(),
 ) -> Result<Vec<PathBuf>> {
     let (mut waiting, mut at_work, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
     let (mut told, mut asked) = (Instant::now(), false);
@@ -160,6 +174,9 @@ fn run_all(
                 None => still.push(job),
                 Some(status) => {
                     out::note(&ended(&job, place, status));
+                    if status.success() {
+                        after_each();
+                    }
                     let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
                     if !status.success() && !is_stopped {
                         failed.push(job.log);
@@ -252,12 +269,7 @@ fn ended(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
 }
 
 fn under_way(cell: &Cell, place: &Path) -> String {
-    let records = jsonl::read(&directory::metrics(&cell.directory(place))).unwrap_or_default();
-    let step = records.iter().rev().find_map(|record| match record {
-        Record::Step(metrics) => Some(metrics.step),
-        _ => None,
-    });
-    let (step, steps) = (step.unwrap_or(0), cell.config.train.steps);
+    let (step, steps) = (cell.steps_done(place), cell.config.train.steps);
     format!("{} seed {}: step {step}/{steps}", cell.setting, cell.seed)
 }
 
@@ -267,6 +279,7 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         ("results.md", results.markdown()),
         ("results.csv", results.csv()),
         ("results.json", json),
+        ("results.svg", results.figure()),
     ];
     for (name, text) in files {
         write_aside(&place.join(name), text.as_bytes())?;

@@ -1,6 +1,7 @@
 //! What must hold of imitation, on the embedded base.
 
-use lapwing_model::TokenTree;
+use lapwing_model::{TokenTree, Tokens};
+use lapwing_tensor::Indices;
 use lapwing_tensor::testing::gpu;
 
 use super::*;

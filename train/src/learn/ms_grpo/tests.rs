@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::play::{Episode, Sampled, Turn};
-use crate::run::config::Aggregation;
+use crate::run::config::{Aggregation, Config, Train};
 
 /// An episode of so many turns, with replies of one and two tokens, that returned so much.
 fn episode(turns: usize, value: f64) -> Episode {
@@ -36,14 +36,14 @@ fn corrected_weights_add_up_to_one_on_average() {
                 .collect()
         })
         .collect();
-    let groups: Vec<Group> = played
+    let mut groups: Vec<Group> = played
         .into_iter()
         .map(|episodes| Group {
-            credits: by_episode(&episodes),
             episodes,
             ..Group::default()
         })
         .collect();
+    weigh(&mut groups, &Config::default());
     for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
         let train = Train {
             learn: 4,
@@ -55,9 +55,7 @@ fn corrected_weights_add_up_to_one_on_average() {
         let mut sums = Vec::new();
         for step in 0..draws {
             let mut groups = groups.clone();
-            for (number, group) in groups.iter_mut().enumerate() {
-                group.chosen = chosen(&group.credits, &train, step, number);
-            }
+            choose(&mut groups, &train, step);
             let (chosen, expected) = all_chosen(&groups, aggregation);
             let batches = pack(&chosen, aggregation, expected, 8192);
             let weights = batches.iter().flat_map(|batch| &batch.tokens);

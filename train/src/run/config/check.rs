@@ -16,6 +16,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         value,
         dqn,
         pqn,
+        credit,
         eval,
         checkpoint,
         ..
@@ -53,6 +54,24 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     between("policy.history", policy.history, 0, 1 << 16)?;
     // Beyond these, logits divided by it are all alike or infinite.
     within("policy.temperature", policy.temperature, 1e-3, 1e3)?;
+    not_negative("policy.spread", policy.spread)?;
+    let [coldest, warmest] = policy.temperature_range;
+    within("policy.temperature_range", coldest, 1e-3, 1e3)?;
+    within("policy.temperature_range", warmest, coldest, 1e3)?;
+    if policy.spread > 0.0 && !(coldest..=warmest).contains(&policy.temperature) {
+        let wanted = format!(
+            "a range that holds policy.temperature, which is {}",
+            policy.temperature
+        );
+        let found = format!("[{coldest}, {warmest}]");
+        return Err(range("policy.temperature_range", found, wanted));
+    }
+    within(
+        "policy.temperature_rate",
+        policy.temperature_rate,
+        0.0,
+        10.0,
+    )?;
     between("policy.max_new_tokens", policy.max_new_tokens, 1, 1 << 24)?;
     not_negative("policy.format_penalty", policy.format_penalty)?;
 
@@ -64,7 +83,18 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let wanted = format!("at most train.group_size, which is {}", train.group_size);
         return Err(range("train.learn", train.learn, wanted));
     }
+    if train.measure && train.group_size < 4 {
+        let wanted = "false with train.group_size below 4: halves of a group are measured against each other";
+        return Err(range("train.measure", true, wanted));
+    }
     positive("train.aaw_temperature", train.aaw_temperature)?;
+    if !(train.filter > 0.0 && train.filter <= 1.0) {
+        return Err(range(
+            "train.filter",
+            train.filter,
+            "a number above 0, up to 1",
+        ));
+    }
     if train.correction && train.sampling != Sampling::Aaw {
         return Err(range(
             "train.correction",
@@ -74,6 +104,17 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     within("train.clip_low", train.clip_low, 0.0, 1.0)?;
     not_negative("train.clip_high", train.clip_high)?;
+    for (key, [low, high]) in [
+        ("train.turn_clip", train.turn_clip),
+        ("train.episode_clip", train.episode_clip),
+    ] {
+        within(key, low, 0.0, 1.0)?;
+        not_negative(key, high)?;
+    }
+    let [low, high] = train.entropy_band;
+    within("train.entropy_band", low, 0.0, 100.0)?;
+    within("train.entropy_band", high, low, 100.0)?;
+    not_negative("train.entropy_gain", train.entropy_gain)?;
     not_negative("train.beta", train.beta)?;
     at_least("train.passes", train.passes, 1)?;
     at_least("train.minibatches", train.minibatches, 1)?;
@@ -125,6 +166,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     within("dqn.beta", dqn.beta, 0.0, 1.0)?;
     within("pqn.lambda", pqn.lambda, 0.0, 1.0)?;
     between("pqn.passes", pqn.passes, 1, 1000)?;
+    within("credit.gamma", credit.gamma, 0.0, 1.0)?;
+    within("credit.lambda", credit.lambda, 0.0, 1.0)?;
+    not_negative("credit.omega", credit.omega)?;
 
     between("eval.episodes", eval.episodes, 1, MOST_EPISODES)?;
     seed("eval.seed", eval.seed)?;

@@ -1,71 +1,57 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use super::{Config, Learner, Sampling};
+use super::{Config, Learner, Method, Ratio, Sampling};
 
 /// A line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
-    let chosen = idle(&resolved.config)
-        .into_iter()
-        .filter_map(|(key, what)| Some((key, resolved.chosen(key)?, what)));
-    let mut notes: Vec<String> = chosen
-        .map(|(key, origin, what)| format!("{key} ({origin}) {what}"))
+    let learner = resolved.config.learner;
+    let own = idle(&resolved.config).into_iter();
+    let own = own.filter(|(key, _)| !is_for_another(learner, key));
+    let mut notes: Vec<String> = own
+        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", resolved.chosen(key)?)))
         .collect();
-    notes.extend(of_other_learners(resolved));
+    let name = learner.name();
+    let others = resolved.origins.keys();
+    let others = others.filter(|key| is_for_another(learner, key));
+    notes.extend(others.filter_map(|key| {
+        let origin = resolved.chosen(key)?;
+        Some(format!(
+            "{key} ({origin}) has no effect with learner = \"{name}\""
+        ))
+    }));
     notes
 }
 
-/// Keys that another learner would read.
-fn of_other_learners(resolved: &Resolved) -> Vec<String> {
-    /// Of language: sections, and keys of sections that others share.
-    const WORDS: &[&str] = &[
-        "model.",
-        "lora.",
-        "policy.",
-        "mix",
-        "train.groups",
-        "train.group_size",
-        "train.learn",
-        "train.sampling",
-        "train.aaw_temperature",
-        "train.correction",
-        "train.shared_luck",
-        "train.clip_low",
-        "train.clip_high",
-        "train.beta",
-        "train.kl",
-        "train.aggregation",
-        "train.passes",
-        "train.minibatches",
-        "train.warmup",
-        "train.tokens_per_batch",
-        "eval.temperature",
+/// Whether nobody but another learner reads this key.
+fn is_for_another(learner: Learner, key: &str) -> bool {
+    /// What all learn by.
+    const SHARED: [&str; 6] = [
+        "train.steps",
+        "train.lr",
+        "train.weight_decay",
+        "train.betas",
+        "train.max_grad_norm",
+        "train.seed",
     ];
-    let learner = resolved.config.learner;
-    let others = match learner {
-        Learner::MsGrpo => [&["value.", "dqn.", "pqn."][..], &[]],
-        Learner::Dqn => [WORDS, &["pqn."]],
-        Learner::Pqn => [WORDS, &["dqn."]],
-    };
-    let others = others.concat();
-    // A section ends with a dot; what does not is a whole key.
-    let is_idle = |key: &str| {
-        let mut others = others.iter();
-        others.any(|other| key == *other || other.ends_with('.') && key.starts_with(other))
-    };
-    let keys = resolved.origins.keys().filter(|key| is_idle(key));
-    let chosen = keys.filter_map(|key| Some((key, resolved.chosen(key)?)));
-    let name = learner.name();
-    chosen
-        .map(|(key, origin)| format!("{key} ({origin}) has no effect with learner = \"{name}\""))
-        .collect()
+    let section = key.split('.').next().unwrap_or_default();
+    let of_words = ["model", "lora", "mix", "policy", "credit"].contains(&section)
+        || section == "train" && !SHARED.contains(&key)
+        || key == "eval.temperature";
+    match learner {
+        Learner::MsGrpo => ["value", "dqn", "pqn"].contains(&section),
+        Learner::Dqn => of_words || section == "pqn",
+        Learner::Pqn => of_words || section == "dqn",
+    }
 }
 
 /// The keys without effect, each with what takes it away.
 fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
         model,
+        policy,
         train,
+        credit,
         eval,
         checkpoint,
         record,
@@ -77,34 +63,61 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
             idle.extend(keys.iter().map(|key| (*key, what.to_owned())));
         }
     };
-    // Those of words are told of as a whole where nobody reads them.
-    let reads = config.learner == Learner::MsGrpo;
     let sampling = toml::Value::try_from(train.sampling).expect("a plain word");
     let sampling = format!("has no effect with train.sampling = {sampling}");
+    add(train.sampling == Sampling::All, &["train.learn"], &sampling);
     add(
-        reads && train.sampling == Sampling::All,
-        &["train.learn"],
-        &sampling,
-    );
-    add(
-        reads && train.sampling != Sampling::Aaw,
+        train.sampling != Sampling::Aaw,
         &["train.aaw_temperature"],
         &sampling,
     );
     add(
-        reads && train.beta == 0.0,
+        train.beta == 0.0,
         &["train.kl"],
         "has no effect with train.beta = 0",
     );
     // The ratio is exactly 1 where a step learns once.
+    let learns_once = train.passes == 1 && train.minibatches == 1;
     add(
-        reads && train.passes == 1 && train.minibatches == 1,
-        &["train.clip_low", "train.clip_high"],
+        learns_once,
+        &[
+            "train.ratio",
+            "train.clip_low",
+            "train.clip_high",
+            "train.turn_clip",
+            "train.episode_clip",
+        ],
         "has no effect with train.passes = 1 and train.minibatches = 1",
     );
+    let ratio = toml::Value::try_from(train.ratio).expect("a plain word");
+    let ratio = format!("has no effect with train.ratio = {ratio}");
+    for (level, keys) in [
+        (Ratio::Token, &["train.clip_low", "train.clip_high"][..]),
+        (Ratio::Turn, &["train.turn_clip"]),
+        (Ratio::Episode, &["train.episode_clip"]),
+    ] {
+        add(!learns_once && train.ratio != level, keys, &ratio);
+    }
+    add(
+        train.entropy_band == [0.0, 100.0],
+        &["train.entropy_gain"],
+        "has no effect with train.entropy_band = [0, 100]",
+    );
+    add(
+        policy.spread == 0.0,
+        &["policy.temperature_range", "policy.temperature_rate"],
+        "has no effect with policy.spread = 0",
+    );
+    let method = toml::Value::try_from(credit.method).expect("a plain word");
+    let method = format!("has no effect with credit.method = {method}");
+    let by_turn = matches!(credit.method, Method::Gigpo | Method::Tabular);
+    add(!by_turn, &["credit.gamma"], &method);
+    let looks_ahead = credit.method == Method::Tabular;
+    add(!looks_ahead, &["credit.lambda"], &method);
+    add(credit.method != Method::Gigpo, &["credit.omega"], &method);
     let end = format!("train.steps, which is {}", train.steps);
     add(
-        reads && train.warmup > train.steps,
+        train.warmup > train.steps,
         &["train.warmup"],
         &format!("is more than {end}: train.lr is never reached"),
     );
@@ -124,7 +137,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         "has no effect with record.all_episodes = true",
     );
     add(
-        reads && model.adapter_directory().is_some(),
+        model.adapter_directory().is_some(),
         &["lora.rank", "lora.alpha", "lora.targets", "lora.rslora"],
         "has no effect with model.adapter, whose adapter has its own",
     );

@@ -4,6 +4,7 @@
 //! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
 
 mod check;
+mod credit;
 mod error;
 mod idle;
 mod load;
@@ -26,6 +27,7 @@ use crate::foreign;
 use crate::play::Form;
 
 pub use check::MOST_EPISODES;
+pub use credit::{Credit, Method, Normalise};
 pub use error::ConfigError;
 pub use resolved::{Origin, Resolved};
 pub use source::{PRESETS, Place, Preset};
@@ -58,6 +60,8 @@ pub struct Config {
     pub dqn: Dqn,
     /// How `pqn` learns.
     pub pqn: Pqn,
+    /// Who of the turns gets the credit.
+    pub credit: Credit,
     /// How it is examined.
     pub eval: Eval,
     /// What of the run is saved, to go on from.
@@ -80,6 +84,7 @@ impl Default for Config {
             value: Value::default(),
             dqn: Dqn::default(),
             pqn: Pqn::default(),
+            credit: Credit::default(),
             eval: Eval::default(),
             checkpoint: Checkpoint::default(),
             record: Recording::default(),
@@ -305,6 +310,13 @@ pub struct Policy {
     /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
     /// ratio is 1. 1: the model as it is.
     pub temperature: f64,
+    /// The standard deviation of returns in a group to steer for: training plays warmer where returns lie closer together
+    /// and colder where they lie further apart. 0: the temperature stays.
+    pub spread: f64,
+    /// How far the temperature goes, and back.
+    pub temperature_range: [f64; 2],
+    /// By what share it changes in a step, at most.
+    pub temperature_rate: f64,
     /// A reply is cut off after so many tokens. 256 leaves room for a few sentences of thought.
     pub max_new_tokens: usize,
     /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
@@ -346,6 +358,9 @@ impl Default for Policy {
             history: 0,
             templates: Vec::new(),
             temperature: 1.0,
+            spread: 0.0,
+            temperature_range: [0.5, 2.0],
+            temperature_rate: 0.05,
             max_new_tokens: 256,
             format_penalty: 1.0,
             chat_template_kwargs: toml::Table::new(),
@@ -369,15 +384,29 @@ pub struct Train {
     pub sampling: Sampling,
     /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
     pub aaw_temperature: f64,
+    /// Groups are learned from, those of the widest returns first, until they hold this share of the sum of their standard
+    /// deviations (RAGEN-2 found 0.9 best). 1: all groups in which returns differ.
+    pub filter: f64,
     /// Weigh each drawn episode by the inverse of its chance to be drawn, which undoes AAW's bias towards episodes that
     /// stand out. Off: that bias is the method.
     pub correction: bool,
     /// The episodes of a group share what chance does after the start, too. Off: the advantage should average over luck.
     pub shared_luck: bool,
+    /// Whose ratio of chances is clipped.
+    pub ratio: Ratio,
     /// A token's ratio counts down to 1 - this. 0.2, as in PPO.
     pub clip_low: f64,
     /// A token's ratio counts up to 1 + this. 0.2, as in PPO.
     pub clip_high: f64,
+    /// The same of a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
+    pub turn_clip: [f64; 2],
+    /// The same of an episode's ratio. As GSPO has it for whole replies.
+    pub episode_clip: [f64; 2],
+    /// Where the mean entropy of a token is to lie, in nats: below and above it, entropy becomes a part of the advantage.
+    /// From 0 to 100: anywhere.
+    pub entropy_band: [f64; 2],
+    /// The weight of entropy for each nat outside of the band. 0.1: a tenth of what sets a good episode off from the mean.
+    pub entropy_gain: f64,
     /// Weight of the KL penalty against the model without its adapter, or with the one that training began from. Small:
     /// it guards against collapse and should not hold the policy back.
     pub beta: f64,
@@ -401,6 +430,8 @@ pub struct Train {
     pub betas: [f64; 2],
     /// The norm that the whole gradient is cut down to. 1, the usual value.
     pub max_grad_norm: f64,
+    /// Measure how noisy each step's gradient is, for about the price of its update. Off: nothing that is learned needs it.
+    pub measure: bool,
     /// Everything random follows from this number.
     pub seed: u64,
     /// Tokens of the packed tree that go through the model at once in an update (a micro-batch): bounds the memory,
@@ -417,10 +448,16 @@ impl Default for Train {
             learn: 25,
             sampling: Sampling::Aaw,
             aaw_temperature: 1.0,
+            filter: 1.0,
             correction: false,
             shared_luck: false,
             clip_low: 0.2,
             clip_high: 0.2,
+            ratio: Ratio::Token,
+            turn_clip: [0.01, 0.01],
+            episode_clip: [3e-4, 4e-4],
+            entropy_band: [0.0, 100.0],
+            entropy_gain: 0.1,
             beta: 0.001,
             kl: Kl::K3,
             aggregation: Aggregation::Token,
@@ -431,6 +468,7 @@ impl Default for Train {
             weight_decay: 0.0,
             betas: [0.9, 0.999],
             max_grad_norm: 1.0,
+            measure: false,
             seed: 1,
             tokens_per_batch: 8192,
         }
@@ -449,6 +487,41 @@ pub enum Sampling {
     All,
     /// Those of the largest absolute advantage.
     Top,
+}
+
+impl Train {
+    /// How far the ratio may go, down and up.
+    pub fn clip(&self) -> [f64; 2] {
+        match self.ratio {
+            Ratio::Token => [self.clip_low, self.clip_high],
+            Ratio::Turn => self.turn_clip,
+            Ratio::Episode => self.episode_clip,
+        }
+    }
+}
+
+/// Whose ratio of chances, now to when it was drawn, is clipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ratio {
+    /// Every token has its own (PPO).
+    Token,
+    /// The tokens of a turn share their geometric mean.
+    Turn,
+    /// Those of an episode do (GSPO, arXiv 2507.18071, with the episode for its sequence; `sequence` means this too).
+    #[serde(alias = "sequence")]
+    Episode,
+}
+
+impl Ratio {
+    /// The keys of its range.
+    pub fn clip_keys(self) -> &'static str {
+        match self {
+            Ratio::Token => "train.clip_low and train.clip_high",
+            Ratio::Turn => "train.turn_clip",
+            Ratio::Episode => "train.episode_clip",
+        }
+    }
 }
 
 /// What the loss is an average over.
