@@ -138,13 +138,13 @@ fn what_a_network_cannot_do_is_refused() {
         let told = said.err.lines().rfind(|line| line.starts_with("error"));
         told.unwrap_or(&said.err).to_owned()
     };
-    assert_snapshot!(refused(&["train", "rooms", "--set", "learner=dqn"]), @"");
-    assert_snapshot!(refused(&["eval", "frozen-lake-pqn"]), @"");
-    assert_snapshot!(refused(&["merge", "net", "--out", "merged"]), @"");
-    assert_snapshot!(refused(&["probe", "net"]), @"");
-    assert_snapshot!(refused(&["eval", "frozen-lake", "--adapter", "net"]), @"");
-    assert_snapshot!(refused(&["eval", "net", "--against", "net"]), @"");
-    assert_snapshot!(refused(&["eval", "net", "--games", "frozen-lake,snake"]), @"");
+    assert_snapshot!(refused(&["train", "rooms", "--set", "learner=dqn"]), @r#"error: rooms has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or learner = "ms-grpo""#);
+    assert_snapshot!(refused(&["eval", "frozen-lake-pqn"]), @"error: a network of pqn is to play, and value.network names none: name the directory of the run that trained it");
+    assert_snapshot!(refused(&["merge", "net", "--out", "merged"]), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: train, eval and play take such a run, and nothing else does"#);
+    assert_snapshot!(refused(&["probe", "net"]), @r#"error: learner = "pqn" has no language model: train, eval and play take such a run, and nothing else does"#);
+    assert_snapshot!(refused(&["eval", "frozen-lake", "--adapter", "net"]), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: train, eval and play take such a run, and nothing else does"#);
+    assert_snapshot!(refused(&["eval", "net", "--against", "net"]), @"error: --against: takes adapters of language models, and pqn has none: leave it out");
+    assert_snapshot!(refused(&["eval", "net", "--games", "frozen-lake,snake"]), @"error: the network net/best.safetensors: dense.0.weight has the shape [64, 8], and this config and game want [180, 8]");
     let mut left: Vec<String> = fs::read_dir(home)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

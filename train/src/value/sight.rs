@@ -206,6 +206,6 @@ mod tests {
     fn a_game_without_planes_is_named() {
         let game = (lapwing_env::find("2048").unwrap().configure)(&json!({})).unwrap();
         let error = Shape::of(&*game, &value(0, true)).unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @r#"2048 has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or learner = "ms-grpo""#);
     }
 }

@@ -448,9 +448,9 @@ fn weights_are_written_and_read_back() {
     );
     let refused = |error: Error| error.to_string().replace(path.to_str().unwrap(), "FILE");
     let wider = of("dqn", &["value.hidden=[33]"]).err().unwrap();
-    insta::assert_snapshot!(refused(wider), @"");
+    insta::assert_snapshot!(refused(wider), @"the network FILE: dense.0.weight has the shape [36, 32], and this config and game want [36, 33]");
     let other = of("pqn", &[]).err().unwrap();
-    insta::assert_snapshot!(refused(other), @"");
+    insta::assert_snapshot!(refused(other), @"the network FILE: it lacks dense.0.norm; made with other layers, or another learner");
     std::fs::write(&path, "nothing").unwrap();
-    insta::assert_snapshot!(refused(of("dqn", &[]).err().unwrap()), @"");
+    insta::assert_snapshot!(refused(of("dqn", &[]).err().unwrap()), @"the network FILE: no network: header too small");
 }

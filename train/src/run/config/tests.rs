@@ -636,9 +636,17 @@ fn what_is_for_another_learner_is_told() {
         "train.lr=1e-3",
         "eval.temperature=0.0",
     ];
-    assert_snapshot!(notes("snake-dqn", &words), @"");
-    assert_snapshot!(notes("snake-pqn", &["dqn.updates=2", "value.gamma=0.9"]), @"");
-    assert_snapshot!(notes("snake", &["value.gamma=0.9", "pqn.lambda=0.5"]), @"");
+    assert_snapshot!(notes("snake-dqn", &words), @r#"
+    eval.temperature (--set) has no effect with learner = "dqn"
+    lora.rank (--set) has no effect with learner = "dqn"
+    pqn.lambda (--set) has no effect with learner = "dqn"
+    train.learn (--set) has no effect with learner = "dqn"
+    "#);
+    assert_snapshot!(notes("snake-pqn", &["dqn.updates=2", "value.gamma=0.9"]), @r#"dqn.updates (--set) has no effect with learner = "pqn""#);
+    assert_snapshot!(notes("snake", &["value.gamma=0.9", "pqn.lambda=0.5"]), @r#"
+    pqn.lambda (--set) has no effect with learner = "ms-grpo"
+    value.gamma (--set) has no effect with learner = "ms-grpo"
+    "#);
 }
 
 #[test]
