@@ -28,7 +28,7 @@ use crate::value::player::{Path, best};
 use crate::value::replay::Transition;
 use crate::value::returns::n_step;
 use crate::value::sight::Sight;
-use crate::value::state::{Memory, State};
+use crate::value::state::{Memory, Played, State};
 use crate::{Error, Progress};
 
 /// Of Adam; as in Rainbow. The usual 1e-8 takes steps of full length along gradients that hardly are.
@@ -46,7 +46,11 @@ pub fn step(
 ) -> Result<(StepMetrics, Vec<Seat>, Vec<Episode>), Error> {
     let started = Instant::now();
     let epsilon = state.epsilon();
-    let (seats, episodes, paths) = state.play(epsilon, progress)?;
+    let Played {
+        seats,
+        episodes,
+        paths,
+    } = state.play(epsilon, progress)?;
     let seconds_rollout = started.elapsed().as_secs_f64();
 
     let started = Instant::now();

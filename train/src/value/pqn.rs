@@ -24,7 +24,7 @@ use crate::record::metrics::{PlayMetrics, StepMetrics, ValueLearned, now};
 use crate::value::player::Path;
 use crate::value::returns::q_lambda;
 use crate::value::sight::Sight;
-use crate::value::state::State;
+use crate::value::state::{Played, State};
 use crate::{Error, Progress};
 
 /// Of Adam: the usual.
@@ -40,7 +40,11 @@ pub fn step(
 ) -> Result<(StepMetrics, Vec<Seat>, Vec<Episode>), Error> {
     let started = Instant::now();
     let epsilon = state.epsilon();
-    let (seats, episodes, mut paths) = state.play(epsilon, progress)?;
+    let Played {
+        seats,
+        episodes,
+        mut paths,
+    } = state.play(epsilon, progress)?;
     value_the_stopped(state, &mut paths)?;
     let seconds_rollout = started.elapsed().as_secs_f64();
 

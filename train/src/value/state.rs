@@ -26,6 +26,16 @@ pub struct Memory {
     pub target: Network,
 }
 
+/// The episodes of a step.
+pub struct Played {
+    /// where each game was played
+    pub seats: Vec<Seat>,
+    /// what each agent did and got
+    pub episodes: Vec<Episode>,
+    /// what each agent saw
+    pub paths: Vec<Seen>,
+}
+
 /// A training run. All that is random follows from the config's seeds and the step, so that no generator has a state of its
 /// own.
 pub struct State {
@@ -140,11 +150,7 @@ impl State {
     ///
     /// # Errors
     /// If the game or the device fails.
-    pub fn play(
-        &self,
-        epsilon: f64,
-        progress: &dyn Progress,
-    ) -> Result<(Vec<Seat>, Vec<Episode>, Vec<Seen>), Error> {
+    pub fn play(&self, epsilon: f64, progress: &dyn Progress) -> Result<Played, Error> {
         let (seed, step) = (self.config.train.seed, self.step);
         let seat = |i| {
             let draw = |attempt| seeds::derive(seed, "scene", &[step, i, attempt]);
@@ -163,7 +169,11 @@ impl State {
         let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
         let referee = self.referee();
         let episodes = referee.play(&*self.scenario, &seats, &mut [&mut player], &mut watch)?;
-        Ok((seats, episodes, player.into_paths()))
+        Ok(Played {
+            seats,
+            episodes,
+            paths: player.into_paths(),
+        })
     }
 
     /// The chance of any action in this step: from 1 down to `value.epsilon`, in a straight line over `value.exploration`
