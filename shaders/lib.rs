@@ -29,6 +29,7 @@ shaders! {
     binary
     embedding
     fill
+    layer_norm + reduce_group
     log_prob + reduce_group
     matmul_lanes + matmul_shared
     matmul_slices

@@ -4,7 +4,7 @@ const GROUP: u32 = 64u;
 /// Which function: the numbering of `Unary` in unary.rs.
 const FUNCTION: u32 = 0u;
 
-/// `low` and `high`: the bounds of a clamp.
+/// `low` and `high`: the bounds of a clamp; of the Huber function minus delta and delta.
 struct Params { count: u32, low: f32, high: f32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -26,7 +26,9 @@ fn value(v: f32) -> f32 {
         case 3u: { return v * sigmoid(v); }
         case 4u: { return v * v; }
         case 5u: { return sqrt(v); }
-        default: { return clamp(v, params.low, params.high); }
+        case 6u: { return clamp(v, params.low, params.high); }
+        case 7u: { return max(v, 0.0); }
+        default: { let cut = clamp(v, params.low, params.high); return cut * (v - 0.5 * cut); }
     }
 }
 
@@ -38,7 +40,9 @@ fn slope(v: f32) -> f32 {
         case 3u: { let s = sigmoid(v); return s * (1.0 + v * (1.0 - s)); }
         case 4u: { return 2.0 * v; }
         case 5u: { return 0.5 / sqrt(v); }
-        default: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
+        case 6u: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
+        case 7u: { return select(0.0, 1.0, v > 0.0); }
+        default: { return clamp(v, params.low, params.high); }
     }
 }
 

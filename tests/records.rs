@@ -140,6 +140,8 @@ fn every_file_of_a_run_is_documented() {
         directory::metrics,
         directory::episodes,
         directory::sessions,
+        directory::network,
+        directory::best_network,
     ];
     let folders = [
         directory::adapter,

@@ -53,8 +53,8 @@ use serde_json::Value;
 
 use crate::options::OptionsError;
 use crate::rng::Stream;
-use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
-use map::Map;
+use crate::{Game, GameError, Kind, Outcome, Planes, Scenario, check_actions};
+use map::{Cell, Map};
 use options::{Options, Task};
 use plan::Plan;
 
@@ -229,6 +229,30 @@ impl Game for Walk {
             key += &format!(" {}", self.steps);
         }
         Ok(key)
+    }
+
+    /// Player, ice (the start and the player's own cell included), hole, goal, and red ice where there is some.
+    fn planes(&self, _: usize) -> Result<Option<Planes>, GameError> {
+        let (map, options) = (&self.lake.map, &self.lake.options);
+        let mut names = vec!["player", "ice", "hole", "goal"];
+        if options.red > 0 {
+            names.push("red ice");
+        }
+        let (height, width) = options.largest_sides(map);
+        let mut planes = Planes::new(names, height, width);
+        let place = |cell: usize| (cell / map.width(), cell % map.width());
+        planes.set(0, place(self.player));
+        for cell in 0..map.size() {
+            let plane = match map.cell(cell) {
+                Cell::Ice => 1,
+                Cell::Hole => 2,
+                Cell::Goal => 3,
+                Cell::Red => 4,
+            };
+            planes.set(plane, place(cell));
+        }
+        planes.at = Some(place(self.player));
+        Ok(Some(planes))
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {

@@ -27,6 +27,7 @@
 mod frozen_lake;
 mod options;
 mod picture;
+mod planes;
 pub mod rng;
 mod rooms;
 mod snake;
@@ -39,6 +40,7 @@ use thiserror::Error;
 pub use options::{
     GameOption, OptionsError, UnknownGame, in_force, read as read_options, refused, suggestion,
 };
+pub use planes::Planes;
 
 /// What one round brought to one agent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,7 +82,7 @@ impl GameError {
 /// One running episode. Agents are numbered from 0 to [`Scenario::agents`] - 1.
 ///
 /// # Errors
-/// [`Game::observe`], [`Game::key`] and [`Game::play`] fail if the game cannot go on, for instance because the process
+/// [`Game::observe`], [`Game::key`], [`Game::planes`] and [`Game::play`] fail if the game cannot go on, for instance because the process
 /// in which it runs has died. After that the episode is of no use.
 pub trait Game: Send {
     /// The current state as this agent meets it, told in words and pictures. It holds all that the agent gets to see.
@@ -90,6 +92,18 @@ pub trait Game: Send {
     /// is the observation, unless a game can say it shorter.
     fn key(&self, agent: usize) -> Result<String, GameError> {
         self.observe(agent)
+    }
+
+    /// The same state as numbers: one-hot planes of the board as this agent sees it, for players that do not read. They
+    /// hold what the observation holds, but for what is the same in all games of the scenario. Turns that are left are
+    /// not among it: they are the referee's, and whoever learns from planes adds them. `None` if the game has no board,
+    /// or nobody wanted it as numbers yet.
+    ///
+    /// # Errors
+    /// As [`Game::observe`].
+    fn planes(&self, agent: usize) -> Result<Option<Planes>, GameError> {
+        let _ = agent;
+        Ok(None)
     }
 
     /// Plays one round. `actions` has an entry for each agent, in order: a place in [`Scenario::actions`], or `None`

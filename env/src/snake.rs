@@ -73,7 +73,7 @@ use serde_json::Value;
 
 use crate::options::View;
 use crate::rng::Stream;
-use crate::{Game, GameError, Kind, Outcome, Scenario, check_actions};
+use crate::{Game, GameError, Kind, Outcome, Planes, Scenario, check_actions};
 use board::{Board, Event, Snake, Thing};
 use options::{Opponent, Options, usual_worth};
 
@@ -232,6 +232,29 @@ impl Game for Episode {
 
     fn key(&self, agent: usize) -> Result<String, GameError> {
         Ok(text::in_short(&self.board.seen_by(agent)))
+    }
+
+    /// Own head, own body behind it, the heads of the others, their bodies, and a plane for each kind of thing that the
+    /// game has: apples, bananas, fires.
+    fn planes(&self, agent: usize) -> Result<Option<Planes>, GameError> {
+        let board = self.board.seen_by(agent);
+        let kinds = self.options.kinds();
+        let mut names = vec!["own head", "own body", "other head", "other body"];
+        names.extend(kinds.iter().map(|&thing| text::name(thing)));
+        let mut planes = Planes::new(names, board.height, board.width);
+        let place = |(x, y): board::Cell| (board.height - 1 - y, x);
+        for (who, snake) in board.snakes.iter().enumerate() {
+            let first = if who == 0 { 0 } else { 2 };
+            for (part, &cell) in snake.0.iter().enumerate() {
+                planes.set(first + part.min(1), place(cell));
+            }
+        }
+        for &(cell, thing) in &board.things {
+            let plane = kinds.iter().position(|kind| *kind == thing);
+            planes.set(4 + plane.expect("only these are put there"), place(cell));
+        }
+        planes.at = board.snakes[0].head().map(place);
+        Ok(Some(planes))
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {

@@ -312,3 +312,46 @@ fn swapped_words_swap_the_moves_and_the_habit_does_not() {
         "left is right"
     );
 }
+
+/// A lake that is smaller than the largest lies at the top left; beyond it there is nothing, not even ice.
+#[test]
+fn planes_show_the_lake_and_nothing_beyond_it() {
+    let lake = find("frozen-lake").unwrap();
+    let options = json!({ "map": ["SFH", "FFG"] });
+    let planes = |scenario: &dyn Scenario, seed| {
+        let game = scenario.start(seed, 0).unwrap();
+        game.planes(0).unwrap().unwrap()
+    };
+    let shown = planes(&*configured(lake, &options), 0);
+    assert_eq!(shown.names, ["player", "ice", "hole", "goal"]);
+    assert_eq!((shown.height, shown.width, shown.at), (2, 3, Some((0, 0))));
+    assert_eq!(shown.ones, [0, 6, 7, 9, 10, 14, 23]);
+
+    let drawn = configured(lake, &json!({ "size": 2, "largest": 4, "red": 1 }));
+    let mut sizes = std::collections::HashSet::new();
+    for seed in 0..60 {
+        let shown = planes(&*drawn, seed);
+        assert_eq!((shown.names.len(), shown.height, shown.width), (5, 4, 4));
+        let cells: Vec<usize> = shown
+            .ones
+            .iter()
+            .filter(|one| **one >= 16)
+            .map(|one| one % 16)
+            .collect();
+        let rows = drawn.start(seed, 0).unwrap().observe(0).unwrap();
+        let (height, width) = (
+            rows.lines().count(),
+            rows.lines().next().unwrap().split_whitespace().count(),
+        );
+        let mut wanted: Vec<usize> = (0..height)
+            .flat_map(|row| (0..width).map(move |column| 4 * row + column))
+            .collect();
+        // Each cell of the lake is one thing, and no other is any.
+        let mut once = cells.clone();
+        once.sort();
+        wanted.sort();
+        assert_eq!(once, wanted);
+        sizes.insert((height, width));
+    }
+    assert_eq!(sizes.len(), 9);
+}

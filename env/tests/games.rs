@@ -294,6 +294,39 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
     }
 }
 
+/// Planes are of one shape in all games of a scenario, and equal states have equal planes, as their agents see them.
+#[test]
+fn planes_have_one_shape_and_follow_from_the_state() {
+    let mut with_planes = HashSet::new();
+    for (kind, scenario) in scenarios() {
+        let (mut shape, mut states) = (None, HashMap::new());
+        for seed in 0..30 {
+            let mut game = scenario.start(seed, seed).unwrap();
+            let mut random = random(&*scenario, seed);
+            for _ in 0..scenario.step_limit() {
+                for agent in 0..scenario.agents() {
+                    let Some(planes) = game.planes(agent).unwrap() else {
+                        continue;
+                    };
+                    with_planes.insert(kind.name);
+                    let own = (planes.names.clone(), planes.height, planes.width);
+                    let cells = own.0.len() * own.1 * own.2;
+                    assert_eq!(*shape.get_or_insert_with(|| own.clone()), own);
+                    assert!(planes.ones.is_sorted_by(|one, next| one < next));
+                    assert!(planes.ones.last().is_none_or(|&last| last < cells));
+                    let key = game.key(agent).unwrap();
+                    let known = states.insert(key, planes.clone());
+                    assert!(known.is_none_or(|known| known == planes), "{planes:?}");
+                }
+                let agents = 0..scenario.agents();
+                let actions: Vec<_> = agents.map(|agent| random(&*game, agent)).collect();
+                game.play(&actions).unwrap();
+            }
+        }
+    }
+    assert_eq!(with_planes, HashSet::from(["frozen-lake", "snake"]));
+}
+
 #[test]
 fn names_and_action_words_are_distinct_plain_words() {
     // A name may have digits, as 2048; an action may be two words, as "turn left".

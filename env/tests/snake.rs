@@ -199,3 +199,45 @@ fn things_stay_as_many_and_heads_go_cell_by_cell() {
         }
     }
 }
+
+/// The board's picture, drawn from its planes, is the one that is told.
+#[test]
+fn planes_show_what_the_board_shows() {
+    let options =
+        json!({ "width": 5, "height": 4, "agents": 2, "enemies": 1, "apples": 2, "fires": 1 });
+    let scenario = configured(find("snake").unwrap(), &options);
+    let names = [
+        "own head",
+        "own body",
+        "other head",
+        "other body",
+        "apple",
+        "fire",
+    ];
+    let mut met = [false; 6];
+    for seed in 0..40 {
+        let mut game = scenario.start(seed, seed).unwrap();
+        let mut choose = random(&*scenario, seed);
+        for _ in 0..12 {
+            for agent in 0..2 {
+                let planes = game.planes(agent).unwrap().unwrap();
+                assert_eq!(planes.names, names);
+                assert_eq!((planes.height, planes.width), (4, 5));
+                let mut drawn = ["_"; 20];
+                for one in planes.ones {
+                    drawn[one % 20] = ["1", "T", "E", "T", "A", "F"][one / 20];
+                    met[one / 20] = true;
+                }
+                let board = game.observe(agent).unwrap();
+                let board = board.replace(['2', '3'], "E");
+                let seen: Vec<&str> = board.split_whitespace().collect();
+                assert_eq!(drawn[..], seen);
+                let head = seen.iter().position(|sign| *sign == "1");
+                assert_eq!(planes.at, head.map(|head| (head / 5, head % 5)));
+            }
+            let actions: Vec<_> = (0..2).map(|agent| choose(&*game, agent)).collect();
+            game.play(&actions).unwrap();
+        }
+    }
+    assert_eq!(met, [true; 6]);
+}

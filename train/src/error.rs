@@ -80,6 +80,30 @@ pub enum Error {
         /// What the model was made for.
         most: usize,
     },
+    /// A game that value learners cannot see.
+    #[error(
+        "{0} has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or \
+         learner = \"ms-grpo\""
+    )]
+    NoPlanes(String),
+    /// Somebody is to play by a network that nobody names.
+    #[error(
+        "a network of {0} is to play, and value.network names none: name the directory of the run that trained it"
+    )]
+    NoNetwork(&'static str),
+    /// A network that cannot be read, or is another.
+    #[error("the network {}: {problem}", path.display())]
+    Network {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A language model is wanted where a value learner was trained.
+    #[error(
+        "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
+    )]
+    NoLanguage(&'static str),
     /// A checkpoint that cannot be gone on from.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

@@ -184,6 +184,15 @@ impl Options {
         })
     }
 
+    /// Rows and columns of the largest lake there can be; `map` is one of them.
+    pub fn largest_sides(&self, map: &Map) -> (usize, usize) {
+        if self.map.is_some() {
+            return (map.height(), map.width());
+        }
+        let [width, height] = self.sides();
+        (*height.end(), *width.end())
+    }
+
     /// What a word of the actions moves the player by, and the other way round.
     pub fn meant(&self, action: usize) -> usize {
         match action {

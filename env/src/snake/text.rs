@@ -42,7 +42,7 @@ impl Signs {
     }
 }
 
-fn name(thing: Thing) -> &'static str {
+pub(super) fn name(thing: Thing) -> &'static str {
     match thing {
         Thing::Apple => "apple",
         Thing::Banana => "banana",

@@ -162,6 +162,24 @@ fn elements(table: &mut Table) {
         |a| a[0].map(|v| v.clamp(-1.5, 2.5)),
     );
 
+    let kinks = || vec![off_grid(random(&[3, 67], 2, -4.0..4.0), 1.0 / 128.0)];
+    table.gradient(
+        "unary",
+        "relu of 3x67",
+        reference::UNARY,
+        kinks(),
+        |t| t[0].relu(),
+        |a| a[0].map(|v| v.max(0.0)),
+    );
+    table.gradient(
+        "unary",
+        "huber of 3x67",
+        reference::UNARY,
+        kinks(),
+        |t| t[0].huber(1.5),
+        |a| a[0].map(|v| reference::huber(v, 1.5)),
+    );
+
     type Two = (
         &'static str,
         fn(&Tensor, &Tensor) -> Tensor,
@@ -327,6 +345,21 @@ fn reductions(table: &mut Table) {
                 inputs,
                 |t| t[0].rms_norm(&t[1], reference::RMS_EPS),
                 |a| reference::rms_norm(&a[0], &a[1]),
+            )
+            .is_short = rows == 33;
+        let inputs = vec![
+            random(&[rows, cols], 11, -2.0..2.0),
+            random(&[cols], 12, 0.5..1.5),
+            random(&[cols], 13, -1.0..1.0),
+        ];
+        table
+            .gradient(
+                "layer_norm",
+                format!("{rows}x{cols}"),
+                reference::LAYER_NORM,
+                inputs,
+                |t| t[0].layer_norm(&t[1], &t[2], reference::LAYER_EPS),
+                |a| reference::layer_norm(&a[0], &a[1], &a[2]),
             )
             .is_short = rows == 33;
     }

@@ -6,6 +6,7 @@ mod binary;
 mod by_key;
 mod checks;
 mod embedding;
+mod layer_norm;
 mod linear;
 mod log_prob;
 mod matmul;

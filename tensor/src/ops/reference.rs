@@ -17,6 +17,14 @@ pub(super) const UNARY: Tolerance = Tolerance {
     gradient: 1e-5,
 };
 
+/// Huber's function, by its two cases.
+pub(super) fn huber(v: f64, delta: f64) -> f64 {
+    match v.abs() {
+        size if size <= delta => 0.5 * v * v,
+        size => delta * (size - 0.5 * delta),
+    }
+}
+
 /// Two or three roundings in the value; sums over up to 4 x 5 repeats in the gradient.
 pub(super) const BINARY: Tolerance = Tolerance {
     value: 1e-6,
@@ -131,6 +139,29 @@ pub(super) fn rms_norm(x: &Array, weight: &Array) -> Array {
         let scale = 1.0 / (mean + f64::from(RMS_EPS)).sqrt();
         for (v, w) in row.iter_mut().zip(&weight.values) {
             *v *= scale * w;
+        }
+    }
+    y
+}
+
+/// Large, as that of RMS_NORM and for its reasons.
+pub(super) const LAYER_EPS: f32 = 0.1;
+
+/// As RMS_NORM, with a difference to the mean before the squares: rounded once more, against numbers of the same size.
+pub(super) const LAYER_NORM: Tolerance = Tolerance {
+    value: 6e-6,
+    gradient: 1e-4,
+};
+
+pub(super) fn layer_norm(x: &Array, weight: &Array, bias: &Array) -> Array {
+    let cols = weight.values.len();
+    let mut y = x.clone();
+    for row in y.values.chunks_mut(cols) {
+        let mean = row.iter().sum::<f64>() / cols as f64;
+        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / cols as f64;
+        let scale = 1.0 / (variance + f64::from(LAYER_EPS)).sqrt();
+        for (v, (w, b)) in row.iter_mut().zip(weight.values.iter().zip(&bias.values)) {
+            *v = (*v - mean) * scale * w + b;
         }
     }
     y

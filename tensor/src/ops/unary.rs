@@ -2,7 +2,9 @@
 //!
 //! y = f(x), dx = dy f'(x)
 //!
-//! Of a clamp f' is 1 within the bounds and on them, 0 beyond, as in PyTorch.
+//! Of a clamp f' is 1 within the bounds and on them, 0 beyond, and of relu it is 0 at 0, as in PyTorch. The Huber function
+//! (Huber 1964) is x²/2 up to delta on either side of 0 and goes on with the slope that it has there:
+//! c (x - c/2) with c = clamp(x, -delta, delta), and f' = c.
 
 use crate::Tensor;
 use crate::gpu::{Groups, Kernel};
@@ -20,6 +22,8 @@ enum Unary {
     Square,
     Sqrt,
     Clamp,
+    Relu,
+    Huber,
 }
 
 #[repr(C)]
@@ -59,6 +63,22 @@ impl Tensor {
     /// √x
     pub fn sqrt(&self) -> Tensor {
         self.unary("sqrt", Unary::Sqrt)
+    }
+
+    /// max(x, 0)
+    pub fn relu(&self) -> Tensor {
+        self.unary("relu", Unary::Relu)
+    }
+
+    /// x²/2 where |x| is at most `delta`, delta (|x| - delta/2) beyond: the loss of Huber (1964), whose gradient no outlier
+    /// drives beyond delta.
+    ///
+    /// # Panics
+    /// If `delta` is not above 0.
+    #[track_caller]
+    pub fn huber(&self, delta: f32) -> Tensor {
+        assert!(delta > 0.0, "huber: delta is {delta}");
+        self.unary_with("huber", Unary::Huber, [-delta, delta])
     }
 
     /// What is below `low` becomes `low`, what is above `high` becomes `high`. The gradient passes on the bounds too.
@@ -102,7 +122,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::UNARY as TOLERANCE;
+    use crate::ops::reference::{UNARY as TOLERANCE, huber};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 
@@ -126,7 +146,9 @@ mod tests {
             }
             // None on a bound, where there is no slope.
             let x = Array::random(&[rows, cols], seed, -4.0..4.0).map(|v| (64.0 * v).floor() / 64.0 + 1.0 / 128.0);
-            check(&|t| t[0].clamp(-1.5, 2.5), &|a| a[0].map(|v| v.clamp(-1.5, 2.5)), &[x], TOLERANCE);
+            check(&|t| t[0].clamp(-1.5, 2.5), &|a| a[0].map(|v| v.clamp(-1.5, 2.5)), std::slice::from_ref(&x), TOLERANCE);
+            check(&|t| t[0].relu(), &|a| a[0].map(|v| v.max(0.0)), std::slice::from_ref(&x), TOLERANCE);
+            check(&|t| t[0].huber(1.5), &|a| a[0].map(|v| huber(v, 1.5)), &[x], TOLERANCE);
         }
     }
 
@@ -140,6 +162,24 @@ mod tests {
             gradients.get(&x).unwrap().to_vec().unwrap(),
             [0.0, 1.0, 1.0, 1.0, 0.0]
         );
+    }
+
+    #[test]
+    fn beyond_delta_the_huber_function_goes_on_straight() {
+        let x = Tensor::from_slice(&gpu(), &[-4.0, -2.0, -1.0, 0.0, 2.0, 10.0], &[6]).tracked();
+        let y = x.huber(2.0);
+        assert_eq!(y.to_vec().unwrap(), [6.0, 2.0, 0.5, 0.0, 2.0, 18.0]);
+        let gradients = y.sum().backward();
+        assert_eq!(
+            gradients.get(&x).unwrap().to_vec().unwrap(),
+            [-2.0, -2.0, -1.0, 0.0, 2.0, 2.0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "huber: delta is 0")]
+    fn a_delta_of_nothing_is_refused() {
+        Tensor::zeros(&gpu(), &[1]).huber(0.0);
     }
 
     #[test]

@@ -76,6 +76,10 @@ pub fn sampling(train: &Train) -> String {
 pub fn step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
     let learned = match (&metrics.learned, metrics.updates_dropped) {
+        (None, 0) if metrics.value.is_some() => metrics.value.map_or(String::new(), |value| {
+            let (error, epsilon) = (value.td_error, value.epsilon);
+            format!("td error {error:.4}  epsilon {epsilon:.2}")
+        }),
         (Some(learned), 0) => {
             let kl = learned.kl.map(|kl| format!("kl {kl:.4}  "));
             format!("{}grad {:.3}", kl.unwrap_or_default(), learned.grad_norm)

@@ -163,7 +163,11 @@ impl Picture<'_> {
             step.learned
                 .map(|learned| format!("grad {:.3}", learned.grad_norm)),
         );
-        if step.learned.is_none() {
+        words.extend(
+            step.value
+                .map(|value| format!("td error {:.4}", value.td_error)),
+        );
+        if step.learned.is_none() && step.value.is_none() {
             words.push("nothing learned".to_owned());
         }
         let (rollout, update) = (step.seconds_rollout, step.seconds_update);

@@ -13,6 +13,7 @@ mod help;
 mod killed;
 mod models;
 mod names;
+mod networks;
 mod refusals;
 mod reports;
 mod runs;

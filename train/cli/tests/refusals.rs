@@ -22,11 +22,11 @@ fn is_empty(directory: &Path) -> bool {
 
 #[test]
 fn what_is_typed_wrong_ends_with_2() {
-    assert_snapshot!(refusal(2, &["train", "frozen-lak"]), @"error: unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(refusal(2, &["train", "frozen-lak"]), @"error: unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(refusal(2, &["train", "--set", "train.group_sise=8"]), @"error: unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
     assert_snapshot!(refusal(2, &["eval", "--set", "eval.temperature=warm"]), @r#"error: key `eval.temperature` in --set: found "warm", wanted a number"#);
     assert_snapshot!(refusal(2, &["train", "--set", "train.learn=0"]), @"error: key `train.learn`: found 0, wanted at least 1");
-    assert_snapshot!(refusal(2, &["play", "pong"]), @"error: unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(refusal(2, &["play", "pong"]), @"error: unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(refusal(2, &["play", "frozen-lake", "--human", "--set", "game.options.size=1"]), @"error: frozen-lake: option `size` is 1, but must be from 2 to 64");
     assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=nan"]), @"error: key `game.options.frozen`: found nan, wanted a finite number");
     assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=inf"]), @"error: key `game.options.frozen`: found inf, wanted a finite number");
@@ -47,7 +47,7 @@ fn what_is_typed_wrong_ends_with_2() {
 
     For more information, try '--help'.
     ");
-    assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "pong"]), @"error: unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(refusal(2, &["pretrain", "--out", "base", "pong"]), @"error: unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(refusal(2, &["train", "--steps", "many"]), @"
     error: invalid value 'many' for '--steps <N>': wanted a whole number from 0 to 9223372036854775807
 

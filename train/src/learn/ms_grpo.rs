@@ -116,7 +116,7 @@ pub fn step(
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,
-        critic: None,
+        ..StepMetrics::default()
     };
     Ok((metrics, groups))
 }

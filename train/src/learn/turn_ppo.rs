@@ -87,6 +87,7 @@ pub fn step(
         measured,
         learned,
         critic: Some(valued),
+        ..StepMetrics::default()
     };
     Ok((metrics, groups))
 }

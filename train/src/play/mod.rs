@@ -1,5 +1,6 @@
 //! Episodes: who plays, on which scenes, by whose rules, and how well.
 
+mod asking;
 pub mod episode;
 pub mod evaluate;
 pub mod framing;

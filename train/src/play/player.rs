@@ -49,4 +49,14 @@ pub trait Player {
     /// # Errors
     /// Whatever keeps the player from answering. What can be answered but not read is no error.
     fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error>;
+
+    /// What the agent sees when the step limit has stopped its episode, for players who learn from where their actions led.
+    /// Nothing is to be answered.
+    ///
+    /// # Errors
+    /// Whatever keeps the player from looking.
+    fn stopped(&mut self, ask: &Ask<'_>) -> Result<(), Error> {
+        let _ = ask;
+        Ok(())
+    }
 }

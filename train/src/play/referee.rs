@@ -6,8 +6,9 @@
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
 use crate::Error;
+use crate::play::asking::{ask_all, tell_stopped};
 use crate::play::episode::{Ending, Episode, Turn};
-use crate::play::player::{Ask, Player, Reply};
+use crate::play::player::Player;
 use crate::run::seeds;
 
 /// What the referee goes by.
@@ -122,6 +123,7 @@ impl Referee {
             }
             watch(&episodes);
         }
+        tell_stopped(scenario, &games, &episodes, players)?;
         Ok((episodes, failed))
     }
 
@@ -170,52 +172,6 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
         return Ok(());
     };
     Err(GameError::new(scenario.name(), problem))
-}
-
-/// A reply for each living episode, from the player of its agent.
-fn ask_all(
-    scenario: &dyn Scenario,
-    games: &[Box<dyn Game>],
-    episodes: &[Episode],
-    living: &[usize],
-    round: usize,
-    players: &mut [&mut dyn Player],
-) -> Result<Vec<Reply>, Error> {
-    let (agents, sides) = (scenario.agents(), players.len());
-    let mut replies = vec![Reply::default(); living.len()];
-    for (side, player) in players.iter_mut().enumerate() {
-        let (mut places, mut asks) = (Vec::new(), Vec::new());
-        for (place, &e) in living.iter().enumerate() {
-            let (seat, agent) = (e / agents, e % agents);
-            if agent % sides != side {
-                continue;
-            }
-            places.push(place);
-            asks.push(Ask {
-                episode: e,
-                turn: round,
-                seed: episodes[e].seed,
-                actions: scenario.actions(),
-                observation: &episodes[e].turns[round].observation,
-                past: &episodes[e].turns[..round],
-                game: &*games[seat],
-                agent,
-            });
-        }
-        if asks.is_empty() {
-            continue;
-        }
-        let given = player.act(&asks)?;
-        assert_eq!(
-            given.len(),
-            asks.len(),
-            "a player's replies, and what it was asked for"
-        );
-        for (place, reply) in places.into_iter().zip(given) {
-            replies[place] = reply;
-        }
-    }
-    Ok(replies)
 }
 
 /// Agents of one game draw from seeds of their own; the first has the seat's.

@@ -8,6 +8,7 @@
 //! adapter/          what was learned, as it was saved last; or
 //! model/            the same where all weights of the model learn
 //! best/             the same as it was when it was examined best
+//! network.safetensors, best.safetensors    the same two of a learner without language, in place of the adapters
 //! checkpoints/      all that it takes to go on
 //! lock              held while a run writes here; a run that dies lets go of it
 //! ```
@@ -221,8 +222,13 @@ pub fn best(run: &Path) -> PathBuf {
 /// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
 ///
 /// # Errors
-/// If it has saved nothing.
+/// If it has saved nothing, or a network: then no language model was trained.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
+    if network(run).exists() {
+        return Err(RecordError::HasNetwork {
+            path: run.to_owned(),
+        });
+    }
     let is_in = |dir: PathBuf| {
         if dir.join("adapter_config.json").exists() {
             Some(Trained::Adapter(dir))
@@ -234,6 +240,28 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
     saved.find_map(is_in).ok_or_else(|| RecordError::NoAdapter {
+        path: run.to_owned(),
+    })
+}
+
+/// The file with the network of a value learner, as it was saved last.
+pub fn network(run: &Path) -> PathBuf {
+    run.join("network.safetensors")
+}
+
+/// The file with the network as it was examined best.
+pub fn best_network(run: &Path) -> PathBuf {
+    run.join("best.safetensors")
+}
+
+/// The network to take of a run: that of its best evaluation, or else the one that was saved last.
+///
+/// # Errors
+/// If it has none.
+pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
+    let mut saved = [best_network(run), network(run)].into_iter();
+    let first = saved.find(|file| file.exists());
+    first.ok_or_else(|| RecordError::NoNetwork {
         path: run.to_owned(),
     })
 }

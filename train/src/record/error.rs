@@ -46,6 +46,23 @@ pub enum RecordError {
         /// The run's directory.
         path: PathBuf,
     },
+    /// The run has a network in place of an adapter.
+    #[error(
+        "{} holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take such \
+         a run, and nothing else does", .path.display()
+    )]
+    HasNetwork {
+        /// The run's directory.
+        path: PathBuf,
+    },
+    /// The run has no network.
+    #[error(
+        "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
+    )]
+    NoNetwork {
+        /// The run's directory.
+        path: PathBuf,
+    },
     /// Somebody else writes there.
     #[error(
         "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .path.display()

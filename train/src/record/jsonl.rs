@@ -117,7 +117,8 @@ mod tests {
 
     use super::*;
     use crate::record::metrics::{
-        Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
+        Evaluation, Learned, PlayMetrics, ReplyMetrics, StepMetrics, ValueLearned, Warning,
+        Yardsticks,
     };
 
     #[test]
@@ -132,6 +133,7 @@ mod tests {
             truncated_rate: 0.5,
             valid_action_rate: 0.96875,
             episode_length_mean: 7.25,
+            turns: 1450,
             top_action: "right".to_owned(),
             top_action_share: 0.375,
             unread_no_tag: 1,
@@ -188,6 +190,7 @@ mod tests {
             measured: None,
             learned: Some(learned),
             critic: None,
+            value: None,
         };
         // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
         let equal = StepMetrics {
@@ -195,6 +198,21 @@ mod tests {
             groups_skipped: 4,
             effective_episodes: None,
             learned: None,
+            ..step.clone()
+        };
+        // A line says by its names which kind of learner it is of.
+        let network = StepMetrics {
+            step: 5,
+            learned: None,
+            value: Some(ValueLearned {
+                updates: 8,
+                td_loss: 0.25,
+                td_error: 0.5,
+                q_target: 0.75,
+                gradient_norm: 1.5,
+                epsilon: 0.05,
+                learning_rate: 0.0005,
+            }),
             ..step.clone()
         };
         let warning = Warning {
@@ -209,6 +227,7 @@ mod tests {
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Step(equal),
+            Record::Step(network),
             Record::Warning(warning),
         ];
         let dir = tempfile::tempdir().unwrap();
@@ -233,7 +252,7 @@ mod tests {
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
         let error = read(&path).unwrap_err().to_string();
-        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 6: expected value at line 1 column 1");
+        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 7: expected value at line 1 column 1");
         std::fs::write(&path, "").unwrap();
         let error = jsonl.cut(bytes).unwrap_err().to_string();
         assert!(error.contains("has 0 bytes"), "{error}");

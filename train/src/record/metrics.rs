@@ -34,6 +34,9 @@ pub struct PlayMetrics {
     pub valid_action_rate: f64,
     /// Mean number of turns.
     pub episode_length_mean: f64,
+    /// Turns of all of them: what others count as steps of the environment.
+    #[serde(default)]
+    pub turns: usize,
     /// The action taken most often in all; empty if none could be read.
     pub top_action: String,
     /// Its share of all turns.
@@ -111,6 +114,7 @@ impl PlayMetrics {
             truncated_rate: over(&|e| f64::from(u8::from(e.is_truncated()))).0,
             valid_action_rate: over(&|e| share(e, read(e))).0,
             episode_length_mean: over(&|e| e.turns.len() as f64).0,
+            turns,
             top_action: top.map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
             top_action_share: top.map_or(0.0, |(_, count)| *count as f64 / turns as f64),
             unread_no_tag: unread(Unread::NoTag),
@@ -179,7 +183,7 @@ impl GameMetrics {
     }
 }
 
-/// What one training step of MS-GRPO brought.
+/// What one training step brought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     /// Which step, from 1.
@@ -222,6 +226,9 @@ pub struct StepMetrics {
     /// How the critic did, where one gives the credit.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub critic: Option<CriticMetrics>,
+    /// The same of a learner without language.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub value: Option<ValueLearned>,
 }
 
 impl StepMetrics {
@@ -282,6 +289,7 @@ impl StepMetrics {
                 kl: Some(0.0),
                 ..Learned::default()
             }),
+            value: Some(ValueLearned::default()),
             ..StepMetrics::default()
         }
     }
@@ -355,6 +363,63 @@ impl Learned {
     /// Whether loss and gradient are numbers to go by.
     pub fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.grad_norm.is_finite()
+    }
+}
+
+/// What a step of a value learner did, averaged over its updates. Its names are none of [`Learned`], so that a line of
+/// `metrics.jsonl` says which of both it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ValueLearned {
+    /// Optimiser updates made.
+    pub updates: usize,
+    /// The loss before the update.
+    pub td_loss: f64,
+    /// Mean of how far Q was from its target.
+    pub td_error: f64,
+    /// Mean of the targets.
+    pub q_target: f64,
+    /// Norm of the whole gradient before it is cut.
+    pub gradient_norm: f64,
+    /// The chance of any action in play.
+    pub epsilon: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+}
+
+impl ValueLearned {
+    /// Of one update towards these targets with these errors.
+    pub fn of(
+        targets: &[f32],
+        errors: &[f64],
+        td_loss: f64,
+        gradient_norm: f64,
+        epsilon: f64,
+        learning_rate: f64,
+    ) -> ValueLearned {
+        let count = targets.len() as f64;
+        ValueLearned {
+            updates: 1,
+            td_loss,
+            td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
+            q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
+            gradient_norm,
+            epsilon,
+            learning_rate,
+        }
+    }
+
+    /// The mean of some updates of one step, none of none.
+    pub fn mean_of(updates: &[ValueLearned]) -> Option<ValueLearned> {
+        let count = updates.len() as f64;
+        let mean = |of: fn(&ValueLearned) -> f64| updates.iter().map(of).sum::<f64>() / count;
+        updates.first().map(|first| ValueLearned {
+            updates: updates.len(),
+            td_loss: mean(|update| update.td_loss),
+            td_error: mean(|update| update.td_error),
+            q_target: mean(|update| update.q_target),
+            gradient_norm: mean(|update| update.gradient_norm),
+            ..*first
+        })
     }
 }
 

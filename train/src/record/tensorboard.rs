@@ -125,7 +125,8 @@ pub(super) fn is_ours(name: &str) -> bool {
 fn step_tag(name: &str) -> Option<String> {
     Some(match name {
         "step" | "time" => return None,
-        "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" => {
+        "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" | "td_loss"
+        | "td_error" | "q_target" | "gradient_norm" | "learning_rate" => {
             format!("loss/{name}")
         }
         "value_loss" | "value_mean" | "explained_variance" => format!("critic/{name}"),

@@ -1,8 +1,8 @@
 //! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
 //!
 //! It is a safetensors file, for other programs to look into: the weights that learn under their names, those of a critic under
-//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`. Its metadata has one entry, `lapwing`:
-//! JSON with a checksum and
+//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`; what a learner remembers beside them
+//! under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and
 //! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
 //! the step.
 
@@ -26,6 +26,7 @@ use crate::run::snapshot::{Best, Snapshot};
 const FORMAT: u32 = 1;
 const ENTRY: &str = "lapwing";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
+const MEMORY: &str = "memory.";
 
 /// What a checkpoint says beside its tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -153,7 +154,7 @@ pub fn save(
     }
     write_aside(
         &file(&folder, snapshot.step),
-        &serialized(&header, snapshot.parameters.iter().chain(&snapshot.critic)),
+        &serialized(&header, snapshot),
     )?;
     let best = snapshot.best.map(|best| best.step);
     let mut others: Vec<usize> = steps(&folder);
@@ -283,9 +284,16 @@ impl Saved {
                 second_moment: second?.1,
             })
         };
+        let parameters = names.map(&mut parameter).collect::<Result<_, _>>()?;
         let critic = match config.credit.method {
             Method::Critic => &head::NAMES[..],
             _ => &[],
+        };
+        let critic = critic.iter().map(|name| parameter(name));
+        let critic = critic.collect::<Result<_, _>>()?;
+        let memory = |(name, (shape, values)): (&String, &(Vec<usize>, Vec<f32>))| {
+            let name = name.strip_prefix(MEMORY)?;
+            Some((name.to_owned(), shape.clone(), values.clone()))
         };
         Ok(Snapshot {
             step: self.header.step,
@@ -293,12 +301,10 @@ impl Saved {
             temperature: (self.header.temperature).unwrap_or(config.policy.temperature),
             evaluated: self.header.evaluated,
             best: self.header.best,
-            parameters: names.map(&mut parameter).collect::<Result<_, _>>()?,
+            parameters,
             critic_updates: self.header.critic_updates,
-            critic: critic
-                .iter()
-                .map(|name| parameter(name))
-                .collect::<Result<_, _>>()?,
+            critic,
+            memory: self.tensors.iter().filter_map(memory).collect(),
         })
     }
 }
@@ -321,12 +327,17 @@ fn steps(folder: &Path) -> Vec<usize> {
     steps
 }
 
-fn serialized<'a>(
-    header: &Header,
-    parameters: impl Iterator<Item = &'a ParameterState>,
-) -> Vec<u8> {
+fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
-    for parameter in parameters {
+    for (name, shape, values) in &snapshot.memory {
+        let bytes = bytemuck::cast_slice(values);
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        views.push((
+            format!("{MEMORY}{name}"),
+            view.expect("as many as the shape"),
+        ));
+    }
+    for parameter in snapshot.parameters.iter().chain(&snapshot.critic) {
         let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", parameter.name));
         let view = |values| {
             let bytes = bytemuck::cast_slice(values);

@@ -1,6 +1,6 @@
 //! What a run has learned, as plain data.
 
-use lapwing_tensor::ParameterState;
+use lapwing_tensor::{NamedValues, ParameterState};
 use serde::{Deserialize, Serialize};
 
 /// When the policy was examined best, and how well.
@@ -31,4 +31,6 @@ pub struct Snapshot {
     pub critic_updates: u64,
     /// its weights and moments; empty without a critic
     pub critic: Vec<ParameterState>,
+    /// what a learner remembers beside them: the replay and the target network of DQN
+    pub memory: Vec<NamedValues>,
 }

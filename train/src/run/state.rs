@@ -11,7 +11,7 @@ use crate::base::fingerprint::fingerprint;
 use crate::learn::head::Head;
 use crate::play::players::model::{ModelPlayer, Policy, Reference};
 use crate::play::{Episode, Referee, Seat};
-use crate::run::config::{Config, ConfigError, Game, Method, Weights};
+use crate::run::config::{Config, ConfigError, Game, Learner, Method, Weights};
 use crate::run::memory::{self, Plan};
 use crate::run::seeds;
 use crate::run::snapshot::{Best, Snapshot};
@@ -112,6 +112,9 @@ impl State {
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
+        if config.learner != Learner::MsGrpo {
+            return Err(Error::NoLanguage(config.learner.name()));
+        }
         config.game = Game::of(&*scenarios[0]);
         let trains = purpose == Purpose::Train;
         let whole = trains && config.train.weights == Weights::All;
@@ -334,6 +337,7 @@ impl State {
             parameters: parameters.state()?,
             critic_updates: critic.map_or(0, Parameters::steps),
             critic: critic.map_or(Ok(Vec::new()), Parameters::state)?,
+            memory: Vec::new(),
         })
     }
 

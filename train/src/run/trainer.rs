@@ -143,12 +143,14 @@ fn evaluate(
     Ok(())
 }
 
-fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
+/// Writes records down, if every number in them is one.
+pub(crate) fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
     records.iter().try_for_each(|record| run.record(record))
 }
 
-fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
+/// Hands records to the sinks.
+pub(crate) fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
     let mut each = sinks.iter_mut();
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }

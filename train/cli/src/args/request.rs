@@ -6,7 +6,7 @@ use clap::Args;
 use lapwing_train::base::source::Source;
 use lapwing_train::play::Form;
 use lapwing_train::record::directory::{self, Trained};
-use lapwing_train::run::config::{Origin, Place, Resolved};
+use lapwing_train::run::config::{Learner, Origin, Place, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
 use crate::out;
@@ -15,8 +15,9 @@ use crate::out;
 #[derive(Debug, Args)]
 pub struct Request {
     /// A preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper,
-    /// snake-paper), a variant of a game by the preset of that game (snake-poison-apple), a game by the general defaults
-    /// (exec:COMMAND and ws://HOST:PORT/ws, too), a file that ends in .toml, or the directory of a run
+    /// snake-paper; without language frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn), a
+    /// variant of a game by the preset of that game (snake-poison-apple), a game by the general defaults (exec:COMMAND and
+    /// ws://HOST:PORT/ws, too), a file that ends in .toml, or the directory of a run
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
     #[command(flatten)]
@@ -32,9 +33,18 @@ impl Request {
         Ok(resolved)
     }
 
-    /// The same for one who plays and does not learn: the adapter of a run, or its model, is what the run has learned.
+    /// The same for one who plays and does not learn: the adapter of a run, its model or its network, is what the run has learned.
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve(own)?;
+        if resolved.config.learner != Learner::MsGrpo {
+            let is_named = resolved.origins.get("value.network") == Some(&Origin::Setting);
+            if let Some(run) = resolved.run.clone().filter(|_| !is_named) {
+                let network = directory::trained_network(&run)?.display().to_string();
+                resolved.notes.push(format!("plays with {network}"));
+                resolved.config.value.network = network;
+            }
+            return Ok(resolved);
+        }
         let names = |key: &str| resolved.origins.get(key) == Some(&Origin::Setting);
         let (is_named, names_model) = (
             names("model.adapter"),

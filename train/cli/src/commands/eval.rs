@@ -13,8 +13,9 @@ use lapwing_train::play::scenes::Scenes;
 use lapwing_train::play::{Episode, Framing, Player, Referee, Seat};
 use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
 use lapwing_train::record::scores::{Difference, Scores};
-use lapwing_train::run::config::Game;
+use lapwing_train::run::config::{Game, Learner};
 use lapwing_train::run::state::State;
+use lapwing_train::value::state::Trained;
 use lapwing_train::{Config, Progress};
 use serde::Serialize;
 use serde_json::Value;
@@ -85,6 +86,9 @@ pub fn eval(
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
     let (model, mut all) = match arguments.player.player {
+        None if config.learner != Learner::MsGrpo => {
+            by_networks(open_gpu, &scenarios, &config, arguments)?
+        }
         None => by_models(open_gpu, scenarios, &config, arguments)?,
         Some(_) => by_another(&scenarios, &config, arguments)?,
     };
@@ -179,6 +183,65 @@ fn by_models(
         )?);
     }
     Ok((state.model_name, all))
+}
+
+/// What a network that reads no words makes of them. It is made for boards of one shape, which another game seldom has.
+fn by_networks(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    scenarios: &[Box<dyn Scenario>],
+    config: &Config,
+    arguments: &args::Eval,
+) -> Result<(String, Vec<Played>)> {
+    let name = config.learner.name();
+    alone(config, !arguments.against.is_empty(), "--against")?;
+    alone(config, arguments.opponent.is_some(), "--opponent")?;
+    let terminal = Terminal::new();
+    if arguments.greedy {
+        terminal.note("--greedy has no effect: a network always takes the best action");
+    }
+    let gpu = open_gpu()?;
+    let mut all = Vec::new();
+    for scenario in scenarios {
+        let mut config = config.clone();
+        config.game = Game::of(&**scenario);
+        let trained = Trained::load(&gpu, &config)?;
+        let scenes = Scenes::of(&**scenario)?;
+        if !scenes.divided() {
+            terminal.note(NOT_DIVIDED);
+        }
+        let seats = scenes.evaluation(&**scenario, config.eval.seed, config.eval.episodes)?;
+        let referee = Referee {
+            step_limit: scenario.step_limit(),
+            format_penalty: 0.0,
+        };
+        let mut player = trained.player();
+        let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal)?;
+        let (game, actions) = (scenario.name(), scenario.actions());
+        let scores = vec![Scores::of(game, name, actions, &seats, &episodes)];
+        let search = arguments.search;
+        all.push(played(
+            &**scenario,
+            &referee,
+            &seats,
+            &mut [],
+            &config,
+            scores,
+            search,
+        )?);
+    }
+    Ok((name.to_owned(), all))
+}
+
+/// Refuses what would set a network beside language models.
+pub fn alone(config: &Config, asked: bool, what: &str) -> Result<(), InputError> {
+    let name = config.learner.name();
+    match asked {
+        true => Err(InputError::new(
+            what,
+            format!("takes adapters of language models, and {name} has none: leave it out"),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// What somebody else than a model of ours makes of them.

@@ -24,4 +24,5 @@ pub mod shell;
 pub mod subject;
 pub mod sweep;
 pub mod train;
+mod train_network;
 pub mod watch;

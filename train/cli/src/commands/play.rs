@@ -13,9 +13,12 @@ use lapwing_train::play::scenes::Scenes;
 use lapwing_train::play::{Ask, Episode, Framing, Player, Referee, Seat, Seen};
 use lapwing_train::record::kept;
 use lapwing_train::record::sample::{Place, Purpose as Kind, Sample};
+use lapwing_train::run::config::Learner;
 use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::{Error, Progress};
+use lapwing_train::value::state::Trained;
+use lapwing_train::{Config, Error, Progress};
 
+use super::eval::alone;
 use super::keys::{self, Keys};
 use super::opponent::Opponent;
 use super::{api, human};
@@ -32,6 +35,9 @@ pub fn by_model(
     let mut config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
     check_keep(arguments)?;
+    if config.learner != Learner::MsGrpo {
+        return by_network(open_gpu, arguments, &config);
+    }
     // Nothing is held out: these are all that is played.
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
@@ -69,6 +75,37 @@ pub fn by_model(
         arguments,
         |episode, place, actions| Sample::of(episode, place, actions, prompts),
         |episode| prompts.text(&Seen::turn(episode, 0)),
+    )
+}
+
+/// The same with a network that reads no words.
+fn by_network(
+    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
+    arguments: &args::Play,
+    config: &Config,
+) -> Result<()> {
+    alone(config, arguments.opponent.is_some(), "--opponent")?;
+    let trained = Trained::load(&open_gpu()?, config)?;
+    let scenario = &*trained.scenario;
+    let framing = Framing::new(scenario, &config.policy)?;
+    let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
+    let referee = Referee {
+        step_limit: scenario.step_limit(),
+        format_penalty: 0.0,
+    };
+    let mut player = trained.player();
+    let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
+    let played = Played {
+        scenario,
+        framing: &framing,
+        seats: &seats,
+        episodes: &episodes,
+    };
+    played.tell(
+        arguments,
+        |episode, place, actions| Ok(Sample::played(episode, place, actions)),
+        // It is shown no prompt: the board is all.
+        |episode| Ok(episode.turns[0].observation.clone()),
     )
 }
 

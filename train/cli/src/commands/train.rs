@@ -1,22 +1,24 @@
 //! `lapwing train`: a run from its config to its adapter, and what it was good for.
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::doctor::self_test;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
-use lapwing_train::record::metrics::{Evaluation, PlayMetrics, now};
+use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, now};
 use lapwing_train::record::report;
 use lapwing_train::record::tensorboard::EventFile;
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::run::checkpoint;
+use lapwing_train::run::config::Learner;
 use lapwing_train::run::state::{Purpose, State};
 use lapwing_train::run::trainer::{self, Ending};
 use lapwing_train::{Error, Progress};
 
-use super::dry_run;
 use super::eval::NOT_DIVIDED;
+use super::{dry_run, train_network};
 use crate::args;
 use crate::describe;
 use crate::interrupt::{self, Stopped};
@@ -40,6 +42,9 @@ pub fn train(
     let gpu = open_gpu()?;
     self_test(&gpu)?;
     let terminal = Terminal::new();
+    if config.learner != Learner::MsGrpo {
+        return train_network::train(&gpu, config, arguments, opened, terminal, stop);
+    }
     let mut state = State::new(&gpu, config.clone(), Purpose::Train, &terminal)?;
     if arguments.dry_run {
         drop(terminal);
@@ -55,7 +60,7 @@ pub fn train(
         None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
     };
     let place = run.path().to_owned();
-    run.begin(&session(&gpu, &state, arguments))?;
+    run.begin(&session(&gpu, state.step, &state.model_name, arguments))?;
 
     let introduction = introduction(&state, &gpu);
     terminal.line(&format!("{introduction}, kept in {}", place.display()));
@@ -69,17 +74,37 @@ pub fn train(
     let mut events = EventFile::of_run(&place, &config)?;
     let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
     sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
-    let go_on = format!(
-        "go on with: {} train --resume {}",
-        program(),
-        out::quoted(&place.to_string_lossy())
-    );
+    let go_on = go_on_with(&place);
     let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
         .inspect_err(|_| terminal.line(&go_on))?;
     // The bars go before the table comes.
     drop(terminal);
-    let mut out = out::shown();
+    let (steps, total) = (state.step, config.train.steps);
+    if ending == Ending::Stopped {
+        write!(out::shown(), "{}", before_and_after(&run.records()?))?;
+        return Err(Stopped::run(steps, total, &go_on).into());
+    }
+    let learned = |metrics: &StepMetrics| metrics.learned.is_some();
+    // A table and a path would look like success.
+    let why = "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).";
+    let (what, kept) = match state.trains_model() {
+        false => ("adapter", directory::adapter(&place)),
+        true => ("model", directory::model(&place)),
+    };
+    let learned_is = format!("The {what} is in {}", kept.display());
+    conclude(run, learned, why, &learned_is)
+}
+
+/// The table, what was not learned if it was nothing, where it is, and the report.
+pub fn conclude(
+    run: RunDirectory,
+    learned: impl Fn(&StepMetrics) -> bool,
+    why_not: &str,
+    learned_is: &str,
+) -> Result<()> {
+    let place = run.path().to_owned();
     let records = run.records()?;
+    let mut out = out::shown();
     write!(out, "{}", before_and_after(&records))?;
     let of_steps = || {
         records.iter().filter_map(|record| match record {
@@ -87,24 +112,14 @@ pub fn train(
             _ => None,
         })
     };
-    let nothing_learned =
-        of_steps().next().is_some() && of_steps().all(|metrics| metrics.learned.is_none());
+    let nothing_learned = of_steps().next().is_some() && !of_steps().any(learned);
     // Nobody works on it any more, and its page should not say so.
     drop(run);
-    let shown = out::quoted(&place.to_string_lossy());
-    if ending == Ending::Stopped {
-        return Err(Stopped::run(state.step, config.train.steps, &go_on).into());
-    }
     if nothing_learned {
-        // A table and a path would look like success.
-        let why = "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).";
-        writeln!(out, "\n{why}")?;
+        writeln!(out, "\n{why_not}")?;
     }
-    let (what, kept) = match state.trains_model() {
-        false => ("adapter", directory::adapter(&place)),
-        true => ("model", directory::model(&place)),
-    };
-    writeln!(out, "\nThe {what} is in {}. Watch it play:", kept.display())?;
+    writeln!(out, "\n{learned_is}. Watch it play:")?;
+    let shown = out::quoted(&place.to_string_lossy());
     writeln!(out, "  {} play {shown}", program())?;
     let page = report::default_path(std::slice::from_ref(&place));
     // All is saved by now: a page that cannot be written is no failure of the training.
@@ -144,8 +159,14 @@ fn go_on(state: &mut State, run: &mut RunDirectory, terminal: &Terminal) -> Resu
     Ok(run.keep_config(&state.config)?)
 }
 
+/// What to type to go on with a run.
+pub fn go_on_with(run: &Path) -> String {
+    let run = out::quoted(&run.to_string_lossy());
+    format!("go on with: {} train --resume {run}", program())
+}
+
 /// How the model did before and after, and at its best, between players that need none.
-fn before_and_after(records: &[Record]) -> String {
+pub fn before_and_after(records: &[Record]) -> String {
     let evaluations = || {
         records.iter().filter_map(|record| match record {
             Record::Evaluation(evaluation) => Some(evaluation),
@@ -177,7 +198,8 @@ fn before_and_after(records: &[Record]) -> String {
     yardsticks.map_or(String::new(), |yardsticks| comparison(yardsticks, &rows))
 }
 
-fn session(gpu: &Gpu, state: &State, arguments: &args::Train) -> Session {
+/// What is noted of this work on a run.
+pub fn session(gpu: &Gpu, step: usize, model: &str, arguments: &args::Train) -> Session {
     let caps = gpu.caps();
     let config = match &arguments.resume {
         Some(run) => run.display().to_string(),
@@ -186,13 +208,13 @@ fn session(gpu: &Gpu, state: &State, arguments: &args::Train) -> Session {
     Session {
         time: now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        step: state.step,
+        step,
         device: caps.name.clone(),
         driver: caps.driver.clone(),
         backend: caps.backend.clone(),
         software: gpu.is_software(),
         config,
-        model: state.model_name.clone(),
+        model: model.to_owned(),
     }
 }
 

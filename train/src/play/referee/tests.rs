@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use serde_json::Value;
 
 use super::*;
+use crate::play::player::{Ask, Reply};
 
 /// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails, as
 /// often as there are `accidents` left.

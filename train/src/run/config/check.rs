@@ -13,6 +13,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         mix,
         policy,
         train,
+        value,
+        dqn,
+        pqn,
         credit,
         critic,
         eval,
@@ -136,6 +139,34 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         policy.max_new_tokens + 1,
     )?;
 
+    between("value.window", value.window, 0, 64)?;
+    // More would not fit the device's memory, which a network is not counted for.
+    for &channels in &value.channels {
+        between("value.channels", channels, 1, 1024)?;
+    }
+    for &hidden in &value.hidden {
+        between("value.hidden", hidden, 1, 8192)?;
+    }
+    if value.hidden.is_empty() {
+        let wanted = "at least one width: the turns left go into the first of them";
+        return Err(range("value.hidden", "[]", wanted));
+    }
+    within("value.gamma", value.gamma, 0.0, 1.0)?;
+    between("value.episodes", value.episodes, 1, MOST_EPISODES)?;
+    within("value.epsilon", value.epsilon, 0.0, 1.0)?;
+    between("value.batch", value.batch, 1, 1 << 16)?;
+    between("dqn.capacity", dqn.capacity, 1, 1 << 24)?;
+    if dqn.start > dqn.capacity {
+        let wanted = format!("at most dqn.capacity, which is {}", dqn.capacity);
+        return Err(range("dqn.start", dqn.start, wanted));
+    }
+    between("dqn.updates", dqn.updates, 1, 1 << 16)?;
+    between("dqn.target", dqn.target, 1, 1 << 24)?;
+    between("dqn.n_step", dqn.n_step, 1, 1000)?;
+    within("dqn.alpha", dqn.alpha, 0.0, 1.0)?;
+    within("dqn.beta", dqn.beta, 0.0, 1.0)?;
+    within("pqn.lambda", pqn.lambda, 0.0, 1.0)?;
+    between("pqn.passes", pqn.passes, 1, 1000)?;
     within("credit.gamma", credit.gamma, 0.0, 1.0)?;
     within("credit.lambda", credit.lambda, 0.0, 1.0)?;
     not_negative("credit.omega", credit.omega)?;

@@ -1,16 +1,48 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use super::{Config, Method, Ratio, Sampling, Weights};
+use super::{Config, Learner, Method, Ratio, Sampling, Weights};
 
 /// A line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
-    let chosen = idle(&resolved.config)
-        .into_iter()
-        .filter_map(|(key, what)| Some((key, resolved.chosen(key)?, what)));
-    chosen
-        .map(|(key, origin, what)| format!("{key} ({origin}) {what}"))
-        .collect()
+    let learner = resolved.config.learner;
+    let own = idle(&resolved.config).into_iter();
+    let own = own.filter(|(key, _)| !is_for_another(learner, key));
+    let mut notes: Vec<String> = own
+        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", resolved.chosen(key)?)))
+        .collect();
+    let name = learner.name();
+    let others = resolved.origins.keys();
+    let others = others.filter(|key| is_for_another(learner, key));
+    notes.extend(others.filter_map(|key| {
+        let origin = resolved.chosen(key)?;
+        Some(format!(
+            "{key} ({origin}) has no effect with learner = \"{name}\""
+        ))
+    }));
+    notes
+}
+
+/// Whether nobody but another learner reads this key.
+fn is_for_another(learner: Learner, key: &str) -> bool {
+    /// What all learn by.
+    const SHARED: [&str; 6] = [
+        "train.steps",
+        "train.lr",
+        "train.weight_decay",
+        "train.betas",
+        "train.max_grad_norm",
+        "train.seed",
+    ];
+    let section = key.split('.').next().unwrap_or_default();
+    let of_words = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
+        || section == "train" && !SHARED.contains(&key)
+        || key == "eval.temperature";
+    match learner {
+        Learner::MsGrpo => ["value", "dqn", "pqn"].contains(&section),
+        Learner::Dqn => of_words || section == "pqn",
+        Learner::Pqn => of_words || section == "dqn",
+    }
 }
 
 /// The keys without effect, each with what takes it away.

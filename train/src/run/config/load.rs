@@ -109,7 +109,11 @@ impl Config {
     /// With paths that hold from any working directory.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        for dir in [&mut self.model.dir, &mut self.model.adapter] {
+        for dir in [
+            &mut self.model.dir,
+            &mut self.model.adapter,
+            &mut self.value.network,
+        ] {
             // Empty is no path.
             if let Ok(path) = std::path::absolute(&*dir)
                 && let Some(path) = path.to_str()

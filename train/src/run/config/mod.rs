@@ -13,6 +13,7 @@ mod resolved;
 mod source;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ pub use critic::Critic;
 pub use error::ConfigError;
 pub use resolved::{Origin, Resolved};
 pub use source::{PRESETS, Place, Preset};
+pub use value::{Dqn, Learner, Pqn, Value};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +41,9 @@ pub use source::{PRESETS, Place, Preset};
 pub struct Config {
     /// Names the run directory. A preset's own name, or the stem of the file.
     pub name: String,
+    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing, as a
+    /// yardstick (docs/yardsticks.md).
+    pub learner: Learner,
     /// The language model.
     pub model: Model,
     /// The adapter that is trained, unless `train.weights` says that the model itself is.
@@ -51,6 +56,12 @@ pub struct Config {
     pub policy: Policy,
     /// How it learns from that.
     pub train: Train,
+    /// The network of `dqn` and `pqn`, and how it plays.
+    pub value: Value,
+    /// How `dqn` learns.
+    pub dqn: Dqn,
+    /// How `pqn` learns.
+    pub pqn: Pqn,
     /// Who of the turns gets the credit.
     pub credit: Credit,
     /// What a critic goes by, where one gives the credit.
@@ -67,12 +78,16 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: "run".to_owned(),
+            learner: Learner::default(),
             model: Model::default(),
             lora: LoraConfig::default(),
             game: Game::default(),
             mix: Vec::new(),
             policy: Policy::default(),
             train: Train::default(),
+            value: Value::default(),
+            dqn: Dqn::default(),
+            pqn: Pqn::default(),
             credit: Credit::default(),
             critic: Critic::default(),
             eval: Eval::default(),

@@ -36,6 +36,11 @@ pub static PRESETS: &[Preset] = presets![
     "snake"
     "frozen-lake-paper"
     "snake-paper"
+    "frozen-lake-dqn"
+    "frozen-lake-pqn"
+    "frozen-lake-slippery-pqn"
+    "snake-dqn"
+    "snake-pqn"
 ];
 
 /// Bytes of a config file; one with every key and its reason has some ten thousand.

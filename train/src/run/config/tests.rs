@@ -94,11 +94,11 @@ fn the_games_options_are_resolved_by_the_game() {
 
 #[test]
 fn unknown_names_are_named_with_the_nearest() {
-    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
-    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
+    assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, critic, eval, game, lora, mix, model, name, policy, record, train");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, critic, eval, game, lora, mix, model, name, policy, record, train");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
     assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
     assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
@@ -317,7 +317,7 @@ fn a_base_that_is_none_is_named() {
         files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
     };
     assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
-    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
     assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
     assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
     let circle = [
@@ -492,6 +492,12 @@ proptest! {
         kl in prop::sample::select(vec!["k2", "k3"]),
         dir in "[ -~]{0,12}",
     ) {
+        let given = load(PRESETS[preset].name, &[]).unwrap().game.options;
+        // A map has its size.
+        let sized = match given.contains_key("map") {
+            true => format!("game.options.step_limit={size}"),
+            false => format!("game.options.size={size}"),
+        };
         let mut config = load(PRESETS[preset].name, &[
             &format!("train.steps={steps}"),
             &format!("train.lr={lr:e}"),
@@ -499,7 +505,7 @@ proptest! {
             &format!("train.seed={seed}"),
             &format!("train.kl={kl}"),
             "game.name=frozen-lake",
-            &format!("game.options.size={size}"),
+            &sized,
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
         // Not through a setting: a bare word that reads as a number would be one.
@@ -653,4 +659,57 @@ fn the_curriculum_plays_one_lesson_at_a_time() {
     assert!(sizes(80).is_empty());
     assert_eq!(config.game.options["size"].as_integer(), Some(8));
     assert!(config.mix.iter().all(|mix| mix.share == 1.0));
+}
+
+/// Nobody reads what is for words where there are none, nor the other way round; and a preset's own values are no complaint.
+#[test]
+fn what_is_for_another_learner_is_told() {
+    let notes = |request: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        Config::resolve(request, &settings)
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    for preset in PRESETS {
+        assert_eq!(notes(preset.name, &[]), "");
+    }
+    let words = [
+        "train.learn=8",
+        "lora.rank=4",
+        "pqn.lambda=0.5",
+        "train.lr=1e-3",
+        "eval.temperature=0.0",
+    ];
+    assert_snapshot!(notes("snake-dqn", &words), @r#"
+    eval.temperature (--set) has no effect with learner = "dqn"
+    lora.rank (--set) has no effect with learner = "dqn"
+    pqn.lambda (--set) has no effect with learner = "dqn"
+    train.learn (--set) has no effect with learner = "dqn"
+    "#);
+    assert_snapshot!(notes("snake-pqn", &["dqn.updates=2", "value.gamma=0.9"]), @r#"dqn.updates (--set) has no effect with learner = "pqn""#);
+    assert_snapshot!(notes("snake", &["value.gamma=0.9", "pqn.lambda=0.5"]), @r#"
+    pqn.lambda (--set) has no effect with learner = "ms-grpo"
+    value.gamma (--set) has no effect with learner = "ms-grpo"
+    "#);
+}
+
+#[test]
+fn values_that_no_network_could_mean_are_refused() {
+    for (setting, wanted) in [
+        ("learner=\"ppo\"", "ms-grpo"),
+        ("value.hidden=[]", "at least one width"),
+        ("value.hidden=[0]", "from 1 to 8192"),
+        ("value.channels=[4, 5000]", "from 1 to 1024"),
+        ("value.gamma=1.5", "from 0 to 1"),
+        ("value.episodes=0", "from 1 to"),
+        ("value.batch=0", "from 1 to"),
+        ("dqn.n_step=0", "from 1 to 1000"),
+        ("dqn.start=60000", "at most dqn.capacity, which is 50000"),
+        ("dqn.alpha=-0.5", "from 0 to 1"),
+        ("pqn.passes=0", "from 1 to 1000"),
+    ] {
+        let told = error(&[setting]);
+        assert!(told.contains(wanted), "{setting}: {told}");
+    }
 }
