@@ -37,10 +37,17 @@ fn succeeds(home: &Path, arguments: &[&str]) -> Said {
 fn a_critic_is_trained_told_and_kept() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let settings = ["credit.method=critic", "critic.warmup=1", "critic.passes=2"];
+    let settings = [
+        "credit.method=critic",
+        "critic.warmup=1",
+        "critic.passes=2",
+        "train.groups=2",
+        "eval.episodes=5",
+        "eval.every=1",
+    ];
     let settings: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
-    let steps = ["--steps", "2", "--set", "eval.every=1"];
-    let trained = succeeds(home, &[&SMALL[..], &settings, &steps].concat());
+    let named = ["train", "--steps", "2", "--out", "my run"];
+    let trained = succeeds(home, &[&named[..], &settings].concat());
     let told = |text: &str| trained.err.lines().any(|line| line.contains(text));
     assert!(told("only the critic learns"), "{}", trained.err);
     assert!(told("  critic "), "{}", trained.err);
@@ -74,10 +81,7 @@ fn a_critic_is_trained_told_and_kept() {
     assert!(columns.contains(&"value_loss") && columns.contains(&"value_mean"));
 
     // With another credit its knobs do nothing, and that is said.
-    let dry = succeeds(
-        home,
-        &[&SMALL[..], &settings[2..4], &["--dry-run"]].concat(),
-    );
+    let dry = succeeds(home, &[&["train", "--dry-run"], &settings[2..4]].concat());
     let note = "critic.warmup (--set) has no effect with credit.method = \"episode\"";
     assert!(dry.err.contains(note), "{}", dry.err);
 }

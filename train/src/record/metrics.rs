@@ -284,7 +284,10 @@ impl StepMetrics {
                 gradient_alignment: Some(0.0),
                 ..Measured::default()
             }),
-            critic: Some(CriticMetrics::default()),
+            critic: Some(CriticMetrics {
+                explained_variance: Some(0.0),
+                ..CriticMetrics::default()
+            }),
             learned: Some(Learned {
                 kl: Some(0.0),
                 ..Learned::default()

@@ -23,6 +23,7 @@ pub mod serve;
 pub mod shell;
 pub mod subject;
 pub mod sweep;
+mod told;
 pub mod train;
 mod train_network;
 pub mod watch;

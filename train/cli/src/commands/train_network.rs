@@ -16,7 +16,7 @@ use lapwing_train::value::trainer;
 use lapwing_train::{Config, Error, Progress};
 
 use super::eval::NOT_DIVIDED;
-use super::train::{before_and_after, conclude, go_on_with, session};
+use super::told::{before_and_after, conclude, go_on_with, session};
 use crate::args;
 use crate::interrupt::Stopped;
 use crate::out;
