@@ -1,11 +1,11 @@
-//! Turn-level PPO (Turn-PPO, arXiv 2512.17008): as [`ms_grpo`], with a [`critic`](crate::learn::critic) to tell what a turn
-//! was worth.
+//! Turn-level PPO (Turn-PPO, arXiv 2512.17008): as [`ms_grpo`](crate::learn::ms_grpo), with a [`critic`] to tell what
+//! a turn was worth.
 //!
 //! ```text
 //! play  ->  value  ->  weigh  ->  choose  ->  learn  ->  the critic learns
 //! ```
 //!
-//! What differs from [`ms_grpo::step`] is that the states are valued before the turns are weighed, that the critic learns
+//! What differs from [`ms_grpo::step`](crate::learn::ms_grpo::step) is that the states are valued before the turns are weighed, that the critic learns
 //! too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns as it does there: passes,
 //! minibatches, ratio and clip are those of `[train]`, episodes are chosen as `train.sampling` says, and advantages are
 //! divided as `credit.normalise` does.
