@@ -95,6 +95,12 @@ pub fn all_chosen(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>
     (all, expected)
 }
 
+/// The weight that entropy has in a step of these groups; `None` where it is in its band.
+pub fn entropy_weight(groups: &[Group]) -> Option<f64> {
+    let weight = groups.first()?.entropy_weight;
+    (weight != 0.0).then_some(weight)
+}
+
 /// How many episodes of equal weight the chosen ones amount to: (sum w)^2 / sum w^2, with w the importance of an episode
 /// times how far it stands out (Kish 1965). `None` if none is chosen.
 pub fn effective_episodes(groups: &[Group]) -> Option<f64> {

@@ -63,7 +63,7 @@ use lapwing_env::rng::Stream;
 use lapwing_tensor::AdamW;
 
 use crate::learn::batch::{self, Chosen, pack};
-use crate::learn::group::{Group, all_chosen, choose, effective_episodes, weigh};
+use crate::learn::group::{Group, all_chosen, choose, effective_episodes, entropy_weight, weigh};
 use crate::learn::measure::measured;
 use crate::learn::ratio::Ratios;
 use crate::learn::rollout::rollout;
@@ -109,10 +109,7 @@ pub fn step(
         groups_skipped: groups.iter().filter(|g| g.chosen.is_empty()).count(),
         updates_dropped,
         temperature: (state.config.policy.spread > 0.0).then_some(state.temperature),
-        entropy_weight: groups
-            .first()
-            .map(|g| g.entropy_weight)
-            .filter(|w| *w != 0.0),
+        entropy_weight: entropy_weight(&groups),
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,

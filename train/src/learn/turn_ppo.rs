@@ -5,15 +5,15 @@
 //! play  ->  value  ->  weigh  ->  choose  ->  learn  ->  the critic learns
 //! ```
 //!
-//! What differs from [`ms_grpo::step`](crate::learn::ms_grpo::step) is that the states are valued before the turns are weighed, that the critic learns
-//! too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns as it does there: passes,
+//! What differs from [`ms_grpo::step`](crate::learn::ms_grpo::step) is that the states are valued before the turns are
+//! weighed, that the critic learns too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns as it does there: passes,
 //! minibatches, ratio and clip are those of `[train]`, episodes are chosen as `train.sampling` says, and advantages are
 //! divided as `credit.normalise` does.
 
 use std::time::Instant;
 
 use crate::learn::critic::{self, States};
-use crate::learn::group::{Group, choose, effective_episodes, weigh};
+use crate::learn::group::{Group, choose, effective_episodes, entropy_weight, weigh};
 use crate::learn::measure::measured;
 use crate::learn::ms_grpo::learn;
 use crate::learn::rollout::rollout;
@@ -79,10 +79,7 @@ pub fn step(
         groups_skipped: if warm { 0 } else { skipped },
         updates_dropped,
         temperature: (state.config.policy.spread > 0.0).then_some(state.temperature),
-        entropy_weight: groups
-            .first()
-            .map(|g| g.entropy_weight)
-            .filter(|w| *w != 0.0),
+        entropy_weight: entropy_weight(&groups),
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,
