@@ -142,6 +142,72 @@ fn a_sweep_may_be_kept_elsewhere_with_its_base() {
     assert!(place.join("results.svg").is_file());
 }
 
+/// What was trained is asked to follow other instructions, once, and again if it has learned more since.
+#[test]
+fn what_was_trained_is_probed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = FILE.split("[settings.top]").next().unwrap();
+    let probes = |names: &str| format!("{file}\n[compare]\nprobes = [{names}]\n");
+    let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
+    let sweep = || {
+        let told = run(directory.path(), &["sweep", "trial.toml"]);
+        assert_eq!(told.code, 0, "{}", told.err);
+        told
+    };
+    write(file);
+    assert!(!sweep().out.contains("probe"));
+    write(&probes("\"swapped\""));
+    let told = sweep();
+    let place = directory.path().join("sweeps/trial");
+    let answers = || fs::read_to_string(place.join("aaw/seed-1.probes.json")).unwrap();
+    let first = answers();
+    let rows = ["usual", "swapped"].map(|probe| {
+        ["(before training)", "aaw"].map(|setting| {
+            let row = told.out.lines().find(|line| {
+                let mut cells = line.split('|').skip(1).map(str::trim);
+                cells.next() == Some(probe) && cells.next() == Some(setting)
+            });
+            row.unwrap_or_else(|| panic!("{probe}, {setting}: {}", told.out))
+        })
+    });
+    assert!(
+        rows[0][1]
+            .trim_end()
+            .ends_with("| -       | -             |"),
+        "{}",
+        rows[0][1]
+    );
+    assert!(rows[1][1].contains(" of 2 "), "{}", rows[1][1]);
+    let results = fs::read_to_string(place.join("results.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert!(
+        results["words"][3]["told"]["mean"].is_number(),
+        "{}",
+        results["words"]
+    );
+    // Nothing is asked twice.
+    assert!(sweep().err.contains("2 runs, 2 of them done"));
+    assert_eq!(answers(), first);
+    // More is asked of the same runs; and of what has learned more, all anew.
+    write(&probes("\"swapped\", \"symbols\""));
+    let again = sweep();
+    assert!(!again.err.contains("begins"), "{}", again.err);
+    assert!(again.out.contains("| symbols "));
+    write(&probes("\"swapped\"").replace("train.steps = 2", "train.steps = 3"));
+    let longer = sweep();
+    assert!(
+        longer.err.contains("aaw seed 1: begins") && longer.err.contains("aaw seed 1: is probed")
+    );
+    assert!(!answers().contains("symbols"));
+
+    write(&probes("\"swaped\""));
+    let typo = run(directory.path(), &["sweep", "trial.toml"]);
+    assert_snapshot!(typo.err);
+    write(&probes("\"swapped\"").replace("frozen-lake", "frozen-lake-pqn"));
+    let network = run(directory.path(), &["sweep", "trial.toml"]);
+    assert_snapshot!(network.err);
+}
+
 /// Results are there while the sweep goes on, and say what is missing.
 #[cfg(unix)]
 #[test]

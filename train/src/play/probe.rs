@@ -57,7 +57,7 @@ impl Player for Watched<'_> {
 }
 
 /// What a player made of a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It goes by what it is told, more often than by habit.

@@ -20,11 +20,13 @@
 //! [compare]                       # what the results tell beside the scores
 //! reach = [0.8]                   # how soon the evaluations reach these scores
 //! metrics = ["entropy"]           # means of what training steps measure
+//! probes = ["swapped"]            # who reads changed instructions, before training and after
 //! ```
 
 mod compare;
 mod figure;
 mod outcome;
+mod probes;
 mod results;
 mod table;
 
@@ -35,10 +37,12 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use crate::record::directory;
+use crate::run::config::{Game, Learner};
 use crate::{Config, ConfigError};
 
 pub use compare::Compare;
 pub use outcome::{Along, Outcome, Point};
+pub use probes::{Answer, Probed, Words};
 pub use results::{Arrival, Reached, Results, Row, Score, Spread};
 
 /// What a sweep file asks for.
@@ -225,13 +229,25 @@ impl Sweep {
                 let beside = path.parent().unwrap_or(Path::new("")).join(&base);
                 base = beside.to_string_lossy().into_owned();
             }
+            let impossible = |error| SweepError::Config {
+                path: path.to_owned(),
+                setting: setting.clone(),
+                error: Box::new(error),
+            };
             for &seed in &seeds {
                 let set = [&set[..], &[format!("train.seed={seed}")]].concat();
-                let config = Config::load(&base, &set).map_err(|error| SweepError::Config {
-                    path: path.to_owned(),
-                    setting: setting.clone(),
-                    error: Box::new(error),
-                })?;
+                let config = Config::load(&base, &set).map_err(impossible)?;
+                if seed == seeds[0] && !compare.probes.is_empty() {
+                    if config.learner != Learner::MsGrpo {
+                        return Err(wrong("compare.probes", NOT_READ));
+                    }
+                    for probe in &compare.probes {
+                        let probe = probe.clone();
+                        let game = config.game.clone();
+                        let probed = Game { probe, ..game }.scenario();
+                        probed.map_err(impossible)?;
+                    }
+                }
                 cells.push(Cell {
                     setting: setting.clone(),
                     seed,
@@ -268,6 +284,8 @@ impl Sweep {
     }
 }
 
+const NOT_READ: &str =
+    "a network of dqn or pqn reads no instructions: put its settings into a sweep of their own";
 const NAMES: &str = "wanted a name of its own, of letters, digits, dots, dashes and underscores";
 
 fn is_name(name: &str) -> bool {
@@ -337,7 +355,27 @@ impl Cell {
     /// How it ended, if its last step is done and examined.
     pub fn outcome(&self, sweep: &Path) -> Option<Outcome> {
         let metrics = directory::metrics(&self.directory(sweep));
-        Outcome::read(&metrics, &self.setting, self.seed, self.config.train.steps)
+        let last_step = self.config.train.steps;
+        let outcome = Outcome::read(&metrics, &self.setting, self.seed, last_step)?;
+        Some(Outcome {
+            probes: probes::read(&self.probes(sweep)),
+            ..outcome
+        })
+    }
+
+    /// Whether it ended, and was asked all that the sweep compares.
+    pub fn is_done(&self, sweep: &Path, compare: &Compare) -> bool {
+        let outcome = self.outcome(sweep);
+        let asked = |outcome: Outcome| {
+            let mut wanted = compare.probes.iter();
+            wanted.all(|probe| outcome.probes.contains_key(probe))
+        };
+        outcome.is_some_and(asked)
+    }
+
+    /// Where what it made of probes is kept, as `lapwing probe --json` prints it.
+    pub fn probes(&self, sweep: &Path) -> PathBuf {
+        self.directory(sweep).with_extension("probes.json")
     }
 
     /// The training steps that it has told of.
@@ -412,8 +450,9 @@ mod tests {
         let wanted = Compare {
             reach: vec![0.5, 1.0],
             metrics: vec!["entropy".to_owned(), "kl".to_owned()],
+            probes: vec!["swapped".to_owned()],
         };
-        let text = "reach = [0.5, 1]\nmetrics = [\"entropy\", \"kl\"]";
+        let text = "reach = [0.5, 1]\nmetrics = [\"entropy\", \"kl\"]\nprobes = [\"swapped\"]";
         assert_eq!(compare(text), Ok(wanted));
         let told = [
             "reach = 0.5",
@@ -424,6 +463,8 @@ mod tests {
             "metrics = [\"entropy\", \"entropy\"]",
             "metrics = [\"entrop\"]",
             "metrics = [\"step\"]",
+            "probes = []",
+            "probes = [\"swaped\"]",
             "reached = [0.5]",
         ]
         .map(|text| compare(text).unwrap_err());
@@ -432,6 +473,27 @@ mod tests {
             load("compare = 3").unwrap_err(),
             "DIR/trial.toml: `compare`: wanted a table"
         );
+    }
+
+    /// Those of `docs/experiments` can be made again.
+    #[test]
+    fn experiments_are_sweeps_of_eight_seeds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+        let files = std::fs::read_dir(folder).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let files: Vec<PathBuf> = files
+            .filter(|file| file.extension() == Some("toml".as_ref()))
+            .collect();
+        assert!(files.len() >= 6);
+        for file in files {
+            let sweep = Sweep::load(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                sweep.seeds,
+                (1..=8).collect::<Vec<u64>>(),
+                "{}",
+                file.display()
+            );
+        }
     }
 
     #[test]

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_model::write_aside;
 use lapwing_train::Config;
+use lapwing_train::play::probe::Verdict;
 use lapwing_train::record::{directory, report};
 use lapwing_train::run::checkpoint::differences;
-use lapwing_train::run::sweep::{Cell, Results, Sweep};
+use lapwing_train::run::sweep::{Cell, Compare, Results, Sweep};
 
 use crate::args;
 use crate::interrupt::{self, Stopped};
@@ -54,7 +55,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
     let mut waiting: Vec<&Cell> = Vec::new();
     for cell in sweep.in_order() {
         check_same(cell, &place)?;
-        if cell.outcome(&place).is_none() {
+        if !cell.is_done(&place, &sweep.compare) {
             waiting.push(cell);
         }
     }
@@ -72,14 +73,12 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
         Ok(()) => (),
         Err(error) => out::note(&format!("no results by now: {error:#}")),
     };
-    let failed = run_all(
-        waiting,
-        &place,
-        arguments.jobs,
+    let how = How {
+        place: &place,
+        compare: &sweep.compare,
         adapter_index,
-        stop,
-        &after_each,
-    )?;
+    };
+    let failed = run_all(waiting, &how, arguments.jobs, stop, &after_each)?;
 
     let results = Results::of(&sweep, &place);
     if !results.runs.is_empty() {
@@ -134,20 +133,28 @@ fn check_same(cell: &Cell, place: &Path) -> Result<()> {
     }
 }
 
+/// What all runs have in common.
+struct How<'a> {
+    place: &'a Path,
+    compare: &'a Compare,
+    adapter_index: Option<usize>,
+}
+
 /// A run at work.
 struct Job<'a> {
     cell: &'a Cell,
     child: Child,
     log: PathBuf,
+    /// that which was trained is asked to follow probes
+    is_probed: bool,
 }
 
 /// Runs all of these, so many at a time, and returns the logs of those that failed. `after_each` is called when one has
 /// come to its end.
 fn run_all(
     waiting: Vec<&Cell>,
-    place: &Path,
+    how: &How<'_>,
     jobs: usize,
-    adapter_index: Option<usize>,
     stop: &AtomicBool,
     after_each: &dyn Fn(),
 ) -> Result<Vec<PathBuf>> {
@@ -156,7 +163,7 @@ fn run_all(
     loop {
         while at_work.len() < jobs && !stop.load(Relaxed) {
             match waiting.next() {
-                Some(cell) => at_work.push(begin(cell, place, adapter_index)?),
+                Some(cell) => at_work.push(begin(cell, how)?),
                 None => break,
             }
         }
@@ -173,13 +180,21 @@ fn run_all(
             match job.child.try_wait()? {
                 None => still.push(job),
                 Some(status) => {
-                    out::note(&ended(&job, place, status));
+                    out::note(&ended(&job, how.place, status));
+                    let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
+                    let cell = job.cell;
+                    let is_done = cell.is_done(how.place, how.compare);
+                    let is_trained = !job.is_probed && cell.outcome(how.place).is_some();
                     if status.success() {
                         after_each();
                     }
-                    let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
-                    if !status.success() && !is_stopped {
-                        failed.push(job.log);
+                    match status.success() {
+                        true if is_done => (),
+                        true if is_trained && stop.load(Relaxed) => (),
+                        true if is_trained => still.push(begin(cell, how)?),
+                        // One that ended well and says nothing of what was asked has failed too.
+                        _ if is_stopped => (),
+                        _ => failed.push(job.log),
                     }
                 }
             }
@@ -187,16 +202,15 @@ fn run_all(
         at_work = still;
         if told.elapsed() >= TELL {
             told = Instant::now();
-            at_work
-                .iter()
-                .for_each(|job| out::note(&under_way(job.cell, place)));
+            let trained = at_work.iter().filter(|job| !job.is_probed);
+            trained.for_each(|job| out::note(&under_way(job.cell, how.place)));
         }
     }
 }
 
-/// Begins a run, or goes on with it. Ctrl-C reaches this process alone, which hands it on once.
-fn begin<'a>(cell: &'a Cell, place: &Path, adapter_index: Option<usize>) -> Result<Job<'a>> {
-    let directory = cell.directory(place);
+/// Begins a run, goes on with it, or asks what it has learned. Ctrl-C reaches this process alone, which hands it on once.
+fn begin<'a>(cell: &'a Cell, how: &How<'_>) -> Result<Job<'a>> {
+    let directory = cell.directory(how.place);
     let log = directory.with_extension("log");
     let folder = directory.parent().expect("a folder for each setting");
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -204,32 +218,53 @@ fn begin<'a>(cell: &'a Cell, place: &Path, adapter_index: Option<usize>) -> Resu
     let file = options.create(true).append(true).open(&log);
     let file = file.with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    let is_probed = cell.outcome(how.place).is_some();
+    let answers = cell.probes(how.place);
+    if is_probed {
+        let probes = how.compare.probes.join(",");
+        command.arg("probe").arg(&directory);
+        command.args(["--json", "--probes", &probes]);
+        let answers = File::create(&answers);
+        command.stdout(answers.context("cannot write what comes of probes")?);
+    } else {
+        // What an earlier end of it was asked says nothing of the next.
+        let _ = fs::remove_file(&answers);
+        train(&mut command, cell, &directory);
+        command.stdout(file.try_clone()?);
+    }
+    if let Some(index) = how.adapter_index {
+        command.arg("--adapter-index").arg(index.to_string());
+    }
+    command.stdin(Stdio::null()).stderr(file);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let begins = if is_probed { "is probed" } else { "begins" };
+    out::note(&format!("{} seed {}: {begins}", cell.setting, cell.seed));
+    let child = command.spawn().context("cannot begin a run")?;
+    Ok(Job {
+        cell,
+        child,
+        log,
+        is_probed,
+    })
+}
+
+/// Trains this run from its beginning, or from where it was left.
+fn train(command: &mut Command, cell: &Cell, directory: &Path) {
     command.arg("train");
-    match directory::config(&directory).is_file() {
+    match directory::config(directory).is_file() {
         true => {
-            command.arg("--resume").arg(&directory);
+            command.arg("--resume").arg(directory);
             // What may differ from the run that is there, such as more steps.
             command.args(["--set", &format!("train.steps={}", cell.config.train.steps)]);
         }
         false => {
-            command.arg(&cell.base).arg("--out").arg(&directory);
+            command.arg(&cell.base).arg("--out").arg(directory);
             for set in &cell.set {
                 command.args(["--set", set]);
             }
         }
     }
-    if let Some(index) = adapter_index {
-        command.arg("--adapter-index").arg(index.to_string());
-    }
-    command
-        .stdin(Stdio::null())
-        .stdout(file.try_clone()?)
-        .stderr(file);
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    out::note(&format!("{} seed {}: begins", cell.setting, cell.seed));
-    let child = command.spawn().context("cannot begin a run")?;
-    Ok(Job { cell, child, log })
 }
 
 /// The run finishes its step and saves.
@@ -248,6 +283,17 @@ fn ask_to_stop(_: &Job<'_>) {}
 fn ended(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
     let Job { cell, log, .. } = job;
     let how = match cell.outcome(place) {
+        Some(outcome) if status.success() && job.is_probed => {
+            let count = outcome
+                .probes
+                .values()
+                .filter(|p| p.after.verdict == Verdict::Reads);
+            format!(
+                "done: reads {} of {} probes",
+                count.count(),
+                outcome.probes.len().saturating_sub(1)
+            )
+        }
         Some(outcome) if status.success() => {
             let after = &outcome.after;
             format!(

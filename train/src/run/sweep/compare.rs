@@ -11,9 +11,11 @@ pub struct Compare {
     pub reach: Vec<f64>,
     /// Metrics of the training steps, by their names in `metrics.jsonl`.
     pub metrics: Vec<String>,
+    /// Probes of the run's game that what was trained is to be asked.
+    pub probes: Vec<String>,
 }
 
-const KEYS: [&str; 2] = ["reach", "metrics"];
+const KEYS: [&str; 3] = ["reach", "metrics", "probes"];
 
 impl Compare {
     /// Reads the table; where it is not as it should be, the key and what is wrong with it.
@@ -29,6 +31,7 @@ impl Compare {
         let reach = list(table, "reach", "scores, such as [0.8, 0.9]", number)?;
         let name = |value: &Value| value.as_str().map(str::to_owned);
         let metrics = list(table, "metrics", "names, such as [\"entropy\"]", name)?;
+        let probes = list(table, "probes", "names, such as [\"swapped\"]", name)?;
         let known = StepMetrics::names();
         if let Some(name) = metrics.iter().find(|name| !known.contains(name)) {
             let nearest = lapwing_env::suggestion(name, &known);
@@ -37,7 +40,11 @@ impl Compare {
                 format!("no metric of a step is called `{name}`{nearest}; they are {known}");
             return Err(("compare.metrics".to_owned(), problem));
         }
-        Ok(Compare { reach, metrics })
+        Ok(Compare {
+            reach,
+            metrics,
+            probes,
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::probes::Probed;
 use crate::record::jsonl;
 use crate::record::metrics::{Evaluation, PlayMetrics, Yardsticks};
 
@@ -27,6 +28,9 @@ pub struct Outcome {
     /// The mean of each number that training steps tell, over the steps of the run that have it. What no step told is
     /// not there.
     pub metrics: BTreeMap<String, f64>,
+    /// What it made of the probes that it was asked, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub probes: BTreeMap<String, Probed>,
 }
 
 /// An evaluation, and what training had cost by then.
@@ -132,6 +136,7 @@ impl Outcome {
                 .into_iter()
                 .map(|(name, (sum, steps))| (name, sum / steps))
                 .collect(),
+            probes: BTreeMap::new(),
         })
     }
 
@@ -208,6 +213,7 @@ mod tests {
             yardsticks: None,
             course: evaluations.iter().enumerate().map(point).collect(),
             metrics: BTreeMap::new(),
+            probes: BTreeMap::new(),
         }
     }
 

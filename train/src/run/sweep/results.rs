@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Sweep;
 use super::compare::Compare;
 use super::outcome::{Along, Outcome};
+use super::probes::Words;
 use crate::record::stats::{interval, mean_and_deviation};
 
 /// A number over runs.
@@ -121,6 +122,9 @@ pub struct Results {
     pub equal_seconds: Option<f64>,
     /// A row for each setting that has a result.
     pub rows: Vec<Row>,
+    /// What came of the probes that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<Words>,
     /// Every run that came to its end.
     pub runs: Vec<Outcome>,
     /// Runs that did not: setting and seed.
@@ -150,6 +154,7 @@ impl Results {
             equal_episodes: least(Along::Episodes),
             equal_seconds: least(Along::Seconds),
             rows: Vec::new(),
+            words: Vec::new(),
             runs,
             missing,
             compare: sweep.compare.clone(),
@@ -159,6 +164,7 @@ impl Results {
             .iter()
             .map(|setting| results.row(setting, settings[0]));
         results.rows = rows.flatten().collect();
+        results.words = results.of_probes();
         results
     }
 

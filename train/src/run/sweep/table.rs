@@ -1,6 +1,7 @@
 //! The results of a sweep as tables, in Markdown and as comma-separated values.
 
 use super::outcome::Along;
+use super::probes::Words;
 use super::results::{Results, Row, Score, Spread};
 
 impl Results {
@@ -12,6 +13,9 @@ impl Results {
         }
         if !self.compare.metrics.is_empty() {
             tables.push(self.metrics());
+        }
+        if !self.compare.probes.is_empty() {
+            tables.push(self.probes());
         }
         let tables: Vec<String> = tables.iter().map(|rows| table(rows)).collect();
         let notes = self.notes().into_iter().map(|note| format!("- {note}\n"));
@@ -110,6 +114,42 @@ impl Results {
         })
     }
 
+    fn probes(&self) -> Vec<Vec<String>> {
+        let columns = [
+            "probe",
+            "setting",
+            "return",
+            "told",
+            "habit",
+            "read by",
+            "overridden in",
+        ];
+        let row = |words: &Words| {
+            let seeds = words.mean_return.count;
+            let of = |count: usize| match words.told {
+                Some(_) => format!("{count} of {seeds}"),
+                None => "-".to_owned(),
+            };
+            vec![
+                words.probe.clone(),
+                words
+                    .setting
+                    .clone()
+                    .unwrap_or("(before training)".to_owned()),
+                told(Some(&words.mean_return), seeds, score),
+                told(words.told.as_ref(), seeds, score),
+                told(words.habit.as_ref(), seeds, score),
+                of(words.reads),
+                of(words.overridden),
+            ]
+        };
+        let rows = self.words.iter().map(row);
+        [columns.map(str::to_owned).to_vec()]
+            .into_iter()
+            .chain(rows)
+            .collect()
+    }
+
     fn rows_under(
         &self,
         columns: &[String],
@@ -157,6 +197,14 @@ impl Results {
             notes.push(format!(
                 "{names}: the mean over the training steps of a run that tell it."
             ));
+        }
+        if !self.compare.probes.is_empty() {
+            notes.push(
+                "Probes are asked of a run's best adapter, and of the model before training. told, habit: of the turns in which the \
+                 changed instructions and the usual ones have no action in common, the share that went by either; read by, \
+                 overridden in: runs in which one leads the other by more than two standard errors."
+                    .to_owned(),
+            );
         }
         let untold = |name: &&String| self.runs.iter().all(|run| !run.metrics.contains_key(*name));
         for name in self.compare.metrics.iter().filter(untold) {
