@@ -53,7 +53,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Sweep(sweep) => commands::sweep::sweep(cli.adapter_index, sweep),
         Command::Eval(eval) => commands::eval::eval(|| cli.open_gpu(), eval),
         Command::Probe(probe) => commands::probe::probe(|| cli.open_gpu(), probe),
-        Command::Play(play) if play.human => commands::play::by_hand(play),
+        Command::Play(play) if play.human => commands::by_hand::play(play),
         Command::Play(play) if play.player.player.is_some() => commands::play::by_another(play),
         Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
         Command::Score(score) => commands::score::score(|| cli.open_gpu(), score),

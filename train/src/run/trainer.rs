@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
+use lapwing_env::Scenario;
+
 use crate::learn::{ms_grpo, temperature, turn_ppo};
 use crate::play::evaluate::{examine, yardsticks};
+use crate::play::{Episode, Player, Referee, Seat};
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, PlayMetrics, now};
 use crate::record::{Record, RecordError, Sink};
@@ -113,25 +116,14 @@ fn evaluate(
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let (started, step, seed) = (Instant::now(), state.step, state.config.eval.seed);
-    let seats = state.evaluation_seats()?;
+    let (step, seats) = (state.step, state.evaluation_seats()?);
+    let place = (step, state.config.eval.seed);
     let (scenario, referee, mut player) = state.seated(0, state.config.eval.temperature);
-    let mut records = Vec::new();
-    if step == 0 {
-        let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
-        records.push(Record::Yardsticks(yardsticks));
-    }
-    let episodes = examine(scenario, &referee, &seats, &mut player, progress)?;
-    let play = PlayMetrics::of(scenario.actions(), &episodes);
-    let score = play.return_mean;
-    let evaluation = Evaluation {
-        step,
-        time: now(),
-        game: scenario.name().to_owned(),
-        seconds_evaluation: started.elapsed().as_secs_f64(),
-        play,
-    };
-    records.push(Record::Evaluation(evaluation));
+    let Examined {
+        mut records,
+        episodes,
+        score,
+    } = examined(scenario, &referee, &seats, &mut player, place, progress)?;
     records.extend(samples::of_evaluation(state, &seats, &episodes)?);
     keep(run, &records)?;
     tell(sinks, &records)?;
@@ -141,6 +133,47 @@ fn evaluate(
         state.save(&directory::best(run.path()))?;
     }
     Ok(())
+}
+
+/// How somebody did on held-out scenes.
+pub(crate) struct Examined {
+    /// what is told of it; before the first step, the yardsticks too
+    pub records: Vec<Record>,
+    pub episodes: Vec<Episode>,
+    /// the mean return
+    pub score: f64,
+}
+
+/// Lets the player play these seats, which follow from this seed, after so many steps.
+pub(crate) fn examined(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    (step, seed): (usize, u64),
+    progress: &dyn Progress,
+) -> Result<Examined, Error> {
+    let started = Instant::now();
+    let mut records = Vec::new();
+    if step == 0 {
+        let yardsticks = yardsticks(scenario, referee, seats, seed)?;
+        records.push(Record::Yardsticks(yardsticks));
+    }
+    let episodes = examine(scenario, referee, seats, player, progress)?;
+    let play = PlayMetrics::of(scenario.actions(), &episodes);
+    let score = play.return_mean;
+    records.push(Record::Evaluation(Evaluation {
+        step,
+        time: now(),
+        game: scenario.name().to_owned(),
+        seconds_evaluation: started.elapsed().as_secs_f64(),
+        play,
+    }));
+    Ok(Examined {
+        records,
+        episodes,
+        score,
+    })
 }
 
 /// Writes records down, if every number in them is one.

@@ -17,12 +17,11 @@
 //! Ours, not the paper's: of its DQN the network, the replay and the schedule are not published.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use lapwing_tensor::Tensor;
 
-use crate::play::{Episode, Seat};
-use crate::record::metrics::{PlayMetrics, StepMetrics, ValueLearned, now};
+use crate::play::Episode;
+use crate::record::metrics::ValueLearned;
 use crate::value::network::Network;
 use crate::value::player::{Path, best};
 use crate::value::replay::Transition;
@@ -36,43 +35,24 @@ const ADAM_EPS: f64 = 1.5e-4;
 /// Errors beyond it count linearly.
 const HUBER_DELTA: f32 = 1.0;
 
-/// One step: plays, keeps, learns. Gives what was measured, and what was played where.
+/// Keeps what was played, and learns. Tells what the updates brought on average, if any was made, and how many were dropped
+/// because loss or gradient was no finite number.
 ///
 /// # Errors
-/// If the game or the device fails.
-pub fn step(
+/// If the device fails.
+pub fn learn(
     state: &mut State,
+    played: &Played,
     progress: &dyn Progress,
-) -> Result<(StepMetrics, Vec<Seat>, Vec<Episode>), Error> {
-    let started = Instant::now();
-    let epsilon = state.epsilon();
-    let Played {
-        seats,
-        episodes,
-        paths,
-    } = state.play(epsilon, progress)?;
-    let seconds_rollout = started.elapsed().as_secs_f64();
-
-    let started = Instant::now();
+) -> Result<(Option<ValueLearned>, usize), Error> {
     let mut memory = state.memory.take().expect("a run of DQN");
     let (gamma, n) = (state.config.value.gamma, state.config.dqn.n_step);
-    for (episode, path) in episodes.iter().zip(&paths) {
+    for (episode, path) in played.episodes.iter().zip(&played.paths) {
         transitions(episode, path, n, gamma).for_each(|it| memory.replay.push(it));
     }
-    let learned = learn(state, &mut memory, epsilon, progress);
+    let learned = update(state, &mut memory, progress);
     state.memory = Some(memory);
-    let (learned, updates_dropped) = learned?;
-    let metrics = StepMetrics {
-        step: state.step + 1,
-        time: now(),
-        play: PlayMetrics::of(state.scenario.actions(), &episodes),
-        seconds_rollout,
-        seconds_update: started.elapsed().as_secs_f64(),
-        updates_dropped,
-        value: learned,
-        ..StepMetrics::default()
-    };
-    Ok((metrics, seats, episodes))
+    learned
 }
 
 /// An episode as spans of up to `n` turns, one for each of its turns.
@@ -93,19 +73,17 @@ pub fn transitions<'a>(
     })
 }
 
-/// The updates of a step: what they brought on average, if any was made, and how many were dropped because loss or gradient
-/// was no finite number.
-fn learn(
+/// The updates of a step.
+fn update(
     state: &mut State,
     memory: &mut Memory,
-    epsilon: f64,
     progress: &dyn Progress,
 ) -> Result<(Option<ValueLearned>, usize), Error> {
     let dqn = state.config.dqn.clone();
     if memory.replay.len() < dqn.start.max(1) {
         return Ok((None, 0));
     }
-    let (mut random, knobs) = (state.random(), state.knobs(ADAM_EPS));
+    let (mut random, knobs, epsilon) = (state.random(), state.knobs(ADAM_EPS), state.epsilon());
     let beta = dqn.beta + (1.0 - dqn.beta) * state.done(dqn.beta_steps);
     let online = state.network.without_gradients();
     let (mut made, mut dropped) = (Vec::new(), 0);

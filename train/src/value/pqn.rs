@@ -15,12 +15,11 @@
 //! optimiser is Adam and not its rectified form.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use lapwing_tensor::Tensor;
 
-use crate::play::{Episode, Seat};
-use crate::record::metrics::{PlayMetrics, StepMetrics, ValueLearned, now};
+use crate::play::Episode;
+use crate::record::metrics::ValueLearned;
 use crate::value::player::Path;
 use crate::value::returns::q_lambda;
 use crate::value::sight::Sight;
@@ -30,43 +29,21 @@ use crate::{Error, Progress};
 /// Of Adam: the usual.
 const ADAM_EPS: f64 = 1e-8;
 
-/// One step: plays, works out the targets, learns. Gives what was measured, and what was played where.
+/// Learns from what was played. Tells what the updates brought on average, and how many were dropped because loss or
+/// gradient was no finite number.
 ///
 /// # Errors
-/// If the game or the device fails.
-pub fn step(
+/// If the device fails.
+pub fn learn(
     state: &mut State,
+    played: &mut Played,
     progress: &dyn Progress,
-) -> Result<(StepMetrics, Vec<Seat>, Vec<Episode>), Error> {
-    let started = Instant::now();
-    let epsilon = state.epsilon();
-    let Played {
-        seats,
-        episodes,
-        mut paths,
-    } = state.play(epsilon, progress)?;
-    value_the_stopped(state, &mut paths)?;
-    let seconds_rollout = started.elapsed().as_secs_f64();
-
-    let started = Instant::now();
+) -> Result<(Option<ValueLearned>, usize), Error> {
+    value_the_stopped(state, &mut played.paths)?;
     let (gamma, lambda) = (state.config.value.gamma, state.config.pqn.lambda);
-    let turns: Vec<Aim> = episodes
-        .iter()
-        .zip(&paths)
-        .flat_map(|(episode, path)| aims(episode, path, gamma, lambda))
-        .collect();
-    let (learned, updates_dropped) = learn(state, &turns, epsilon, progress)?;
-    let metrics = StepMetrics {
-        step: state.step + 1,
-        time: now(),
-        play: PlayMetrics::of(state.scenario.actions(), &episodes),
-        seconds_rollout,
-        seconds_update: started.elapsed().as_secs_f64(),
-        updates_dropped,
-        value: learned,
-        ..StepMetrics::default()
-    };
-    Ok((metrics, seats, episodes))
+    let paths = played.episodes.iter().zip(&played.paths);
+    let turns = paths.flat_map(|(episode, path)| aims(episode, path, gamma, lambda));
+    update(state, &turns.collect::<Vec<Aim>>(), progress)
 }
 
 /// A turn, and what its action should be worth.
@@ -115,15 +92,13 @@ fn aims<'a>(
     })
 }
 
-/// The updates of a step: what they brought on average, and how many were dropped because loss or gradient was no finite
-/// number.
-fn learn(
+/// The updates of a step.
+fn update(
     state: &mut State,
     turns: &[Aim],
-    epsilon: f64,
     progress: &dyn Progress,
 ) -> Result<(Option<ValueLearned>, usize), Error> {
-    let (mut random, knobs) = (state.random(), state.knobs(ADAM_EPS));
+    let (mut random, knobs, epsilon) = (state.random(), state.knobs(ADAM_EPS), state.epsilon());
     let passes = state.config.pqn.passes;
     // Of nearly equal size: a small one at the end would count as much as a whole one.
     let batches = turns.len().div_ceil(state.config.value.batch);

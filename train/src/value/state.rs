@@ -146,11 +146,11 @@ impl State {
             .evaluation(&*self.scenario, eval.seed, eval.episodes)
     }
 
-    /// Plays the episodes of a step, each on a scene of its own, exploring with a chance of `epsilon`.
+    /// Plays the episodes of a step, each on a scene of its own, exploring with the chance of [`State::epsilon`].
     ///
     /// # Errors
     /// If the game or the device fails.
-    pub fn play(&self, epsilon: f64, progress: &dyn Progress) -> Result<Played, Error> {
+    pub fn play(&self, progress: &dyn Progress) -> Result<Played, Error> {
         let (seed, step) = (self.config.train.seed, self.step);
         let seat = |i| {
             let draw = |attempt| seeds::derive(seed, "scene", &[step, i, attempt]);
@@ -165,7 +165,7 @@ impl State {
         let count = seats.len() * self.scenario.agents();
         progress.phase("rollout", count, "episodes");
         let network = self.network.without_gradients();
-        let mut player = ValuePlayer::exploring(&network, &self.shape, epsilon, count);
+        let mut player = ValuePlayer::exploring(&network, &self.shape, self.epsilon(), count);
         let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
         let referee = self.referee();
         let episodes = referee.play(&*self.scenario, &seats, &mut [&mut player], &mut watch)?;

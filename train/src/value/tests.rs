@@ -12,13 +12,13 @@ use super::player::{Path, ValuePlayer, best};
 use super::replay::Transition;
 use super::sight::{Shape, Sight};
 use super::state::State;
-use super::{dqn, pqn};
+use super::trainer;
 use crate::Error;
 use crate::play::evaluate::examine;
 use crate::play::players::scripted::Scripted;
 use crate::play::{Ask, Episode, Player, Referee, Reply, Seat};
 use crate::record::metrics::PlayMetrics;
-use crate::run::config::{Config, Learner, Value};
+use crate::run::config::{Config, Value};
 
 fn lake(options: serde_json::Value) -> Box<dyn Scenario> {
     (lapwing_env::find("frozen-lake").unwrap().configure)(&options).unwrap()
@@ -350,10 +350,7 @@ fn config(learner: &str, settings: &[&str]) -> Config {
 }
 
 fn step(state: &mut State) -> PlayMetrics {
-    let (metrics, _, _) = match state.config.learner {
-        Learner::Pqn => pqn::step(state, &()).unwrap(),
-        _ => dqn::step(state, &()).unwrap(),
-    };
+    let (metrics, _) = trainer::step(state, &()).unwrap();
     state.step += 1;
     assert_eq!(metrics.updates_dropped, 0);
     metrics.play

@@ -4,18 +4,17 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::play::evaluate::{examine, yardsticks};
 use crate::play::{Episode, Seat};
 use crate::record::directory::{self, RunDirectory};
-use crate::record::metrics::{Evaluation, PlayMetrics, now};
+use crate::record::metrics::{PlayMetrics, StepMetrics, now};
 use crate::record::sample::{Place, Purpose, Sample};
 use crate::record::{Record, Sink};
 use crate::run::checkpoint;
 use crate::run::config::Learner;
 use crate::run::snapshot::Best;
-use crate::run::trainer::{Ending, keep, tell};
+use crate::run::trainer::{Ending, Examined, examined, keep, tell};
 use crate::value::player::ValuePlayer;
-use crate::value::state::State;
+use crate::value::state::{Played, State};
 use crate::value::{dqn, pqn};
 use crate::{Error, Progress};
 
@@ -53,10 +52,7 @@ pub fn train(
             return Ok(Ending::Stopped);
         }
 
-        let (metrics, seats, episodes) = match state.config.learner {
-            Learner::Pqn => pqn::step(state, progress)?,
-            _ => dqn::step(state, progress)?,
-        };
+        let (metrics, played) = step(state, progress)?;
         dropped = match (&metrics.value, metrics.updates_dropped) {
             (None, some) if some > 0 => dropped + 1,
             _ => 0,
@@ -65,7 +61,7 @@ pub fn train(
         state.step += 1;
         let mut records = vec![Record::Step(metrics)];
         let place = (Purpose::Training, examined);
-        records.extend(samples(state, place, &seats, &episodes));
+        records.extend(samples(state, place, &played.seats, &played.episodes));
         keep(run, &records)?;
         tell(sinks, &records)?;
         if dropped >= MOST_DROPPED {
@@ -80,6 +76,32 @@ pub fn train(
     }
 }
 
+/// One step: plays, and learns from it.
+///
+/// # Errors
+/// If the game or the device fails.
+pub fn step(state: &mut State, progress: &dyn Progress) -> Result<(StepMetrics, Played), Error> {
+    let started = Instant::now();
+    let mut played = state.play(progress)?;
+    let seconds_rollout = started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let (value, updates_dropped) = match state.config.learner {
+        Learner::Pqn => pqn::learn(state, &mut played, progress)?,
+        _ => dqn::learn(state, &played, progress)?,
+    };
+    let metrics = StepMetrics {
+        step: state.step + 1,
+        time: now(),
+        play: PlayMetrics::of(state.scenario.actions(), &played.episodes),
+        seconds_rollout,
+        seconds_update: started.elapsed().as_secs_f64(),
+        updates_dropped,
+        value,
+        ..StepMetrics::default()
+    };
+    Ok((metrics, played))
+}
+
 /// How the network does as it stands, and its weights kept if it never did better.
 fn evaluate(
     state: &mut State,
@@ -87,26 +109,22 @@ fn evaluate(
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let (started, step, seed) = (Instant::now(), state.step, state.config.eval.seed);
-    let (seats, referee) = (state.evaluation_seats()?, state.referee());
-    let scenario = &*state.scenario;
-    let mut records = Vec::new();
-    if step == 0 {
-        let yardsticks = yardsticks(scenario, &referee, &seats, seed)?;
-        records.push(Record::Yardsticks(yardsticks));
-    }
+    let (step, seats, referee) = (state.step, state.evaluation_seats()?, state.referee());
     let network = state.network.without_gradients();
     let mut player = ValuePlayer::greedy(&network, &state.shape);
-    let episodes = examine(scenario, &referee, &seats, &mut player, progress)?;
-    let play = PlayMetrics::of(scenario.actions(), &episodes);
-    let score = play.return_mean;
-    records.push(Record::Evaluation(Evaluation {
-        step,
-        time: now(),
-        game: scenario.name().to_owned(),
-        seconds_evaluation: started.elapsed().as_secs_f64(),
-        play,
-    }));
+    let place = (step, state.config.eval.seed);
+    let Examined {
+        mut records,
+        episodes,
+        score,
+    } = examined(
+        &*state.scenario,
+        &referee,
+        &seats,
+        &mut player,
+        place,
+        progress,
+    )?;
     let place = (Purpose::Evaluation, true);
     records.extend(samples(state, place, &seats, &episodes));
     keep(run, &records)?;

@@ -3,6 +3,7 @@
 pub mod adapters;
 pub mod agents;
 pub mod api;
+pub mod by_hand;
 pub mod config;
 pub mod doctor;
 mod dry_run;

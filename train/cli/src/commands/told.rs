@@ -9,9 +9,12 @@ use lapwing_train::record::Record;
 use lapwing_train::record::directory::{RunDirectory, Session};
 use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, now};
 use lapwing_train::record::report;
+use lapwing_train::run::checkpoint::{self, Saved};
+use lapwing_train::{Error, Progress};
 
 use crate::args;
 use crate::out;
+use crate::progress::Terminal;
 use crate::table::comparison;
 
 /// The table, what was not learned if it was nothing, where it is, and the report.
@@ -51,6 +54,21 @@ pub fn conclude(
         Err(error) => out::note(&format!("the report could not be written: {error}")),
     }
     Ok(())
+}
+
+/// The latest checkpoint of a run that is of use; later ones are told of. None where it was stopped before it was saved for
+/// the first time: what it told until then is cut off.
+pub fn latest(run: &mut RunDirectory, terminal: &Terminal) -> Result<Option<Saved>, Error> {
+    let (saved, damaged) = checkpoint::latest(run.path());
+    for error in &damaged {
+        terminal.note(&format!("left out: {error}"));
+    }
+    match (&saved, damaged.into_iter().next()) {
+        (None, Some(error)) => return Err(error.into()),
+        (None, None) => run.cut([0, 0])?,
+        (Some(_), _) => (),
+    }
+    Ok(saved)
 }
 
 /// What to type to go on with a run.

@@ -9,14 +9,13 @@ use lapwing_train::record::Sink;
 use lapwing_train::record::directory::{self, RunDirectory};
 use lapwing_train::record::metrics::StepMetrics;
 use lapwing_train::record::tensorboard::EventFile;
-use lapwing_train::run::checkpoint;
 use lapwing_train::run::trainer::Ending;
 use lapwing_train::value::state::State;
 use lapwing_train::value::trainer;
-use lapwing_train::{Config, Error, Progress};
+use lapwing_train::{Config, Error};
 
 use super::eval::NOT_DIVIDED;
-use super::told::{before_and_after, conclude, go_on_with, session};
+use super::told::{before_and_after, conclude, go_on_with, latest, session};
 use crate::args;
 use crate::interrupt::Stopped;
 use crate::out;
@@ -103,16 +102,8 @@ pub fn train(
 
 /// Puts back what the latest checkpoint has, and cuts off what was told after it.
 fn go_on(state: &mut State, run: &mut RunDirectory, terminal: &Terminal) -> Result<(), Error> {
-    let (saved, damaged) = checkpoint::latest(run.path());
-    for error in &damaged {
-        terminal.note(&format!("left out: {error}"));
-    }
-    let Some(saved) = saved else {
-        // It was stopped before it was saved for the first time, or nothing that was saved is of use.
-        return match damaged.into_iter().next() {
-            Some(error) => Err(error.into()),
-            None => Ok(run.cut([0, 0])?),
-        };
+    let Some(saved) = latest(run, terminal)? else {
+        return Ok(());
     };
     let (bytes, print) = (saved.header.bytes, state.fingerprint());
     let of = (state.config.learner.name(), &*print);
