@@ -62,7 +62,7 @@ pub(super) fn read(path: &Path) -> BTreeMap<String, Probed> {
 pub struct Words {
     /// The probe; `usual` is the game as it was trained.
     pub probe: String,
-    /// The setting; none for all models as training found them.
+    /// The setting; none for the model as the runs of the first setting found it.
     pub setting: Option<String>,
     /// Mean return by the rules of the probe.
     #[serde(rename = "return")]
@@ -80,8 +80,8 @@ pub struct Words {
 }
 
 impl Results {
-    /// For each probe that was asked for, the game as it was trained before them: the models before training, then each
-    /// setting.
+    /// For each probe that was asked for, the game as it was trained before them: the model before training, as the first
+    /// setting has it, then each setting.
     pub(super) fn of_probes(&self) -> Vec<Words> {
         let mut all = Vec::new();
         let asked = &self.compare.probes;
@@ -91,8 +91,10 @@ impl Results {
                 let probed = runs.iter().filter_map(|run| run.probes.get(probe));
                 probed.map(of).cloned().collect()
             };
-            let runs: Vec<&Outcome> = self.runs.iter().collect();
-            all.extend(words(probe, None, &answers(&runs, |probed| &probed.before)));
+            // A setting may begin elsewhere, or ask in other words: one line is what the first of them began with.
+            let first = self.rows.first().map(|row| self.of_setting(&row.setting));
+            let before = answers(&first.unwrap_or_default(), |probed| &probed.before);
+            all.extend(words(probe, None, &before));
             for Row { setting, .. } in &self.rows {
                 let after = answers(&self.of_setting(setting), |probed| &probed.after);
                 all.extend(words(probe, Some(setting), &after));

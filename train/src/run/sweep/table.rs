@@ -200,7 +200,7 @@ impl Results {
         }
         if !self.compare.probes.is_empty() {
             notes.push(
-                "Probes are asked of a run's best adapter, and of the model before training. told, habit: of the turns in which the \
+                "Probes are asked of a run's best adapter, and of the model before training as the runs of the first setting had it. told, habit: of the turns in which the \
                  changed instructions and the usual ones have no action in common, the share that went by either; read by, \
                  overridden in: runs in which one leads the other by more than two standard errors."
                     .to_owned(),
