@@ -766,6 +766,21 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row(
+        "a probe that the game does not have",
+        mine!("[compare]\nprobes = [\"poison\"]"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "probes of what reads no words",
+        mine!("base = \"snake-pqn\"\n[compare]\nprobes = [\"poison\"]"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
+        "a point in the name of a setting",
+        mine!("[settings.lambda-0.9]\ncredit.lambda = 0.9"),
+        &["sweep", "mine.toml"],
+    ),
+    row(
         "no runs at a time",
         mine!(""),
         &["sweep", "mine.toml", "--jobs", "0"],

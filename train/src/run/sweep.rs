@@ -286,6 +286,7 @@ impl Sweep {
 
 const NOT_READ: &str =
     "a network of dqn or pqn reads no instructions: put its settings into a sweep of their own";
+const CUT: &str = "a name with a point in it needs quotes, as in [settings.\"lambda-0.9\"]";
 const NAMES: &str = "wanted a name of its own, of letters, digits, dots, dashes and underscores";
 
 fn is_name(name: &str) -> bool {
@@ -322,7 +323,12 @@ fn places(text: &str, table: &str) -> BTreeMap<String, usize> {
 
 /// The settings by their names.
 fn named(table: &Table) -> Result<Named, (String, &'static str)> {
+    let is_cut = |own: &Table| {
+        own.keys()
+            .any(|key| key.chars().all(|c| c.is_ascii_digit()))
+    };
     let one = |(name, value): (&String, &Value)| match value {
+        Value::Table(own) if is_cut(own) => Err((format!("settings.{name}"), CUT)),
         Value::Table(own) => Ok((name.clone(), flat(own))),
         _ => Err((format!("settings.{name}"), "wanted a table")),
     };
