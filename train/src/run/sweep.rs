@@ -42,8 +42,8 @@ use crate::{Config, ConfigError};
 
 pub use compare::Compare;
 pub use outcome::{Along, Outcome, Point};
-pub use probes::{Answer, Probed, Words};
-pub use results::{Arrival, Reached, Results, Row, Score, Spread};
+pub use probes::{Answer, Probed};
+pub use results::{Arrival, Reached, Results, Row, Score, Spread, Words};
 
 /// What a sweep file asks for.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! The results of a sweep as tables, in Markdown and as comma-separated values.
 
 use super::outcome::Along;
-use super::probes::Words;
-use super::results::{Results, Row, Score, Spread};
+use super::results::{Results, Row, Score, Spread, Words};
 
 impl Results {
     /// Tables in Markdown, with how to read them.
