@@ -114,7 +114,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
         Manner::Hangs | Manner::Closes => (0, "", String::new()),
     };
     if matches!(manner, Manner::Hangs) {
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(6));
     }
     shared.lock().unwrap().at_once -= 1;
     if status == 0 {
