@@ -6,9 +6,9 @@
 //! ```
 //!
 //! What differs from [`ms_grpo::step`](crate::learn::ms_grpo::step) is that the states are valued before the turns are
-//! weighed, that the critic learns too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns as it does there: passes,
-//! minibatches, ratio and clip are those of `[train]`, episodes are chosen as `train.sampling` says, and advantages are
-//! divided as `credit.normalise` does.
+//! weighed, that the critic learns too, and that in the first steps (`critic.warmup`) nobody else does. The policy learns
+//! as it does there: passes, minibatches, ratio and clip are those of `[train]`, episodes are chosen as `train.sampling`
+//! says, and advantages are divided as `credit.normalise` does.
 
 use std::time::Instant;
 

@@ -180,6 +180,11 @@ fn run_all(
             match job.child.try_wait()? {
                 None => still.push(job),
                 Some(status) => {
+                    if status.success() && job.is_probed {
+                        let answers = job.cell.probes(how.place);
+                        fs::rename(unfinished(&answers), &answers)
+                            .with_context(|| format!("cannot write {}", answers.display()))?;
+                    }
                     out::note(&ended(&job, how.place, status));
                     let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
                     let cell = job.cell;
@@ -224,8 +229,8 @@ fn begin<'a>(cell: &'a Cell, how: &How<'_>) -> Result<Job<'a>> {
         let probes = how.compare.probes.join(",");
         command.arg("probe").arg(&directory);
         command.args(["--json", "--probes", &probes]);
-        let answers = File::create(&answers);
-        command.stdout(answers.context("cannot write what comes of probes")?);
+        let unfinished = File::create(unfinished(&answers));
+        command.stdout(unfinished.context("cannot write what comes of probes")?);
     } else {
         // What an earlier end of it was asked says nothing of the next.
         let _ = fs::remove_file(&answers);
@@ -247,6 +252,11 @@ fn begin<'a>(cell: &'a Cell, how: &How<'_>) -> Result<Job<'a>> {
         log,
         is_probed,
     })
+}
+
+/// What is being asked: what was answered before stays until it is done.
+fn unfinished(answers: &Path) -> PathBuf {
+    answers.with_extension("part")
 }
 
 /// Trains this run from its beginning, or from where it was left.
