@@ -12,7 +12,7 @@ use super::player::{Path, ValuePlayer, best};
 use super::replay::Transition;
 use super::sight::{Shape, Sight};
 use super::state::State;
-use super::trainer;
+use super::{pqn, trainer};
 use crate::Error;
 use crate::play::evaluate::examine;
 use crate::play::players::scripted::Scripted;
@@ -354,6 +354,34 @@ fn step(state: &mut State) -> PlayMetrics {
     state.step += 1;
     assert_eq!(metrics.updates_dropped, 0);
     metrics.play
+}
+
+/// PQN expects of the state in which a limit that it cannot see stopped an episode what its network says of it, and of
+/// nothing else.
+#[test]
+fn pqn_goes_on_where_a_limit_stopped_it() {
+    let settings = ["value.turns_left=false", "game.options.step_limit=2"];
+    let mut state = State::new(&gpu(), config("pqn", &settings)).unwrap();
+    let mut played = state.play(&()).unwrap();
+    let network = state.network.without_gradients();
+    let expected: Vec<Option<f64>> = (played.paths.iter())
+        .map(|path| {
+            let last = path.sights.last().filter(|_| path.goes_on())?;
+            let q = network.forward(&network.batch([&**last].into_iter()));
+            let best = q.to_vec().unwrap().into_iter().fold(f32::MIN, f32::max);
+            Some(f64::from(best))
+        })
+        .collect();
+    assert!(expected.iter().any(Option::is_some), "none was stopped");
+    pqn::learn(&mut state, &mut played, &()).unwrap();
+    for ((episode, path), expected) in played.episodes.iter().zip(&played.paths).zip(expected) {
+        let behind = path.values.get(episode.turns.len());
+        match (behind, expected) {
+            // A batch of another size adds up in another order.
+            (Some(value), Some(expected)) => assert!((value - expected).abs() < 1e-4),
+            (value, expected) => assert_eq!((value, expected), (None, None)),
+        }
+    }
 }
 
 /// On a firm lake of nine cells the next best action is worth a tenth less (gamma 0.9, two steps longer or lost), and every
