@@ -1,4 +1,4 @@
-// tensor/src/ops/adamw.rs: gradients into the arena, their norm, and the update.
+// tensor/src/ops/adamw.rs: the norm of the gathered gradients, and the update.
 
 const GROUP: u32 = 64u;
 /// elements of an arena whose squares one workgroup sums
@@ -21,71 +21,11 @@ struct Params {
     one_minus_beta1: f32,
     beta2: f32,
     one_minus_beta2: f32,
-    /// Of the tensors being added: where each begins in the arena and how long it is. No arrays: HLSL would space
-    /// their elements by 16 bytes.
-    offset_0: u32,
-    offset_1: u32,
-    offset_2: u32,
-    offset_3: u32,
-    offset_4: u32,
-    offset_5: u32,
-    length_0: u32,
-    length_1: u32,
-    length_2: u32,
-    length_3: u32,
-    length_4: u32,
-    length_5: u32,
     first_group: u32,
 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read_write> gradients: array<f32>;
-
-@group(0) @binding(1) var<storage, read> added_0: array<f32>;
-@group(0) @binding(2) var<storage, read> added_1: array<f32>;
-@group(0) @binding(3) var<storage, read> added_2: array<f32>;
-@group(0) @binding(4) var<storage, read> added_3: array<f32>;
-@group(0) @binding(5) var<storage, read> added_4: array<f32>;
-@group(0) @binding(6) var<storage, read> added_5: array<f32>;
-
-/// gradients[offset_k + i] += added_k[i] for six tensors at once (unused ones have length 0): a training step has
-/// dozens of small tensors, and on them a dispatch costs more than the sum.
-@compute @workgroup_size(GROUP)
-fn add(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    var i = flat_thread(group, groups, local, GROUP);
-    if i < params.length_0 {
-        gradients[params.offset_0 + i] += added_0[i];
-        return;
-    }
-    i -= params.length_0;
-    if i < params.length_1 {
-        gradients[params.offset_1 + i] += added_1[i];
-        return;
-    }
-    i -= params.length_1;
-    if i < params.length_2 {
-        gradients[params.offset_2 + i] += added_2[i];
-        return;
-    }
-    i -= params.length_2;
-    if i < params.length_3 {
-        gradients[params.offset_3 + i] += added_3[i];
-        return;
-    }
-    i -= params.length_3;
-    if i < params.length_4 {
-        gradients[params.offset_4 + i] += added_4[i];
-        return;
-    }
-    i -= params.length_4;
-    if i < params.length_5 {
-        gradients[params.offset_5 + i] += added_5[i];
-    }
-}
 
 alias Shared = f32;
 

@@ -1,16 +1,19 @@
 // tensor/src/ops/attention.rs: attention where a processor plays the GPU (lavapipe: eight threads in step).
 //
 // There a load costs a nanosecond for every number of every thread, also where all threads read the same place. So each
-// of the eight threads of a group loads one of eight rows, and the rows are handed round by subgroupShuffle: BLOCK is 8,
+// of the eight threads of a group loads one of eight rows, and the rows are handed round (exchange_subgroup.wgsl): BLOCK is 8,
 // and the walk over the keys names each by itself. The sums are those of attention.wgsl, in the same order; the
 // constants, the parameters, the bindings and the softmax are in attention_shared.wgsl.
+
+/// A row of each of two tensors; then what else is known of the rows.
+const SLOTS: u32 = 2u * PARTS + 1u;
 
 /// One thread a query, one group eight queries and a head.
 @compute @workgroup_size(BLOCK)
 fn forward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
+    @builtin(local_invocation_index) lane: u32,
 ) {
     let index = flat_group(group, groups);
     if index >= params.groups {
@@ -40,20 +43,25 @@ fn forward(
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
+            offer(lane, i, loaded_k[i]);
+            offer(lane, PARTS + i, loaded_v[i]);
         }
+        offer_word(lane, loaded_mask);
+        offered();
         for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
+            let mine = ((taken_word(loaded_mask, n) >> lane) & 1u) == 1u;
             var products = vec4<f32>();
             for (var i = 0u; i < PARTS; i += 1u) {
-                products += own[i] * subgroupShuffle(loaded_k[i], n);
+                products += own[i] * taken(loaded_k[i], i, n);
             }
             let met = meet(highest, dot_of(products), mine);
             highest = met.highest;
             total = total * met.shrink + met.weight;
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * met.shrink + met.weight * subgroupShuffle(loaded_v[i], n);
+                sum[i] = sum[i] * met.shrink + met.weight * taken(loaded_v[i], PARTS + i, n);
             }
         }
+        all_taken();
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
@@ -68,7 +76,7 @@ fn forward(
 fn queries_backward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
+    @builtin(local_invocation_index) lane: u32,
 ) {
     let index = flat_group(group, groups);
     if index >= params.groups {
@@ -98,22 +106,27 @@ fn queries_backward(
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
+            offer(lane, i, loaded_k[i]);
+            offer(lane, PARTS + i, loaded_v[i]);
         }
+        offer_word(lane, loaded_mask);
+        offered();
         for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((subgroupShuffle(loaded_mask, n) >> lane) & 1u) == 1u;
+            let mine = ((taken_word(loaded_mask, n) >> lane) & 1u) == 1u;
             var key: array<vec4<f32>, PARTS>;
             var scores = vec4<f32>();
             var slopes = vec4<f32>();
             for (var i = 0u; i < PARTS; i += 1u) {
-                key[i] = subgroupShuffle(loaded_k[i], n);
+                key[i] = taken(loaded_k[i], i, n);
                 scores += own[i] * key[i];
-                slopes += own_dy[i] * subgroupShuffle(loaded_v[i], n);
+                slopes += own_dy[i] * taken(loaded_v[i], PARTS + i, n);
             }
             let weight = weigh(dot_of(scores), dot_of(slopes), sums, mine).y;
             for (var i = 0u; i < PARTS; i += 1u) {
                 sum[i] += weight * key[i];
             }
         }
+        all_taken();
     }
     if query < params.count {
         for (var i = 0u; i < PARTS; i += 1u) {
@@ -127,7 +140,7 @@ fn queries_backward(
 fn keys_backward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
+    @builtin(local_invocation_index) lane: u32,
 ) {
     let index = flat_group(group, groups);
     if index >= params.groups {
@@ -156,13 +169,17 @@ fn keys_backward(
     for (var tile = 0u; tile < count; tile += BLOCK) {
         let place = min(tile + lane, count - 1u);
         let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
-        let loaded_sums = kept_row_sums[row];
+        let loaded_sums = vec4<f32>(kept_row_sums[row], 0.0, 0.0);
         var loaded_q: array<vec4<f32>, PARTS>;
         var loaded_dy: array<vec4<f32>, PARTS>;
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_q[i] = q[row * PARTS + i];
             loaded_dy[i] = dy[row * PARTS + i];
+            offer(lane, i, loaded_q[i]);
+            offer(lane, PARTS + i, loaded_dy[i]);
         }
+        offer(lane, 2u * PARTS, loaded_sums);
+        offered();
         for (var n = 0u; n < min(BLOCK, count - tile); n += 1u) {
             let query = first + (tile + n) / SHARING;
             let mine = key <= query && query < until;
@@ -171,18 +188,19 @@ fn keys_backward(
             var scores = vec4<f32>();
             var slopes = vec4<f32>();
             for (var i = 0u; i < PARTS; i += 1u) {
-                other_q[i] = subgroupShuffle(loaded_q[i], n);
-                other_dy[i] = subgroupShuffle(loaded_dy[i], n);
+                other_q[i] = taken(loaded_q[i], i, n);
+                other_dy[i] = taken(loaded_dy[i], PARTS + i, n);
                 scores += own_k[i] * other_q[i];
                 slopes += own_v[i] * other_dy[i];
             }
-            let sums = subgroupShuffle(loaded_sums, n);
+            let sums = taken(loaded_sums, 2u * PARTS, n).xy;
             let weights = weigh(dot_of(scores), dot_of(slopes), sums, mine);
             for (var i = 0u; i < PARTS; i += 1u) {
                 dk[i] += weights.y * other_q[i];
                 dv[i] += weights.x * other_dy[i];
             }
         }
+        all_taken();
     }
     // With one item a block of keys, this is the key itself.
     let slot = index / params.kv_heads * BLOCK + lane;

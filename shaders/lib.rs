@@ -18,20 +18,21 @@ macro_rules! shaders {
         )),*];
 
         #[cfg(test)]
-        const LISTED: &[&str] = &["common", $(stringify!($name), $(stringify!($shared),)*)*];
+        const LISTED: &[&str] = &["common", "exchange_group", $(stringify!($name), $(stringify!($shared),)*)*];
     };
 }
 
 shaders! {
     adamw + reduce_group
+    adamw_add
     attention + attention_shared
-    attention_lanes + attention_shared
+    attention_lanes + attention_shared + exchange_subgroup
     binary
     embedding
     fill
     layer_norm + reduce_group
     log_prob + reduce_group
-    matmul_lanes + matmul_shared
+    matmul_lanes + matmul_shared + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared
     policy_loss + reduce_group
@@ -45,15 +46,42 @@ shaders! {
     unary
 }
 
+/// What an adapter can do that shows in the text of shaders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    /// Parameters come with the command that launches a kernel. Elsewhere they lie in a uniform buffer, `@binding(7)`.
+    pub immediates: bool,
+    /// Threads hand values to each other within a subgroup. Elsewhere they do so through workgroup memory.
+    pub subgroups: bool,
+}
+
+const IMMEDIATES: &str = "var<immediate> params: Params;";
+const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
+const BY_SUBGROUP: &str = include_str!("exchange_subgroup.wgsl");
+const BY_GROUP: &str = include_str!("exchange_group.wgsl");
+
 /// The text of the shader `name`, with what it shares with others behind it.
 ///
 /// # Panics
 /// If there is no such shader: a name is written in code, never read from outside.
-pub fn source(name: &str) -> String {
-    match SHADERS.iter().find(|(known, _)| *known == name) {
-        Some((_, texts)) => texts.join("\n"),
-        None => panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?"),
+pub fn source(name: &str, dialect: Dialect) -> String {
+    let Some((_, texts)) = SHADERS.iter().find(|(known, _)| *known == name) else {
+        panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?");
+    };
+    let exchanged = |text: &&'static str| match dialect.subgroups || *text != BY_SUBGROUP {
+        true => *text,
+        false => BY_GROUP,
+    };
+    let text = texts.iter().map(exchanged).collect::<Vec<_>>().join("\n");
+    match dialect.immediates {
+        true => text,
+        false => text.replace(IMMEDIATES, UNIFORM),
     }
+}
+
+/// The name of each shader.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SHADERS.iter().map(|(name, _)| *name)
 }
 
 #[cfg(test)]
@@ -73,31 +101,75 @@ mod tests {
         }
     }
 
-    /// Every adapter has the first two; a kernel with subgroup operations has a stand-in without.
-    const CAPABILITIES: Capabilities = Capabilities::IMMEDIATES
-        .union(Capabilities::SHADER_FLOAT16_IN_FLOAT32)
-        .union(Capabilities::SUBGROUP);
+    /// What an adapter must have for a dialect, which the validator holds the text to.
+    fn capabilities(dialect: Dialect) -> Capabilities {
+        let mut needed = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        needed.set(Capabilities::IMMEDIATES, dialect.immediates);
+        needed.set(Capabilities::SUBGROUP, dialect.subgroups);
+        needed
+    }
+
+    /// Each shader in each dialect, with the name it is told by.
+    fn all() -> impl Iterator<Item = (String, Dialect, String)> {
+        let dialect = |kind| Dialect {
+            immediates: kind & 1 == 0,
+            subgroups: kind & 2 == 0,
+        };
+        let each = move |name| (0..4).map(move |kind| (name, dialect(kind)));
+        names().flat_map(each).map(|(name, dialect)| {
+            let text = source(name, dialect);
+            (format!("{name} {dialect:?}"), dialect, text)
+        })
+    }
+
+    fn parsed(name: &str, text: &str) -> naga::Module {
+        naga::front::wgsl::parse_str(text)
+            .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(text)))
+    }
 
     #[test]
-    fn every_shader_is_valid() {
-        for (name, _) in SHADERS {
-            let text = source(name);
-            let module = naga::front::wgsl::parse_str(&text)
-                .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
-            naga::valid::Validator::new(naga::valid::ValidationFlags::all(), CAPABILITIES)
+    fn every_shader_is_valid_in_every_dialect() {
+        for (name, dialect, text) in all() {
+            let subgroups = match dialect.subgroups {
+                true => naga::valid::SubgroupOperationSet::all(),
+                false => naga::valid::SubgroupOperationSet::empty(),
+            };
+            let flags = naga::valid::ValidationFlags::all();
+            naga::valid::Validator::new(flags, capabilities(dialect))
                 .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
-                .subgroup_operations(naga::valid::SubgroupOperationSet::all())
-                .validate(&module)
+                .subgroup_operations(subgroups)
+                .validate(&parsed(&name, &text))
                 .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
         }
+    }
+
+    #[test]
+    fn a_dialect_is_what_its_name_says() {
+        for (name, dialect, text) in all() {
+            let (immediate, uniform) = (text.contains("<immediate>"), text.contains("<uniform>"));
+            assert_eq!(
+                (immediate, uniform),
+                (dialect.immediates, !dialect.immediates),
+                "{name}"
+            );
+        }
+        let texts = |subgroups| {
+            let dialect = Dialect {
+                immediates: true,
+                subgroups,
+            };
+            let other = |name: &&str| source(name, dialect).contains("subgroupShuffle");
+            names().filter(other).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(true), ["attention_lanes", "matmul_lanes"]);
     }
 
     /// Every adapter offers eight storage buffers to a kernel and Metal keeps one for itself.
     #[test]
     fn no_shader_binds_more_than_seven_buffers() {
-        for (name, _) in SHADERS {
-            let text = source(name);
-            for slot in 7..16 {
+        for (name, dialect, text) in all() {
+            let most = if dialect.immediates { 7 } else { 8 };
+            for slot in most..16 {
                 assert!(
                     !text.contains(&format!("@binding({slot})")),
                     "{name} uses binding {slot}"

@@ -6,20 +6,24 @@
 // subgroupShuffle, so that each thread sums all 32 rows of its four columns. No shared memory, no barrier.
 // The constants, the parameters, the bindings and the loads are in matmul_shared.wgsl.
 
-@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-/// Adds the residual and writes four columns of a row of the y that begins at `start`.
+/// Adds the residual and writes four columns of a row of the y that begins at `start`. One number at a time, as
+/// matmul_tiles.wgsl does.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     if row >= params.m || column >= params.n {
         return;
     }
     let i = start + row * params.y_step + column;
     if Y_WIDE == 1u {
+        var four = sum;
         if HAS_RESIDUAL == 1u {
-            y[i / 4u] = sum + residual[i / 4u];
-        } else {
-            y[i / 4u] = sum;
+            four += residual[i / 4u];
         }
+        y[i] = four.x;
+        y[i + 1u] = four.y;
+        y[i + 2u] = four.z;
+        y[i + 3u] = four.w;
         return;
     }
     for (var j = 0u; j < min(4u, params.n - column); j++) {
@@ -27,8 +31,7 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
         if HAS_RESIDUAL == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
         }
-        // One component: SPIR-V stores no more than that, and this file runs on nothing but software Vulkan.
-        y[(i + j) / 4u][(i + j) % 4u] = one;
+        y[i + j] = one;
     }
 }
 
@@ -78,11 +81,22 @@ fn up_block(column: u32, k: u32) -> mat4x4<f32> {
     return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
 }
 
-/// The block that a thread of the group loaded.
-fn handed(block: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
+/// The four columns of a block.
+const SLOTS: u32 = 4u;
+
+fn offer_block(thread: u32, block: mat4x4<f32>) {
+    offer(thread, 0u, block[0]);
+    offer(thread, 1u, block[1]);
+    offer(thread, 2u, block[2]);
+    offer(thread, 3u, block[3]);
+    offered();
+}
+
+/// The block that a thread of the group offered.
+fn handed(own: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
     return mat4x4(
-        subgroupShuffle(block[0], thread), subgroupShuffle(block[1], thread),
-        subgroupShuffle(block[2], thread), subgroupShuffle(block[3], thread),
+        taken(own[0], 0u, thread), taken(own[1], 1u, thread),
+        taken(own[2], 2u, thread), taken(own[3], 3u, thread),
     );
 }
 
@@ -100,12 +114,14 @@ fn multiply_half(tile: ptr<function, Tile>, left: mat4x4<f32>, thread: u32, righ
     (*tile).r3 += right * handed(left, thread + 3u);
 }
 
-fn multiply(tile: ptr<function, Tile>, left: mat4x4<f32>, right: mat4x4<f32>) {
+fn multiply(tile: ptr<function, Tile>, local: u32, left: mat4x4<f32>, right: mat4x4<f32>) {
+    offer_block(local, left);
     multiply_half(tile, left, 0u, right);
     (*tile).r4 += right * handed(left, 4u);
     (*tile).r5 += right * handed(left, 5u);
     (*tile).r6 += right * handed(left, 6u);
     (*tile).r7 += right * handed(left, 7u);
+    all_taken();
 }
 
 fn store_block(start: u32, row: u32, column: u32, sum: mat4x4<f32>) {
@@ -134,7 +150,7 @@ fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
 fn product(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(subgroup_invocation_id) thread: u32,
+    @builtin(local_invocation_index) thread: u32,
 ) {
     let across = (params.n + 31u) / 32u;
     let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
@@ -154,26 +170,28 @@ fn product(
             let more = k + 4u < end;
             let ahead = select(k, k + 4u, more && thread >= 4u);
             let left = left_block(row, ahead, end) * params.alpha;
+            offer_block(thread, left);
             multiply_half(&tile, left, 0u, right_block(loaded, k, end));
             if more {
                 multiply_half(&tile, left, 4u, right_block(loaded, k + 4u, end));
             }
+            all_taken();
         }
     } else {
         for (var k = slice * params.slice; k < end; k += 4u) {
             let right = right_block(loaded, k, end);
-            multiply(&tile, left_block(row, k, end) * params.alpha, right);
+            multiply(&tile, thread, left_block(row, k, end) * params.alpha, right);
             if HEIGHT == 64u {
-                multiply(&below, left_block(row_below, k, end) * params.alpha, right);
+                multiply(&below, thread, left_block(row_below, k, end) * params.alpha, right);
             }
         }
     }
     if HAS_LOW == 1u {
         for (var k = 0u; k < params.rank; k += 4u) {
             let right = up_block(loaded, k);
-            multiply(&tile, low_block(row, k), right);
+            multiply(&tile, thread, low_block(row, k), right);
             if HEIGHT == 64u {
-                multiply(&below, low_block(row_below, k), right);
+                multiply(&below, thread, low_block(row_below, k), right);
             }
         }
     }

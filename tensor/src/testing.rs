@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 pub use crate::check::{Array, Tolerance};
 use crate::check::{Case, compare};
+pub use crate::ops::variants::{Variant, variants};
 use crate::{Gpu, GpuOptions, Tensor};
 
 /// The device that all tests of a process share: kernels are compiled once, with bounds checks, and new buffers hold
@@ -22,6 +23,7 @@ pub fn gpu() -> Gpu {
             checked: true,
             poison: true,
             max_binding: None,
+            webgpu: false,
             max_work: None,
         };
         Gpu::open(options).unwrap_or_else(|e| panic!("{e}"))

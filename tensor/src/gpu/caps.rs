@@ -1,5 +1,7 @@
 //! Which adapters there are and what each can do.
 
+use lapwing_shaders::Dialect;
+
 use super::GpuError;
 
 /// What an adapter is and can do.
@@ -28,6 +30,8 @@ pub struct Caps {
     pub max_workgroup_threads: u32,
     /// Smallest and largest number of threads that run in step; 0 when not known or when they cannot exchange values.
     pub subgroup: (u32, u32),
+    /// Whether parameters reach a kernel with the command that launches it (push constants); elsewhere they come in a buffer.
+    pub immediates: bool,
     /// Arithmetic in 16 bits.
     pub f16: bool,
     /// Tile sizes (m, n, k) of its matrix units, as the driver lists them for f16 inputs.
@@ -37,14 +41,35 @@ pub struct Caps {
     pub(super) rank: u32,
 }
 
-/// What every kernel needs.
-const REQUIRED: wgpu::Features = wgpu::Features::IMMEDIATES;
+/// Bytes of parameters that a kernel may have: what WebGPU promises where it has immediates at all.
+pub(super) const MAX_PARAMS: u32 = 64;
 
-/// What some kernels use where it is there.
-const WELCOME: wgpu::Features = wgpu::Features::SUBGROUP;
-
-/// Bytes of parameters that a kernel may have.
-pub(super) const MAX_PARAMS: u32 = 128;
+/// What every kernel needs, which is no more than WebGPU promises; each with its name, what there is and what is needed.
+fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
+    [
+        (
+            "storage buffers for a kernel",
+            limits.max_storage_buffers_per_shader_stage,
+            7,
+        ),
+        (
+            "threads in a group",
+            limits.max_compute_invocations_per_workgroup,
+            256,
+        ),
+        ("threads in a row", limits.max_compute_workgroup_size_x, 256),
+        (
+            "bytes of memory that a group shares",
+            limits.max_compute_workgroup_storage_size,
+            16 << 10,
+        ),
+        (
+            "groups in a row",
+            limits.max_compute_workgroups_per_dimension,
+            super::kernel::MAX_GROUPS as u32,
+        ),
+    ]
+}
 
 pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
@@ -63,7 +88,7 @@ pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
 }
 
 /// What Vulkan says of itself where no adapter was found: nothing, if it is not installed.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 pub(super) fn why_none() -> Option<String> {
     use std::error::Error;
     use wgpu::hal::{Api, Instance};
@@ -92,8 +117,8 @@ pub(super) fn why_none() -> Option<String> {
     (!missing).then(|| format!("Vulkan did not begin ({reason})"))
 }
 
-/// There is only Metal.
-#[cfg(target_vendor = "apple")]
+/// There is only Metal, or only the browser.
+#[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 pub(super) fn why_none() -> Option<String> {
     None
 }
@@ -107,14 +132,19 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         wgpu::DeviceType::Other => ("other", 3),
         wgpu::DeviceType::Cpu => ("software", 4),
     };
-    let mut lacks =
-        (!features.contains(REQUIRED)).then(|| "immediates (push constants)".to_owned());
-    if limits.max_immediate_size < MAX_PARAMS {
-        lacks = lacks.or(Some(format!(
-            "{MAX_PARAMS} bytes of immediates, it has {}",
-            limits.max_immediate_size
-        )));
-    }
+    let short = needs(&limits)
+        .into_iter()
+        .find(|(_, has, needed)| has < needed)
+        .map(|(what, has, needed)| format!("{what}: it has {has} of {needed}"));
+    let computes = wgpu::DownlevelFlags::COMPUTE_SHADERS;
+    let lacks = match adapter
+        .get_downlevel_capabilities()
+        .flags
+        .contains(computes)
+    {
+        true => short,
+        false => Some("compute shaders".to_owned()),
+    };
     let half = wgpu::CooperativeScalarType::F16;
     let is_software = info.device_type == wgpu::DeviceType::Cpu;
     Caps {
@@ -137,6 +167,8 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
             true => (info.subgroup_min_size, info.subgroup_max_size),
             false => (0, 0),
         },
+        immediates: features.contains(wgpu::Features::IMMEDIATES)
+            && limits.max_immediate_size >= MAX_PARAMS,
         f16: features.contains(wgpu::Features::SHADER_F16),
         matrix_tiles: adapter
             .cooperative_matrix_properties()
@@ -152,7 +184,7 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
 }
 
 /// Bytes of the largest heap that the device calls its own. wgpu does not tell, Vulkan does.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 fn device_heap(adapter: &wgpu::Adapter) -> Option<u64> {
     /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`
     const DEVICE_LOCAL: u32 = 1;
@@ -171,7 +203,7 @@ fn device_heap(adapter: &wgpu::Adapter) -> Option<u64> {
 }
 
 /// wgpu has no Vulkan here.
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn device_heap(_: &wgpu::Adapter) -> Option<u64> {
     None
 }
@@ -190,6 +222,32 @@ fn mem_available(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// Threads of the groups that hand rows to each other, which must be in one subgroup to do so without workgroup memory.
+const EXCHANGING: u32 = 8;
+
+impl Caps {
+    /// The dialect that its shaders are in.
+    pub(super) fn dialect(&self) -> Dialect {
+        Dialect {
+            immediates: self.immediates,
+            subgroups: self.subgroup.0 >= EXCHANGING,
+        }
+    }
+
+    /// What a page in a browser may count on, whatever the adapter has beyond it: the default limits of WebGPU, without
+    /// what is optional there. A buffer is as long as the adapter allows: WebGPU's 256 MiB would only refuse large models.
+    pub(super) fn lower_to_webgpu(&mut self) {
+        let limits = wgpu::Limits::default();
+        self.max_binding = self.max_binding.min(limits.max_storage_buffer_binding_size);
+        self.max_workgroup_memory = limits.max_compute_workgroup_storage_size;
+        self.max_workgroup_threads = limits.max_compute_invocations_per_workgroup;
+        self.subgroup = (0, 0);
+        self.immediates = false;
+        self.f16 = false;
+        self.matrix_tiles.clear();
+    }
+}
+
 pub(super) fn open(
     adapter: &wgpu::Adapter,
     caps: &Caps,
@@ -200,10 +258,22 @@ pub(super) fn open(
             lacks: lacks.clone(),
         });
     }
+    // No more than the kernels for these capabilities use, so that the device itself refuses what they do not have.
+    let mut features = wgpu::Features::empty();
+    features.set(wgpu::Features::IMMEDIATES, caps.immediates);
+    features.set(wgpu::Features::SUBGROUP, caps.dialect().subgroups);
+    let limits = wgpu::Limits {
+        max_immediate_size: if caps.immediates { MAX_PARAMS } else { 0 },
+        max_storage_buffer_binding_size: caps.max_binding,
+        max_buffer_size: caps.max_buffer,
+        max_compute_workgroup_storage_size: caps.max_workgroup_memory,
+        max_compute_invocations_per_workgroup: caps.max_workgroup_threads,
+        ..adapter.limits()
+    };
     let description = wgpu::DeviceDescriptor {
         label: Some("lapwing"),
-        required_features: REQUIRED | adapter.features() & WELCOME,
-        required_limits: adapter.limits(),
+        required_features: features,
+        required_limits: limits,
         // We pool buffers ourselves.
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
@@ -224,6 +294,45 @@ mod tests {
         assert_eq!(mem_available(text), Some(23_113_000 * 1024));
         assert_eq!(mem_available("MemTotal: 24681000 kB\n"), None);
         assert_eq!(mem_available("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn what_an_adapter_can_is_used_and_nothing_else() {
+        let mut caps = crate::testing::gpu().caps().clone();
+        // Narrow subgroups, and those that may be narrow, do not hold the eight threads that exchange.
+        for (subgroup, immediates, subgroups) in [
+            ((8, 8), true, true),
+            ((32, 64), true, true),
+            ((4, 4), true, false),
+            ((4, 32), false, false),
+            ((0, 0), false, false),
+        ] {
+            (caps.subgroup, caps.immediates) = (subgroup, immediates);
+            let wanted = Dialect {
+                immediates,
+                subgroups,
+            };
+            assert_eq!(caps.dialect(), wanted, "{subgroup:?}");
+            caps.lower_to_webgpu();
+            let least = Dialect {
+                immediates: false,
+                subgroups: false,
+            };
+            assert_eq!(caps.dialect(), least);
+            assert!(caps.max_binding <= 128 << 20 && caps.max_workgroup_threads == 256);
+        }
+    }
+
+    #[test]
+    fn an_adapter_that_has_less_than_webgpu_promises_is_told_what() {
+        let short =
+            |limits: &wgpu::Limits| needs(limits).iter().any(|(_, has, needed)| has < needed);
+        assert!(!short(&wgpu::Limits::default()));
+        let few = wgpu::Limits {
+            max_storage_buffers_per_shader_stage: 4,
+            ..wgpu::Limits::default()
+        };
+        assert!(short(&few) && short(&wgpu::Limits::downlevel_webgl2_defaults()));
     }
 
     #[test]

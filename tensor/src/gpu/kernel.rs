@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use lapwing_shaders::Dialect;
+
 use super::caps::MAX_PARAMS;
+use super::nonsense::with_nonsense;
 use super::{Binding, Gpu, GpuError};
 
 /// An entry point of a shader.
@@ -18,6 +21,9 @@ pub(crate) struct Groups {
     pub(super) count: usize,
     work: Option<u64>,
 }
+
+/// Where the parameters are bound that come in a buffer. The other numbers are those of storage buffers.
+const PARAMS_BINDING: u32 = 7;
 
 /// The most workgroups along one dimension that every adapter allows.
 pub(super) const MAX_GROUPS: usize = 65_535;
@@ -55,7 +61,10 @@ impl Groups {
     }
 }
 
-type Key = (&'static str, &'static str, Vec<(&'static str, u32)>);
+/// Values for the `const` lines of a shader, by name.
+pub(crate) type Constants = Vec<(&'static str, u32)>;
+
+type Key = (&'static str, &'static str, Constants);
 
 struct Pipeline {
     pipeline: wgpu::ComputePipeline,
@@ -79,7 +88,7 @@ impl Gpu {
     /// If the shader does not have that text.
     #[track_caller]
     pub fn miscompile(&self, shader: &str, right: &str, wrong: &str) {
-        let text = lapwing_shaders::source(shader);
+        let text = lapwing_shaders::source(shader, self.caps().dialect());
         assert!(text.contains(right), "{shader} has no {right}");
         let change = [shader, right, wrong].map(str::to_owned);
         self.0.kernels.wrong.lock().expect("changes").push(change);
@@ -100,7 +109,8 @@ impl Compiled {
 
 pub(super) struct Dispatch<'a> {
     pub(super) pipeline: &'a wgpu::ComputePipeline,
-    pub(super) bind_group: &'a wgpu::BindGroup,
+    /// Binds the buffers, and the parameters too where they lie in one; nothing if the device does not.
+    pub(super) bind: &'a dyn Fn(Option<wgpu::BufferBinding<'_>>) -> Option<wgpu::BindGroup>,
     /// without the first group, which comes behind them
     pub(super) params: &'a [u8],
     pub(super) groups: Groups,
@@ -135,19 +145,6 @@ impl Kernel {
             params.len()
         );
         let compiled = self.compiled(gpu, constants);
-        let entries: Vec<_> = bindings
-            .iter()
-            .zip(0..)
-            .map(|(bound, binding)| wgpu::BindGroupEntry {
-                binding,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer: bound.storage.buffer(),
-                    offset: bound.offset,
-                    // Buffers are longer than what they hold, so that kernels may see them as vectors of four.
-                    size: wgpu::BufferSize::new(bound.size.next_multiple_of(16)),
-                }),
-            })
-            .collect();
         let inner = &gpu.0;
         // The device's own limit: that of the capabilities may have been lowered for a test.
         let most = inner.device.limits().max_storage_buffer_binding_size;
@@ -159,23 +156,30 @@ impl Kernel {
             inner.failure.set(GpuError::OutOfMemory(text));
             return;
         }
-        let bind_group = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(self.shader),
-            layout: &compiled.layout,
-            entries: &entries,
-        });
+        let bind = |params: Option<wgpu::BufferBinding<'_>>| {
+            let buffers = bindings.iter().map(|bound| bound.in_full()).zip(0..);
+            let params = params.map(|params| (params, PARAMS_BINDING));
+            let entry = |(buffer, binding)| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(buffer),
+            };
+            let bound = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(self.shader),
+                layout: &compiled.layout,
+                entries: &buffers.chain(params).map(entry).collect::<Vec<_>>(),
+            });
+            // Nothing if the kernel or its bindings could not be made.
+            (!gpu.has_failed()).then_some(bound)
+        };
         let dispatch = Dispatch {
             pipeline: &compiled.pipeline,
-            bind_group: &bind_group,
+            bind: &bind,
             params,
             groups,
             work: groups
                 .work
                 .unwrap_or_else(|| PER_BYTE * bindings.iter().map(|bound| bound.size).sum::<u64>()),
         };
-        if gpu.has_failed() {
-            return; // the kernel or its bindings could not be made
-        }
         let mut recorder = inner.recorder.lock().expect("recorder");
         recorder.record(&inner.device, &inner.queue, dispatch);
         // Afterwards: what was recorded before may have been submitted first.
@@ -195,12 +199,23 @@ impl Kernel {
 
     fn compile(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Pipeline {
         let device = &gpu.0.device;
-        let text = self.text(constants);
+        #[cfg(any(test, feature = "testing"))]
+        assert!(
+            crate::ops::variants::covers(self.shader, self.entry, constants),
+            "ops/variants.rs does not list {} of {} with {constants:?}",
+            self.entry,
+            self.shader
+        );
+        let text = Kernel::text(self.shader, constants, gpu.caps().dialect());
         #[cfg(any(test, feature = "testing"))]
         let text = {
             let wrong = gpu.0.kernels.wrong.lock().expect("changes");
             let ours = wrong.iter().filter(|[shader, ..]| shader == self.shader);
             ours.fold(text, |text, [_, right, wrong]| text.replace(right, wrong))
+        };
+        let text = match gpu.0.options.poison {
+            true => with_nonsense(&text, self.entry),
+            false => text,
         };
         let description = wgpu::ShaderModuleDescriptor {
             label: Some(self.shader),
@@ -233,11 +248,15 @@ impl Kernel {
         Pipeline { pipeline, layout }
     }
 
-    /// The shader with its constants replaced.
-    fn text(&self, constants: &[(&'static str, u32)]) -> String {
+    /// A shader with its constants replaced.
+    pub(crate) fn text(
+        shader: &str,
+        constants: &[(&'static str, u32)],
+        dialect: Dialect,
+    ) -> String {
         let mut text = String::new();
         let mut replaced = 0;
-        for line in lapwing_shaders::source(self.shader).lines() {
+        for line in lapwing_shaders::source(shader, dialect).lines() {
             let constant = constants.iter().find(|(name, _)| {
                 line.strip_prefix("const ")
                     .and_then(|l| l.strip_prefix(name))
@@ -257,8 +276,7 @@ impl Kernel {
         assert_eq!(
             replaced,
             constants.len(),
-            "{}: not every constant of {constants:?} is in the shader",
-            self.shader
+            "{shader}: not every constant of {constants:?} is in the shader"
         );
         text
     }

@@ -2,6 +2,7 @@
 
 mod caps;
 mod kernel;
+mod nonsense;
 mod pool;
 mod recorder;
 
@@ -9,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use kernel::Constants;
 pub(crate) use kernel::{Groups, Kernel};
 pub(crate) use pool::{Binding, Storage};
 
@@ -82,10 +85,14 @@ pub struct GpuOptions {
     pub index: Option<usize>,
     /// Compile kernels with bounds checks. Tests do; it is slower.
     pub checked: bool,
-    /// Fill every new buffer with NaN, so that a read of what nobody wrote shows. Tests do.
+    /// Fill every new buffer with NaN, and what a group shares with large numbers, so that a read of what nobody wrote shows.
+    /// Tests do.
     pub poison: bool,
     /// Pretend that a binding holds at most this many bytes, to try the splitting of weights.
     pub max_binding: Option<u64>,
+    /// Pretend that the adapter is a browser's: only what WebGPU promises everywhere. Parameters come in a buffer, nothing is
+    /// exchanged within a subgroup, and the device refuses whatever goes beyond.
+    pub webgpu: bool,
     /// Operations of a submission, in place of what the device was seen to do in a quarter of a second: to try the cutting
     /// of long work.
     pub max_work: Option<u64>,
@@ -166,10 +173,14 @@ impl Gpu {
             .into_iter()
             .nth(index)
             .ok_or(GpuError::NoSuchAdapter { index, found })?;
+        if options.webgpu {
+            caps.lower_to_webgpu();
+        }
         if let Some(lower) = options.max_binding {
             caps.max_binding = caps.max_binding.min(lower);
         }
         let (device, queue) = caps::open(&adapter, &caps)?;
+        let recorder = recorder::Recorder::new(&device, caps.immediates, options.max_work);
 
         let failure = Arc::new(Failure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
@@ -190,7 +201,7 @@ impl Gpu {
         }));
         Ok(Gpu(Arc::new(Inner {
             kernels: kernel::Compiled::default(),
-            recorder: Mutex::new(recorder::Recorder::new(options.max_work)),
+            recorder: Mutex::new(recorder),
             pool: Mutex::default(),
             device,
             queue,
@@ -413,15 +424,21 @@ impl Gpu {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Gpu {
+    /// The same device with other capabilities than the driver says, to try the kernels of other adapters on it.
+    ///
+    /// # Panics
+    /// If the device is in use already.
+    pub fn with_caps(mut self, change: impl FnOnce(&mut Caps)) -> Gpu {
+        let inner = Arc::get_mut(&mut self.0).expect("a device that nobody else has");
+        change(&mut inner.caps);
+        self
+    }
+}
+
 #[cfg(test)]
 impl Gpu {
-    /// A device whose capabilities are not what the driver says.
-    pub(crate) fn with_caps(options: GpuOptions, change: impl FnOnce(&mut Caps)) -> Gpu {
-        let mut gpu = Gpu::open(options).unwrap();
-        change(&mut Arc::get_mut(&mut gpu.0).unwrap().caps);
-        gpu
-    }
-
     /// How often work was handed to the device.
     pub(crate) fn submissions(&self) -> u64 {
         self.0.recorder.lock().expect("recorder").epoch() - 1
@@ -458,7 +475,8 @@ mod tests {
     }
 
     fn small() -> Gpu {
-        Gpu::with_caps(GpuOptions::default(), |caps| caps.max_buffer = 1 << 20)
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        gpu.with_caps(|caps| caps.max_buffer = 1 << 20)
     }
 
     #[test]

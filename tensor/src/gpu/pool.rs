@@ -231,6 +231,15 @@ impl Binding {
             size,
         }
     }
+
+    /// As wgpu binds it. Buffers are longer than what they hold, so that kernels may see them as vectors of four.
+    pub(super) fn in_full(&self) -> wgpu::BufferBinding<'_> {
+        wgpu::BufferBinding {
+            buffer: self.storage.buffer(),
+            offset: self.offset,
+            size: wgpu::BufferSize::new(self.size.next_multiple_of(16)),
+        }
+    }
 }
 
 #[cfg(test)]

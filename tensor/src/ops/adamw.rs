@@ -28,7 +28,7 @@ const AT_ONCE: usize = 6;
 /// Every tensor begins at a multiple of this many elements, 256 bytes, as a binding must.
 const ALIGNMENT: usize = 64;
 
-const ADD: Kernel = Kernel::new("adamw", "add");
+const ADD: Kernel = Kernel::new("adamw_add", "add");
 const SQUARE_SUMS: Kernel = Kernel::new("adamw", "square_sums");
 const FINISH_NORM: Kernel = Kernel::new("adamw", "finish_norm");
 const UPDATE: Kernel = Kernel::new("adamw", "update");
@@ -47,6 +47,11 @@ struct Params {
     one_minus_beta1: f32,
     beta2: f32,
     one_minus_beta2: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+struct AddParams {
     offsets: [u32; AT_ONCE],
     lengths: [u32; AT_ONCE],
 }
@@ -347,7 +352,7 @@ impl Arena {
 
     /// Adds up to AT_ONCE gradients at their places.
     fn add(&self, added: &[(&Place, &Tensor)]) {
-        let mut params = Params::default();
+        let mut params = AddParams::default();
         for (i, (place, gradient)) in added.iter().enumerate() {
             params.offsets[i] = place.offset as u32;
             params.lengths[i] = gradient.len() as u32;

@@ -10,6 +10,8 @@ mod launch;
 mod visibility;
 
 use crate::Tensor;
+#[cfg(any(test, feature = "testing"))]
+pub(super) use launch::WIDEST_FOR_LANES;
 use launch::{Sizes, Variant};
 pub use visibility::Visibility;
 

@@ -858,16 +858,21 @@ mod tests {
         kernels.iter().map(|(shader, _)| &**shader).collect()
     }
 
-    /// As this adapter computes, and as a GPU does; every kernel is met, and every shader by the short list.
+    /// As this adapter computes, and as a GPU does, each also with only what WebGPU promises; every kernel is met, and every
+    /// shader by the short list.
     #[test]
     fn every_kernel_is_checked_and_right() {
         let mut met = Kernels::new();
-        for software in [true, false] {
+        for (software, webgpu) in [(true, false), (false, false), (true, true), (false, true)] {
             let options = || GpuOptions {
                 poison: true,
+                webgpu,
                 ..GpuOptions::default()
             };
-            let open = || Gpu::with_caps(options(), |caps| caps.is_software &= software);
+            let open = || {
+                let gpu = Gpu::open(options()).unwrap();
+                gpu.with_caps(|caps| caps.is_software &= software)
+            };
             let (all, short) = (open(), open());
             for check in checks() {
                 let gpus = [Some(&all), Some(&short).filter(|_| check.is_short)];
@@ -888,14 +893,6 @@ mod tests {
                 "{missing:?}"
             );
             met.extend(all);
-        }
-        if crate::testing::gpu().caps().subgroup.0 < 8 {
-            // Kernels for processors that run eight threads in step.
-            met.extend(
-                entry_points()
-                    .into_iter()
-                    .filter(|(shader, _)| shader.ends_with("_lanes")),
-            );
         }
         let forgotten: Vec<_> = entry_points().difference(&met).cloned().collect();
         assert!(

@@ -20,6 +20,8 @@ mod rows;
 mod sample;
 mod swiglu;
 mod unary;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod variants;
 mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};

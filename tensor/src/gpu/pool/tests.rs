@@ -11,7 +11,7 @@ fn device() -> Gpu {
 }
 
 fn device_with(change: impl FnOnce(&mut crate::Caps)) -> Gpu {
-    Gpu::with_caps(GpuOptions::default(), change)
+    Gpu::open(GpuOptions::default()).unwrap().with_caps(change)
 }
 
 fn buffers(held: &[Arc<Storage>]) -> Vec<wgpu::Buffer> {

@@ -12,25 +12,29 @@ const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 /// Operations for each channel of a query that meets a key: up to four products and sums, and its share of a softmax.
 const WORK: usize = 16;
 
+/// lavapipe takes minutes to compile [`Variant::Lanes`] for heads of 128.
+pub(in crate::ops) const WIDEST_FOR_LANES: u32 = 96;
+
 /// The kernels for the walks. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Variant {
-    /// For a processor: eight threads in step hand rows to each other.
+    /// For a processor: eight threads hand rows to each other.
     Lanes,
-    /// For a GPU, and right on any adapter: the threads of a group read the same row.
+    /// For a GPU: the threads of a group read the same row.
     Blocks,
 }
 
 impl Variant {
     /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
     pub(super) fn of(gpu: &Gpu, head_size: usize) -> Variant {
-        // lavapipe takes minutes to compile `Lanes` for heads of 128.
-        const WIDEST_FOR_LANES: usize = 96;
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
         }
-        match gpu.is_software() && gpu.caps().subgroup.0 >= 8 && head_size <= WIDEST_FOR_LANES {
+        match gpu.is_software()
+            && gpu.caps().subgroup.0 >= 8
+            && head_size <= WIDEST_FOR_LANES as usize
+        {
             true => Variant::Lanes,
             false => Variant::Blocks,
         }

@@ -17,9 +17,6 @@ thread_local! {
 /// Runs `test` with each variant.
 fn with_each_variant(test: impl Fn()) {
     for variant in [Variant::Lanes, Variant::Blocks] {
-        if variant == Variant::Lanes && gpu().caps().subgroup.0 < 8 {
-            continue; // needs eight threads in step; the other variant is for these adapters
-        }
         FORCED.set(Some(variant));
         test();
         FORCED.set(None);

@@ -22,9 +22,9 @@ pub(crate) enum Layout {
 /// The kernels for products. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Variant {
-    /// For a processor: eight threads in step hand values to each other.
+    /// For a processor: eight threads hand values to each other.
     Lanes,
-    /// For a GPU, and right on any adapter: tiles in workgroup memory.
+    /// For a GPU: tiles in workgroup memory.
     Tiles,
 }
 
@@ -34,7 +34,7 @@ impl Variant {
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
         }
-        match gpu.is_software() && gpu.caps().subgroup.0 >= 8 {
+        match gpu.is_software() {
             true => Variant::Lanes,
             false => Variant::Tiles,
         }

@@ -24,9 +24,6 @@ pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
         (Variant::Tiles, LARGE),
     ];
     for (variant, large) in kernels {
-        if variant == Variant::Lanes && gpu().caps().subgroup.0 < 8 {
-            continue; // needs eight threads in step; the other variant is for these adapters
-        }
         FORCED.set(Some(variant));
         FORCED_LARGE.set(Some(large));
         test(variant);

@@ -1,0 +1,188 @@
+//! Every kernel that the program may ask a device for, as text: what the compilers of all vendors are tried with.
+
+use lapwing_shaders::Dialect;
+
+use super::attention::WIDEST_FOR_LANES;
+use crate::gpu::{Constants, Kernel};
+
+/// A kernel as some device is asked for it.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// The shader, its entry point and its constants, fit for the name of a file.
+    pub name: String,
+    /// The entry point.
+    pub entry: String,
+    /// What the adapters have that it is for.
+    pub dialect: Dialect,
+    /// The whole shader.
+    pub text: String,
+}
+
+/// Sizes of heads: the smallest, those of published models, the largest. Any other multiple of four is compiled in the same
+/// way.
+const HEAD_SIZES: [u32; 8] = [4, 8, 32, 64, 80, 96, 128, 256];
+
+/// Query heads that share a key head, likewise.
+const SHARING: [u32; 6] = [1, 2, 6, 7, 8, 16];
+
+/// All combinations of one more constant with those there are.
+fn times(sets: Vec<Constants>, name: &'static str, values: &[u32]) -> Vec<Constants> {
+    let with = |set: &Constants, value: u32| [set.as_slice(), &[(name, value)]].concat();
+    let each = |set: Constants| {
+        values
+            .iter()
+            .map(move |value| with(&set, *value))
+            .collect::<Vec<_>>()
+    };
+    sets.into_iter().flat_map(each).collect()
+}
+
+fn each(name: &'static str, values: &[u32]) -> Vec<Constants> {
+    times(vec![Vec::new()], name, values)
+}
+
+fn numbers(until: u32) -> Vec<u32> {
+    (0..until).collect()
+}
+
+/// The constants that an entry point may be compiled with, in the order in which its launches give them.
+fn constants(shader: &str, entry: &str) -> Vec<Constants> {
+    // On a processor, and on a GPU.
+    let groups = [8, 64];
+    match (shader, entry) {
+        ("unary", _) => each("FUNCTION", &numbers(9)),
+        ("binary", _) => each("FUNCTION", &numbers(12)),
+        ("embedding", "gather") => each("FORMAT", &numbers(3)),
+        ("rms_norm" | "layer_norm", "forward" | "backward") => {
+            each("LANES", &[1, 2, 4, 8, 16, 32, 64])
+        }
+        // The checks cut vocabularies short.
+        ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
+        ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
+        ("attention_lanes", _) => {
+            let narrow: Vec<_> = HEAD_SIZES
+                .into_iter()
+                .filter(|size| *size <= WIDEST_FOR_LANES)
+                .collect();
+            let sizes = times(each("HEAD_SIZE", &narrow), "SHARING", &SHARING);
+            times(sizes, "BLOCK", &[8])
+        }
+        ("attention", _) => {
+            let sizes = times(each("HEAD_SIZE", &HEAD_SIZES), "SHARING", &SHARING);
+            // Of queries as many as with the heads that share a key head make 32, of keys 32; 8 where a processor adds up.
+            let blocks: &[u32] = match entry {
+                "sum_rows" => &[1, 2, 4, 5, 8, 16],
+                "sum_items" => &[8, 32],
+                "keys_backward" => &[32],
+                _ => &[1, 2, 4, 5, 16],
+            };
+            times(sizes, "BLOCK", blocks)
+        }
+        ("matmul_tiles" | "matmul_lanes", _) => products(shader == "matmul_lanes"),
+        _ => vec![Vec::new()],
+    }
+}
+
+/// Only what is asked for: a bias and half numbers are for weights, which stand on the right, and gradients of weights add
+/// nothing.
+fn products(lanes: bool) -> Vec<Constants> {
+    let [nt, nn, tn] = [0, 1, 2];
+    let mut all = Vec::new();
+    for (layout, formats, low, bias, residual) in
+        [(nt, 3, 2, 2, 2), (nn, 3, 2, 1, 2), (tn, 1, 1, 1, 1)]
+    {
+        let mut sets = each("LAYOUT", &[layout]);
+        for (name, count) in [
+            ("FORMAT", formats),
+            ("WIDE", 2),
+            ("Y_WIDE", 2),
+            ("HAS_LOW", low),
+            ("HAS_BIAS", bias),
+            ("HAS_RESIDUAL", residual),
+        ] {
+            sets = times(sets, name, &numbers(count));
+        }
+        if lanes {
+            let wide = |set: &Constants| set.contains(&("WIDE", 1)) && set.contains(&("Y_WIDE", 1));
+            let (wide, narrow): (Vec<_>, Vec<_>) =
+                sets.into_iter().partition(|set| layout != tn && wide(set));
+            sets = times(wide, "HEIGHT", &[16, 32, 64]);
+            sets.extend(times(narrow, "HEIGHT", &[32]));
+        }
+        all.extend(sets);
+    }
+    all
+}
+
+/// The entry points of a shader, in the order of its text.
+fn entries(shader: &str) -> Vec<String> {
+    let dialect = Dialect {
+        immediates: true,
+        subgroups: true,
+    };
+    let text = lapwing_shaders::source(shader, dialect);
+    let name = |part: &str| Some(part.split_once("fn ")?.1.split_once('(')?.0.to_owned());
+    text.split("@compute").skip(1).filter_map(name).collect()
+}
+
+/// Whether the list below has a kernel, whatever its sizes of heads.
+pub(crate) fn covers(shader: &str, entry: &str, asked: &[(&'static str, u32)]) -> bool {
+    let same = |(ours, theirs): (&(&str, u32), &(&str, u32))| {
+        ours.0 == theirs.0 && (ours.1 == theirs.1 || matches!(ours.0, "HEAD_SIZE" | "SHARING"))
+    };
+    constants(shader, entry)
+        .iter()
+        .any(|set| set.len() == asked.len() && set.iter().zip(asked).all(same))
+}
+
+/// All of them, in every dialect that makes a difference.
+pub fn variants() -> Vec<Variant> {
+    let mut all = Vec::new();
+    for shader in lapwing_shaders::names() {
+        let dialects = [(true, true), (true, false), (false, true), (false, false)];
+        let mut seen = Vec::new();
+        for (immediates, subgroups) in dialects {
+            let dialect = Dialect {
+                immediates,
+                subgroups,
+            };
+            let source = lapwing_shaders::source(shader, dialect);
+            if seen.contains(&source) {
+                continue;
+            }
+            seen.push(source);
+            for entry in entries(shader) {
+                for constants in constants(shader, &entry) {
+                    all.push(Variant::new(shader, &entry, &constants, dialect));
+                }
+            }
+        }
+    }
+    all
+}
+
+impl Variant {
+    fn new(
+        shader: &'static str,
+        entry: &str,
+        constants: &[(&'static str, u32)],
+        dialect: Dialect,
+    ) -> Variant {
+        let mut name = format!("{shader}.{entry}");
+        for (constant, value) in constants {
+            name.push_str(&format!(".{constant}-{value}"));
+        }
+        if !dialect.immediates {
+            name.push_str(".uniform");
+        }
+        if !dialect.subgroups {
+            name.push_str(".group");
+        }
+        Variant {
+            name,
+            entry: entry.to_owned(),
+            dialect,
+            text: Kernel::text(shader, constants, dialect),
+        }
+    }
+}
