@@ -3,3 +3,6 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
+
+pub mod smoke;
+pub mod translation;

@@ -1,0 +1,115 @@
+//! The smoke test, and the kernels on subgroups of every size that the adapter can be made to have.
+
+use std::path::Path;
+use std::process::Command;
+
+use lapwing_tensor::testing::gpu;
+use lapwing_tensor::{Caps, Gpu, GpuOptions, checks};
+use lapwing_tests::smoke::{find, smoke};
+
+fn named(names: [(&str, &str); 3]) -> Vec<Caps> {
+    let one = |(backend, name): (&str, &str)| {
+        let mut caps = gpu().caps().clone();
+        (caps.backend, caps.name) = (backend.to_owned(), name.to_owned());
+        caps
+    };
+    names.map(one).to_vec()
+}
+
+#[test]
+fn an_adapter_is_meant_by_its_number_or_part_of_its_name() {
+    let list = named([
+        ("vulkan", "Example 9000"),
+        ("vulkan", "llvmpipe"),
+        ("dx12", "Example 9000"),
+    ]);
+    assert_eq!(find(&list, "2"), Ok(2));
+    assert_eq!(find(&list, "LLVM"), Ok(1));
+    assert_eq!(find(&list, "dx12 example"), Ok(2));
+    let listed = "\n  0: vulkan Example 9000\n  1: vulkan llvmpipe\n  2: dx12 Example 9000";
+    for (asked, text) in [
+        ("3", "there is no adapter 3, only"),
+        ("other", "no adapter is called \"other\", there are"),
+        (
+            "example",
+            "several adapters are called \"example\"; give the number, of",
+        ),
+    ] {
+        assert_eq!(find(&list, asked), Err(format!("{text}{listed}")));
+    }
+}
+
+/// A driver that gets one activation wrong is found by every part that computes with it.
+#[test]
+fn the_smoke_test_finds_a_wrong_kernel() {
+    let open = |options: GpuOptions| {
+        let gpu = Gpu::open(options)?;
+        gpu.miscompile("swiglu", "1.0 + exp(", "1.5 + exp(");
+        Ok(gpu)
+    };
+    let mut told = Vec::new();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+    let all_right = smoke(&open, &fixtures, &mut |part| {
+        told.push((part.name, part.result.clone()))
+    });
+    assert!(!all_right);
+    let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
+    let for_gpus = gpu().is_software().then_some("kernels for GPUs");
+    let wanted: Vec<_> = ["kernels"].into_iter().chain(for_gpus).collect();
+    assert_eq!(
+        names,
+        [&wanted[..], &["as WebGPU", "checkpoint", "default run"]].concat()
+    );
+    for (name, result) in told {
+        let text = result.expect_err(name);
+        let says = match name {
+            "checkpoint" => "off by",
+            "default run" => "step 1: a return of",
+            _ => "swiglu ",
+        };
+        assert!(
+            text.starts_with(says) || text.contains(says),
+            "{name}: {text}"
+        );
+    }
+}
+
+/// What the test below runs, in processes of their own, with subgroups of other sizes.
+#[test]
+fn every_op_is_right_with_subgroups_of_this_size() {
+    for check in checks() {
+        check
+            .run(&gpu())
+            .unwrap_or_else(|wrong| panic!("{check:?}: {wrong}"));
+    }
+    let (least, most) = gpu().caps().subgroup;
+    println!("subgroups of {least} to {most}");
+}
+
+/// lavapipe's subgroups are as wide as its vectors, for which there is a variable: 4, 8 and 16. With 4 the threads that hand rows
+/// to each other cannot do so within one, and do it through workgroup memory. Other adapters have what they have.
+#[test]
+fn kernels_are_right_whatever_the_size_of_subgroups() {
+    let is_lavapipe = gpu().caps().name.starts_with("llvmpipe");
+    for size in [4, 8, 16] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "adapters::every_op_is_right_with_subgroups_of_this_size",
+                "--nocapture",
+            ])
+            .env("LP_NATIVE_VECTOR_WIDTH", (32 * size).to_string())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{size}: {text}"
+        );
+        let told = format!("subgroups of {size} to {size}");
+        assert!(!is_lavapipe || text.contains(&told), "{size}: {text}");
+        if !is_lavapipe {
+            return;
+        }
+    }
+}

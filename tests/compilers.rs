@@ -1,0 +1,238 @@
+//! Every kernel, whatever the adapter: naga translates it for each system, and it keeps clear of what drivers and compilers are
+//! known to get wrong.
+
+use std::collections::BTreeMap;
+
+use lapwing_tensor::testing::{Variant, variants};
+use lapwing_tests::translation::Translation;
+use naga::{AddressSpace, Expression, Module, Statement, TypeInner};
+
+#[test]
+fn every_kernel_is_translated_for_every_system() {
+    let mut hlsl_5 = 0;
+    let all = variants();
+    for variant in &all {
+        let name = &variant.name;
+        let translation =
+            Translation::of(variant).unwrap_or_else(|error| panic!("{name}: {error}"));
+        hlsl_5 += usize::from(translation.hlsl_5.is_some());
+        // The magic number, and the entry point under the name that naga gives it.
+        assert_eq!(translation.spirv[0], 0x0723_0203, "{name}");
+        let entry = &variant.entry;
+        assert!(
+            translation.msl.contains(&format!("kernel void {entry}")),
+            "{name}"
+        );
+        assert!(
+            translation.hlsl_6.contains(&format!("void {entry}")),
+            "{name}"
+        );
+    }
+    // All but those that exchange values within a subgroup, which FXC cannot.
+    let exchanging = |variant: &&Variant| variant.text.contains("subgroupShuffle");
+    assert_eq!(hlsl_5, all.len() - all.iter().filter(exchanging).count());
+    assert!(hlsl_5 > 1000, "{hlsl_5}");
+}
+
+fn parsed(variant: &Variant) -> Module {
+    naga::front::wgsl::parse_str(&variant.text)
+        .unwrap_or_else(|error| panic!("{}: {error}", variant.name))
+}
+
+/// Each function of a module.
+fn functions(module: &Module) -> impl Iterator<Item = &naga::Function> {
+    let own = module.functions.iter().map(|(_, function)| function);
+    own.chain(module.entry_points.iter().map(|entry| &entry.function))
+}
+
+/// Every statement of a block and of the blocks in it.
+fn each_statement<'a>(block: &'a naga::Block, visit: &mut dyn FnMut(&'a Statement)) {
+    for statement in block.iter() {
+        visit(statement);
+        match statement {
+            Statement::Block(inner) => each_statement(inner, visit),
+            Statement::If { accept, reject, .. } => {
+                each_statement(accept, visit);
+                each_statement(reject, visit);
+            }
+            Statement::Switch { cases, .. } => {
+                cases
+                    .iter()
+                    .for_each(|case| each_statement(&case.body, visit));
+            }
+            Statement::Loop {
+                body, continuing, ..
+            } => {
+                each_statement(body, visit);
+                each_statement(continuing, visit);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a pointer leads to: a global or local variable, and whether its last step is into a vector.
+fn is_component(
+    module: &Module,
+    function: &naga::Function,
+    pointer: naga::Handle<Expression>,
+) -> bool {
+    let (Expression::Access { base, .. } | Expression::AccessIndex { base, .. }) =
+        function.expressions[pointer]
+    else {
+        return false;
+    };
+    let is_vector =
+        |ty: naga::Handle<naga::Type>| matches!(module.types[ty].inner, TypeInner::Vector { .. });
+    leads_to(module, function, base).is_some_and(is_vector)
+}
+
+/// The type of what a pointer points to.
+fn leads_to(
+    module: &Module,
+    function: &naga::Function,
+    pointer: naga::Handle<Expression>,
+) -> Option<naga::Handle<naga::Type>> {
+    match function.expressions[pointer] {
+        Expression::GlobalVariable(global) => Some(module.global_variables[global].ty),
+        Expression::LocalVariable(local) => Some(function.local_variables[local].ty),
+        Expression::FunctionArgument(place) => {
+            match module.types[function.arguments[place as usize].ty].inner {
+                TypeInner::Pointer { base, .. } => Some(base),
+                _ => None,
+            }
+        }
+        Expression::Access { base, .. } => {
+            match module.types[leads_to(module, function, base)?].inner {
+                TypeInner::Array { base, .. } => Some(base),
+                _ => None,
+            }
+        }
+        Expression::AccessIndex { base, index } => {
+            match &module.types[leads_to(module, function, base)?].inner {
+                TypeInner::Array { base, .. } => Some(*base),
+                TypeInner::Struct { members, .. } => Some(members[index as usize].ty),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// A store to one component of a vector may touch the whole vector (Metal), is refused with a dynamic index (FXC, gfx-rs/wgpu
+/// issue 8334), and races with the threads that own the neighbours.
+#[test]
+fn no_kernel_stores_a_part_of_a_vector() {
+    for variant in variants() {
+        let module = parsed(&variant);
+        for function in functions(&module) {
+            each_statement(&function.body, &mut |statement| {
+                if let Statement::Store { pointer, .. } = statement {
+                    assert!(
+                        !is_component(&module, function, *pointer),
+                        "{}",
+                        variant.name
+                    );
+                }
+            });
+        }
+    }
+}
+
+/// Metal was seen to compile a barrier wrongly that broadcasts (gfx-rs/wgpu issue 4500), atomics of floats add in any order, and
+/// a loop must end whatever is in a buffer: it counts towards a bound.
+#[test]
+fn no_kernel_uses_what_compilers_get_wrong() {
+    for variant in variants() {
+        for word in ["workgroupUniformLoad", "atomic", "loop", "while", "enable "] {
+            let code = |line: &str| line.split("//").next().unwrap_or_default().contains(word);
+            assert!(
+                !variant.text.lines().any(code),
+                "{} has {word}",
+                variant.name
+            );
+        }
+        for header in variant
+            .text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("for ("))
+        {
+            let parts: Vec<_> = header.split(';').map(str::trim).collect();
+            let counter = parts[0]
+                .strip_prefix("var ")
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap();
+            let steps = |by: &str| parts[2].starts_with(&format!("{counter}{by}"));
+            assert!(
+                parts.len() == 3
+                    && ["< ", "> 0u"]
+                        .iter()
+                        .any(|to| parts[1].starts_with(&format!("{counter} {to}")))
+                    && (steps(" += ") || steps("++") || steps(" /= ")),
+                "{}: for ({header}",
+                variant.name
+            );
+        }
+    }
+}
+
+/// What WebGPU promises everywhere, and with it every vendor's driver.
+#[test]
+fn every_kernel_fits_every_adapter() {
+    let mut largest = BTreeMap::new();
+    for variant in variants() {
+        let (name, module) = (&variant.name, parsed(&variant));
+        let info = naga::valid::Validator::new(
+            naga::valid::ValidationFlags::all(),
+            naga::valid::Capabilities::all(),
+        )
+        .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
+        .subgroup_operations(naga::valid::SubgroupOperationSet::all())
+        .validate(&module)
+        .unwrap();
+        let place = module
+            .entry_points
+            .iter()
+            .position(|entry| entry.name == variant.entry)
+            .unwrap();
+        let threads: u32 = module.entry_points[place].workgroup_size.iter().product();
+        let (mut buffers, mut shared, mut params) = (0, 0, 0);
+        for (handle, global) in module.global_variables.iter() {
+            if info.get_entry_point(place)[handle].is_empty() {
+                continue;
+            }
+            let size = module.types[global.ty].inner.size(module.to_ctx());
+            match global.space {
+                AddressSpace::Storage { .. } => buffers += 1,
+                AddressSpace::WorkGroup => shared += size,
+                AddressSpace::Immediate | AddressSpace::Uniform => params += size,
+                _ => {}
+            }
+        }
+        assert!(threads <= 256, "{name}: {threads} threads");
+        assert!(shared <= 16 << 10, "{name}: {shared} bytes shared");
+        assert!(
+            (4..=64).contains(&params),
+            "{name}: {params} bytes of parameters"
+        );
+        // Metal keeps one of its eight for the sizes of the others.
+        assert!((1..=7).contains(&buffers), "{name}: {buffers} buffers");
+        for (what, size) in [
+            ("threads", threads),
+            ("shared", shared),
+            ("params", params),
+            ("buffers", buffers),
+        ] {
+            let most = largest.entry(what).or_insert(0);
+            *most = size.max(*most);
+        }
+    }
+    // The bounds are those that are met, so that the test does count.
+    assert_eq!(
+        (largest["threads"], largest["params"], largest["buffers"]),
+        (256, 64, 7)
+    );
+    assert!(largest["shared"] >= 8 << 10, "{largest:?}");
+}

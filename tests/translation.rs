@@ -1,0 +1,190 @@
+//! What wgpu's compiler, naga, makes of a shader for the drivers of other systems, with the settings that wgpu gives it there.
+
+use naga::back::{hlsl, msl, spv};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, SubgroupOperationSet, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, ResourceBinding, ShaderStage};
+
+use lapwing_tensor::testing::Variant;
+
+/// One kernel in the languages of the vendors.
+pub struct Translation {
+    /// For Vulkan.
+    pub spirv: Vec<u32>,
+    /// For Metal.
+    pub msl: String,
+    /// For Direct3D 12 by its old compiler, FXC, which knows no subgroups.
+    pub hlsl_5: Option<String>,
+    /// For Direct3D 12 by its new compiler, DXC.
+    pub hlsl_6: String,
+}
+
+/// Where the parameters are bound: beyond all buffers.
+const PARAMS: u32 = 8;
+/// Where Metal finds the sizes of the buffers, and Direct3D what it does not tell by itself (the number of workgroups).
+const EXTRA: u32 = 9;
+
+impl Translation {
+    /// Translates one kernel, without bounds checks, as the program asks for it.
+    ///
+    /// # Errors
+    /// What naga says, with the name of the language.
+    pub fn of(variant: &Variant) -> Result<Translation, String> {
+        let module = naga::front::wgsl::parse_str(&variant.text)
+            .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
+        let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        capabilities.set(Capabilities::IMMEDIATES, variant.dialect.immediates);
+        capabilities.set(Capabilities::SUBGROUP, variant.dialect.subgroups);
+        let info = Validator::new(ValidationFlags::all(), capabilities)
+            .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
+            .subgroup_operations(SubgroupOperationSet::all())
+            .validate(&module)
+            .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
+        let asks = Asked {
+            module: &module,
+            info: &info,
+            entry: &variant.entry,
+        };
+        let exchanges = variant.text.contains("subgroupShuffle");
+        let told = |language: &'static str| move |error: String| format!("{language}: {error}");
+        Ok(Translation {
+            spirv: asks.spirv().map_err(told("SPIR-V"))?,
+            msl: asks.msl().map_err(told("MSL"))?,
+            hlsl_5: match exchanges {
+                true => None,
+                false => Some(
+                    asks.hlsl(hlsl::ShaderModel::V5_1)
+                        .map_err(told("HLSL 5.1"))?,
+                ),
+            },
+            hlsl_6: asks
+                .hlsl(hlsl::ShaderModel::V6_0)
+                .map_err(told("HLSL 6.0"))?,
+        })
+    }
+}
+
+/// A kernel on its way into another language.
+struct Asked<'a> {
+    module: &'a Module,
+    info: &'a naga::valid::ModuleInfo,
+    entry: &'a str,
+}
+
+impl Asked<'_> {
+    fn entry_point(&self) -> Option<(ShaderStage, String)> {
+        Some((ShaderStage::Compute, self.entry.to_owned()))
+    }
+
+    /// Where each buffer is bound, and whether kernels write it.
+    fn bindings(&self) -> impl Iterator<Item = (ResourceBinding, bool)> {
+        self.module
+            .global_variables
+            .iter()
+            .filter_map(|(_, global)| {
+                let writes = matches!(
+                    global.space,
+                    AddressSpace::Storage { access } if access.contains(naga::StorageAccess::STORE)
+                );
+                Some((global.binding?, writes))
+            })
+    }
+
+    fn spirv(&self) -> Result<Vec<u32>, String> {
+        let options = spv::Options {
+            lang_version: (1, 3),
+            flags: spv::WriterFlags::empty(),
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: false,
+            bounds_check_policies: unchecked(),
+            ..spv::Options::default()
+        };
+        let pipeline = spv::PipelineOptions {
+            shader_stage: ShaderStage::Compute,
+            entry_point: self.entry.to_owned(),
+        };
+        spv::write_vec(self.module, self.info, &options, Some(&pipeline)).map_err(|e| e.to_string())
+    }
+
+    fn msl(&self) -> Result<String, String> {
+        let slot = |(binding, mutable): (ResourceBinding, bool)| {
+            let target = msl::BindTarget {
+                buffer: Some(binding.binding as u8),
+                mutable,
+                ..msl::BindTarget::default()
+            };
+            (binding, target)
+        };
+        let resources = msl::EntryPointResources {
+            resources: self.bindings().map(slot).collect(),
+            immediates_buffer: Some(PARAMS as u8),
+            sizes_buffer: Some(EXTRA as u8),
+        };
+        let options = msl::Options {
+            // macOS 12, the oldest that any Mac with Apple's own chip is still updated to.
+            lang_version: (2, 4),
+            per_entry_point_map: [(self.entry.to_owned(), resources)].into(),
+            fake_missing_bindings: false,
+            bounds_check_policies: unchecked(),
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: false,
+            ..msl::Options::default()
+        };
+        let pipeline = msl::PipelineOptions {
+            entry_point: self.entry_point(),
+            ..msl::PipelineOptions::default()
+        };
+        let (text, translated) = msl::write_string(self.module, self.info, &options, &pipeline)
+            .map_err(|e| e.to_string())?;
+        all_written(translated.entry_point_names)?;
+        Ok(text)
+    }
+
+    fn hlsl(&self, shader_model: hlsl::ShaderModel) -> Result<String, String> {
+        let target = |register, space| hlsl::BindTarget {
+            register,
+            space,
+            ..hlsl::BindTarget::default()
+        };
+        let options = hlsl::Options {
+            shader_model,
+            binding_map: self
+                .bindings()
+                .map(|(binding, _)| (binding, target(binding.binding, 0)))
+                .collect(),
+            fake_missing_bindings: false,
+            special_constants_binding: Some(target(EXTRA, 1)),
+            immediates_target: Some(target(PARAMS, 1)),
+            zero_initialize_workgroup_memory: false,
+            restrict_indexing: false,
+            force_loop_bounding: false,
+            ..hlsl::Options::default()
+        };
+        let pipeline = hlsl::PipelineOptions {
+            entry_point: self.entry_point(),
+        };
+        let mut text = String::new();
+        let written = hlsl::Writer::new(&mut text, &options, &pipeline)
+            .write(self.module, self.info, None)
+            .map_err(|e| e.to_string())?;
+        all_written(written.entry_point_names)?;
+        Ok(text)
+    }
+}
+
+fn unchecked() -> BoundsCheckPolicies {
+    let policy = BoundsCheckPolicy::Unchecked;
+    BoundsCheckPolicies {
+        index: policy,
+        buffer: policy,
+        image_load: policy,
+        binding_array: policy,
+    }
+}
+
+/// The writers say of each entry point by itself what they could not do.
+fn all_written<E: ToString>(entries: Vec<Result<String, E>>) -> Result<(), String> {
+    entries
+        .into_iter()
+        .try_for_each(|entry| entry.map(drop).map_err(|e| e.to_string()))
+}
