@@ -215,6 +215,39 @@ fn built(group: &[Vec<(u8, f64)>]) -> Vec<Episode> {
 
 const NORMALISATIONS: [Normalise; 3] = [Normalise::Std, Normalise::Mean, Normalise::Batch];
 
+/// What was not understood costs the penalty in the turn in which it was said, as if the game had given it.
+#[test]
+fn a_penalty_is_part_of_its_turns_reward() {
+    let (plain, mut shaped) = ([[1.0, -0.5, 2.0], [0.0, 1.0, 1.0]], Vec::new());
+    for rewards_of in plain {
+        let mut episode = rewards(&rewards_of);
+        for (turn, shaping) in episode.turns.iter_mut().zip([-1.0, 0.0, 0.25]) {
+            turn.reward -= shaping;
+            turn.shaping = shaping;
+        }
+        shaped.push(episode);
+    }
+    let group = plain.map(|rewards_of| rewards(&rewards_of));
+    let values: Vec<Vec<f64>> = vec![vec![0.3, 0.2, 0.1, 0.0]; 2];
+    for method in [
+        Method::Episode,
+        Method::Rloo,
+        Method::Gigpo,
+        Method::Tabular,
+        Method::Critic,
+    ] {
+        let how = How { method, ..EPISODE };
+        let of = |group: &[Episode]| -> Vec<f64> {
+            let credits = weigh(&how, &[group], &[&values]).remove(0);
+            credits
+                .into_iter()
+                .flat_map(|credit| credit.turns)
+                .collect()
+        };
+        assert_near(&of(&shaped), &of(&group), &format!("{method:?}"));
+    }
+}
+
 proptest! {
     #[test]
     fn advantages_of_a_group_sum_to_zero_and_ignore_a_shift(

@@ -118,4 +118,14 @@ fn measuring_changes_nothing() {
         (again.gradient_alignment.unwrap() - 1.0).abs() < 1e-9,
         "{again:?}"
     );
+    // The gradient is a mean over groups: a group that is there twice counts as once.
+    let mut signal = |groups: &[Group]| {
+        let told = measured(&mut state, groups).unwrap().unwrap();
+        told.gradient_signal
+    };
+    let (once, twice) = (
+        signal(&groups[..1]),
+        signal(&[groups[0].clone(), groups[0].clone()]),
+    );
+    assert!((twice / once - 1.0).abs() < 1e-5, "{once} and {twice}");
 }
