@@ -17,7 +17,7 @@ var<immediate> params: Params;
 
 @group(0) @binding(2) var<storage, read> kept: array<vec2<f32>>;
 @group(0) @binding(3) var<storage, read> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(4) var<storage, read_write> x_slope: array<f32>;
 
 // weight_backward: kept and dy as above
 @group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
@@ -83,7 +83,7 @@ fn backward(
     }
     for (var c = local % LANES; c < params.cols; c += LANES) {
         let normal = (x[first + c] - moment.x) * moment.y;
-        dx[first + c] = moment.y * (dy[first + c] * weight[c] - means.x - normal * means.y);
+        x_slope[first + c] = moment.y * (dy[first + c] * weight[c] - means.x - normal * means.y);
     }
 }
 

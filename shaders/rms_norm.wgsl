@@ -16,7 +16,7 @@ var<immediate> params: Params;
 
 @group(0) @binding(2) var<storage, read> kept_inverse: array<f32>;
 @group(0) @binding(3) var<storage, read> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(4) var<storage, read_write> x_slope: array<f32>;
 
 // weight_backward: kept_inverse and dy as above
 @group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
@@ -72,7 +72,7 @@ fn backward(
     let scale = kept_inverse[row];
     let pull = total * scale * scale * scale / f32(params.cols);
     for (var c = local % LANES; c < params.cols; c += LANES) {
-        dx[first + c] = dy[first + c] * weight[c] * scale - x[first + c] * pull;
+        x_slope[first + c] = dy[first + c] * weight[c] * scale - x[first + c] * pull;
     }
 }
 

@@ -13,7 +13,7 @@ var<immediate> params: Params;
 // gather_backward: the places where row r was picked are places[starts[r]..starts[r + 1]].
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
-@group(0) @binding(3) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(3) var<storage, read_write> x_slope: array<f32>;
 
 @compute @workgroup_size(GROUP)
 fn gather(
@@ -56,5 +56,5 @@ fn gather_backward(
     for (var p = starts[row]; p < starts[row + 1u]; p += 1u) {
         sum += x[places[p] * params.cols + col];
     }
-    dx[i] = sum;
+    x_slope[i] = sum;
 }

@@ -12,7 +12,7 @@ var<immediate> params: Params;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 @group(0) @binding(1) var<storage, read> dy: array<f32>;
-@group(0) @binding(2) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x_slope: array<f32>;
 
 fn sigmoid(v: f32) -> f32 {
     return 1.0 / (1.0 + exp(-v));
@@ -66,6 +66,6 @@ fn backward(
 ) {
     let i = flat_thread(group, groups, local, GROUP);
     if i < params.count {
-        dx[i] = dy[i] * slope(x[i]);
+        x_slope[i] = dy[i] * slope(x[i]);
     }
 }

@@ -37,9 +37,9 @@ smoke() {
     grep -q '^result     lapwing is right' "$work/smoke.txt"
 }
 
-# The lines of the training steps, without what is timed.
+# A run's metrics but for times.
 numbers() {
-    grep '"kind":"step"' "$1/metrics.jsonl" | sed -E 's/"(seconds|bytes|memory)[^,}]*[,}]//g'
+    sed -E 's/"(time|seconds_[a-z]+)":[^,}]*,?//g' "$1/metrics.jsonl"
 }
 
 steps() {

@@ -1,6 +1,7 @@
 //! What a training step of the default preset takes, and how that splits: `cargo bench -p lapwing-train`.
 //!
-//! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged.
+//! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged. `dialects` has it with only what WebGPU promises,
+//! too, and with the kernels of a GPU.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_model::{PackedTree, TokenTree, Tokens};
@@ -17,8 +18,11 @@ use lapwing_train::run::watchmen::Watchmen;
 use lapwing_train::run::{checkpoint, samples, seeds};
 
 fn state() -> State {
+    state_on(Gpu::open(GpuOptions::default()).expect("an adapter"))
+}
+
+fn state_on(gpu: Gpu) -> State {
     let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
     State::new(&gpu, config, Purpose::Train, &()).expect("the embedded base")
 }
 
@@ -56,6 +60,32 @@ fn step(criterion: &mut Criterion) {
     group.bench_function("rollout of 100 episodes", |bencher| {
         bencher.iter(|| episodes(&mut state))
     });
+}
+
+/// The same step in the dialects and with the kernels that other adapters would have it in, in turn.
+fn dialects(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("dialects");
+    group.sample_size(10);
+    for (name, webgpu, like_a_gpu) in [
+        ("a step as it is", false, false),
+        ("a step as WebGPU", true, false),
+        ("a step with a GPU's kernels", false, true),
+        ("a step with a GPU's kernels as WebGPU", true, true),
+    ] {
+        let options = GpuOptions {
+            webgpu,
+            ..GpuOptions::default()
+        };
+        let gpu = Gpu::open(options).expect("an adapter");
+        let mut state = state_on(gpu.with_caps(|caps| caps.is_software &= !like_a_gpu));
+        let fresh = state.snapshot().expect("the device");
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                state.restore(&fresh);
+                ms_grpo::step(&mut state, &()).expect("the device")
+            });
+        });
+    }
 }
 
 /// One tree against a sequence for every step of every episode, in one run: what packing and merging bring.
@@ -149,5 +179,5 @@ fn keeping(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, step, packing, keeping);
+criterion_group!(benches, step, dialects, packing, keeping);
 criterion_main!(benches);

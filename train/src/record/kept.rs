@@ -30,6 +30,7 @@ pub fn write(path: &Path, samples: &[Sample]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
+    #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = tempfile::Builder::new();
     // For whoever may read what the user makes, and not for the user alone.
     #[cfg(unix)]
