@@ -51,6 +51,15 @@ impl Array {
         Tensor::from_slice(gpu, &values, &self.shape)
     }
 
+    /// self + scale * other
+    pub(crate) fn plus(&self, other: &Array, scale: f64) -> Array {
+        let sums = self.values.iter().zip(&other.values);
+        Array {
+            shape: self.shape.clone(),
+            values: sums.map(|(a, b)| a + scale * b).collect(),
+        }
+    }
+
     pub(crate) fn dot(&self, other: &Array) -> f64 {
         self.values
             .iter()
@@ -215,6 +224,37 @@ impl Case<'_> {
             }
         }
         Ok(worst)
+    }
+
+    /// Compares the value, and the gradients of all inputs together along one direction, by a single difference of the
+    /// reference: for shapes at which it is slow. Gives the largest error.
+    pub(crate) fn value_and_slope(&self, gpu: &Gpu) -> Result<f64, Wrong> {
+        let worst = self.value(gpu)?;
+        let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
+        let random = |(i, x): (usize, &Array)| Array::random(&x.shape, 0xd1 + i as u64, -1.0..1.0);
+        let direction: Vec<Array> = self.inputs.iter().enumerate().map(random).collect();
+        let moved = |by: f64| {
+            let along = self.inputs.iter().zip(&direction);
+            let inputs: Vec<Array> = along.map(|(x, d)| x.plus(d, by)).collect();
+            (self.reference)(&inputs).dot(&upstream)
+        };
+        let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+        let (mut along, mut size) = (0.0, 0.0);
+        for (gradient, d) in self.gradients(gpu, &upstream)?.iter().zip(&direction) {
+            for (g, d) in gradient.iter().zip(&d.values) {
+                along += f64::from(*g) * d;
+                size += (f64::from(*g) * d).powi(2);
+            }
+        }
+        // What is summed has both signs: the tolerance is relative to the size of the sum, not to what is left.
+        let error = compare(
+            "gradient along a direction",
+            &[along as f32],
+            &[slope],
+            self.tolerance.gradient,
+            size.sqrt(),
+        )?;
+        Ok(worst.max(error))
     }
 
     fn gradients(&self, gpu: &Gpu, upstream: &Array) -> Result<Vec<Vec<f32>>, Wrong> {

@@ -10,9 +10,9 @@ mod launch;
 mod visibility;
 
 use crate::Tensor;
-#[cfg(any(test, feature = "testing"))]
-pub(super) use launch::WIDEST_FOR_LANES;
 use launch::{Sizes, Variant};
+#[cfg(any(test, feature = "testing"))]
+pub(super) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
 /// The largest head whose rows the kernels hold.

@@ -547,7 +547,7 @@ fn attention(table: &mut Table) {
         };
         let wanted = move |a: &[Array]| reference::attention(a, &until, heads);
         if rows == 600 {
-            // Its reference is too slow for slopes; the gradient of a sum that was cut is that of the same sum whole.
+            // Its reference is too slow for slopes of each input.
             let tolerance = reference::ATTENTION;
             table.add("attention", what, move |gpu| {
                 let case = Case {
@@ -557,41 +557,7 @@ fn attention(table: &mut Table) {
                     tolerance,
                     least: LEAST,
                 };
-                let worst = case.value(gpu)?;
-                // The gradients of q, k and v along a direction, by one difference of the reference.
-                let upstream = random(&[600, 4], 28, -1.0..1.0);
-                let direction: Vec<Array> = (0..3)
-                    .map(|i| random(&[600, 4], 29 + i, -1.0..1.0))
-                    .collect();
-                let moved = |by: f64| {
-                    let inputs: Vec<Array> = inputs
-                        .iter()
-                        .zip(&direction)
-                        .map(|(x, d)| reference::binary_sum(x, d, by))
-                        .collect();
-                    wanted(&inputs).dot(&upstream)
-                };
-                let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
-                let leaves: Vec<Tensor> = inputs.iter().map(|a| a.tensor(gpu).tracked()).collect();
-                let gradients = run(&leaves).mul(&upstream.tensor(gpu)).sum().backward();
-                let (mut along, mut size) = (0.0, 0.0);
-                for (leaf, d) in leaves.iter().zip(&direction) {
-                    let gradient = gradients.get(leaf).expect("it is tracked").to_vec()?;
-                    for (g, d) in gradient.iter().zip(&d.values) {
-                        along += f64::from(*g) * d;
-                        size += (f64::from(*g) * d).powi(2);
-                    }
-                }
-                // What is summed has both signs: the tolerance is relative to the size of the sum, not to what is left.
-                let least = size.sqrt();
-                let error = compare(
-                    "gradient along a direction",
-                    &[along as f32],
-                    &[slope],
-                    tolerance.gradient,
-                    least,
-                )?;
-                Ok(worst.max(error))
+                case.value_and_slope(gpu)
             });
             continue;
         }
@@ -899,6 +865,122 @@ mod tests {
             forgotten.is_empty(),
             "no check in checks.rs runs {forgotten:?}"
         );
+    }
+
+    /// What only GPUs run, and what runs on a processor, at the shapes of real models: many tiles, many groups, long walks and
+    /// sums in slices.
+    #[test]
+    fn large_shapes_are_right() {
+        type Op<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
+        type Reference<'a> = &'a dyn Fn(&[Array]) -> Array;
+        for software in [true, false] {
+            let options = GpuOptions {
+                poison: true,
+                ..GpuOptions::default()
+            };
+            let gpu = Gpu::open(options).unwrap();
+            let gpu = gpu.with_caps(|caps| caps.is_software &= software);
+            let right =
+                |what: &str, tolerance, inputs: &[Array], op: Op<'_>, reference: Reference<'_>| {
+                    let case = Case {
+                        op,
+                        reference,
+                        inputs,
+                        tolerance,
+                        least: LEAST,
+                    };
+                    case.value_and_slope(&gpu)
+                        .unwrap_or_else(|wrong| panic!("{what}, software: {software}: {wrong}"));
+                };
+            let random = |shape: [usize; 2], seed| random(&shape, seed, -1.0..1.0);
+
+            let (x, w) = (random([330, 260], 1), random([500, 260], 2));
+            right(
+                "x wT",
+                reference::MATMUL,
+                &[x.clone(), w.clone()],
+                &|t| t[0].matmul_nt(&t[1]),
+                &|a| reference::matmul(&a[0], &reference::transposed(&a[1])),
+            );
+            right(
+                "x w",
+                reference::MATMUL,
+                &[x, reference::transposed(&w)],
+                &|t| t[0].matmul(&t[1]),
+                &|a| reference::matmul(&a[0], &a[1]),
+            );
+            right(
+                "xT w, a sum of 3001 terms",
+                reference::MATMUL,
+                &[random([3001, 70], 3), random([3001, 130], 4)],
+                &|t| t[0].matmul_tn(&t[1]),
+                &|a| reference::matmul(&reference::transposed(&a[0]), &a[1]),
+            );
+            let w = random([324, 256], 5).map(|v| (64.0 * v).floor() / 64.0);
+            let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
+            for format in [Format::F32, Format::F16, Format::Bf16] {
+                let weight = Matrix::Frozen(Weight::from_f32(&gpu, &values, 324, 256, format));
+                right(
+                    "a linear layer",
+                    reference::MATMUL,
+                    &reference::linear_inputs(300, 324, 256, 16, 6),
+                    &|t| reference::linear_op(t, &weight),
+                    &|a| reference::linear(a, &w),
+                );
+            }
+            for (rows, heads) in [(400, Heads(8, 2, 64)), (200, Heads(2, 1, 128))] {
+                let until = reference::forest(rows, 7);
+                let visible = Visibility::tree(&gpu, &until);
+                right(
+                    "attention",
+                    reference::ATTENTION,
+                    &reference::attention_inputs(rows, heads, 8),
+                    &|t| reference::attend(t, &visible, heads),
+                    &|a| reference::attention(a, &until, heads),
+                );
+            }
+            let (rows, cols) = (1000, 896);
+            let inputs = [
+                random([rows, cols], 9),
+                super::random(&[cols], 10, 0.5..1.5),
+                super::random(&[cols], 11, -1.0..1.0),
+            ];
+            right(
+                "rms_norm",
+                reference::RMS_NORM,
+                &inputs[..2],
+                &|t| t[0].rms_norm(&t[1], reference::RMS_EPS),
+                &|a| reference::rms_norm(&a[0], &a[1]),
+            );
+            right(
+                "layer_norm",
+                reference::LAYER_NORM,
+                &inputs,
+                &|t| t[0].layer_norm(&t[1], &t[2], reference::LAYER_EPS),
+                &|a| reference::layer_norm(&a[0], &a[1], &a[2]),
+            );
+            right(
+                "the sum of columns",
+                reference::REDUCE,
+                &inputs[..1],
+                &|t| t[0].sum_to(&[cols]),
+                &|a| reference::columns(&a[0]),
+            );
+            let (rows, vocabulary) = (150, 5000);
+            let arrays = reference::arrays(rows, vocabulary, 32, 4, 12);
+            let question = Question::random(2 * rows, rows, vocabulary, 0.8, 13);
+            let cut = reference::cut(rows, 30);
+            right(
+                "log_prob",
+                reference::LOG_PROB,
+                &arrays,
+                &|t| {
+                    let head = question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
+                    question.ask(&t[0], &head, cut).log_probs
+                },
+                &|a| reference::log_prob(a, &question)[0].clone(),
+            );
+        }
     }
 
     /// However a launch is cut: also where a kernel changes what is there already.

@@ -230,20 +230,6 @@ pub(super) fn matmul(a: &Array, b: &Array) -> Array {
     }
 }
 
-/// a + scale b
-pub(super) fn binary_sum(a: &Array, b: &Array, scale: f64) -> Array {
-    let values = a
-        .values
-        .iter()
-        .zip(&b.values)
-        .map(|(a, b)| a + scale * b)
-        .collect();
-    Array {
-        shape: a.shape.clone(),
-        values,
-    }
-}
-
 pub(super) const LORA_SCALE: f32 = 0.75;
 
 /// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ, for the inputs x, bias, residual, A, B.
@@ -252,12 +238,9 @@ pub(super) fn linear(x: &[Array], w: &Array) -> Array {
         panic!("five inputs")
     };
     let low = matmul(x, &transposed(a));
-    let y = binary_sum(
-        &matmul(x, &transposed(w)),
-        &matmul(&low, &transposed(b)),
-        LORA_SCALE.into(),
-    );
-    let mut y = binary_sum(&y, residual, 1.0);
+    let low = matmul(&low, &transposed(b));
+    let product = matmul(x, &transposed(w));
+    let mut y = product.plus(&low, LORA_SCALE.into()).plus(residual, 1.0);
     for (i, v) in y.values.iter_mut().enumerate() {
         *v += bias.values[i % bias.values.len()];
     }

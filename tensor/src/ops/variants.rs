@@ -2,7 +2,7 @@
 
 use lapwing_shaders::Dialect;
 
-use super::attention::WIDEST_FOR_LANES;
+use super::attention::{WIDEST_FOR_LANES, queries_of_a_block};
 use crate::gpu::{Constants, Kernel};
 
 /// A kernel as some device is asked for it.
@@ -23,7 +23,7 @@ pub struct Variant {
 const HEAD_SIZES: [u32; 8] = [4, 8, 32, 64, 80, 96, 128, 256];
 
 /// Query heads that share a key head, likewise.
-const SHARING: [u32; 6] = [1, 2, 6, 7, 8, 16];
+const SHARING: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 16];
 
 /// All combinations of one more constant with those there are.
 fn times(sets: Vec<Constants>, name: &'static str, values: &[u32]) -> Vec<Constants> {
@@ -45,8 +45,8 @@ fn numbers(until: u32) -> Vec<u32> {
     (0..until).collect()
 }
 
-/// The constants that an entry point may be compiled with, in the order in which its launches give them.
-fn constants(shader: &str, entry: &str) -> Vec<Constants> {
+/// The constants that an entry point may be compiled with, in the order in which its launches give them, for these sizes of heads.
+fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<Constants> {
     // On a processor, and on a GPU.
     let groups = [8, 64];
     match (shader, entry) {
@@ -59,24 +59,25 @@ fn constants(shader: &str, entry: &str) -> Vec<Constants> {
         // The checks cut vocabularies short.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
         ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
-        ("attention_lanes", _) => {
-            let narrow: Vec<_> = HEAD_SIZES
-                .into_iter()
-                .filter(|size| *size <= WIDEST_FOR_LANES)
-                .collect();
-            let sizes = times(each("HEAD_SIZE", &narrow), "SHARING", &SHARING);
-            times(sizes, "BLOCK", &[8])
-        }
-        ("attention", _) => {
-            let sizes = times(each("HEAD_SIZE", &HEAD_SIZES), "SHARING", &SHARING);
-            // Of queries as many as with the heads that share a key head make 32, of keys 32; 8 where a processor adds up.
-            let blocks: &[u32] = match entry {
-                "sum_rows" => &[1, 2, 4, 5, 8, 16],
-                "sum_items" => &[8, 32],
-                "keys_backward" => &[32],
-                _ => &[1, 2, 4, 5, 16],
+        ("attention" | "attention_lanes", _) => {
+            let lanes = shader == "attention_lanes";
+            let fits = |size: &u32| !lanes || *size <= WIDEST_FOR_LANES;
+            let sizes: Vec<_> = sizes.iter().copied().filter(fits).collect();
+            let with_blocks = |sharing: &u32| {
+                let sets = times(each("HEAD_SIZE", &sizes), "SHARING", &[*sharing]);
+                // Eight where a processor walks.
+                let together = queries_of_a_block(*sharing as usize) as u32;
+                let blocks: &[u32] = match (lanes, entry) {
+                    (true, _) => &[8],
+                    (_, "sum_rows") if together == 8 => &[8],
+                    (_, "sum_rows") => &[8, together],
+                    (_, "sum_items") => &[8, 32],
+                    (_, "keys_backward") => &[32],
+                    _ => &[together],
+                };
+                times(sets, "BLOCK", blocks)
             };
-            times(sizes, "BLOCK", blocks)
+            sharing.iter().flat_map(with_blocks).collect()
         }
         ("matmul_tiles" | "matmul_lanes", _) => products(shader == "matmul_lanes"),
         _ => vec![Vec::new()],
@@ -125,14 +126,14 @@ fn entries(shader: &str) -> Vec<String> {
     text.split("@compute").skip(1).filter_map(name).collect()
 }
 
-/// Whether the list below has a kernel, whatever its sizes of heads.
+/// Whether the list below has a kernel, but for the sizes of heads, of which it has some.
 pub(crate) fn covers(shader: &str, entry: &str, asked: &[(&'static str, u32)]) -> bool {
-    let same = |(ours, theirs): (&(&str, u32), &(&str, u32))| {
-        ours.0 == theirs.0 && (ours.1 == theirs.1 || matches!(ours.0, "HEAD_SIZE" | "SHARING"))
+    let values = |of: &str| -> Vec<u32> {
+        let named = asked.iter().filter(|(name, _)| *name == of);
+        named.map(|(_, value)| *value).collect()
     };
-    constants(shader, entry)
-        .iter()
-        .any(|set| set.len() == asked.len() && set.iter().zip(asked).all(same))
+    let like_it = constants(shader, entry, &values("HEAD_SIZE"), &values("SHARING"));
+    like_it.iter().any(|set| set == asked)
 }
 
 /// All of them, in every dialect that makes a difference.
@@ -152,7 +153,7 @@ pub fn variants() -> Vec<Variant> {
             }
             seen.push(source);
             for entry in entries(shader) {
-                for constants in constants(shader, &entry) {
+                for constants in constants(shader, &entry, &HEAD_SIZES, &SHARING) {
                     all.push(Variant::new(shader, &entry, &constants, dialect));
                 }
             }

@@ -59,6 +59,11 @@ struct Params {
     values_at: u32,
 }
 
+/// Queries that walk together on a GPU, by how many query heads share a key head.
+pub(in crate::ops) fn queries_of_a_block(sharing: usize) -> usize {
+    (32 / sharing).clamp(1, 16)
+}
+
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
@@ -80,7 +85,7 @@ impl Sizes {
     fn queries_together(self) -> usize {
         match self.variant {
             Variant::Lanes => 8,
-            Variant::Blocks => (32 / self.sharing()).clamp(1, 16),
+            Variant::Blocks => queries_of_a_block(self.sharing()),
         }
     }
 
