@@ -9,7 +9,7 @@ use super::GpuError;
 pub struct Caps {
     /// The name that the driver gives.
     pub name: String,
-    /// vulkan, metal or dx12.
+    /// vulkan, metal, dx12 or gl.
     pub backend: String,
     /// The driver and its version.
     pub driver: String,
@@ -71,9 +71,19 @@ fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
     ]
 }
 
+/// OpenGL is asked only where there is nothing else: it is for old cards, and lists every other one a second time.
 pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
+    use wgpu::Backends;
+    let found = adapters_of(Backends::VULKAN | Backends::METAL | Backends::DX12);
+    match found.is_empty() {
+        true => adapters_of(Backends::GL | Backends::BROWSER_WEBGPU),
+        false => found,
+    }
+}
+
+fn adapters_of(backends: wgpu::Backends) -> Vec<(wgpu::Adapter, Caps)> {
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
-    description.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    description.backends = backends;
     // Validation of indirect dispatches, which we do not use, would cut buffers to 4 GiB.
     description.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(description);

@@ -105,7 +105,7 @@ fn a_place_that_cannot_be_written_is_named() {
     assert_snapshot!(last, @"error: cannot write file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
 }
 
-/// The variables hide every Vulkan driver; on other systems there is no such thing.
+/// The variables hide every driver of Vulkan and of OpenGL; on other systems there is no such thing.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_an_adapter_the_cure_is_named() {
@@ -114,7 +114,8 @@ fn without_an_adapter_the_cure_is_named() {
         let mut command = lapwing(directory.path(), arguments);
         command
             .env("VK_DRIVER_FILES", "/nowhere.json")
-            .env("VK_ICD_FILENAMES", "/nowhere.json");
+            .env("VK_ICD_FILENAMES", "/nowhere.json")
+            .env("__EGL_VENDOR_LIBRARY_FILENAMES", "/nowhere.json");
         let said = said(directory.path(), command.output().unwrap());
         assert_eq!((said.code, said.out.as_str()), (1, ""));
         assert!(is_empty(directory.path()), "left something behind");

@@ -8,7 +8,7 @@ use super::Seen;
 
 /// What is known of some adapters.
 struct Known {
-    /// vulkan, metal or dx12; any if empty.
+    /// vulkan, metal, dx12 or gl; any if empty.
     backend: &'static str,
     /// Part of the adapter's name, in lower case; any if empty.
     name: &'static str,
@@ -60,6 +60,14 @@ const KNOWN: &[Known] = &[
         what: "Direct3D 12 on top of Vulkan (vkd3d, Wine) gave numbers that are not numbers in an old version",
         cure: "if a kernel below fails, update Wine, or choose the same adapter under Vulkan",
         source: "seen with lapwing under Wine 8.0; under Wine 10.0 all is right",
+    },
+    Known {
+        backend: "gl",
+        name: "",
+        driver: "",
+        what: "OpenGL was all that was found; kernels do without subgroups there",
+        cure: "install a Vulkan driver: the vendor's, or mesa-vulkan-drivers",
+        source: "right with lapwing on Mesa 22.3.6's llvmpipe, tried on nothing else",
     },
     Known {
         backend: "dx12",

@@ -176,7 +176,7 @@ pub struct Session {
     pub device: String,
     /// Its driver, with the version.
     pub driver: String,
-    /// vulkan, metal or dx12.
+    /// vulkan, metal, dx12 or gl.
     pub backend: String,
     /// Whether a processor does the work, and no GPU.
     pub software: bool,
