@@ -11,7 +11,7 @@ swiftshader() {
         echo "$PWD/$manifest"
         return
     fi
-    if [ "$(uname -s)" != Linux ] || ! command -v apt-get dpkg-deb >/dev/null; then
+    if ! { command -v apt-get && command -v dpkg-deb; } >/dev/null; then
         echo "SwiftShader is fetched with apt-get, which is not here" >&2
         return 1
     fi

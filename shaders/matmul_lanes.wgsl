@@ -2,8 +2,8 @@
 //
 // There a load costs a nanosecond for every number of every thread and arithmetic next to nothing, so this kernel is
 // built to load little. The eight threads of a group share a tile of 32 x 32 (or of 16 or 64 rows). A thread loads a block of
-// its own four rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round by
-// subgroupShuffle, so that each thread sums all 32 rows of its four columns. No shared memory, no barrier.
+// its own four rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round
+// (exchange_subgroup.wgsl: no shared memory, no barrier), so that each thread sums all 32 rows of its four columns.
 // The constants, the parameters, the bindings and the loads are in matmul_shared.wgsl.
 
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

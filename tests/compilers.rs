@@ -119,8 +119,8 @@ fn leads_to(
     }
 }
 
-/// A store to one component of a vector may touch the whole vector (Metal), is refused with a dynamic index (FXC, gfx-rs/wgpu
-/// issue 8334), and races with the threads that own the neighbours.
+/// A store to one component of a vector may touch the whole vector (Metal), is refused with a dynamic index (FXC, issue 8334 of
+/// gfx-rs' GPU library), and races with the threads that own the neighbours.
 #[test]
 fn no_kernel_stores_a_part_of_a_vector() {
     for variant in variants() {
@@ -139,7 +139,7 @@ fn no_kernel_stores_a_part_of_a_vector() {
     }
 }
 
-/// Metal was seen to compile a barrier wrongly that broadcasts (gfx-rs/wgpu issue 4500), atomics of floats add in any order, `dx`
+/// Metal was seen to compile a barrier wrongly that broadcasts (issue 4500 of gfx-rs' GPU library), atomics of floats add in any order, `dx`
 /// is a namespace in HLSL since DXC of 2025, which naga does not know, and a loop must end whatever is in a buffer: it counts
 /// towards a bound.
 #[test]

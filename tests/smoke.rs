@@ -2,11 +2,12 @@
 //! checkpoint that others computed with, and the first steps of the default run. What comes of it is a report to paste.
 
 use std::fmt::{self, Display, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lapwing_model::{Adapter, LoadOptions, Model, Tokens};
-use lapwing_tensor::{Caps, Gpu, GpuOptions, Indices, Tensor, checks};
+use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, checks};
 use lapwing_train::Config;
 use lapwing_train::learn::ms_grpo;
 use lapwing_train::run::state::{Purpose, State};
@@ -108,29 +109,34 @@ pub fn describe(caps: &Caps) -> String {
 /// Looks at one part after the other, tells each as it comes, and says whether all were right. `open` opens a device on the
 /// adapter; `fixtures` is the folder of that name.
 pub fn smoke(
-    open: &dyn Fn(GpuOptions) -> Result<Gpu, lapwing_tensor::GpuError>,
+    open: &dyn Fn(GpuOptions) -> Result<Gpu, GpuError>,
     fixtures: &Path,
     each: &mut dyn FnMut(&Part),
 ) -> bool {
-    let options = |webgpu| GpuOptions {
-        // Bounds checks, and what nobody wrote is not a number.
-        checked: true,
-        poison: true,
-        webgpu,
-        ..GpuOptions::default()
-    };
     let mut all_right = true;
     let mut part = |name, look: &dyn Fn() -> Result<String, String>| {
         let start = Instant::now();
+        // A driver that refuses a kernel is a panic where bounds are checked, and is to be reported like the rest.
+        let looked = catch_unwind(AssertUnwindSafe(look));
         let part = Part {
             name,
-            result: look(),
+            result: looked.unwrap_or_else(|_| Err("panicked, see above".to_owned())),
             seconds: start.elapsed().as_secs_f64(),
         };
         all_right &= part.result.is_ok();
         each(&part);
     };
-    let device = |webgpu| open(options(webgpu)).map_err(|error| error.to_string());
+    let told = |error: GpuError| error.to_string();
+    // With bounds checks, and nonsense in memory that nobody wrote.
+    let device = |webgpu| {
+        let options = GpuOptions {
+            checked: true,
+            poison: true,
+            webgpu,
+            ..GpuOptions::default()
+        };
+        open(options).map_err(told)
+    };
     part("kernels", &|| kernels(&device(false)?));
     if device(false).is_ok_and(|gpu| gpu.is_software()) {
         part("kernels for GPUs", &|| {
@@ -139,7 +145,10 @@ pub fn smoke(
     }
     part("as WebGPU", &|| kernels(&device(true)?));
     part("checkpoint", &|| checkpoint(&device(false)?, fixtures));
-    part("default run", &|| default_run(&device(false)?, fixtures));
+    part("default run", &|| {
+        // As users have it.
+        default_run(&open(GpuOptions::default()).map_err(told)?, fixtures)
+    });
     all_right
 }
 

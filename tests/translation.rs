@@ -1,4 +1,4 @@
-//! What wgpu's compiler, naga, makes of a shader for the drivers of other systems, with the settings that wgpu gives it there.
+//! What naga makes of a shader for the drivers of other systems, with the settings that the GPU library gives its compiler there.
 
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};

@@ -66,7 +66,7 @@ mod compilers {
 
     /// Of d3dcompiler.h.
     const SKIP_VALIDATION: u32 = 1 << 1;
-    /// ... what wgpu asks for beside it.
+    /// ... what the GPU library asks for beside it.
     const IEEE_STRICTNESS: u32 = 1 << 13;
 
     type D3DCompile = unsafe extern "system" fn(

@@ -1,4 +1,4 @@
-//! Writes every kernel that lapwing may ask a device for, as it is and as wgpu's compiler translates it for the drivers of
+//! Writes every kernel that lapwing may ask a device for, as it is and as naga translates it for the drivers of
 //! other systems, into a folder: for the compilers of those systems, see tests/compilers.
 //!
 //! cargo run -p lapwing-tests --example translations -- FOLDER

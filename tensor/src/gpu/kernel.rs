@@ -146,7 +146,7 @@ impl Kernel {
         );
         let compiled = self.compiled(gpu, constants);
         let inner = &gpu.0;
-        // The device's own limit: that of the capabilities may have been lowered for a test.
+        // The device's own limit: capabilities may be changed for a test.
         let most = inner.device.limits().max_storage_buffer_binding_size;
         if let Some(bound) = bindings.iter().find(|bound| bound.size > most) {
             // Reported when the results are read, in place of the driver's words, which name no cure.

@@ -171,6 +171,7 @@ fn device(caps: &Caps) -> Value {
         "max_workgroup_memory": caps.max_workgroup_memory,
         "max_workgroup_threads": caps.max_workgroup_threads,
         "subgroup": [caps.subgroup.0, caps.subgroup.1],
+        "immediates": caps.immediates,
         "f16": caps.f16,
         "matrix_tiles": caps.matrix_tiles,
     })
