@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the Windows program here and tries it under Wine: the smoke test on every adapter that works there, five training steps
-# beside those of Linux, and Microsoft's two shader compilers over every kernel. By hand: it takes a quarter of an hour.
+# beside those of Linux, and Microsoft's two shader compilers over every kernel. By hand: it takes half an hour.
 #
 #   tests/windows/run.sh [smoke] [steps] [compilers]     all three if none is named
 #
