@@ -28,7 +28,7 @@ trap 'umount "$root/proc" "$here"' EXIT
 mkdir -p "$work/direct3d"
 cp target/x86_64-pc-windows-gnu/debug/examples/smoke.exe "$work/bcryptprimitives.dll" \
     "$work/compilers/d3dcompiler_47.dll" "$work/direct3d/"
-chroot "$root" env HOME=/root WINEPREFIX=/root/prefix WINEARCH=win64 WINEDEBUG=-all NODEVICE_SELECT=1 \
+chroot "$root" env HOME="$work/direct3d" WINEPREFIX="$work/direct3d/prefix" WINEARCH=win64 WINEDEBUG=-all NODEVICE_SELECT=1 \
     WINEDLLOVERRIDES=d3dcompiler_47=n \
     sh -c "cd '$PWD' && xvfb-run -a wine target/windows/direct3d/smoke.exe dx12" |
     tr -d '\r' | tee "$work/direct3d.txt"
