@@ -1,11 +1,11 @@
 //! What must hold of play, on the embedded base: the referee, and players of every kind in one game.
 
+use lapwing_play::evaluate::evaluate;
+use lapwing_play::players::scripted::{Random, Scripted};
+use lapwing_play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
 use lapwing_tensor::testing::gpu;
 use lapwing_train::Error;
-use lapwing_train::play::evaluate::evaluate;
-use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
-use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::state::{Purpose, State};
 
 use crate::training::{config, seats, state};
 

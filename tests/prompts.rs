@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::{GAMES, Game, GameError, Scenario};
 use lapwing_model::ChatTemplate;
+use lapwing_play::config::Policy;
+use lapwing_play::prompt::Prompts;
+use lapwing_play::{Form, Framing, Seen, Turn, Unread};
 use lapwing_train::base::files::Files;
-use lapwing_train::play::prompt::Prompts;
-use lapwing_train::play::{Form, Framing, Seen, Turn, Unread};
-use lapwing_train::run::config::Policy;
 
 const FORMS: [Form; 5] = [Form::Word, Form::Tags, Form::Think, Form::Plan, Form::Json];
 

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use lapwing_train::play::Unread;
-use lapwing_train::record::directory::{self, Session};
-use lapwing_train::record::metrics::{
-    Evaluation, PlayMetrics, ReplyMetrics, StepMetrics, Warning, Yardsticks,
-};
-use lapwing_train::record::sample::{Purpose, Sample, SampleTurn};
-use lapwing_train::record::{Record, export};
+use lapwing_lab::export;
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::Unread;
+use lapwing_play::metrics::{PlayMetrics, ReplyMetrics, Yardsticks};
+use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_train::record::Record;
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::Session;
+use lapwing_train::record::metrics::{Evaluation, Warning};
 use serde::Serialize;
 use serde_json::Value;
 

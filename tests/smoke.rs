@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use lapwing_learn::ms_grpo;
 use lapwing_model::{Adapter, LoadOptions, Model, Tokens};
 use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, checks};
 use lapwing_train::Config;
-use lapwing_train::learn::ms_grpo;
-use lapwing_train::run::state::{Purpose, State};
+use lapwing_train::state::{Purpose, State};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 

@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
+use lapwing_lab::pretrain::{Pretraining, pretrain};
+use lapwing_learn::batch;
+use lapwing_learn::batch::{Chosen, pack};
+use lapwing_learn::config::{Aggregation, Sampling};
+use lapwing_learn::metrics::{Learned, StepMetrics};
+use lapwing_learn::ms_grpo;
 use lapwing_model::Tokens;
+use lapwing_play::Seat;
 use lapwing_tensor::{Indices, testing::gpu};
-use lapwing_train::base::pretrain::{Pretraining, pretrain};
-use lapwing_train::learn::batch::{self, Chosen, pack};
-use lapwing_train::learn::ms_grpo;
-use lapwing_train::play::Seat;
 use lapwing_train::record::directory::RunDirectory;
-use lapwing_train::record::metrics::{Learned, StepMetrics};
 use lapwing_train::record::{Record, RecordError, Sink};
-use lapwing_train::run::config::{Aggregation, Sampling};
-use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::run::trainer::{Ending, train};
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::trainer::{Ending, train};
 use lapwing_train::{Config, Error};
 use serde_json::Value;
 

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use lapwing_learn::config::{Aggregation, Train};
+use lapwing_learn::group::{Group, all_chosen};
+use lapwing_learn::metrics::{Learned, StepMetrics};
+use lapwing_learn::ms_grpo;
 use lapwing_model::{Adapter, Model, Tokens};
+use lapwing_play::Sampled;
+use lapwing_play::players::model::Reference;
 use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, testing::gpu};
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
-use lapwing_train::learn::group::{Group, all_chosen};
-use lapwing_train::learn::ms_grpo;
-use lapwing_train::play::Sampled;
-use lapwing_train::play::players::model::Reference;
 use lapwing_train::record::directory::{RunDirectory, Trained, model, trained};
-use lapwing_train::record::metrics::{Learned, StepMetrics};
-use lapwing_train::run::config::{Aggregation, Train};
-use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::run::trainer::train;
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::trainer::train;
 
 use crate::training::{config, seats, state};
 

@@ -1,63 +1,8 @@
 //! What the program says of plans, models, steps and evaluations, in a line.
 
-use indicatif::{BinaryBytes, HumanCount};
-use lapwing_model::Model;
-use lapwing_train::record::metrics::{PlayMetrics, StepMetrics};
-use lapwing_train::run::config::{Sampling, Train};
-use lapwing_train::run::memory::Plan;
-
-/// "needs up to 7.43 GiB of the device's 24.00 GiB: weights 5.90 GiB, ..."
-pub fn plan(plan: &Plan) -> String {
-    let size = BinaryBytes;
-    let mut text = format!("needs up to {}", size(plan.total()));
-    if let Some(memory) = plan.memory {
-        text += &format!(" of the device's {}", size(memory));
-    }
-    let [held, trained] = plan.names();
-    text += &format!(": {held} {}", size(plan.weights));
-    text += &format!(", keys and values {}", size(plan.arena));
-    text += &format!(", activations {}", size(plan.activations));
-    if plan.recomputes {
-        text += " (blocks are computed again in the update)";
-    }
-    if plan.optimiser > 0 {
-        text += &format!(", {trained} {}", size(plan.optimiser));
-    }
-    text
-}
-
-/// What was loaded, in which precision, and what was not as expected.
-pub fn model(name: &str, model: &Model) -> Vec<String> {
-    let report = model.report();
-    let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
-    let held: Vec<String> = formats
-        .filter(|(_, count)| *count > 0)
-        .map(|(format, count)| format!("{count} matrices in {format}"))
-        .collect();
-    let (family, held) = (model.config().family.model_type(), held.join(", "));
-    let parameters = HumanCount(report.parameters);
-    let mut lines = vec![format!(
-        "model {name}: {family}, {parameters} parameters, {held}"
-    )];
-    let mut list = |what: &str, names: &[String]| {
-        if let [first, rest @ ..] = names {
-            let more = match rest.len() {
-                0 => String::new(),
-                count => format!(" and {count} more"),
-            };
-            lines.push(format!("  {what}: {first}{more}"));
-        }
-    };
-    list(
-        "too large or too small for f16, so held in bf16",
-        &report.out_of_f16_range,
-    );
-    list(
-        "in the files, but no part of this architecture",
-        &report.ignored,
-    );
-    lines
-}
+use lapwing_learn::config::{Sampling, Train};
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::metrics::PlayMetrics;
 
 /// How the episodes to learn from are chosen.
 pub fn sampling(train: &Train) -> String {
@@ -128,7 +73,8 @@ pub fn evaluation(eval: &PlayMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_train::record::metrics::{CriticMetrics, Learned, ReplyMetrics};
+    use lapwing_learn::metrics::{CriticMetrics, Learned};
+    use lapwing_play::metrics::ReplyMetrics;
 
     use super::*;
 

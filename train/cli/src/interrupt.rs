@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_train::foreign;
+use lapwing_play::external;
 
 use crate::out;
 
@@ -28,14 +28,14 @@ pub const STEP_IS_SAVED: &str = "the step that is under way is finished and save
 /// From now on a signal ends the program, and with it the child processes in which games of these names live. Without
 /// this, a child would only see its standard input end, which one that hangs does not.
 pub fn end_with_children(games: &[&str]) -> anyhow::Result<()> {
-    if games.iter().any(|game| foreign::is_foreign(game)) {
+    if games.iter().any(|game| external::is_external(game)) {
         ctrlc::set_handler(|| end())?;
     }
     Ok(())
 }
 
 fn end() -> ! {
-    foreign::end_all();
+    external::end_all();
     std::process::exit(i32::from(STATUS))
 }
 

@@ -4,13 +4,13 @@ mod args;
 mod board;
 mod commands;
 mod describe;
+mod folders;
 mod interrupt;
 mod keys;
 mod out;
 mod picture;
 mod progress;
 mod screen;
-mod serve;
 mod table;
 
 use std::io;
@@ -146,7 +146,6 @@ fn hint(error: &anyhow::Error) -> &'static str {
 fn is_usage(error: &anyhow::Error) -> bool {
     // An error of a run speaks for the one it wraps, which is therefore no link of the chain.
     match error.downcast_ref::<Error>() {
-        Some(Error::UnknownGame(_) | Error::Options(_)) => true,
         Some(Error::Config(error)) => error.is_usage(),
         _ => error
             .downcast_ref::<ConfigError>()

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 use lapwing_train::Config;
 use lapwing_train::record::Record;
-use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, Warning, Yardsticks};
+use lapwing_train::record::metrics::{Evaluation, Warning};
 
 use crate::out::line;
 
@@ -348,7 +350,8 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_train::record::metrics::{Learned, ReplyMetrics};
+    use lapwing_learn::metrics::Learned;
+    use lapwing_play::metrics::ReplyMetrics;
 
     use super::*;
 

@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use console::{StyledObject, style};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use lapwing_model::Model;
-use lapwing_train::Progress;
+use lapwing_play::Progress;
 use lapwing_train::record::metrics::Evaluation;
 use lapwing_train::record::{Record, RecordError, Sink};
-use lapwing_train::run::memory::Plan;
 
 use crate::{describe, out};
 
@@ -130,16 +128,6 @@ impl Progress for Terminal {
             }
             Display::Nothing => (),
         }
-    }
-
-    fn planned(&self, plan: &Plan) {
-        self.line(&describe::plan(plan));
-    }
-
-    fn loaded(&self, name: &str, model: &Model) {
-        describe::model(name, model)
-            .iter()
-            .for_each(|line| self.line(line));
     }
 
     fn note(&self, text: &str) {

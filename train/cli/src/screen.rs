@@ -5,7 +5,7 @@ use std::io;
 
 use console::{Style, Term};
 use lapwing_env::Scenario;
-use lapwing_train::play::{Ask, Turn};
+use lapwing_play::{Ask, Turn};
 
 use crate::{board, out};
 

@@ -1,6 +1,6 @@
 //! Players beside each other, for people.
 
-use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 
 /// These players between the random one and the scripted one, a row for each, and one for the best possible if that is
 /// known. The spread of the success rate is its standard error. `with penalty` is the return that training goes by, where

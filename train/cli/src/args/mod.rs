@@ -423,7 +423,7 @@ impl Train {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use lapwing_train::run::config::PRESETS;
+    use lapwing_train::config::PRESETS;
 
     use super::*;
 

@@ -1,9 +1,11 @@
 //! What is typed of those who play: `eval`, `probe` and `play`.
 
+use lapwing_play::SettingError;
 use std::path::PathBuf;
 
 use clap::Args;
-use lapwing_train::run::config::{Game, Resolved};
+use lapwing_play::config::Game;
+use lapwing_train::config::Resolved;
 use lapwing_train::{Config, ConfigError, Error};
 
 use super::request::{OF_TRAINING, Request, announced, of_the_base};
@@ -203,7 +205,7 @@ impl Probe {
 
     /// The probes that are played of this game.
     pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::Probe>, Error> {
-        let (kind, _) = lapwing_env::find_variant(&game.name)?;
+        let (kind, _) = lapwing_env::find_variant(&game.name).map_err(SettingError::from)?;
         let known = || {
             let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
             known.join(", ")

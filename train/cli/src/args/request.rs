@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lapwing_learn::config::LearnerKind;
+use lapwing_play::Form;
 use lapwing_train::base::source::Source;
-use lapwing_train::play::Form;
-use lapwing_train::record::directory::{self, Trained};
-use lapwing_train::run::config::{Learner, Origin, Place, Resolved};
+use lapwing_train::config::{Origin, Place, Resolved};
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::Trained;
 use lapwing_train::{Config, ConfigError, Error};
 
 use crate::out;
@@ -36,7 +38,7 @@ impl Request {
     /// The same for one who plays and does not learn: the adapter of a run, its model or its network, is what the run has learned.
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve(own)?;
-        if resolved.config.learner != Learner::MsGrpo {
+        if resolved.config.learner != LearnerKind::MsGrpo {
             let is_named = resolved.origins.get("value.network") == Some(&Origin::Setting);
             if let Some(run) = resolved.run.clone().filter(|_| !is_named) {
                 let network = directory::trained_network(&run)?.display().to_string();

@@ -1,6 +1,6 @@
 //! Values that are typed.
 
-use lapwing_train::run::config::MOST_EPISODES;
+use lapwing_train::config::MOST_EPISODES;
 
 /// A whole number that TOML can hold.
 pub fn number(text: &str) -> Result<u64, String> {

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_model::{Adapter, Model};
+use lapwing_play::Progress;
+use lapwing_train::Config;
 use lapwing_train::base::files::Files;
-use lapwing_train::record::directory::{self, Trained};
-use lapwing_train::run::config::{self, Place};
-use lapwing_train::run::state::State;
-use lapwing_train::{Config, Progress};
+use lapwing_train::config;
+use lapwing_train::config::Place;
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::Trained;
+use lapwing_train::state::State;
 
 use super::subject::InputError;
 use crate::args;
@@ -25,14 +28,14 @@ pub struct Agent {
 impl Agent {
     /// From now on it is the state's policy.
     pub fn takes_over(&self, state: &mut State) {
-        state.policy.model.clone_from(&self.model);
-        state.policy.adapter.clone_from(&self.adapter);
+        state.learner.policy.model.clone_from(&self.model);
+        state.learner.policy.adapter.clone_from(&self.adapter);
     }
 }
 
 /// Who plays as the config has it; and, if that has learned something, what it was before.
 pub fn after_and_before(state: &State, progress: &dyn Progress) -> Result<(Agent, Option<Agent>)> {
-    let (policy, config) = (&state.policy, &state.config.model);
+    let (policy, config) = (&state.learner.policy, &state.config.model);
     let base = |model: Model| Agent {
         name: "model".to_owned(),
         model,
@@ -65,7 +68,7 @@ pub fn after_and_before(state: &State, progress: &dyn Progress) -> Result<(Agent
 
 /// What a directory holds, on the model that the config's began as: an adapter, or a model of the same shape and tokens.
 pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent> {
-    let gpu = state.policy.model.gpu();
+    let gpu = state.learner.policy.model.gpu();
     let own = begun_from(&state.config.model)?;
     let (model, adapter) = match args::learned(dir)? {
         Trained::Model(place) => {
@@ -83,7 +86,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent
             (files.load(gpu, progress)?, None)
         }
         Trained::Adapter(_) if own.source()? == state.config.model.source()? => {
-            let model = state.policy.model.clone();
+            let model = state.learner.policy.model.clone();
             (model, Some(state.adapter(&args::adapter(dir)?)?))
         }
         Trained::Adapter(_) => {

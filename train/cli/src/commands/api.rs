@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::folders;
 use anyhow::{Result, bail};
-use lapwing_train::play::players::api::{Account, Api, Settings};
-use lapwing_train::play::players::scripted::{Random, Scripted};
-use lapwing_train::play::{Ask, Form, Framing, Player, Reply};
-use lapwing_train::{Config, Error, folders};
+use lapwing_play::players::api::{Account, Api, Settings};
+use lapwing_play::players::scripted::{Random, Scripted};
+use lapwing_play::{Ask, Form, Framing, PlayError, Player, Reply};
+use lapwing_train::{Config, Error};
 
 use crate::args::{ApiPlayer, Who};
 
@@ -55,7 +56,9 @@ pub fn player(arguments: &ApiPlayer, framing: Framing, config: &Config) -> Resul
         budget: arguments.player_budget,
         cache,
     };
-    let api = Api::new(settings, framing).map_err(Error::Api)?;
+    let api = Api::new(settings, framing)
+        .map_err(PlayError::from)
+        .map_err(Error::from)?;
     Ok(Seated::Api(Box::new(api)))
 }
 
@@ -70,7 +73,7 @@ impl Seated {
 }
 
 impl Player for Seated {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
         let (replies, form) = match self {
             Seated::Api(api) => return api.act(asks),
             Seated::Scripted(scripted, form) => (scripted.act(asks)?, form),

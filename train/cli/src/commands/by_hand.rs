@@ -6,10 +6,10 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
-use lapwing_train::Error;
-use lapwing_train::play::players::human::{Human, help, in_lines};
-use lapwing_train::play::players::scripted::Scripted;
-use lapwing_train::play::{Ask, Episode, Player, Referee};
+use lapwing_play::PlayError;
+use lapwing_play::players::human::{Human, help, in_lines};
+use lapwing_play::players::scripted::Scripted;
+use lapwing_play::{Ask, Episode, Player, Referee};
 
 use super::human;
 use super::keys::{self, Keys};
@@ -151,7 +151,7 @@ fn hand(
             }
             Ok(Some(episode))
         }
-        Err(Error::Left) => {
+        Err(PlayError::Left) => {
             let (turns, total) = (counted(turns), rounded(total));
             writeln!(out.borrow_mut(), "\nleft after {turns}, return {total}")?;
             Ok(None)

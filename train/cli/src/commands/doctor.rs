@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
+use lapwing_lab::doctor::{Finding, Outcome, examine};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::doctor::{Finding, Outcome, examine};
 
 use crate::args;
 use crate::out;

@@ -6,17 +6,19 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
+use lapwing_lab::scores::{Difference, Scores};
+use lapwing_learn::config::LearnerKind;
+use lapwing_learn::value::learner::Trained;
+use lapwing_play::Progress;
+use lapwing_play::config::Game;
+use lapwing_play::evaluate::{examine, examine_against, optimum, unaided};
+use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::players::search::Search;
+use lapwing_play::scenes::Scenes;
+use lapwing_play::{Episode, Framing, Player, Referee, Seat};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::play::evaluate::{examine, examine_against, optimum, unaided};
-use lapwing_train::play::players::search::Search;
-use lapwing_train::play::scenes::Scenes;
-use lapwing_train::play::{Episode, Framing, Player, Referee, Seat};
-use lapwing_train::record::metrics::{PlayMetrics, Yardsticks};
-use lapwing_train::record::scores::{Difference, Scores};
-use lapwing_train::run::config::{Game, Learner};
-use lapwing_train::run::state::State;
-use lapwing_train::value::state::Trained;
-use lapwing_train::{Config, Progress};
+use lapwing_train::Config;
+use lapwing_train::state::State;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,7 +88,7 @@ pub fn eval(
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
     let (model, mut all) = match arguments.player.player {
-        None if config.learner != Learner::MsGrpo => {
+        None if config.learner != LearnerKind::MsGrpo => {
             by_networks(open_gpu, &scenarios, &config, arguments)?
         }
         None => by_models(open_gpu, scenarios, &config, arguments)?,
@@ -164,8 +166,8 @@ fn by_models(
     let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
     let agents = agents(&state, arguments, &terminal)?;
     let mut all = Vec::new();
-    for world in 0..state.worlds.len() {
-        let scenario = &*state.worlds[world].scenario;
+    for world in 0..state.learner.worlds.len() {
+        let scenario = &*state.learner.worlds[world].scenario;
         let load = |who: &String| Opponent::load(who, &gpu, scenario, config, &terminal);
         let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
         let mut other = opponent.as_mut().map(|o| o.player(config.eval.temperature));
@@ -204,7 +206,7 @@ fn by_networks(
     for scenario in scenarios {
         let mut config = config.clone();
         config.game = Game::of(&**scenario);
-        let trained = Trained::load(&gpu, &config)?;
+        let trained = Trained::load(&gpu, config.game.scenario()?, &config.network())?;
         let scenes = Scenes::of(&**scenario)?;
         if !scenes.divided() {
             terminal.note(NOT_DIVIDED);
@@ -322,7 +324,7 @@ fn of_game(
     terminal: &Terminal,
 ) -> Result<Played> {
     let seats = state.seats(world)?;
-    if !state.worlds[world].scenes.divided() {
+    if !state.learner.worlds[world].scenes.divided() {
         terminal.note(NOT_DIVIDED);
     }
     let ways = ways(&state.config, arguments);
@@ -330,7 +332,7 @@ fn of_game(
     for agent in agents {
         agent.takes_over(state);
         for &(temperature, way) in &ways {
-            let game = state.worlds[world].name.clone();
+            let game = state.learner.worlds[world].name.clone();
             let name = format!("{}{way}", agent.name);
             let (scenario, referee, mut player) = state.seated(world, temperature);
             let player = &mut player;
@@ -340,7 +342,7 @@ fn of_game(
         }
     }
     agents[0].takes_over(state);
-    let world = &state.worlds[world];
+    let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
     let (scenario, search) = (&*world.scenario, arguments.search);
     played(

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_train::record::export::{Format, export as write};
+use lapwing_lab::export::{Format, export as write};
 
 use crate::args;
 use crate::out;

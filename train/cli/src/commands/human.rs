@@ -4,11 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use crate::folders;
 use lapwing_env::Scenario;
-use lapwing_train::folders;
-use lapwing_train::play::Episode;
+use lapwing_lab::stats::mean_and_deviation;
+use lapwing_play::Episode;
 use lapwing_train::record::metrics::now;
-use lapwing_train::record::stats::mean_and_deviation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use lapwing_play::Progress;
+use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::directory::{self, Trained};
-use lapwing_train::{Config, Progress};
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::Trained;
 
 use super::subject::{InputError, typed};
 use crate::args;

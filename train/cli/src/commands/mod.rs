@@ -26,5 +26,4 @@ pub mod subject;
 pub mod sweep;
 mod told;
 pub mod train;
-mod train_network;
 pub mod watch;

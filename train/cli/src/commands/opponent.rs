@@ -4,13 +4,15 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
+use lapwing_play::Player;
+use lapwing_play::Progress;
+use lapwing_play::config::Game;
+use lapwing_play::players::scripted::{Random, Scripted};
 use lapwing_tensor::Gpu;
-use lapwing_train::play::Player;
-use lapwing_train::play::players::scripted::{Random, Scripted};
+use lapwing_train::Config;
+use lapwing_train::config::Model;
 use lapwing_train::record::directory::Trained;
-use lapwing_train::run::config::{Game, Model};
-use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::{Config, Progress};
+use lapwing_train::state::{Purpose, State};
 
 use super::agents::begun_from;
 use super::subject::InputError;

@@ -4,15 +4,16 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_env::Scenario;
+use lapwing_learn::config::LearnerKind;
+use lapwing_learn::value::learner::Trained;
+use lapwing_play::Progress;
+use lapwing_play::sample::{Place, Purpose as Kind, Sample};
+use lapwing_play::scenes::Scenes;
+use lapwing_play::{Episode, Framing, Player, Referee, Seat, Seen};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::play::scenes::Scenes;
-use lapwing_train::play::{Episode, Framing, Player, Referee, Seat, Seen};
 use lapwing_train::record::kept;
-use lapwing_train::record::sample::{Place, Purpose as Kind, Sample};
-use lapwing_train::run::config::Learner;
-use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::value::state::Trained;
-use lapwing_train::{Config, Error, Progress};
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::{Config, Error};
 
 use super::api;
 use super::eval::alone;
@@ -30,7 +31,7 @@ pub fn by_model(
     let mut config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
     check_keep(arguments)?;
-    if config.learner != Learner::MsGrpo {
+    if config.learner != LearnerKind::MsGrpo {
         return by_network(open_gpu, arguments, &config);
     }
     // Nothing is held out: these are all that is played.
@@ -68,8 +69,8 @@ pub fn by_model(
     };
     played.tell(
         arguments,
-        |episode, place, actions| Sample::of(episode, place, actions, prompts),
-        |episode| prompts.text(&Seen::turn(episode, 0)),
+        |episode, place, actions| Ok(Sample::of(episode, place, actions, prompts)?),
+        |episode| Ok(prompts.text(&Seen::turn(episode, 0))?),
     )
 }
 
@@ -80,7 +81,7 @@ fn by_network(
     config: &Config,
 ) -> Result<()> {
     alone(config, arguments.opponent.is_some(), "--opponent")?;
-    let trained = Trained::load(&open_gpu()?, config)?;
+    let trained = Trained::load(&open_gpu()?, config.game.scenario()?, &config.network())?;
     let scenario = &*trained.scenario;
     let framing = Framing::new(scenario, &config.policy)?;
     let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
@@ -312,7 +313,7 @@ pub(super) fn counted(turns: usize) -> String {
 mod tests {
     use insta::assert_snapshot;
 
-    use lapwing_train::play::{Ending, Turn, Unread};
+    use lapwing_play::{Ending, Turn, Unread};
 
     use super::*;
 

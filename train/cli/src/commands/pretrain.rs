@@ -3,19 +3,23 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
+use lapwing_lab::doctor::self_test;
+use lapwing_lab::pretrain;
+use lapwing_lab::pretrain::Pretraining;
+use lapwing_learn::config::Weights;
+use lapwing_learn::imitation;
+use lapwing_learn::imitation::Imitation;
+use lapwing_play::Episode;
+use lapwing_play::Progress;
+use lapwing_play::sample::Sample;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::base::pretrain::{self, Pretraining};
+use lapwing_train::Config;
 use lapwing_train::base::source::Source;
-use lapwing_train::doctor::self_test;
-use lapwing_train::learn::imitation::{self, Imitation};
-use lapwing_train::play::Episode;
-use lapwing_train::record::sample::Sample;
 use lapwing_train::record::{directory, kept};
-use lapwing_train::run::config::Weights;
-use lapwing_train::run::state::{Purpose, State};
-use lapwing_train::{Config, Progress};
+use lapwing_train::state::{Purpose, State};
 
 use crate::args;
+use crate::folders;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -57,10 +61,10 @@ pub fn imitate(
         seed: arguments.seed,
     };
     let gpu = open_gpu()?;
-    self_test(&gpu)?;
+    self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, config, Purpose::Train, &terminal)?;
-    let most = state.policy.model.config().max_positions;
+    let most = state.learner.policy.model.config().max_positions;
     let lessons = how.lessons(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
     terminal.line(&format!(
@@ -74,11 +78,17 @@ pub fn imitate(
         lessons.unread,
     ));
     terminal.phase("imitation", how.updates(&lessons), "updates");
-    let imitated = imitation::imitate(&mut state, &lessons, &how, &mut |update| {
-        terminal.done(update.step);
-        let text = format!("loss {:.4}", update.loss);
-        terminal.steps(update.step, update.steps, &text, &text);
-    })?;
+    let imitated = imitation::imitate(
+        &mut state.learner,
+        &state.config.train,
+        &lessons,
+        &how,
+        &mut |update| {
+            terminal.done(update.step);
+            let text = format!("loss {:.4}", update.loss);
+            terminal.steps(update.step, update.steps, &text, &text);
+        },
+    )?;
     drop(terminal);
     state.save(&arguments.out)?;
     let mut out = out::shown();
@@ -118,7 +128,7 @@ pub fn pretrain(
         ..usual
     };
     let gpu = open_gpu()?;
-    self_test(&gpu)?;
+    self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     terminal.phase("pretraining", how.steps, "updates");
     pretrain::pretrain(&gpu, &how, &arguments.out, |so_far| {

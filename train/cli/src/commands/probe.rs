@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::{Probe, Scenario};
+use lapwing_lab::scores::Scores;
+use lapwing_play::Progress;
+use lapwing_play::config::Game;
+use lapwing_play::evaluate::{examine, unaided};
+use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::probe::{Followed, Verdict, Watched};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Progress;
-use lapwing_train::play::evaluate::{examine, unaided};
-use lapwing_train::play::probe::{Followed, Verdict, Watched};
-use lapwing_train::record::metrics::PlayMetrics;
-use lapwing_train::record::scores::Scores;
-use lapwing_train::run::config::Game;
-use lapwing_train::run::state::State;
+use lapwing_train::state::State;
 use serde::Serialize;
 
 use super::agents::{Agent, after_and_before};
@@ -81,7 +81,7 @@ pub fn probe(
     }
     let agents: Vec<Agent> = before.into_iter().chain([after]).collect();
     let mut rows = Vec::new();
-    for world in 0..state.worlds.len() {
+    for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
         rows.push(row(&mut state, world, probe, &agents, &terminal)?);
     }
@@ -146,7 +146,7 @@ fn row(
             habit,
         });
     }
-    let world = &state.worlds[world];
+    let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
     let unaided = unaided(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_train::record::report;
+use lapwing_lab::report;
 
 use crate::args;
 use crate::out;

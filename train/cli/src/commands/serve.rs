@@ -15,9 +15,7 @@ use super::subject::{InputError, Room, Subject, open};
 use crate::args;
 use crate::interrupt::{self, Stopped};
 use crate::out;
-use crate::serve::http::{self, Server};
-use crate::serve::texts::Texts;
-use crate::serve::worker::{Places, Worker};
+use lapwing_serve::{Places, Server, Texts, Worker};
 
 /// Tokens that the arena holds from the start.
 const FIRST: usize = 4096;
@@ -67,7 +65,7 @@ pub fn serve(
     let (asks, asked) = mpsc::channel();
     let server = Server {
         name: name(arguments, &files),
-        created: http::now(),
+        created: lapwing_serve::now(),
         texts,
         ends: tokenizer.stop_ids().to_vec(),
         asks,
@@ -76,11 +74,18 @@ pub fn serve(
         stop,
     };
     announce(address, &server);
-    let worker = Worker::new(subject, tokenizer, asked, arguments.batch, stop);
+    let worker = Worker::new(
+        (&subject.model, subject.adapter.as_ref(), subject.arena),
+        tokenizer,
+        asked,
+        arguments.batch,
+        stop,
+        out::say,
+    );
     let worker = thread::Builder::new()
         .name("model".to_owned())
         .spawn(|| worker.run())?;
-    http::run(listener, server, || worker.is_finished())?;
+    lapwing_serve::run(listener, server, || worker.is_finished())?;
     ended(worker)?;
     Err(Stopped::server().into())
 }

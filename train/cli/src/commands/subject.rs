@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
+use lapwing_play::Progress;
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Progress;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
-use lapwing_train::run::memory::{Demand, Plan};
+use lapwing_train::memory::{Demand, Plan};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -124,7 +124,7 @@ impl Subject {
             return Err(InputError::new(room.name, problem).into());
         }
         let terminal = Terminal::new();
-        terminal.planned(&plan);
+        terminal.note(&plan.to_string());
         let model = files.load(&gpu, &terminal)?;
         drop(terminal);
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));

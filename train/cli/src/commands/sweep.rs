@@ -9,12 +9,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use lapwing_lab::report;
+use lapwing_lab::sweep::{Cell, Compare, Results, Sweep};
 use lapwing_model::write_aside;
+use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
-use lapwing_train::play::probe::Verdict;
-use lapwing_train::record::{directory, report};
-use lapwing_train::run::checkpoint::differences;
-use lapwing_train::run::sweep::{Cell, Compare, Results, Sweep};
+use lapwing_train::checkpoint::differences;
+use lapwing_train::record::directory;
 
 use crate::args;
 use crate::interrupt::{self, Stopped};

@@ -4,13 +4,17 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use lapwing_lab::report;
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::Progress;
+use lapwing_play::metrics::PlayMetrics;
 use lapwing_tensor::Gpu;
+use lapwing_train::Error;
+use lapwing_train::checkpoint;
+use lapwing_train::checkpoint::Saved;
 use lapwing_train::record::Record;
 use lapwing_train::record::directory::{RunDirectory, Session};
-use lapwing_train::record::metrics::{Evaluation, PlayMetrics, StepMetrics, now};
-use lapwing_train::record::report;
-use lapwing_train::run::checkpoint::{self, Saved};
-use lapwing_train::{Error, Progress};
+use lapwing_train::record::metrics::{Evaluation, now};
 
 use crate::args;
 use crate::out;

@@ -1,0 +1,140 @@
+//! The metrics of a run in other programs' formats.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::tensorboard::{self, EventFile};
+use crate::csv;
+use lapwing_train::record::{Record, RecordError, directory, jsonl, write_error};
+
+/// What the metrics are made into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// An event file, for TensorBoard and what reads its files.
+    TensorBoard,
+    /// `steps.csv` and `evaluations.csv`.
+    Csv,
+}
+
+/// Writes the metrics of a run to a folder: to `out`, which must be new or empty, or else to the folder of the run that is
+/// called after the format, where only what was exported before is replaced. Returns the files.
+///
+/// # Errors
+/// If it is no run, its metrics cannot be read, there is something else in the folder, or it cannot be written; or if the run
+/// is writing into its own folder right now.
+pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<PathBuf>, RecordError> {
+    directory::is_run(run)?;
+    let folder = match (out, format) {
+        (Some(out), _) => out.to_owned(),
+        (None, Format::TensorBoard) => directory::tensorboard(run),
+        (None, Format::Csv) => run.join("csv"),
+    };
+    let is_ours = |name: &str| match format {
+        Format::TensorBoard => tensorboard::is_ours(name),
+        Format::Csv => [STEPS, EVALUATIONS].contains(&name),
+    };
+    if folder.exists() {
+        for entry in fs::read_dir(&folder).map_err(write_error(&folder))? {
+            let path = entry.map_err(write_error(&folder))?.path();
+            if out.is_some() {
+                return Err(RecordError::Occupied { path: folder });
+            }
+            if !is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
+                return Err(RecordError::Foreign { path });
+            }
+        }
+        if out.is_none() && format == Format::TensorBoard && directory::is_in_use(run) {
+            // Its event file would be taken from under it.
+            return Err(RecordError::InUse {
+                path: run.to_owned(),
+            });
+        }
+    }
+    let records = jsonl::read(&directory::metrics(run))?;
+    match format {
+        Format::TensorBoard => {
+            let events = EventFile::with(&folder, &records)?;
+            Ok(vec![events.path().to_owned()])
+        }
+        Format::Csv => tables(&folder, &records),
+    }
+}
+
+const STEPS: &str = "steps.csv";
+const EVALUATIONS: &str = "evaluations.csv";
+
+fn tables(folder: &Path, records: &[Record]) -> Result<Vec<PathBuf>, RecordError> {
+    fs::create_dir_all(folder).map_err(write_error(folder))?;
+    let write = |name: &str, text: String| {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(write_error(&path))?;
+        Ok(path)
+    };
+    Ok(vec![
+        write(STEPS, csv::steps(records))?,
+        write(EVALUATIONS, csv::evaluations(records))?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use lapwing_learn::metrics::StepMetrics;
+    use lapwing_train::Config;
+    use lapwing_train::record::Sink;
+    use lapwing_train::record::directory::RunDirectory;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn only_what_was_exported_before_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let told = |error: RecordError| {
+            error
+                .to_string()
+                .replace(dir.path().to_str().unwrap(), "DIR")
+        };
+        let mut run = RunDirectory::create(Some(&path), &Config::default()).unwrap();
+        run.record(&Record::Step(StepMetrics::default())).unwrap();
+
+        // A run that writes event files itself keeps them; tables take nothing from it.
+        let first = export(&path, Format::TensorBoard, None).unwrap();
+        assert_snapshot!(told(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done, or choose another directory with --out");
+        export(&path, Format::Csv, None).unwrap();
+        drop(run);
+        for format in [Format::TensorBoard, Format::Csv] {
+            export(&path, format, None).unwrap();
+        }
+        assert_eq!(names(&path.join("tensorboard")).len(), 1);
+        assert!(first[0].parent().unwrap().ends_with("run/tensorboard"));
+
+        // What somebody put there stays, and nothing is written beside it.
+        let notes = path.join("csv/notes.txt");
+        fs::write(&notes, "precious").unwrap();
+        let before = fs::read(path.join("csv/steps.csv")).unwrap();
+        assert_snapshot!(told(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there, and lapwing did not make it: choose another place with --out, or move it away");
+        assert_eq!(fs::read(path.join("csv/steps.csv")).unwrap(), before);
+        let mine = dir.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("steps.csv"), "precious").unwrap();
+        for format in [Format::TensorBoard, Format::Csv] {
+            let error = export(&path, format, Some(&mine)).unwrap_err();
+            assert_eq!(
+                told(error),
+                "DIR/mine exists and is not empty: choose another directory with --out, or remove it"
+            );
+        }
+        assert_eq!(fs::read(mine.join("steps.csv")).unwrap(), b"precious");
+        assert_eq!(names(&mine), ["steps.csv"]);
+        let other = dir.path().join("other/place");
+        assert_eq!(export(&path, Format::Csv, Some(&other)).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,340 @@
+use std::fs;
+use std::io::Write;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use super::*;
+use lapwing_learn::metrics::{Learned, StepMetrics};
+use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_train::Config;
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::{RunDirectory, Session};
+use lapwing_train::record::metrics::Evaluation;
+use lapwing_train::record::{Record, Sink};
+
+fn play(success_rate: f64) -> PlayMetrics {
+    PlayMetrics {
+        episodes: 50,
+        return_mean: success_rate,
+        success_rate,
+        ..PlayMetrics::default()
+    }
+}
+
+fn step(number: usize, success_rate: f64) -> Record {
+    Record::Step(StepMetrics {
+        step: number,
+        play: play(success_rate),
+        seconds_rollout: 0.5,
+        seconds_update: 0.25,
+        tokens_played: 100,
+        tokens_computed: 10,
+        learned: number.is_multiple_of(2).then_some(Learned {
+            kl: Some(0.5),
+            ..Learned::default()
+        }),
+        ..StepMetrics::default()
+    })
+}
+
+fn evaluation(step: usize, success_rate: f64) -> Record {
+    Record::Evaluation(Evaluation {
+        step,
+        seconds_evaluation: 2.0,
+        play: play(success_rate),
+        ..Evaluation::default()
+    })
+}
+
+/// An episode of one turn on this scene.
+fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
+    let turn = SampleTurn {
+        observation: "P _\nO G".to_owned(),
+        messages: Vec::new(),
+        prompt: "You see:\nP _\nO G\nWhat now?".to_owned(),
+        reply: reply.to_owned(),
+        action: Some("right".to_owned()),
+        unread: None,
+        reward: 0.0,
+        shaping: 0.0,
+        advantage: None,
+    };
+    Record::Episode(Sample {
+        step,
+        purpose,
+        game: None,
+        scene: scene.to_string(),
+        agent: 0,
+        game_return: 1.0,
+        composite_return: 1.0,
+        advantage: None,
+        chosen: None,
+        success: true,
+        truncated: false,
+        turns: vec![turn],
+        last: "_ _\nO P".to_owned(),
+    })
+}
+
+/// A run with these settings that told this.
+fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> PathBuf {
+    let path = folder.join(name);
+    let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
+    let config = Config::load("frozen-lake", &settings).unwrap();
+    let mut run = RunDirectory::create(Some(&path), &config).unwrap();
+    run.begin(&Session {
+        time: 0.0,
+        version: "0.1.0".to_owned(),
+        step: 0,
+        device: "a card".to_owned(),
+        driver: "a driver".to_owned(),
+        backend: "vulkan".to_owned(),
+        software: false,
+        config: "frozen-lake".to_owned(),
+        model: "lapwing-base".to_owned(),
+    })
+    .unwrap();
+    records
+        .iter()
+        .for_each(|record| run.record(record).unwrap());
+    path
+}
+
+/// What the page's script is given.
+fn data(runs: &[PathBuf]) -> Value {
+    serde_json::to_value(Page::read(runs).unwrap()).unwrap()
+}
+
+#[test]
+fn seeds_are_one_curve_and_other_configs_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = [
+        run(
+            dir.path(),
+            "a",
+            &["record.episodes=2"],
+            &[evaluation(0, 0.1), step(1, 0.2), step(2, 0.4)],
+        ),
+        run(
+            dir.path(),
+            "b",
+            &["train.seed=2"],
+            &[evaluation(0, 0.3), step(1, 0.6)],
+        ),
+        run(
+            dir.path(),
+            "c",
+            &["train.lr=0.002", "train.seed=7"],
+            &[step(1, 1.0)],
+        ),
+    ];
+    let data = data(&runs);
+    let groups = data["groups"].as_array().unwrap();
+    let of = |i: usize, key: &str| groups[i][key].clone();
+    assert_eq!(of(0, "runs"), serde_json::json!([0, 1]));
+    assert_eq!(of(1, "runs"), serde_json::json!([2]));
+    assert_eq!(of(0, "label"), "train.lr=0.0005");
+    assert_eq!(of(1, "label"), "train.lr=0.002");
+    // b has no step 2: the mean there is that of those that have.
+    let success = &groups[0]["train"]["metrics"]["success_rate"];
+    assert_snapshot!(success, @r#"{"mean":[0.4,0.4],"low":[0.2,0.4],"high":[0.6,0.4]}"#);
+    // Nothing is drawn where nothing was learned.
+    assert_snapshot!(groups[0]["train"]["metrics"]["kl"], @r#"{"mean":[null,0.5],"low":[null,0.5],"high":[null,0.5]}"#);
+    assert_snapshot!(groups[0]["eval"]["metrics"]["success_rate"], @r#"{"mean":[0.2],"low":[0.1],"high":[0.3]}"#);
+    // One run needs no band.
+    assert_snapshot!(groups[1]["train"]["metrics"]["success_rate"], @r#"{"mean":[1.0]}"#);
+    assert_eq!(self::data(&runs[..1])["groups"][0]["label"], "frozen-lake");
+}
+
+#[test]
+fn a_run_says_what_it_took_and_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = [
+        Record::Yardsticks(Yardsticks::default()),
+        evaluation(0, 0.1),
+        step(1, 0.2),
+        step(2, 0.4),
+        evaluation(2, 0.5),
+    ];
+    let path = run(dir.path(), "a", &["train.lr=0.002"], &told);
+    let run = &data(&[path])["runs"][0];
+    assert_snapshot!(run["seconds"], @r#"[["rollout",1.0],["update",0.5],["evaluation",4.0]]"#);
+    assert_eq!(
+        (&run["tokens_played"], &run["tokens_computed"]),
+        (&200.into(), &20.into())
+    );
+    assert_eq!(
+        (&run["steps_done"], &run["steps_total"]),
+        (&2.into(), &100.into())
+    );
+    assert_eq!(run["base"], "the preset frozen-lake");
+    let config = run["config"].as_array().unwrap();
+    let differing: Vec<&Value> = config.iter().filter(|line| line[1] != line[2]).collect();
+    assert_eq!(
+        differing,
+        [&serde_json::json!(["train.lr", "0.002", "0.0005"])]
+    );
+    assert!(config.len() > 40, "{}", config.len());
+}
+
+#[test]
+fn long_runs_are_thinned_to_means() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps: Vec<Record> = (1..=1000)
+        .map(|i| step(i, f64::from(u8::from(i % 3 == 0))))
+        .collect();
+    let data = data(&[run(dir.path(), "long", &[], &steps)]);
+    assert_eq!(data["bucket"], 3);
+    let train = &data["groups"][0]["train"];
+    let (x, success) = (&train["x"], &train["metrics"]["success_rate"]["mean"]);
+    assert_eq!(x.as_array().unwrap().len(), 334);
+    // Steps 1, 2 and 3 are at 2, and one of three succeeded.
+    assert_eq!(
+        (&x[0], &x[1], &success[0]),
+        (&2.0.into(), &5.0.into(), &0.33333.into())
+    );
+}
+
+#[test]
+fn the_same_scene_is_shown_before_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut told = Vec::new();
+    for at in [0, 25, 50] {
+        for scene in [u64::MAX, 7] {
+            told.push(episode(Purpose::Evaluation, at, scene, "right"));
+        }
+        // Of one group only, and no more than there is room for.
+        for member in 0..20 {
+            let scene = 100 + u64::from(member >= 10);
+            told.push(episode(Purpose::Training, at + 1, scene, "right"));
+        }
+    }
+    let path = run(dir.path(), "a", &[], &told);
+    let page = data(&[path]);
+    let episodes = &page["runs"][0]["episodes"];
+    let shown = episodes["shown"].as_array().unwrap();
+    assert_eq!((shown.len(), &episodes["total"]), (3 * (2 + 8), &66.into()));
+    let pairs: Vec<[usize; 2]> = serde_json::from_value(episodes["pairs"].clone()).unwrap();
+    assert_eq!(pairs.len(), 2);
+    for [before, after] in pairs {
+        assert_eq!(shown[before]["scene"], shown[after]["scene"]);
+        assert_eq!(
+            (&shown[before]["step"], &shown[after]["step"]),
+            (&0.into(), &50.into())
+        );
+    }
+    // Digits that JavaScript would lose are kept, and a prompt is told once.
+    assert_eq!(shown[0]["scene"], "18446744073709551615");
+    assert_snapshot!(episodes["prompts"], @r#"["You see:\n","\nWhat now?"]"#);
+    assert_snapshot!(shown[0]["prompt_parts"], @"[[0,1]]");
+
+    let path = run(dir.path(), "b", &[], &told[..1]);
+    assert_snapshot!(data(&[path])["runs"][0]["episodes"]["pairs"], @"[]");
+}
+
+#[test]
+fn what_cannot_be_read_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = run(
+        dir.path(),
+        "a",
+        &[],
+        &[evaluation(0, 0.1), episode(Purpose::Evaluation, 0, 1, "x")],
+    );
+    let add = |name: &str, bytes: &[u8]| {
+        let file = fs::File::options().append(true).open(path.join(name));
+        file.unwrap().write_all(bytes).unwrap();
+    };
+    add("metrics.jsonl", b"odd\n\xff\xfe\n{\"kind\":\"st");
+    add("episodes.jsonl", b"{}\n{\"kind\":\"epi");
+    fs::remove_file(directory::sessions(&path)).unwrap();
+    let run = &data(&[path])["runs"][0];
+    assert_snapshot!(run["notes"].to_string(), @r#"["2 lines of metrics.jsonl could not be read and are left out.","sessions.jsonl is not there, or cannot be opened.","A line of episodes.jsonl could not be read and is left out."]"#);
+    assert_eq!(run["evaluations"].as_array().unwrap().len(), 1);
+    assert_eq!(run["episodes"]["shown"].as_array().unwrap().len(), 1);
+    // Without its session, the config's own name says what it is held against.
+    assert_eq!(run["base"], "the preset frozen-lake");
+
+    // A run that told nothing has a page too; what is no run has none.
+    let empty = self::run(dir.path(), "empty", &[], &[]);
+    assert_eq!(
+        data(&[empty])["groups"][0]["train"]["x"],
+        serde_json::json!([])
+    );
+    let error = Page::read(&[dir.path().to_owned()])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("holds no run"), "{error}");
+}
+
+#[test]
+fn strangers_texts_end_no_script_and_nothing_is_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let hostile = "</script><script>alert(1)</script><!-- @@JS@@ <img src=x>";
+    let told = [episode(Purpose::Evaluation, 0, 1, hostile)];
+    let name = "<b>&amp;";
+    let path = run(
+        dir.path(),
+        name,
+        &[&format!("name=\"{name}<title>\"")],
+        &told,
+    );
+    let page = Page::read(&[path]).unwrap();
+    let html = super::page(&page);
+    assert_eq!(
+        html.matches("<script").count(),
+        HTML.matches("<script").count()
+    );
+    assert_eq!(html.matches("<title").count(), 1);
+    assert!(!html.contains("<b>") && !html.contains("<img"));
+    // What was put in is what comes out.
+    let (_, rest) = html.split_once(r#"id="data">"#).unwrap();
+    let (blob, _) = rest.split_once("</script>").unwrap();
+    let back: Value = serde_json::from_str(blob).unwrap();
+    assert_eq!(back, serde_json::to_value(&page).unwrap());
+    assert_eq!(
+        back["runs"][0]["episodes"]["shown"][0]["turns"][0]["reply"],
+        hostile
+    );
+    // The name of a namespace is no address.
+    let own = [HTML, CSS, JS]
+        .concat()
+        .replace("http://www.w3.org/2000/svg", "");
+    for fetching in [
+        "http:",
+        "https:",
+        "url(",
+        "@import",
+        "fetch(",
+        "src=",
+        "XMLHttp",
+        "innerHTML",
+    ] {
+        assert!(!own.contains(fetching), "{fetching}");
+    }
+}
+
+#[test]
+fn a_report_replaces_nothing_but_a_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = run(dir.path(), "a", &[], &[]);
+    let runs = [path.clone()];
+    let out = default_path(&runs);
+    assert_eq!(out, path.join("report.html"));
+    write(&runs, &out).unwrap();
+    let first = fs::read(&out).unwrap();
+    fs::write(&out, [&first[..], b"older"].concat()).unwrap();
+    write(&runs, &out).unwrap();
+    assert_eq!(fs::read(&out).unwrap(), first);
+
+    let notes = dir.path().join("notes.html");
+    fs::write(&notes, "precious").unwrap();
+    let error = write(&runs, &notes).unwrap_err().to_string();
+    assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/notes.html is there, and lapwing did not make it: choose another place with --out, or move it away");
+    assert_eq!(fs::read(&notes).unwrap(), b"precious");
+    assert!(write(&runs, dir.path()).is_err());
+    // The page beside its data: small enough to send.
+    assert!(first.len() < 80_000, "{} bytes", first.len());
+}

@@ -1,0 +1,490 @@
+//! Event files, as TensorBoard reads them, and as Weights & Biases and trackio take them in.
+//!
+//! Such a file is a row of records: the length of the data (u64, little-endian), a checksum of the length, the data, a
+//! checksum of the data. A checksum is a CRC-32C, turned and shifted so that one of data that holds checksums is no trouble.
+//! The data is an `Event`, in Protocol Buffers: a time, a step, and numbers with their tags.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use lapwing_learn::metrics::numbers;
+use lapwing_play::metrics::Yardsticks;
+use lapwing_train::Config;
+use lapwing_train::record::metrics::now;
+use lapwing_train::record::{Record, RecordError, Sink, directory, jsonl, write_error};
+
+/// An event file that is being written.
+#[derive(Debug)]
+pub struct EventFile {
+    path: PathBuf,
+    file: File,
+    /// Written again at each evaluation: TensorBoard draws lines, not levels.
+    yardsticks: Vec<(String, f64)>,
+}
+
+impl EventFile {
+    /// Begins an event file in the folder `tensorboard` of a run, with all that was measured so far, if its config wants one.
+    /// Those that were made there before go, so that no step is told twice when a run goes on.
+    ///
+    /// # Errors
+    /// If the metrics cannot be read, or the file cannot be written.
+    pub fn of_run(run: &Path, config: &Config) -> Result<Option<EventFile>, RecordError> {
+        if !config.record.tensorboard {
+            return Ok(None);
+        }
+        let records = jsonl::read(&directory::metrics(run))?;
+        EventFile::with(&directory::tensorboard(run), &records).map(Some)
+    }
+
+    /// Begins an event file with these records in a folder, in the place of those that were made there before.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn with(folder: &Path, records: &[Record]) -> Result<EventFile, RecordError> {
+        fs::create_dir_all(folder).map_err(write_error(folder))?;
+        for entry in fs::read_dir(folder).map_err(write_error(folder))? {
+            let entry = entry.map_err(write_error(folder))?;
+            if is_ours(&entry.file_name().to_string_lossy()) {
+                fs::remove_file(entry.path()).map_err(write_error(&entry.path()))?;
+            }
+        }
+        let time = now();
+        let path = folder.join(format!("{PREFIX}{}{SUFFIX}", time as u64));
+        let file = File::create_new(&path).map_err(write_error(&path))?;
+        let mut events = EventFile {
+            path,
+            file,
+            yardsticks: Vec::new(),
+        };
+        let mut bytes = framed(&version(time));
+        for record in records {
+            bytes.extend(events.frames(record));
+        }
+        events.write(&bytes)?;
+        Ok(events)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
+        self.file.write_all(bytes).map_err(write_error(&self.path))
+    }
+
+    /// What a record adds to the file.
+    fn frames(&mut self, record: &Record) -> Vec<u8> {
+        let (step, time, scalars) = match record {
+            Record::Step(metrics) => (metrics.step, metrics.time, numbers(metrics)),
+            Record::Evaluation(evaluation) => {
+                (evaluation.step, evaluation.time, numbers(evaluation))
+            }
+            Record::Warning(warning) => {
+                let tag = format!("warnings/{}", warning.watchman);
+                let event = event(warning.time, warning.step, &[(tag, warning.value)]);
+                return framed(&event);
+            }
+            Record::Yardsticks(yardsticks) => {
+                self.yardsticks = levels(yardsticks);
+                return Vec::new();
+            }
+            Record::Episode(_) => return Vec::new(),
+        };
+        let is_evaluation = matches!(record, Record::Evaluation(_));
+        let scalars = scalars.into_iter().filter_map(|(name, value)| {
+            let tag = match is_evaluation {
+                true => evaluation_tag(&name)?,
+                false => step_tag(&name)?,
+            };
+            Some((tag, value))
+        });
+        let mut scalars: Vec<(String, f64)> = scalars.collect();
+        if is_evaluation {
+            scalars.extend(self.yardsticks.iter().cloned());
+        }
+        framed(&event(time, step, &scalars))
+    }
+}
+
+impl Sink for EventFile {
+    fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+        let bytes = self.frames(record);
+        self.write(&bytes)
+    }
+}
+
+const PREFIX: &str = "events.out.tfevents.";
+const SUFFIX: &str = ".lapwing";
+
+/// Whether this is the name of an event file of ours.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// The tag of a metric of a step, in the groups that people look for it in; `None` for what the event itself tells.
+fn step_tag(name: &str) -> Option<String> {
+    Some(match name {
+        "step" | "time" => return None,
+        "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" | "td_loss"
+        | "td_error" | "q_target" | "gradient_norm" | "learning_rate" => {
+            format!("loss/{name}")
+        }
+        "value_loss" | "value_mean" | "explained_variance" => format!("critic/{name}"),
+        _ => group(name).unwrap_or_else(|| format!("train/{name}")),
+    })
+}
+
+/// The tag of a metric of an evaluation.
+fn evaluation_tag(name: &str) -> Option<String> {
+    match name {
+        "step" | "time" => None,
+        _ => Some(group(name).unwrap_or_else(|| format!("eval/{name}"))),
+    }
+}
+
+/// `seconds_rollout` is `time/rollout`, `tokens_played` is `tokens/played`, `gradient_signal` is `gradient/signal`.
+fn group(name: &str) -> Option<String> {
+    let of = |prefix: &str, group: &str| {
+        let rest = name.strip_prefix(prefix)?;
+        Some(format!("{group}/{rest}"))
+    };
+    let groups = [
+        ("seconds_", "time"),
+        ("tokens_", "tokens"),
+        ("gradient_", "gradient"),
+    ];
+    groups.iter().find_map(|(prefix, group)| of(prefix, group))
+}
+
+/// What an evaluation is held against, by tag.
+fn levels(yardsticks: &Yardsticks) -> Vec<(String, f64)> {
+    let mut levels = Vec::new();
+    let players = [
+        ("random", yardsticks.random.as_ref()),
+        ("scripted", yardsticks.scripted.as_ref()),
+    ];
+    for (player, play) in players {
+        if let Some(play) = play {
+            levels.push((format!("yardsticks/{player}_return_mean"), play.return_mean));
+            levels.push((
+                format!("yardsticks/{player}_success_rate"),
+                play.success_rate,
+            ));
+        }
+    }
+    if let Some(best) = yardsticks.best_possible {
+        levels.push(("yardsticks/best_possible_return".to_owned(), best));
+    }
+    levels
+}
+
+/// Data with its length and both checksums.
+fn framed(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    let mut bytes = Vec::with_capacity(data.len() + 16);
+    bytes.extend(length);
+    bytes.extend(checksum(&length).to_le_bytes());
+    bytes.extend(data);
+    bytes.extend(checksum(data).to_le_bytes());
+    bytes
+}
+
+fn checksum(data: &[u8]) -> u32 {
+    crc32c::crc32c(data)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8)
+}
+
+/// The first event of a file: `Event { 1: wall_time, 3: file_version }`.
+fn version(time: f64) -> Vec<u8> {
+    let mut event = fixed64(1, time);
+    event.extend(text(3, "brain.Event:2"));
+    event
+}
+
+/// `Event { 1: wall_time, 2: step, 5: Summary { 1: Value { 1: tag, 2: simple_value }... } }`.
+fn event(time: f64, step: usize, scalars: &[(String, f64)]) -> Vec<u8> {
+    let mut summary = Vec::new();
+    for (tag, value) in scalars {
+        let mut scalar = text(1, tag);
+        scalar.extend(fixed32(2, *value as f32));
+        summary.extend(bytes(1, &scalar));
+    }
+    let mut event = fixed64(1, time);
+    event.extend(varint(2 << 3));
+    event.extend(varint(step as u64));
+    event.extend(bytes(5, &summary));
+    event
+}
+
+// Protocol Buffers: a field is its number and its kind (0 a varint, 1 eight bytes, 2 a length and so many bytes, 5 four
+// bytes), then its value.
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn fixed64(field: u64, value: f64) -> Vec<u8> {
+    [varint(field << 3 | 1), value.to_le_bytes().to_vec()].concat()
+}
+
+fn fixed32(field: u64, value: f32) -> Vec<u8> {
+    [varint(field << 3 | 5), value.to_le_bytes().to_vec()].concat()
+}
+
+fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
+    let length = varint(value.len() as u64);
+    [&varint(field << 3 | 2), &length, value].concat()
+}
+
+fn text(field: u64, value: &str) -> Vec<u8> {
+    bytes(field, value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapwing_learn::metrics::{CriticMetrics, Learned, StepMetrics};
+    use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
+    use lapwing_train::record::metrics::{Evaluation, Warning};
+
+    /// Reads such a file anew, with arithmetic of its own: a CRC bit by bit, and fields as they come.
+    mod reader {
+        /// CRC-32C by its definition: the remainder by the polynomial 0x1EDC6F41, bits reversed.
+        fn crc32c(data: &[u8]) -> u32 {
+            let mut crc = !0u32;
+            for byte in data {
+                crc ^= u32::from(*byte);
+                for _ in 0..8 {
+                    let divides = crc & 1 == 1;
+                    crc = crc >> 1 ^ if divides { 0x82f6_3b78 } else { 0 };
+                }
+            }
+            !crc
+        }
+
+        fn masked(data: &[u8]) -> u32 {
+            let crc = crc32c(data);
+            let (high, low) = (crc >> 15, crc << 17);
+            (high | low).wrapping_add(0xa282_ead8)
+        }
+
+        pub enum Value<'a> {
+            Number(u64),
+            Bytes(&'a [u8]),
+        }
+
+        impl Value<'_> {
+            pub fn number(&self) -> u64 {
+                match self {
+                    Value::Number(number) => *number,
+                    Value::Bytes(_) => panic!("bytes, not a number"),
+                }
+            }
+
+            pub fn bytes(&self) -> &[u8] {
+                match self {
+                    Value::Bytes(bytes) => bytes,
+                    Value::Number(number) => panic!("{number}, not bytes"),
+                }
+            }
+        }
+
+        pub fn records(mut file: &[u8]) -> Vec<&[u8]> {
+            let mut records = Vec::new();
+            while !file.is_empty() {
+                let (head, rest) = file.split_at(12);
+                let length = u64::from_le_bytes(head[..8].try_into().unwrap()) as usize;
+                assert_eq!(head[8..], masked(&head[..8]).to_le_bytes());
+                let (data, rest) = rest.split_at(length);
+                let (check, rest) = rest.split_at(4);
+                assert_eq!(check, masked(data).to_le_bytes());
+                records.push(data);
+                file = rest;
+            }
+            records
+        }
+
+        fn varint(data: &mut &[u8]) -> u64 {
+            let (mut value, mut shift) = (0, 0);
+            loop {
+                let byte = data[0];
+                *data = &data[1..];
+                value |= u64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    return value;
+                }
+            }
+        }
+
+        /// The fields of a message, with their numbers.
+        pub fn fields(mut data: &[u8]) -> Vec<(u64, Value<'_>)> {
+            let mut fields = Vec::new();
+            while !data.is_empty() {
+                let key = varint(&mut data);
+                let length = match key & 7 {
+                    0 => 0,
+                    1 => 8,
+                    2 => varint(&mut data) as usize,
+                    5 => 4,
+                    kind => panic!("kind {kind}"),
+                };
+                let value = match key & 7 {
+                    0 => Value::Number(varint(&mut data)),
+                    _ => {
+                        let (value, rest) = data.split_at(length);
+                        data = rest;
+                        Value::Bytes(value)
+                    }
+                };
+                fields.push((key >> 3, value));
+            }
+            fields
+        }
+
+        #[test]
+        fn the_checksum_is_that_of_rfc_3720() {
+            assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+            assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        }
+    }
+
+    /// Time, step and scalars of an event.
+    type Told = (f64, u64, Vec<(String, f32)>);
+
+    /// Each event but the first.
+    fn told(file: &[u8]) -> Vec<Told> {
+        let records = reader::records(file);
+        let first = reader::fields(records[0]);
+        assert_eq!(first.last().unwrap().0, 3);
+        assert_eq!(first.last().unwrap().1.bytes(), b"brain.Event:2");
+        let event = |record: &&[u8]| {
+            let fields = reader::fields(record);
+            let [(1, time), (2, step), (5, summary)] = &fields[..] else {
+                panic!("wanted wall_time, step and summary");
+            };
+            let scalars = reader::fields(summary.bytes())
+                .into_iter()
+                .map(|(field, value)| {
+                    assert_eq!(field, 1);
+                    let value = reader::fields(value.bytes());
+                    let [(1, tag), (2, number)] = &value[..] else {
+                        panic!("wanted tag and simple_value");
+                    };
+                    let tag = String::from_utf8(tag.bytes().to_vec()).unwrap();
+                    (tag, f32::from_le_bytes(number.bytes().try_into().unwrap()))
+                });
+            let time = f64::from_le_bytes(time.bytes().try_into().unwrap());
+            (time, step.number(), scalars.collect())
+        };
+        records[1..].iter().map(event).collect()
+    }
+
+    fn records() -> Vec<Record> {
+        let play = PlayMetrics {
+            episodes: 200,
+            return_mean: -0.125,
+            success_rate: 0.5,
+            top_action: "left".to_owned(),
+            replies: Some(ReplyMetrics {
+                entropy: 1.25,
+                ..ReplyMetrics::default()
+            }),
+            ..PlayMetrics::default()
+        };
+        let yardsticks = Yardsticks {
+            random: Some(play.clone()),
+            scripted: Some(play.clone()),
+            best_possible: Some(0.75),
+            ..Yardsticks::default()
+        };
+        let evaluation = Evaluation {
+            step: 300,
+            time: 1.7e9,
+            seconds_evaluation: 2.5,
+            play: play.clone(),
+            ..Evaluation::default()
+        };
+        let step = StepMetrics {
+            step: 301,
+            time: 1.7e9 + 0.25,
+            play,
+            tokens_played: 1000,
+            learned: Some(Learned {
+                kl: Some(0.001),
+                ..Learned::default()
+            }),
+            critic: Some(CriticMetrics {
+                value_loss: 0.5,
+                value_mean: 0.25,
+                explained_variance: None,
+            }),
+            ..StepMetrics::default()
+        };
+        let warning = Warning {
+            step: 301,
+            time: 1.7e9 + 0.5,
+            watchman: "kl".to_owned(),
+            value: 3.0,
+            ..Warning::default()
+        };
+        vec![
+            Record::Yardsticks(yardsticks),
+            Record::Evaluation(evaluation),
+            Record::Step(step),
+            Record::Warning(warning),
+        ]
+    }
+
+    #[test]
+    fn an_event_file_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let events = EventFile::with(&dir.path().join("tensorboard"), &records()).unwrap();
+        let told = told(&fs::read(events.path()).unwrap());
+        let head: Vec<(f64, u64)> = told.iter().map(|(time, step, _)| (*time, *step)).collect();
+        assert_eq!(
+            head,
+            [(1.7e9, 300), (1.7e9 + 0.25, 301), (1.7e9 + 0.5, 301)]
+        );
+        let lines: Vec<String> = told
+            .iter()
+            .flat_map(|(_, step, scalars)| {
+                scalars
+                    .iter()
+                    .map(move |(tag, value)| format!("{step} {tag} {value}"))
+            })
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    /// Whether a run goes on or not, each step is told once.
+    #[test]
+    fn a_file_that_is_begun_again_tells_no_step_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("notes.txt"), "precious").unwrap();
+        let all = records();
+        let mut events = EventFile::with(dir.path(), &all[..2]).unwrap();
+        events.record(&all[2]).unwrap();
+        let whole = told(&fs::read(events.path()).unwrap());
+        let mut events = EventFile::with(dir.path(), &all[..3]).unwrap();
+        assert_eq!(told(&fs::read(events.path()).unwrap()), whole);
+        events.record(&all[3]).unwrap();
+        assert_eq!(told(&fs::read(events.path()).unwrap()).len(), 3);
+        let mut names: Vec<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_eq!(names[1], "notes.txt");
+    }
+}

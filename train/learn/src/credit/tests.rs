@@ -1,0 +1,541 @@
+//! Against the golden numbers, by properties, and on a game small enough to know every expectation exactly.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::config::Credit as How;
+use lapwing_play::Turn;
+
+const EPISODE: How = How {
+    method: Method::Episode,
+    normalise: Normalise::Std,
+    gamma: 0.95,
+    lambda: 0.95,
+    omega: 1.0,
+};
+
+/// Rewards, each in a state of this name.
+fn episode<S: ToString>(turns: &[(S, f64)]) -> Episode {
+    let turn = |(state, reward): &(S, f64)| Turn {
+        observation: state.to_string(),
+        reward: *reward,
+        ..Turn::default()
+    };
+    Episode {
+        turns: turns.iter().map(turn).collect(),
+        ..Episode::default()
+    }
+}
+
+fn rewards(rewards: &[f64]) -> Episode {
+    let turns: Vec<(usize, f64)> = rewards.iter().copied().enumerate().collect();
+    episode(&turns)
+}
+
+fn of_group(how: &How, group: &[Episode]) -> Vec<Credit> {
+    weigh(how, &[group], &[]).remove(0)
+}
+
+fn turns(how: &How, group: &[Episode]) -> Vec<Vec<f64>> {
+    let credits = of_group(how, group);
+    credits.into_iter().map(|credit| credit.turns).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let list = value.as_array().unwrap();
+    list.iter().map(|v| v.as_f64().unwrap()).collect()
+}
+
+fn assert_near(got: &[f64], wanted: &[f64], what: &str) {
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    for (a, b) in got.iter().zip(wanted) {
+        assert!((a - b).abs() < 1e-9, "{what}: {a} against {b}");
+    }
+}
+
+#[test]
+fn standings_of_episodes_are_the_golden_ones() {
+    let text = include_str!("../../../../fixtures/golden/advantages.json");
+    let golden: Value = serde_json::from_str(text).unwrap();
+    for case in golden["cases"].as_array().unwrap() {
+        let returns = numbers(&case["returns"]);
+        let group: Vec<Episode> = returns.iter().map(|c| rewards(&[*c])).collect();
+        let got = turns(&EPISODE, &group).concat();
+        assert_near(&got, &numbers(&case["advantages"]), "episode");
+    }
+}
+
+#[test]
+fn credits_by_turn_are_the_golden_ones() {
+    let text = include_str!("../../../../fixtures/golden/credit.json");
+    let golden: Value = serde_json::from_str(text).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 24);
+    for case in cases {
+        let number = |key: &str| case[key].as_f64().unwrap();
+        let how = How {
+            normalise: Normalise::Mean,
+            gamma: number("gamma"),
+            lambda: number("lambda"),
+            omega: number("omega"),
+            ..EPISODE
+        };
+        let (mut group, mut values) = (Vec::new(), Vec::new());
+        for one in case["episodes"].as_array().unwrap() {
+            let states = numbers(&one["states"]).into_iter();
+            let turns: Vec<(f64, f64)> = states.zip(numbers(&one["rewards"])).collect();
+            group.push(episode(&turns));
+            let after = one["value_after"].as_f64().unwrap();
+            values.push([numbers(&one["values"]), vec![after]].concat());
+        }
+        let with = |method| How {
+            method,
+            ..how.clone()
+        };
+        let check = |got: Vec<Vec<f64>>, key: &str| {
+            for (got, wanted) in got.iter().zip(case[key].as_array().unwrap()) {
+                assert_near(got, &numbers(wanted), key);
+            }
+        };
+        // Without a table, and up to the end: what followed, and what the critic says comes after a truncation.
+        let nothing = |values: &Vec<f64>| {
+            let mut nothing = vec![0.0; values.len()];
+            nothing[values.len() - 1] = values[values.len() - 1];
+            nothing
+        };
+        let nothing: Vec<_> = values.iter().map(nothing).collect();
+        let to_the_end = How {
+            lambda: 1.0,
+            ..how.clone()
+        };
+        check(
+            by_values(&to_the_end, &[&group], &[nothing]).remove(0),
+            "return_to_go",
+        );
+        check(by_values(&how, &[&group], &[values]).remove(0), "gae");
+        check(turns(&with(Method::Gigpo), &group), "gigpo_mean");
+        let scaled = How {
+            normalise: Normalise::Std,
+            ..with(Method::Gigpo)
+        };
+        check(turns(&scaled, &group), "gigpo_mean_std");
+        check(turns(&with(Method::Tabular), &group), "tabular_td");
+        let rloo = of_group(&with(Method::Rloo), &group);
+        let rloo: Vec<f64> = rloo.iter().map(|credit| credit.advantage).collect();
+        assert_near(&rloo, &numbers(&case["rloo"]), "rloo");
+    }
+}
+
+/// Two episodes meet in one state, from which one of them fares better.
+#[test]
+fn gigpo_by_hand() {
+    let group = [
+        episode(&[("start", 0.0), ("here", 1.0)]),
+        episode(&[("elsewhere", 0.0), ("here", 0.0), ("alone", 0.0)]),
+    ];
+    let how = How {
+        method: Method::Gigpo,
+        normalise: Normalise::Mean,
+        gamma: 0.5,
+        omega: 2.0,
+        ..EPISODE
+    };
+    // C: 1 and 0. R in `here`: 1 and 0. All other states were met once.
+    assert_eq!(
+        turns(&how, &group),
+        [
+            vec![0.5, 0.5 + 2.0 * 0.5],
+            vec![-0.5, -0.5 - 2.0 * 0.5, -0.5]
+        ]
+    );
+}
+
+#[test]
+fn returns_that_differ_by_rounding_are_equal_and_no_others_are() {
+    // Two apples, eaten early or late.
+    let eaten = |at: [usize; 2]| -> Vec<f64> {
+        (0..20)
+            .map(|turn| if at.contains(&turn) { 0.99 } else { -0.01 })
+            .collect()
+    };
+    let (early, late) = (rewards(&eaten([0, 1])), rewards(&eaten([8, 10])));
+    assert_ne!(early.composite_return(), late.composite_return());
+    let credits = of_group(&EPISODE, &[early.clone(), late.clone(), early.clone()]);
+    assert!(
+        credits.iter().all(|credit| credit.advantage == 0.0),
+        "{credits:?}"
+    );
+    // A millionth of a point is no rounding.
+    let more = rewards(&[eaten([0, 1]), vec![1e-6]].concat());
+    let credits = of_group(&EPISODE, &[early, late, more]);
+    // Hardly more than the 1e-6 in the divisor, so not a full standard deviation.
+    assert!(credits[2].advantage > 0.1, "{credits:?}");
+    assert_eq!(credits[2].turns, vec![credits[2].advantage; 21]);
+}
+
+/// Good and bad turns of one episode add up to nothing, and it still is one to learn from.
+#[test]
+fn turns_that_cancel_out_stand_out() {
+    let credit = Credit::of(vec![3.0, -3.0]);
+    assert_eq!((credit.advantage, credit.weight()), (0.0, 3.0));
+    let even = Credit::of(vec![-0.1; 3]);
+    assert_eq!((even.advantage, even.weight()), (-0.1, 0.1));
+}
+
+/// Groups of different spread: alone each counts alike, in the batch the wider one counts for more.
+#[test]
+fn a_batch_has_one_standard_deviation() {
+    let narrow = [rewards(&[0.0]), rewards(&[1.0])];
+    let wide = [rewards(&[0.0]), rewards(&[10.0])];
+    let of = |normalise| {
+        let how = How {
+            normalise,
+            ..EPISODE
+        };
+        let credits = weigh(&how, &[&narrow, &wide], &[]);
+        (credits[0][1].advantage, credits[1][1].advantage)
+    };
+    let (a, b) = of(Normalise::Std);
+    assert!((a - b).abs() < 1e-5 && a > 0.7, "{a} {b}");
+    assert_eq!(of(Normalise::Mean), (0.5, 5.0));
+    // Deviations are -0.5, 0.5, -5 and 5.
+    let spread = (2.0 * (0.25 + 25.0) / 3.0f64).sqrt() + 1e-6;
+    assert_eq!(of(Normalise::Batch), (0.5 / spread, 5.0 / spread));
+}
+
+fn groups() -> impl Strategy<Value = Vec<Vec<(u8, f64)>>> {
+    let turn = (0u8..4, -3.0f64..3.0);
+    proptest::collection::vec(proptest::collection::vec(turn, 1..8), 2..9)
+}
+
+fn built(group: &[Vec<(u8, f64)>]) -> Vec<Episode> {
+    group.iter().map(|turns| episode(turns)).collect()
+}
+
+const NORMALISATIONS: [Normalise; 3] = [Normalise::Std, Normalise::Mean, Normalise::Batch];
+
+/// What was not understood costs the penalty in the turn in which it was said, as if the game had given it.
+#[test]
+fn a_penalty_is_part_of_its_turns_reward() {
+    let (plain, mut shaped) = ([[1.0, -0.5, 2.0], [0.0, 1.0, 1.0]], Vec::new());
+    for rewards_of in plain {
+        let mut episode = rewards(&rewards_of);
+        for (turn, shaping) in episode.turns.iter_mut().zip([-1.0, 0.0, 0.25]) {
+            turn.reward -= shaping;
+            turn.shaping = shaping;
+        }
+        shaped.push(episode);
+    }
+    let group = plain.map(|rewards_of| rewards(&rewards_of));
+    let values: Vec<Vec<f64>> = vec![vec![0.3, 0.2, 0.1, 0.0]; 2];
+    for method in [
+        Method::Episode,
+        Method::Rloo,
+        Method::Gigpo,
+        Method::Tabular,
+        Method::Critic,
+    ] {
+        let how = How { method, ..EPISODE };
+        let of = |group: &[Episode]| -> Vec<f64> {
+            let credits = weigh(&how, &[group], &[&values]).remove(0);
+            credits
+                .into_iter()
+                .flat_map(|credit| credit.turns)
+                .collect()
+        };
+        assert_near(&of(&shaped), &of(&group), &format!("{method:?}"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn advantages_of_a_group_sum_to_zero_and_ignore_a_shift(
+        returns in proptest::collection::vec(-4i32..4, 2..50), shift in -8i32..8,
+    ) {
+        // whole numbers, so that the shift is exact
+        let of = |shift: i32| -> Vec<f64> {
+            let group: Vec<Episode> = returns.iter().map(|c| rewards(&[f64::from(c + shift)])).collect();
+            turns(&EPISODE, &group).concat()
+        };
+        let got = of(0);
+        prop_assert!(got.iter().sum::<f64>().abs() < 1e-9);
+        for (a, b) in got.iter().zip(of(shift)) {
+            prop_assert!((a - b).abs() < 1e-9);
+        }
+    }
+
+    /// The order in which the same rewards came makes no difference to what the episode is worth.
+    #[test]
+    fn equal_returns_have_no_advantage(
+        values in proptest::collection::vec(-3.0f64..3.0, 2..60), cut in 1usize..59,
+    ) {
+        let mut other = values.clone();
+        other.rotate_left(cut % values.len());
+        for method in [Method::Episode, Method::Rloo] {
+            let how = How { method, ..EPISODE };
+            let credits = of_group(&how, &[rewards(&values), rewards(&other)]);
+            prop_assert!(credits.iter().all(|credit| credit.weight() == 0.0));
+        }
+    }
+
+    /// Whatever the credit, episodes that are all alike have none.
+    #[test]
+    fn equal_episodes_have_no_advantage(one in proptest::collection::vec(-3.0f64..3.0, 1..40), n in 2usize..6) {
+        let group = vec![rewards(&one); n];
+        for method in [Method::Episode, Method::Rloo, Method::Gigpo, Method::Tabular] {
+            for normalise in NORMALISATIONS {
+                let how = How { method, normalise, ..EPISODE };
+                prop_assert!(of_group(&how, &group).iter().all(|credit| credit.weight() == 0.0), "{:?}", method);
+            }
+        }
+    }
+
+    #[test]
+    fn rloo_is_the_mean_only_advantage_times_n_over_n_less_1(group in groups()) {
+        let group = built(&group);
+        let n = group.len() as f64;
+        let how = |method| How { method, normalise: Normalise::Mean, ..EPISODE };
+        let others = turns(&how(Method::Rloo), &group).concat();
+        for (a, b) in others.iter().zip(turns(&how(Method::Episode), &group).concat()) {
+            prop_assert!((a - n / (n - 1.0) * b).abs() < 1e-9);
+        }
+        // And that is the return beside the mean return of the others.
+        for (i, a) in of_group(&how(Method::Rloo), &group).iter().enumerate() {
+            let sum: f64 = group.iter().map(Episode::composite_return).sum();
+            let own = group[i].composite_return();
+            prop_assert!((a.advantage - (own - (sum - own) / (n - 1.0))).abs() < 1e-9);
+        }
+    }
+
+    /// To the bit, and so is the choice that follows.
+    #[test]
+    fn gigpo_without_states_is_by_episode(group in groups(), gamma in 0.0f64..=1.0) {
+        let group = built(&group);
+        for normalise in NORMALISATIONS {
+            let how = |method| How { method, normalise, omega: 0.0, gamma, ..EPISODE };
+            let (state, whole) = (of_group(&how(Method::Gigpo), &group), of_group(&how(Method::Episode), &group));
+            for (a, b) in state.iter().zip(&whole) {
+                prop_assert_eq!(a.weight().to_bits(), b.weight().to_bits());
+                prop_assert_eq!(a.advantage.to_bits(), b.advantage.to_bits());
+                let bits = |c: &Credit| c.turns.iter().map(|a| a.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(bits(a), bits(b));
+            }
+        }
+    }
+
+    /// TD(1) without a table is the return to go.
+    #[test]
+    fn without_values_it_is_the_return_to_go(group in groups(), gamma in 0.0f64..=1.0) {
+        let group = built(&group);
+        let nothing: Vec<Vec<f64>> = group.iter().map(|e| vec![0.0; e.turns.len() + 1]).collect();
+        let how = How { lambda: 1.0, gamma, normalise: Normalise::Mean, ..EPISODE };
+        let got = by_values(&how, &[&group], &[nothing]).remove(0);
+        for (episode, got) in group.iter().zip(got) {
+            for (a, wanted) in got.iter().zip(returns_to_go(episode, gamma)) {
+                prop_assert!((a - wanted.value).abs() < 1e-9);
+            }
+        }
+    }
+
+    /// Where a state tells how it was reached, what is gained in it and what is lost in it cancel out.
+    #[test]
+    fn in_a_tree_the_table_has_a_mean_advantage_of_zero(
+        group in groups(), gamma in 0.0f64..=1.0, lambda in 0.0f64..=1.0,
+    ) {
+        let mut path = |turns: &Vec<(u8, f64)>| {
+            let mut state = String::new();
+            let mut named = Vec::new();
+            for (action, reward) in turns {
+                named.push((state.clone(), *reward));
+                state += &action.to_string();
+            }
+            episode(&named)
+        };
+        let group: Vec<Episode> = group.iter().map(&mut path).collect();
+        let how = How { method: Method::Tabular, normalise: Normalise::Mean, gamma, lambda, ..EPISODE };
+        let got = turns(&how, &group);
+        for state in by_observation(&group) {
+            let sum: f64 = state.iter().map(|&(e, t)| got[e][t]).sum();
+            prop_assert!(sum.abs() < 1e-9, "{}", sum);
+        }
+    }
+}
+
+/// Two turns, each of which may stop: `stop` in the first brings 0.5, `go on` 0.3 and a second turn, in which `stop` brings
+/// 1 and `go on` -0.4. The policy goes on with a chance of its own in each.
+mod two_turns {
+    use super::*;
+
+    /// Chances to go on.
+    const GO: [f64; 2] = [0.6, 0.3];
+    /// What is played, and whether each turn went on.
+    const PATHS: [&[(f64, bool)]; 3] = [
+        &[(0.5, false)],
+        &[(0.3, true), (1.0, false)],
+        &[(0.3, true), (-0.4, true)],
+    ];
+
+    fn chance(path: &[(f64, bool)]) -> f64 {
+        let turn = |(t, (_, went)): (usize, &(f64, bool))| if *went { GO[t] } else { 1.0 - GO[t] };
+        path.iter().enumerate().map(turn).product()
+    }
+
+    /// d log chance / d logit of going on.
+    fn score(turn: usize, went: bool) -> f64 {
+        f64::from(u8::from(went)) - GO[turn]
+    }
+
+    /// The gradient of the expected return: every path's chance times its return times its scores.
+    fn truth() -> [f64; 2] {
+        let mut gradient = [0.0; 2];
+        for path in PATHS {
+            let value: f64 = path.iter().map(|(reward, _)| reward).sum();
+            for (t, (_, went)) in path.iter().enumerate() {
+                gradient[t] += chance(path) * value * score(t, *went);
+            }
+        }
+        gradient
+    }
+
+    /// What an estimator gives on average: over every group of so many episodes, weighed by its chance.
+    fn expected(size: u32, advantages: &dyn Fn(&[Episode]) -> Vec<Vec<f64>>) -> [f64; 2] {
+        let mut gradient = [0.0; 2];
+        for number in 0..3usize.pow(size) {
+            let paths: Vec<_> = (0..size)
+                .map(|member| PATHS[number / 3usize.pow(member) % 3])
+                .collect();
+            let named =
+                |path: &&[(f64, bool)]| rewards(&path.iter().map(|(r, _)| *r).collect::<Vec<_>>());
+            let group: Vec<Episode> = paths.iter().map(named).collect();
+            let weight: f64 =
+                paths.iter().map(|path| chance(path)).product::<f64>() / f64::from(size);
+            for (path, advantages) in paths.iter().zip(advantages(&group)) {
+                for (t, (_, went)) in path.iter().enumerate() {
+                    gradient[t] += weight * advantages[t] * score(t, *went);
+                }
+            }
+        }
+        gradient
+    }
+
+    fn of(method: Method, normalise: Normalise, lambda: f64, size: u32) -> [f64; 2] {
+        let how = How {
+            method,
+            normalise,
+            gamma: 1.0,
+            lambda,
+            omega: 1.0,
+        };
+        expected(size, &|group| turns(&how, group))
+    }
+
+    fn values(worth: [f64; 2], group: &[Episode]) -> Vec<Vec<f64>> {
+        let of = |e: &Episode| [&worth[..e.turns.len()], &[0.0]].concat();
+        group.iter().map(of).collect()
+    }
+
+    fn critic(worth: [f64; 2], lambda: f64) -> [f64; 2] {
+        let how = How {
+            normalise: Normalise::Mean,
+            gamma: 1.0,
+            lambda,
+            ..EPISODE
+        };
+        let advantages =
+            |group: &[Episode]| by_values(&how, &[group], &[values(worth, group)]).remove(0);
+        expected(2, &advantages)
+    }
+
+    fn assert_is(got: [f64; 2], wanted: [f64; 2]) {
+        let near = (0..2).all(|i| (got[i] - wanted[i]).abs() < 1e-12);
+        assert!(near, "{got:?} against {wanted:?}");
+    }
+
+    /// Leaving oneself out gives the true gradient; being among those one is measured by shrinks it, and no more.
+    #[test]
+    fn whole_episodes_are_unbiased() {
+        let truth = truth();
+        for size in [2, 3, 4] {
+            assert_is(of(Method::Rloo, Normalise::Mean, 1.0, size), truth);
+            let shrunk = f64::from(size - 1) / f64::from(size);
+            assert_is(
+                of(Method::Episode, Normalise::Mean, 1.0, size),
+                truth.map(|g| shrunk * g),
+            );
+        }
+    }
+
+    /// The true values are right however far one looks; wrong ones are where one looks to the end.
+    #[test]
+    fn a_critic_is_unbiased_if_it_is_right_or_looks_to_the_end() {
+        let second = GO[1] * -0.4 + (1.0 - GO[1]);
+        let first = GO[0] * (0.3 + second) + (1.0 - GO[0]) * 0.5;
+        for lambda in [0.0, 0.5, 1.0] {
+            assert_is(critic([first, second], lambda), truth());
+        }
+        assert_is(critic([7.0, -3.0], 1.0), truth());
+        let wrong = critic([7.0, -3.0], 0.0);
+        assert!(wrong[0] < 0.0 && truth()[0] > 0.0, "{wrong:?}");
+    }
+
+    /// In a state that k of n episodes meet, an advantage beside the mean of those k is too small by 1 / k: the second turn
+    /// learns less than it should. On average over k, (n p - 1 + (1 - p)^n) / n is left of p.
+    #[test]
+    fn states_of_the_group_learn_too_little_where_few_come() {
+        let (truth, p) = (truth(), GO[0]);
+        for size in [2, 3, 4] {
+            let n = f64::from(size);
+            let first = (n - 1.0) / n;
+            let second = (n * p - 1.0 + (1.0 - p).powi(size as i32)) / (n * p);
+            let by_state = [first * truth[0], second * truth[1]];
+            assert!(second < first);
+            // On a tree, lambda moves advantages between episodes that did the same, and changes no sum.
+            for lambda in [0.0, 0.5, 1.0] {
+                assert_is(of(Method::Tabular, Normalise::Mean, lambda, size), by_state);
+            }
+            let whole = truth.map(|g| first * g);
+            let both = [whole[0] + by_state[0], whole[1] + by_state[1]];
+            assert_is(of(Method::Gigpo, Normalise::Mean, 1.0, size), both);
+        }
+    }
+
+    /// Dividing by the group's own standard deviation, of which each return is a part, turns the gradient.
+    #[test]
+    fn a_standard_deviation_of_the_group_is_biased() {
+        let (truth, got) = (truth(), of(Method::Episode, Normalise::Std, 1.0, 3));
+        let ratio = |g: [f64; 2]| g[1] / g[0];
+        assert!(
+            (ratio(got) - ratio(truth)).abs() > 0.05 * ratio(truth).abs(),
+            "{got:?} against {truth:?}"
+        );
+    }
+
+    /// What verl#7244 warns of: measured from the mean reward of those who are still there, going on pays by itself. This is
+    /// no credit of ours; it shows that the test would see it.
+    #[test]
+    fn a_mean_of_those_who_came_so_far_is_seen_to_be_biased() {
+        let naive = |group: &[Episode]| -> Vec<Vec<f64>> {
+            let mean = |t: usize| {
+                let there: Vec<f64> = group
+                    .iter()
+                    .filter_map(|e| Some(e.turns.get(t)?.reward))
+                    .collect();
+                there.iter().sum::<f64>() / there.len() as f64
+            };
+            let whole = |e: &Episode| {
+                let standing: f64 = e
+                    .turns
+                    .iter()
+                    .enumerate()
+                    .map(|(t, turn)| turn.reward - mean(t))
+                    .sum();
+                vec![standing; e.turns.len()]
+            };
+            group.iter().map(whole).collect()
+        };
+        let (truth, got) = (truth(), expected(3, &naive));
+        let fair = truth.map(|g| 2.0 / 3.0 * g);
+        assert!((got[0] - fair[0]).abs() > 0.02, "{got:?} against {fair:?}");
+    }
+}

@@ -1,0 +1,101 @@
+//! A language model that learns to play.
+
+use lapwing_env::Scenario;
+use lapwing_model::Companions;
+use lapwing_play::config::Policy as PolicyConfig;
+use lapwing_play::players::model::{ModelPlayer, Policy};
+use lapwing_play::world::World;
+use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
+use lapwing_tensor::Parameters;
+
+use crate::config::{Credit, Critic, Train};
+use crate::head::Head;
+
+/// The config sections that a training step reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// `[policy]`
+    pub policy: &'a PolicyConfig,
+    /// `[train]`
+    pub train: &'a Train,
+    /// `[credit]`
+    pub credit: &'a Credit,
+    /// `[critic]`
+    pub critic: &'a Critic,
+}
+
+/// A language model, the games that it plays, and its trained weights.
+pub struct LanguageLearner {
+    /// The run's own game, then the games that are mixed into training.
+    pub worlds: Vec<World>,
+    /// The model, its adapter and the reference.
+    pub policy: Policy,
+    /// The trained weights and their optimiser state; `None` if the model only plays.
+    pub parameters: Option<Parameters>,
+    /// The critic, with `credit.method = "critic"`.
+    pub critic: Option<Head>,
+    /// The sampling temperature of the next training step.
+    pub temperature: f64,
+    /// The files beside the weights, saved with them if all weights of the model are trained.
+    pub companions: Option<Companions>,
+    /// Projections of the last step's gradient, with `train.measure`. Not saved.
+    pub gradient: Option<Vec<f64>>,
+}
+
+impl LanguageLearner {
+    /// The run's own game.
+    pub fn world(&self) -> &World {
+        &self.worlds[0]
+    }
+
+    /// Returns one of the worlds, its referee, and the policy as a player that samples replies at this temperature.
+    ///
+    /// # Panics
+    /// If there is no such world.
+    #[track_caller]
+    pub fn seated(
+        &mut self,
+        policy: &PolicyConfig,
+        world: usize,
+        temperature: f64,
+    ) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
+        let world = &mut self.worlds[world];
+        let referee = world.referee(policy);
+        let player = self
+            .policy
+            .player(&mut world.prompts, temperature, policy.max_new_tokens);
+        (&*world.scenario, referee, player)
+    }
+
+    /// Plays a game of one of the worlds for each seat, with the policy on all sides.
+    ///
+    /// # Errors
+    /// If the game, the model or the device fails.
+    ///
+    /// # Panics
+    /// If there is no such world.
+    #[track_caller]
+    pub fn play(
+        &mut self,
+        policy: &PolicyConfig,
+        world: usize,
+        seats: &[Seat],
+        temperature: f64,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Episode>, PlayError> {
+        let (scenario, referee, mut player) = self.seated(policy, world, temperature);
+        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
+        let episodes = referee.play(scenario, seats, &mut [&mut player], &mut watch)?;
+        if let Some(text) = Episode::accidents(&episodes) {
+            progress.note(&text);
+        }
+        Ok(episodes)
+    }
+
+    /// Optimiser updates made so far, those of the critic included.
+    pub fn updates(&self) -> u64 {
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
+        let all = [self.parameters.as_ref(), critic];
+        all.into_iter().flatten().map(Parameters::steps).sum()
+    }
+}

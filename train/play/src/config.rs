@@ -1,0 +1,279 @@
+//! The config sections `[game]`, `[[mix]]` and `[policy]`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use lapwing_env::Scenario;
+use lapwing_model::ChatTemplate;
+use serde::{Deserialize, Serialize};
+
+use crate::external;
+use crate::{Form, SettingError};
+
+/// The game.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Game {
+    /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
+    pub name: String,
+    /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
+    pub probe: String,
+    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
+    /// `docs/environments.md` those of games that live elsewhere.
+    pub options: toml::Table,
+}
+
+impl Game {
+    /// A game that is there, with every option.
+    ///
+    /// # Panics
+    /// If its options hold a null.
+    pub fn of(scenario: &dyn Scenario) -> Game {
+        Game {
+            name: scenario.name().to_owned(),
+            probe: String::new(),
+            options: toml::Table::try_from(scenario.options())
+                .expect("a game's options hold no nulls"),
+        }
+    }
+
+    /// The game with these options.
+    ///
+    /// # Errors
+    /// If there is no such game or probe, or it does not take these options.
+    pub fn scenario(&self) -> Result<Box<dyn Scenario>, SettingError> {
+        self.scenario_in("game")
+    }
+
+    /// The same; `section` is where the config says so.
+    fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
+        let own = json(&format!("{section}.options"), &self.options)?;
+        if external::is_external(&self.name) {
+            if !self.probe.is_empty() {
+                return Err(SettingError::Range {
+                    key: format!("{section}.probe"),
+                    found: format!("{:?}", self.probe),
+                    wanted: "none: games that live elsewhere have no probes".to_owned(),
+                });
+            }
+            let scenario = external::configure(&self.name, &own.into());
+            return scenario.map_err(|refused| match refused {
+                external::Refused::Options(error) => error.into(),
+                external::Refused::Name(wanted) => SettingError::Range {
+                    key: format!("{section}.name"),
+                    found: format!("{:?}", self.name),
+                    wanted,
+                },
+            });
+        }
+        let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
+        let set = options.as_object_mut().expect("find_variant promises it");
+        set.extend(own);
+        if !self.probe.is_empty() {
+            let Some((_, changes)) = kind.probe(&self.probe) else {
+                let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
+                return Err(SettingError::Range {
+                    key: format!("{section}.probe"),
+                    found: format!("{:?}", self.probe),
+                    wanted: format!("a probe of {}: {}", kind.name, known.join(", ")),
+                });
+            };
+            set.extend(changes.as_object().cloned().unwrap_or_default());
+        }
+        Ok((kind.configure)(&options)?)
+    }
+}
+
+impl Default for Game {
+    fn default() -> Game {
+        Game {
+            name: "frozen-lake".to_owned(),
+            probe: String::new(),
+            options: toml::Table::new(),
+        }
+    }
+}
+
+/// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
+/// Evaluations play the run's own game alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mix {
+    /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
+    pub name: String,
+    /// One of its probes. Empty: none.
+    pub probe: String,
+    /// The share of the groups that play it, 0 to 1; each group draws.
+    pub share: f64,
+    /// The first step in which it is played, from 0 on.
+    pub from: usize,
+    /// The step before which it is played for the last time; 0: to the end. Shares of 1, one after the other, make a
+    /// curriculum.
+    pub until: usize,
+    /// Options of the game.
+    pub options: toml::Table,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix {
+            name: String::new(),
+            probe: String::new(),
+            share: 0.1,
+            from: 0,
+            until: 0,
+            options: toml::Table::new(),
+        }
+    }
+}
+
+impl Mix {
+    /// The steps in which it is played.
+    pub fn steps(&self) -> Range<usize> {
+        let end = if self.until == 0 {
+            usize::MAX
+        } else {
+            self.until
+        };
+        self.from..end
+    }
+
+    /// What it is called in records, in a run that is about this game.
+    pub fn title(&self, own: &Game) -> String {
+        let mut title = self.game(own).name;
+        if !self.probe.is_empty() {
+            title += &format!(" ({})", self.probe);
+        }
+        title
+    }
+
+    /// The game, in a run that is about this one.
+    ///
+    /// # Errors
+    /// As [`Game::scenario`].
+    pub fn scenario(&self, own: &Game) -> Result<Box<dyn Scenario>, SettingError> {
+        self.game(own).scenario_in("mix")
+    }
+
+    fn game(&self, own: &Game) -> Game {
+        let mut game = match self.name.is_empty() {
+            true => own.clone(),
+            false => Game {
+                name: self.name.clone(),
+                ..Game::default()
+            },
+        };
+        game.options.extend(self.options.clone());
+        game.probe.clone_from(&self.probe);
+        game
+    }
+}
+
+/// How the model plays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// What the reply must look like.
+    pub reply: Form,
+    /// Turns before the current one that a prompt tells again, the replies included. 0: the observation says it all, and
+    /// prompts that forget share most of their tokens.
+    pub history: usize,
+    /// Files that put the game in other words: templates with parts that stand for those of the usual one. Of several,
+    /// each episode draws one. None: the usual one.
+    pub templates: Vec<PathBuf>,
+    /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
+    /// ratio is 1. 1: the model as it is.
+    pub temperature: f64,
+    /// The standard deviation of returns in a group to steer for: training plays warmer where returns lie closer together
+    /// and colder where they lie further apart. 0: the temperature stays.
+    pub spread: f64,
+    /// How far the temperature goes, and back.
+    pub temperature_range: [f64; 2],
+    /// By what share it changes in a step, at most.
+    pub temperature_rate: f64,
+    /// A reply is cut off after so many tokens. 256 leaves room for a few sentences of thought.
+    pub max_new_tokens: usize,
+    /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
+    pub format_penalty: f64,
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: what the template
+    /// does by itself.
+    pub chat_template_kwargs: toml::Table,
+}
+
+impl Policy {
+    /// The variables in the form that templates read.
+    ///
+    /// # Errors
+    /// If one of them is something that templates do not have, or would replace what lapwing itself gives to the template:
+    /// the conversation (in which nobody has tools or documents) or the checkpoint's special tokens.
+    pub fn template_variables(
+        &self,
+    ) -> Result<serde_json::Map<String, serde_json::Value>, SettingError> {
+        const SECTION: &str = "policy.chat_template_kwargs";
+        let ours = |name: &&String| {
+            ChatTemplate::is_reserved(name) || ["tools", "documents"].contains(&name.as_str())
+        };
+        if let Some(name) = self.chat_template_kwargs.keys().find(ours) {
+            return Err(SettingError::Range {
+                key: format!("{SECTION}.{name}"),
+                found: self.chat_template_kwargs[name].to_string(),
+                wanted: "it left out: what the template gets under this name is not free to be set"
+                    .to_owned(),
+            });
+        }
+        json(SECTION, &self.chat_template_kwargs)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            reply: Form::Tags,
+            history: 0,
+            templates: Vec::new(),
+            temperature: 1.0,
+            spread: 0.0,
+            temperature_range: [0.5, 2.0],
+            temperature_rate: 0.05,
+            max_new_tokens: 256,
+            format_penalty: 1.0,
+            chat_template_kwargs: toml::Table::new(),
+        }
+    }
+}
+
+/// A table as JSON, which is what games and templates read.
+fn json(
+    section: &str,
+    table: &toml::Table,
+) -> Result<serde_json::Map<String, serde_json::Value>, SettingError> {
+    let entry = |(name, value): (&String, &toml::Value)| {
+        let key = format!("{section}.{name}");
+        Ok((name.clone(), json_value(&key, value)?))
+    };
+    table.iter().map(entry).collect()
+}
+
+/// TOML has numbers that are none, which JSON has not: as null they would be ignored in silence. A date is the text that
+/// was written.
+fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, SettingError> {
+    Ok(match value {
+        toml::Value::String(text) => text.as_str().into(),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Boolean(is) => (*is).into(),
+        toml::Value::Float(number) if number.is_finite() => (*number).into(),
+        toml::Value::Float(_) => {
+            return Err(SettingError::Range {
+                key: key.to_owned(),
+                found: value.to_string(),
+                wanted: "a finite number".to_owned(),
+            });
+        }
+        toml::Value::Datetime(date) => date.to_string().into(),
+        toml::Value::Array(items) => {
+            let items = items.iter().map(|item| json_value(key, item));
+            items.collect::<Result<Vec<_>, _>>()?.into()
+        }
+        toml::Value::Table(table) => json(key, table)?.into(),
+    })
+}

@@ -1,0 +1,81 @@
+//! Errors of play. Each text names the thing and, where there is one, the fix.
+
+use std::path::PathBuf;
+
+use lapwing_env::{GameError, OptionsError, UnknownGame};
+use lapwing_model::ModelError;
+use lapwing_tensor::GpuError;
+
+use crate::players::api::error::ApiError;
+
+/// An error while episodes are prepared or played.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// A game that cannot continue.
+    #[error(transparent)]
+    Game(#[from] GameError),
+    /// A game whose scenes cannot be split into training and held-out scenes.
+    #[error(
+        "{game}: found no scene {} in ten thousand: give the game more scenes (size, probabilities), or one only",
+        if *.kept { "for the evaluation" } else { "to train on" }
+    )]
+    NoScene {
+        /// The game.
+        game: String,
+        /// Whether a held-out scene was needed.
+        kept: bool,
+    },
+    /// A game without feature planes, played by a network.
+    #[error(
+        "{0} has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or \
+         learner = \"ms-grpo\""
+    )]
+    NoPlanes(String),
+    /// The model, its tokenizer, its chat template or the adapter.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A prompt template.
+    #[error("the prompt template {}: {problem}", path.display())]
+    Prompt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A config section that names no playable game.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A model behind an API.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The device.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The terminal of a human player could not be read or written.
+    #[error(transparent)]
+    Terminal(#[from] std::io::Error),
+    /// A human player left the game.
+    #[error("left")]
+    Left,
+}
+
+/// A config section that names no playable game, or has a value out of its range.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// A value out of its range.
+    #[error("key `{key}`: found {found}, wanted {wanted}")]
+    Range {
+        /// The dotted key.
+        key: String,
+        /// The value.
+        found: String,
+        /// The range.
+        wanted: String,
+    },
+    /// There is no such game.
+    #[error(transparent)]
+    Game(#[from] UnknownGame),
+    /// The game does not have such an option.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+}

@@ -1,0 +1,172 @@
+//! Examining a player: any player, on scenes that training never sees.
+
+use lapwing_env::Scenario;
+
+use crate::PlayError;
+use crate::Progress;
+use crate::metrics::{PlayMetrics, Yardsticks};
+use crate::players::scripted::{Random, Scripted};
+use crate::{Episode, Player, Referee, Seat};
+
+/// Lets this player play on these seats, all sides of a game of several agents.
+///
+/// # Errors
+/// If the game or the player fails.
+pub fn examine(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    progress: &dyn Progress,
+) -> Result<Vec<Episode>, PlayError> {
+    examine_against(scenario, referee, seats, player, &mut [], progress)
+}
+
+/// Lets this player meet others on these seats: the sides of a game are dealt out in turn, to it first. Tells its own
+/// episodes alone.
+///
+/// # Errors
+/// If the game or a player fails.
+pub fn examine_against(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    others: &mut [&mut dyn Player],
+    progress: &dyn Progress,
+) -> Result<Vec<Episode>, PlayError> {
+    progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
+    let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
+    let mut players: Vec<&mut dyn Player> = vec![&mut *player];
+    for other in others {
+        players.push(&mut **other);
+    }
+    let mut episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
+    Episode::accidents(&episodes)
+        .iter()
+        .for_each(|told| progress.note(told));
+    let (agents, sides) = (scenario.agents(), players.len());
+    let mut number = 0..;
+    episodes.retain(|_| {
+        number
+            .next()
+            .is_some_and(|e: usize| (e % agents).is_multiple_of(sides))
+    });
+    Ok(episodes)
+}
+
+/// How this player does on these seats.
+///
+/// # Errors
+/// If the game or the player fails.
+pub fn evaluate(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    player: &mut dyn Player,
+    progress: &dyn Progress,
+) -> Result<PlayMetrics, PlayError> {
+    let episodes = examine(scenario, referee, seats, player, progress)?;
+    Ok(PlayMetrics::of(scenario.actions(), &episodes))
+}
+
+/// What an evaluation on these seats, which follow from `seed`, is to be held against.
+///
+/// # Errors
+/// If the game fails.
+pub fn yardsticks(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    seed: u64,
+) -> Result<Yardsticks, PlayError> {
+    let unaided = unaided(scenario, referee, seats, &mut [])?;
+    let of = |episodes: Vec<Episode>| PlayMetrics::of(scenario.actions(), &episodes);
+    Ok(Yardsticks {
+        game: scenario.name().to_owned(),
+        seed,
+        random: unaided.random.map(of),
+        scripted: unaided.scripted.map(of),
+        best_possible: optimum(scenario, seats)?,
+    })
+}
+
+/// What those played who need no model.
+pub struct Unaided {
+    /// A player who does anything, unless the game takes any text.
+    pub random: Option<Vec<Episode>>,
+    /// The game's own player, if it has one.
+    pub scripted: Option<Vec<Episode>>,
+}
+
+/// Lets those play on these seats who need no model, against these others, or on all sides if there are none.
+///
+/// # Errors
+/// If the game fails.
+pub fn unaided(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    others: &mut [&mut dyn Player],
+) -> Result<Unaided, PlayError> {
+    let mut of =
+        |player: &mut dyn Player| examine_against(scenario, referee, seats, player, others, &());
+    let free = scenario.takes_text();
+    // Not kept while others play: where games live elsewhere there may be room for few.
+    let scripted = {
+        let game = scenario.start(seats[0].scene, seats[0].luck)?;
+        game.best_actions(0).is_some()
+    };
+    Ok(Unaided {
+        random: (!free).then(|| of(&mut Random::default())).transpose()?,
+        scripted: scripted.then(|| of(&mut Scripted::default())).transpose()?,
+    })
+}
+
+/// The highest mean return that any player can expect on these seats, if the game knows it exactly.
+///
+/// # Errors
+/// If the game fails.
+pub fn optimum(scenario: &dyn Scenario, seats: &[Seat]) -> Result<Option<f64>, PlayError> {
+    let mut sum = 0.0;
+    for seat in seats {
+        let game = scenario.start(seat.scene, seat.luck)?;
+        for agent in 0..scenario.agents() {
+            match game.optimum(agent) {
+                Some(best) => sum += best,
+                None => return Ok(None),
+            }
+        }
+    }
+    Ok(Some(sum / (seats.len() * scenario.agents()) as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenes::Scenes;
+
+    #[test]
+    fn the_scripted_player_crosses_firm_ice_and_the_random_one_hardly_does() {
+        let lake =
+            (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
+        let seats = Scenes::of(&*lake)
+            .unwrap()
+            .evaluation(&*lake, 1, 200)
+            .unwrap();
+        let referee = Referee {
+            step_limit: lake.step_limit(),
+            format_penalty: 1.0,
+        };
+        let play =
+            |player: &mut dyn Player| evaluate(&*lake, &referee, &seats, player, &()).unwrap();
+        let (scripted, random) = (play(&mut Scripted::default()), play(&mut Random::default()));
+        assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
+        assert_eq!(optimum(&*lake, &seats).unwrap(), Some(1.0));
+        // About 0.06, with a standard error of 0.017.
+        assert!(random.success_rate < 0.15, "{random:?}");
+        assert_eq!(random.return_mean, random.success_rate);
+        assert!(random.episode_length_mean <= lake.step_limit() as f64);
+        assert_eq!(play(&mut Random::default()), random);
+    }
+}

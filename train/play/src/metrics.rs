@@ -1,0 +1,202 @@
+//! Metrics of played episodes. Means are over episodes unless a field says otherwise.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Episode, Unread};
+
+/// How some episodes went: those of a training step, or those of an evaluation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlayMetrics {
+    /// Episodes played.
+    pub episodes: usize,
+    /// Mean of the game's own returns, without shaping.
+    pub return_mean: f64,
+    /// Their standard deviation (of the whole, not of a sample).
+    pub return_std: f64,
+    /// Mean of the composite returns, which replies that cannot be read make lower: a player who says nothing to the
+    /// point may stand safely still, and should not look good for it. Training goes by these.
+    pub composite_return_mean: f64,
+    /// Their standard deviation.
+    pub composite_return_std: f64,
+    /// Share of the episodes that succeeded.
+    pub success_rate: f64,
+    /// Share of the episodes that the step limit ended.
+    pub truncated_rate: f64,
+    /// Mean of an episode's share of replies that could be read.
+    pub valid_action_rate: f64,
+    /// Mean number of turns.
+    pub episode_length_mean: f64,
+    /// Turns of all of them: what others count as steps of the environment.
+    #[serde(default)]
+    pub turns: usize,
+    /// The action taken most often in all; empty if none could be read.
+    pub top_action: String,
+    /// Its share of all turns.
+    pub top_action_share: f64,
+    /// Replies that could not be read because there is no action where it was asked for.
+    #[serde(default)]
+    pub unread_no_tag: usize,
+    /// Replies that could not be read because what is there is none of the actions.
+    #[serde(default)]
+    pub unread_unknown_word: usize,
+    /// Replies that could not be read because they name several actions.
+    #[serde(default)]
+    pub unread_several_actions: usize,
+    /// Replies that could not be read because the limit of tokens cut them off.
+    #[serde(default)]
+    pub unread_cut_off: usize,
+    /// Of the replies, if a model of ours gave them.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub replies: Option<ReplyMetrics>,
+}
+
+/// How a model replied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplyMetrics {
+    /// Mean over the sampled tokens of the entropy of what each was drawn from, in nats.
+    pub entropy: f64,
+    /// Mean of an episode's mean tokens of a reply.
+    pub reply_length_mean: f64,
+    /// Mean of an episode's share of replies that the limit of tokens cut off before they could be read.
+    pub reply_cut_rate: f64,
+}
+
+impl PlayMetrics {
+    /// How these episodes went; `actions` are the words of the game.
+    pub fn of(actions: &[String], episodes: &[Episode]) -> PlayMetrics {
+        PlayMetrics::of_all(&[(actions, episodes)])
+    }
+
+    /// How the episodes of several games went together, each with the words of its game.
+    pub fn of_all(games: &[(&[String], &[Episode])]) -> PlayMetrics {
+        let episodes: Vec<&Episode> = games.iter().flat_map(|(_, played)| *played).collect();
+        let over = |of: &dyn Fn(&Episode) -> f64| {
+            let values: Vec<f64> = episodes.iter().map(|e| of(e)).collect();
+            mean_and_spread(&values)
+        };
+        let share = |e: &Episode, count: usize| count as f64 / e.turns.len() as f64;
+        let read = |e: &Episode| e.turns.iter().filter(|turn| turn.action.is_some()).count();
+        let (return_mean, return_std) = over(&Episode::game_return);
+        let (composite_return_mean, composite_return_std) = over(&Episode::composite_return);
+        let turns: usize = episodes.iter().map(|e| e.turns.len()).sum();
+        let mut taken: Vec<(&str, usize)> = Vec::new();
+        for (actions, played) in games {
+            let mut counts = vec![0; actions.len()];
+            for turn in played.iter().flat_map(|e| &e.turns) {
+                turn.action.iter().for_each(|action| counts[*action] += 1);
+            }
+            for (word, count) in actions.iter().zip(counts) {
+                match taken.iter_mut().find(|(known, _)| known == word) {
+                    Some((_, sum)) => *sum += count,
+                    None => taken.push((word, count)),
+                }
+            }
+        }
+        // The first of equals, so that nothing but the game decides.
+        let top = taken.iter().rev().max_by_key(|(_, count)| *count);
+        let top = top.filter(|(_, count)| *count > 0);
+        let unread = |why| episodes.iter().map(|e| e.unread(why)).sum();
+        PlayMetrics {
+            episodes: episodes.len(),
+            return_mean,
+            return_std,
+            composite_return_mean,
+            composite_return_std,
+            success_rate: over(&|e| f64::from(u8::from(e.success))).0,
+            truncated_rate: over(&|e| f64::from(u8::from(e.is_truncated()))).0,
+            valid_action_rate: over(&|e| share(e, read(e))).0,
+            episode_length_mean: over(&|e| e.turns.len() as f64).0,
+            turns,
+            top_action: top.map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
+            top_action_share: top.map_or(0.0, |(_, count)| *count as f64 / turns as f64),
+            unread_no_tag: unread(Unread::NoTag),
+            unread_unknown_word: unread(Unread::UnknownWord),
+            unread_several_actions: unread(Unread::SeveralActions),
+            unread_cut_off: unread(Unread::CutOff),
+            replies: ReplyMetrics::of(&episodes),
+        }
+    }
+}
+
+impl ReplyMetrics {
+    /// `None` if nobody here is a model of ours.
+    fn of(episodes: &[&Episode]) -> Option<ReplyMetrics> {
+        let replied: Vec<&Episode> = episodes
+            .iter()
+            .copied()
+            .filter(|e| e.sampled().next().is_some())
+            .collect();
+        if replied.is_empty() {
+            return None;
+        }
+        let entropies: Vec<f64> = replied
+            .iter()
+            .flat_map(|e| e.sampled())
+            .flat_map(|reply| &reply.entropies)
+            .map(|e| f64::from(*e))
+            .collect();
+        let per_reply = |of: &dyn Fn(&Episode) -> usize| {
+            let of = |e: &&Episode| of(e) as f64 / e.sampled().count() as f64;
+            mean_and_spread(&replied.iter().map(of).collect::<Vec<f64>>()).0
+        };
+        Some(ReplyMetrics {
+            entropy: mean_and_spread(&entropies).0,
+            reply_length_mean: per_reply(&Episode::reply_tokens),
+            reply_cut_rate: per_reply(&|e| e.unread(Unread::CutOff)),
+        })
+    }
+}
+
+/// How the episodes of one of several games went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GameMetrics {
+    /// The game, and the probe if it is one.
+    pub game: String,
+    /// Episodes played.
+    pub episodes: usize,
+    /// Mean of the game's own returns.
+    pub return_mean: f64,
+    /// Share of the episodes that succeeded.
+    pub success_rate: f64,
+    /// Mean of an episode's share of replies that could be read.
+    pub valid_action_rate: f64,
+}
+
+impl GameMetrics {
+    /// What of these metrics is told game by game.
+    pub fn of(game: &str, play: &PlayMetrics) -> GameMetrics {
+        GameMetrics {
+            game: game.to_owned(),
+            episodes: play.episodes,
+            return_mean: play.return_mean,
+            success_rate: play.success_rate,
+            valid_action_rate: play.valid_action_rate,
+        }
+    }
+}
+
+/// How those do on the held-out scenes who need no model: what an evaluation is to be held against.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Yardsticks {
+    /// The game.
+    pub game: String,
+    /// The seed that the scenes follow from.
+    pub seed: u64,
+    /// A player who does anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random: Option<PlayMetrics>,
+    /// The game's own player, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scripted: Option<PlayMetrics>,
+    /// The highest mean return that any player can expect, if the game knows it exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_possible: Option<f64>,
+}
+
+/// Mean and standard deviation (of the whole, not of a sample).
+pub fn mean_and_spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+    (mean, variance.sqrt())
+}

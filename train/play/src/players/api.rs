@@ -1,0 +1,273 @@
+//! A model behind an API that speaks as OpenAI's chat completions do: vLLM, llama.cpp, or a service.
+//!
+//! All that ask in a round are asked for at once, so many at a time. What was answered is kept on disk, and a request
+//! that was answered before costs nothing.
+
+mod answer;
+mod cache;
+mod client;
+pub mod error;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::PlayError;
+use crate::seeds;
+use crate::{Ask, Framing, Player, Reply};
+use answer::Answer;
+use cache::{Cache, Kept};
+use client::{Client, Tally};
+use error::{ApiError, excerpt};
+
+/// Which model plays, and how it is asked.
+pub struct Settings {
+    /// what comes before `/chat/completions`
+    pub url: String,
+    /// what the server calls the model
+    pub model: String,
+    /// sent to that address and nowhere else
+    pub key: Option<String>,
+    /// of the replies; at 0 no seed is sent, so that equal prompts are asked once
+    pub temperature: f64,
+    /// a reply is cut off after so many tokens
+    pub max_new_tokens: usize,
+    /// for the chat template of a server that takes them (vLLM and llama.cpp do)
+    pub template_variables: Map<String, Value>,
+    /// requests at a time
+    pub concurrency: usize,
+    /// for one request, from the connection to the last byte
+    pub timeout: Duration,
+    /// tokens of prompts and replies together that may be paid for
+    pub budget: Option<u64>,
+    /// where answers are kept
+    pub cache: PathBuf,
+}
+
+/// What was asked and what it cost.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Account {
+    /// requests that were sent, repeated ones too
+    pub requests: u64,
+    /// replies that were in the cache
+    pub cached: u64,
+    /// requests that were sent again
+    pub retries: u64,
+    /// requests that failed, by what happened to them
+    pub failures: BTreeMap<String, u64>,
+    /// tokens of prompts that were paid for
+    pub prompt_tokens: u64,
+    /// tokens of replies that were paid for
+    pub completion_tokens: u64,
+    /// answers without a count of tokens, for which they were guessed
+    pub estimated: u64,
+    /// files of the cache that could not be read and were left out
+    pub damaged: Vec<PathBuf>,
+}
+
+impl Account {
+    /// Tokens that were paid for.
+    pub fn tokens(&self) -> u64 {
+        self.prompt_tokens + self.completion_tokens
+    }
+}
+
+/// In one line.
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} requests, {} from the cache, {} retries; {} prompt tokens, {} completion tokens",
+            self.requests, self.cached, self.retries, self.prompt_tokens, self.completion_tokens
+        )?;
+        if self.estimated > 0 {
+            write!(f, " ({} answers without usage: guessed)", self.estimated)?;
+        }
+        for (kind, count) in &self.failures {
+            write!(f, "; failed: {kind} x {count}")?;
+        }
+        if let Some(path) = self.damaged.first() {
+            let (count, path) = (self.damaged.len(), path.display());
+            write!(f, "; {count} damaged cache files left out, such as {path}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A model behind an API, at play in one game.
+pub struct Api {
+    settings: Settings,
+    framing: Framing,
+    client: Client,
+    cache: Cache,
+    account: Book,
+}
+
+/// The account while several write into it.
+#[derive(Default)]
+struct Book(Mutex<Account>);
+
+impl Book {
+    fn with<T>(&self, write: impl FnOnce(&mut Account) -> T) -> T {
+        write(&mut self.0.lock().expect("no thread panics with it"))
+    }
+}
+
+impl Tally for Book {
+    fn sent(&self, again: bool) {
+        self.with(|account| {
+            account.requests += 1;
+            account.retries += u64::from(again);
+        });
+    }
+
+    fn failed(&self, kind: String) {
+        self.with(|account| *account.failures.entry(kind).or_default() += 1);
+    }
+}
+
+impl Api {
+    /// A player for a game that is put in this way.
+    ///
+    /// # Errors
+    /// If the address is none, the key would go there in the open, or the cache cannot be made.
+    pub fn new(settings: Settings, framing: Framing) -> Result<Api, ApiError> {
+        Api::patient(settings, framing, client::PAUSE)
+    }
+
+    /// The same with another pause before the second attempt.
+    fn patient(settings: Settings, framing: Framing, pause: Duration) -> Result<Api, ApiError> {
+        let key = settings.key.clone();
+        Ok(Api {
+            client: Client::new(&settings.url, key, settings.timeout, pause)?,
+            cache: Cache::open(&settings.cache)?,
+            settings,
+            framing,
+            account: Book::default(),
+        })
+    }
+
+    /// What was asked so far, and what it cost.
+    pub fn account(&self) -> Account {
+        self.account.with(|account| account.clone())
+    }
+
+    fn request(&self, ask: &Ask<'_>) -> Result<String, PlayError> {
+        let settings = &self.settings;
+        let mut request = json!({
+            "model": settings.model,
+            "messages": self.framing.messages(&ask.seen())?,
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_new_tokens,
+            "stream": false,
+        });
+        if settings.temperature > 0.0 {
+            // Servers take 32 bits, some of them with a sign.
+            let seed = seeds::derive(ask.seed, "reply", &[ask.turn]) >> 33;
+            request["seed"] = seed.into();
+        }
+        if !settings.template_variables.is_empty() {
+            request["chat_template_kwargs"] = settings.template_variables.clone().into();
+        }
+        Ok(request.to_string())
+    }
+
+    /// From the cache, or from the server.
+    fn answer(&self, request: &str, number: usize, stop: &AtomicBool) -> Result<Answer, ApiError> {
+        let url = &self.client.url;
+        match self.cache.get(url, request) {
+            Kept::Answer(answer) => {
+                self.account.with(|account| account.cached += 1);
+                return Ok(answer);
+            }
+            Kept::Damaged(path) => self.account.with(|account| account.damaged.push(path)),
+            Kept::Nothing => (),
+        }
+        let used = self.account.with(|account| account.tokens());
+        if let Some(budget) = self.settings.budget.filter(|budget| used >= *budget) {
+            return Err(ApiError::Budget { budget, used });
+        }
+        let body = self
+            .client
+            .ask(request, number as u64, &self.account, stop)?;
+        let answer = Answer::read(&body, request).map_err(|problem| {
+            self.account.failed("another schema".to_owned());
+            ApiError::Schema {
+                url: url.clone(),
+                problem,
+                body: excerpt(&body),
+            }
+        })?;
+        self.account.with(|account| {
+            account.prompt_tokens += answer.prompt_tokens;
+            account.completion_tokens += answer.completion_tokens;
+            account.estimated += u64::from(answer.estimated);
+        });
+        self.cache.put(url, request, &answer)?;
+        Ok(answer)
+    }
+
+    /// To all of these, so many at a time. After the first error nothing more is asked; what is under way is waited for,
+    /// since it is paid for.
+    fn answers(&self, requests: &[&str]) -> Result<Vec<Answer>, ApiError> {
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let found: Vec<OnceLock<Answer>> = requests.iter().map(|_| OnceLock::new()).collect();
+        let error = OnceLock::new();
+        let work = || {
+            while !stop.load(Relaxed) {
+                let number = next.fetch_add(1, Relaxed);
+                let Some(request) = requests.get(number) else {
+                    return;
+                };
+                match self.answer(request, number, &stop) {
+                    Ok(answer) => found[number].set(answer).expect("each is asked once"),
+                    Err(problem) => {
+                        // The first is told.
+                        let _ = error.set(problem);
+                        stop.store(true, Relaxed);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.settings.concurrency.min(requests.len()) {
+                scope.spawn(work);
+            }
+        });
+        match error.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(found.into_iter().filter_map(OnceLock::into_inner).collect()),
+        }
+    }
+}
+
+impl Player for Api {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+        let requests: Vec<String> = asks
+            .iter()
+            .map(|ask| self.request(ask))
+            .collect::<Result<_, _>>()?;
+        // Equal requests are one.
+        let (mut distinct, mut places) = (Vec::new(), HashMap::new());
+        for request in &requests {
+            places.entry(&**request).or_insert_with(|| {
+                distinct.push(&**request);
+                distinct.len() - 1
+            });
+        }
+        let answers = self.answers(&distinct)?;
+        let reply = |request: &String| {
+            let answer = &answers[places[&**request]];
+            self.framing.read(answer.text.clone(), answer.cut)
+        };
+        Ok(requests.iter().map(reply).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! A person: shown what an agent sees, asked for a word, or for any text.
+
+use std::io::{self, BufRead, Write};
+
+use lapwing_env::Scenario;
+
+use crate::PlayError;
+use crate::players::scripted::word;
+use crate::{Ask, Player, Reply};
+
+/// A person who reads and writes lines.
+pub struct Human<R, W, S> {
+    input: R,
+    out: W,
+    /// shows what is seen
+    show: S,
+    /// After so many turns the referee stops.
+    limit: usize,
+    takes_text: bool,
+}
+
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R, W, S> {
+    /// Reads answers from `input` and writes to `out`, where `show` puts what is seen ahead of each question.
+    pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> Human<R, W, S> {
+        Human {
+            input,
+            out,
+            show,
+            limit: scenario.step_limit(),
+            takes_text: scenario.takes_text(),
+        }
+    }
+
+    /// Asks until the answer is an action, or the first letters of only one; or, where any text will do, until it is one.
+    fn ask(&mut self, ask: &Ask<'_>) -> Result<Reply, PlayError> {
+        (self.show)(&mut self.out, ask)?;
+        loop {
+            write!(self.out, "turn {}/{}> ", ask.turn + 1, self.limit)?;
+            self.out.flush()?;
+            let mut line = String::new();
+            if self.input.read_line(&mut line)? == 0 {
+                return Err(PlayError::Left);
+            }
+            if !self.takes_text {
+                match self.action(ask, &line.trim().to_lowercase())? {
+                    Some(action) => return Ok(word(ask, action)),
+                    None => continue,
+                }
+            }
+            let text = line.trim();
+            if !text.is_empty() {
+                return Ok(Reply {
+                    action: Some(0),
+                    said: Some(text.to_owned()),
+                    text: text.to_owned(),
+                    ..Reply::default()
+                });
+            }
+            writeln!(self.out, "say something (the end of the input leaves)")?;
+        }
+    }
+
+    /// The action that was meant; `None` if there is something else to be read.
+    fn action(&mut self, ask: &Ask<'_>, said: &str) -> Result<Option<usize>, PlayError> {
+        // A whole word before what begins like it.
+        let whole = ask.actions.iter().position(|action| action == said);
+        if ["quit", "q"].contains(&said) && whole.is_none() {
+            return Err(PlayError::Left);
+        }
+        if said == "?" {
+            writeln!(self.out, "{}", help(ask.actions))?;
+            return Ok(None);
+        }
+        let begins: Vec<usize> = (0..ask.actions.len())
+            .filter(|&i| ask.actions[i].starts_with(said))
+            .collect();
+        match (whole, &begins[..]) {
+            (Some(action), _) => Ok(Some(action)),
+            (None, [action]) if !said.is_empty() => Ok(Some(*action)),
+            _ => {
+                let words = ask.actions.join(", ");
+                writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Shows what is seen below what was there.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn in_lines<W: Write>(out: &mut W, ask: &Ask<'_>) -> io::Result<()> {
+    writeln!(out, "\n{}", ask.observation)
+}
+
+/// What can be said.
+pub fn help(actions: &[String]) -> String {
+    let words = actions.join(", ");
+    format!("Say {words}, or their first letters; ? shows this, q quits.")
+}
+
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Player for Human<R, W, S> {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+        asks.iter().map(|ask| self.ask(ask)).collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! A yardstick for games whose optimum nobody knows: the scripted player, thinking ahead with a stated budget.
+
+use lapwing_env::rng::Stream;
+use lapwing_env::{Game, GameError, Scenario};
+
+use crate::PlayError;
+use crate::players::scripted::word;
+use crate::seeds;
+use crate::{Ask, Player, Reply};
+
+/// Tries each action in copies of the game, in which luck of their own decides and the scripted player goes on to the end,
+/// and takes the action with the best mean return (a rollout algorithm: Tesauro & Galperin 1996, "On-line policy
+/// improvement using Monte-Carlo search").
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    /// Copies that are played for each action of each turn: the budget.
+    pub tries: usize,
+    agents: usize,
+    step_limit: usize,
+}
+
+impl Search {
+    /// For a game, with so many tries for each action. `None` if the game cannot be copied or has no scripted player.
+    ///
+    /// # Errors
+    /// If the game fails.
+    pub fn new(scenario: &dyn Scenario, tries: usize) -> Result<Option<Search>, GameError> {
+        let game = scenario.start(0, 0)?;
+        let possible = game.fork(0).is_some() && game.best_actions(0).is_some();
+        Ok(possible.then(|| Search {
+            tries,
+            agents: scenario.agents(),
+            step_limit: scenario.step_limit(),
+        }))
+    }
+
+    fn choose(&self, ask: &Ask<'_>) -> Result<usize, GameError> {
+        let mut best = (0, f64::NEG_INFINITY);
+        for action in 0..ask.actions.len() {
+            let mut sum = 0.0;
+            for number in 0..self.tries {
+                // The same luck for every action: what is compared then differs by the action alone.
+                let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
+                sum += self.tried(ask, action, luck)?;
+            }
+            if sum > best.1 {
+                best = (action, sum);
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// The return of one try.
+    fn tried(&self, ask: &Ask<'_>, first: usize, luck: u64) -> Result<f64, GameError> {
+        let missing = || GameError::new("the game", "it cannot be copied any more");
+        let mut game = ask.game.fork(luck).ok_or_else(missing)?;
+        let mut chance = Stream::new(luck, "search players");
+        let mut sum = 0.0;
+        for turn in ask.turn..self.step_limit {
+            let mut actions = vec![None; self.agents];
+            for (agent, action) in actions.iter_mut().enumerate() {
+                *action = match (turn == ask.turn, agent == ask.agent) {
+                    (true, true) => Some(first),
+                    _ => scripted(&*game, agent, &mut chance),
+                };
+            }
+            let outcome = game.play(&actions)?[ask.agent];
+            sum += outcome.reward;
+            if outcome.over {
+                break;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+fn scripted(game: &dyn Game, agent: usize, chance: &mut Stream) -> Option<usize> {
+    let best = game.best_actions(agent)?;
+    Some(best[chance.below(best.len())])
+}
+
+impl Player for Search {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+        asks.iter()
+            .map(|ask| Ok(word(ask, self.choose(ask)?)))
+            .collect()
+    }
+}

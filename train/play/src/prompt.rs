@@ -1,0 +1,127 @@
+//! The prompts of one game for one model: what is told, in the model's own template, as token ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lapwing_model::{ChatTemplate, Tokenizer};
+
+use crate::PlayError;
+use crate::framing::{Framing, Seen};
+
+/// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
+/// board hardly meets a state again, and a long run must not fill the memory with them.
+const KEPT: usize = 8 << 20;
+
+/// One game's prompts for one model.
+pub struct Prompts {
+    /// what is told, and how replies are read
+    pub framing: Framing,
+    tokenizer: Tokenizer,
+    template: Arc<ChatTemplate>,
+    known: HashMap<String, Arc<[u32]>>,
+    /// bytes in `known`
+    held: usize,
+}
+
+impl Prompts {
+    /// For a game that is put in this way, written by the model's own template.
+    pub fn new(
+        framing: Framing,
+        tokenizer: Tokenizer,
+        template: impl Into<Arc<ChatTemplate>>,
+    ) -> Prompts {
+        Prompts {
+            framing,
+            tokenizer,
+            template: template.into(),
+            known: HashMap::new(),
+            held: 0,
+        }
+    }
+
+    /// Text to token ids and back.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The model's own way to write a conversation.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// A prompt as text.
+    ///
+    /// # Errors
+    /// If a template fails.
+    pub fn text(&self, seen: &Seen<'_>) -> Result<String, PlayError> {
+        let messages = self.framing.messages(seen)?;
+        Ok(self.template.render(&messages, true)?)
+    }
+
+    /// A prompt as token ids. Equal ones are rendered once while they are remembered.
+    ///
+    /// # Errors
+    /// If a template or the model's tokenizer fails.
+    pub fn ids(&mut self, seen: &Seen<'_>) -> Result<Arc<[u32]>, PlayError> {
+        let name = self.name(seen);
+        if let Some(ids) = self.known.get(&name) {
+            return Ok(ids.clone());
+        }
+        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(seen)?)?.into();
+        let size = name.len() + size_of_val(&*ids);
+        if self.held + size > KEPT {
+            self.known.clear();
+            self.held = 0;
+        }
+        self.held += size;
+        self.known.insert(name, ids.clone());
+        Ok(ids)
+    }
+
+    /// All that a prompt depends on.
+    fn name(&self, seen: &Seen<'_>) -> String {
+        let mut name = seen.observation.to_owned();
+        for turn in self.framing.told(seen) {
+            name += &format!("\0{}\0{}", turn.observation, turn.text);
+        }
+        if self.framing.wordings() > 1 {
+            name += &format!("\0{}", self.framing.wording(seen.seed));
+        }
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Policy;
+
+    /// A long run on a large board meets new states all the time.
+    #[test]
+    fn prompts_are_not_kept_for_ever() {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
+        let config = lapwing_model::Checkpoint::open(dir.as_ref()).unwrap();
+        let files = lapwing_model::TextFiles::trusted(dir.as_ref());
+        let lake =
+            (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
+        let (tokenizer, template) = (
+            files.tokenizer(config.config()).unwrap(),
+            files.template().unwrap(),
+        );
+        let framing = Framing::new(&*lake, &Policy::default()).unwrap();
+        let mut prompts = Prompts::new(framing, tokenizer, template);
+        let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
+        for number in 0..150 {
+            let observation = format!("{number} {long}");
+            let ids = prompts.ids(&Seen::first(&observation)).unwrap();
+            assert_eq!(prompts.ids(&Seen::first(&observation)).unwrap(), ids);
+            seen += observation.len() + size_of_val(&*ids);
+            let texts = prompts
+                .known
+                .iter()
+                .map(|(text, ids)| text.len() + size_of_val(&**ids));
+            most = most.max(texts.sum::<usize>());
+        }
+        assert!(seen > KEPT && most <= KEPT, "{most} bytes kept of {seen}");
+    }
+}

@@ -1,0 +1,186 @@
+//! The referee: plays many episodes at once, whoever plays them.
+//!
+//! Every living agent of every game takes its turn together with the others. Step limits and unreadable replies are the
+//! referee's business, not the game's.
+
+use lapwing_env::{Game, GameError, Outcome, Scenario};
+
+use crate::PlayError;
+use crate::asking::{ask_all, tell_stopped};
+use crate::episode::{Ending, Episode, Turn};
+use crate::player::Player;
+use crate::seeds;
+
+/// What the referee goes by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Referee {
+    /// An episode that is not over after so many turns is truncated.
+    pub step_limit: usize,
+    /// Taken off the return for a reply that cannot be read.
+    pub format_penalty: f64,
+}
+
+/// One game to be played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seat {
+    /// the seed of the initial state
+    pub scene: u64,
+    /// the seed of what chance does afterwards
+    pub luck: u64,
+    /// the seed of what the players leave to chance
+    pub reply: u64,
+}
+
+/// The seat of a game that could not go on, and why.
+type Failed = (usize, GameError);
+
+impl Referee {
+    /// Plays one game for each seat, all at once. A game of n agents makes n episodes, side by side: those of the first
+    /// seat come first. Agent a is played by `players[a % players.len()]`, so that one player takes all sides and two can
+    /// meet. `watch` sees all episodes as they stand after each round.
+    ///
+    /// A game that cannot go on ends its own episodes alone, and is played again from its start, once: games that live
+    /// elsewhere may die, and hours of play should not die with them.
+    ///
+    /// # Errors
+    /// If a player fails, or a game twice.
+    ///
+    /// # Panics
+    /// If there are no players, or one gives more or fewer replies than it was asked for.
+    pub fn play(
+        &self,
+        scenario: &dyn Scenario,
+        seats: &[Seat],
+        players: &mut [&mut dyn Player],
+        watch: &mut dyn FnMut(&[Episode]),
+    ) -> Result<Vec<Episode>, PlayError> {
+        let agents = scenario.agents();
+        let (mut episodes, failed) = self.attempt(scenario, seats, players, watch)?;
+        let again: Vec<Seat> = failed.iter().map(|(number, _)| seats[*number]).collect();
+        let (played, twice) = self.attempt(scenario, &again, players, &mut |_| ())?;
+        if let Some((_, error)) = twice.into_iter().next() {
+            return Err(error.into());
+        }
+        for ((number, error), played) in failed.iter().zip(played.chunks(agents)) {
+            let own = &mut episodes[number * agents..(number + 1) * agents];
+            own.clone_from_slice(played);
+            own.iter_mut()
+                .for_each(|e| e.failure = Some(error.to_string()));
+        }
+        Ok(episodes)
+    }
+
+    /// Plays each game as far as it goes. Tells of those that could not go on their seats and why.
+    fn attempt(
+        &self,
+        scenario: &dyn Scenario,
+        seats: &[Seat],
+        players: &mut [&mut dyn Player],
+        watch: &mut dyn FnMut(&[Episode]),
+    ) -> Result<(Vec<Episode>, Vec<Failed>), PlayError> {
+        let agents = scenario.agents();
+        let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
+        // What does not even start is a mistake, and no accident.
+        let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
+        let mut failed: Vec<Failed> = Vec::new();
+        let episode = |e: usize| Episode {
+            seed: seed_of(&seats[e / agents], e % agents),
+            ..Episode::default()
+        };
+        let mut episodes: Vec<Episode> = (0..seats.len() * agents).map(episode).collect();
+        for round in 0..self.step_limit {
+            let lives = |e: &usize| episodes[*e].ending.is_none();
+            let living: Vec<usize> = (0..episodes.len()).filter(lives).collect();
+            if living.is_empty() {
+                break;
+            }
+            for &e in &living {
+                let observation = games[e / agents].observe(e % agents)?;
+                episodes[e].turns.push(Turn {
+                    observation,
+                    ..Turn::default()
+                });
+            }
+            let replies = ask_all(scenario, &games, &episodes, &living, round, players)?;
+            for (&e, reply) in living.iter().zip(replies) {
+                let turn = episodes[e].turns.last_mut().expect("pushed above");
+                turn.shaping = reply.action.map_or(-self.format_penalty, |_| 0.0);
+                (turn.action, turn.unread) = (reply.action, reply.unread);
+                (turn.text, turn.sampled) = (reply.text, reply.sampled);
+                if let Some(said) = &reply.said {
+                    games[e / agents].hear(e % agents, said);
+                }
+            }
+            let own = episodes.chunks_mut(agents);
+            for (number, (game, own)) in games.iter_mut().zip(own).enumerate() {
+                if own.iter().all(|episode| episode.ending.is_some()) {
+                    continue;
+                }
+                if let Err(error) = self.round(scenario, &mut **game, own, round) {
+                    own.iter_mut().for_each(|e| e.ending = Some(Ending::Failed));
+                    failed.push((number, error));
+                }
+            }
+            watch(&episodes);
+        }
+        tell_stopped(scenario, &games, &episodes, players)?;
+        Ok((episodes, failed))
+    }
+
+    /// One round of one game, in which its agents do what they last said.
+    fn round(
+        &self,
+        scenario: &dyn Scenario,
+        game: &mut dyn Game,
+        own: &mut [Episode],
+        round: usize,
+    ) -> Result<(), GameError> {
+        let last = |episode: &Episode| episode.turns.last().and_then(|turn| turn.action);
+        let actions: Vec<Option<usize>> = own.iter().map(last).collect();
+        let outcomes = game.play(&actions)?;
+        check(scenario, &outcomes)?;
+        for (agent, (episode, outcome)) in own.iter_mut().zip(outcomes).enumerate() {
+            if episode.ending.is_some() {
+                continue;
+            }
+            episode.turns.last_mut().expect("it lives").reward = outcome.reward;
+            episode.success = game.succeeded(agent);
+            episode.ending = match outcome.over {
+                true => Some(Ending::Terminated),
+                false if round + 1 == self.step_limit => Some(Ending::Truncated),
+                false => None,
+            };
+            if episode.ending.is_some() {
+                episode.last = game.observe(agent)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A game that runs elsewhere may answer anything.
+fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError> {
+    let (agents, given) = (scenario.agents(), outcomes.len());
+    let problem = if given != agents {
+        format!("it has {agents} agents, and gave {given} outcomes")
+    } else if let Some(bad) = outcomes.iter().find(|o| !o.reward.is_finite()) {
+        format!(
+            "a reward is {}, which is no number to learn from",
+            bad.reward
+        )
+    } else {
+        return Ok(());
+    };
+    Err(GameError::new(scenario.name(), problem))
+}
+
+/// Agents of one game draw from seeds of their own; the first has the seat's.
+fn seed_of(seat: &Seat, agent: usize) -> u64 {
+    match agent {
+        0 => seat.reply,
+        agent => seeds::derive(seat.reply, "agent", &[agent]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The referee, with a game that counts and players who say numbers.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use serde_json::Value;
+
+use super::*;
+use crate::player::{Ask, Reply};
+
+/// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails, as
+/// often as there are `accidents` left.
+#[derive(Debug)]
+struct Counting {
+    actions: Vec<String>,
+    breaks: usize,
+    accidents: AtomicUsize,
+}
+
+struct Count {
+    rounds: usize,
+    breaks: usize,
+}
+
+impl Scenario for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn rules(&self) -> String {
+        "Count.".to_owned()
+    }
+    fn actions(&self) -> &[String] {
+        &self.actions
+    }
+    fn agents(&self) -> usize {
+        2
+    }
+    fn start(&self, _: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
+        let less = |left: usize| left.checked_sub(1);
+        let breaks = match self.accidents.fetch_update(Relaxed, Relaxed, less) {
+            Ok(_) => self.breaks,
+            Err(_) => 0,
+        };
+        Ok(Box::new(Count { rounds: 0, breaks }))
+    }
+    fn step_limit(&self) -> usize {
+        4
+    }
+    fn options(&self) -> Value {
+        Value::Null
+    }
+}
+
+impl Game for Count {
+    fn observe(&self, agent: usize) -> Result<String, GameError> {
+        Ok(format!("agent {agent}, round {}", self.rounds))
+    }
+    fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
+        self.rounds += 1;
+        if self.rounds == self.breaks {
+            return Err(GameError::new("counting", "lost count"));
+        }
+        let outcome = |(agent, action): (usize, &Option<usize>)| {
+            let over = agent == 0 && self.rounds >= 2;
+            let late = agent == 0 && self.rounds > 2;
+            let reward = if late {
+                0.0
+            } else {
+                action.map_or(-1.0, |a| a as f64)
+            };
+            Outcome { reward, over }
+        };
+        Ok(actions.iter().enumerate().map(outcome).collect())
+    }
+    fn succeeded(&self, agent: usize) -> bool {
+        agent == 0 && self.rounds == 2
+    }
+}
+
+/// Says its number, or in the given turn nothing that can be read; remembers who asked.
+struct Says {
+    number: usize,
+    mumbles: usize,
+    asked: Vec<(usize, usize, u64)>,
+}
+
+impl Says {
+    fn new(number: usize, mumbles: usize) -> Says {
+        Says {
+            number,
+            mumbles,
+            asked: Vec::new(),
+        }
+    }
+}
+
+impl Player for Says {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+        let reply = |ask: &Ask<'_>| {
+            assert_eq!(
+                ask.observation,
+                format!("agent {}, round {}", ask.agent, ask.turn)
+            );
+            self.asked.push((ask.episode, ask.turn, ask.seed));
+            let action = (ask.turn != self.mumbles).then_some(self.number);
+            Reply {
+                action,
+                text: format!("{action:?}"),
+                ..Reply::default()
+            }
+        };
+        Ok(asks.iter().map(reply).collect())
+    }
+}
+
+fn scenario(breaks: usize) -> Counting {
+    let actions = ["zero", "one", "two"].map(str::to_owned).to_vec();
+    Counting {
+        actions,
+        breaks,
+        accidents: AtomicUsize::new(usize::MAX),
+    }
+}
+
+const REFEREE: Referee = Referee {
+    step_limit: 4,
+    format_penalty: 0.5,
+};
+const SEATS: [Seat; 2] = [
+    Seat {
+        scene: 1,
+        luck: 2,
+        reply: 3,
+    },
+    Seat {
+        scene: 4,
+        luck: 5,
+        reply: 6,
+    },
+];
+
+#[test]
+fn every_agent_has_its_own_player_episode_and_end() {
+    let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
+    let mut over = Vec::new();
+    let episodes = REFEREE
+        .play(
+            &scenario(9),
+            &SEATS,
+            &mut [&mut one, &mut two],
+            &mut |episodes| {
+                over.push(Episode::over(episodes));
+            },
+        )
+        .unwrap();
+    assert_eq!(over, [0, 2, 2, 4]);
+    for game in episodes.chunks(2) {
+        let [first, second] = game else {
+            panic!("two agents")
+        };
+        assert_eq!(
+            (first.ending, second.ending),
+            (Some(Ending::Terminated), Some(Ending::Truncated))
+        );
+        assert_eq!((first.success, second.success), (true, false));
+        let rewards = |episode: &Episode| -> Vec<(f64, f64)> {
+            episode
+                .turns
+                .iter()
+                .map(|turn| (turn.reward, turn.shaping))
+                .collect()
+        };
+        assert_eq!(rewards(first), [(1.0, 0.0), (-1.0, -0.5)]);
+        assert_eq!(rewards(second), [(2.0, 0.0); 4]);
+        assert_eq!((first.game_return(), first.composite_return()), (0.0, -0.5));
+        assert_eq!(
+            (&*first.last, &*second.last),
+            ("agent 0, round 2", "agent 1, round 4")
+        );
+        assert_eq!(second.turns[3].text, "Some(2)");
+    }
+    // Nobody is asked after the end, and every agent draws from a seed of its own.
+    assert_eq!(one.asked, [(0, 0, 3), (2, 0, 6), (0, 1, 3), (2, 1, 6)]);
+    assert_eq!(two.asked.len(), 8);
+    assert!(two.asked.iter().all(|(_, _, seed)| ![3, 6].contains(seed)));
+    // One player may take all sides.
+    let mut both = Says::new(0, 9);
+    REFEREE
+        .play(&scenario(9), &SEATS, &mut [&mut both], &mut |_| ())
+        .unwrap();
+    assert_eq!(both.asked.len(), 12);
+}
+
+/// What a game in another process may answer.
+#[test]
+fn a_game_that_answers_nonsense_is_named() {
+    let outcome = |reward| Outcome {
+        reward,
+        over: false,
+    };
+    let told = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
+    assert_eq!(
+        told(&[outcome(1.0)]),
+        "counting: it has 2 agents, and gave 1 outcomes"
+    );
+    assert_eq!(
+        told(&[outcome(1.0), outcome(f64::NAN)]),
+        "counting: a reward is NaN, which is no number to learn from"
+    );
+    check(&scenario(9), &[outcome(1.0); 2]).unwrap();
+}
+
+#[test]
+fn a_game_that_fails_is_named() {
+    let played = REFEREE.play(
+        &scenario(3),
+        &SEATS,
+        &mut [&mut Says::new(0, 9)],
+        &mut |_| (),
+    );
+    assert_eq!(played.unwrap_err().to_string(), "counting: lost count");
+}
+
+/// An accident costs the game that it happens to a second start, and nobody else anything.
+#[test]
+fn a_game_that_fails_once_is_played_again() {
+    let play = |scenario: &Counting| {
+        let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
+        REFEREE.play(scenario, &SEATS, &mut [&mut one, &mut two], &mut |_| ())
+    };
+    let whole = play(&scenario(9)).unwrap();
+    let unlucky = Counting {
+        accidents: AtomicUsize::new(1),
+        ..scenario(2)
+    };
+    let mut episodes = play(&unlucky).unwrap();
+    assert_eq!(
+        Episode::accidents(&episodes).unwrap(),
+        "2 of 4 episodes were played a second time: counting: lost count"
+    );
+    assert!(episodes[2].failure.is_none(), "the other game went well");
+    episodes.iter_mut().for_each(|e| e.failure = None);
+    assert_eq!(episodes, whole);
+    assert_eq!(Episode::accidents(&episodes), None);
+}

@@ -1,0 +1,179 @@
+//! Which scenes are trained on, and which are kept for the evaluation: told by the scene alone, so that no seed, no number of
+//! episodes and no run changes it, and what one run has learned from, another does not examine.
+
+use lapwing_env::Scenario;
+
+use crate::PlayError;
+use crate::Seat;
+use crate::seeds;
+
+/// One scene in so many is kept for the evaluation.
+const KEPT: u64 = 5;
+/// Whether a game's scenes can be divided is seen from so many.
+const PROBES: usize = 64;
+/// A scene of the wanted kind that has not come after so many draws does not come.
+const DRAWS: usize = 10_000;
+
+/// The scenes of one game, divided.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenes {
+    divided: bool,
+}
+
+impl Scenes {
+    /// Looks whether the game has scenes of both kinds. One that has a single scene, such as a given map, has nothing to
+    /// hold out: it is trained on and examined.
+    ///
+    /// # Errors
+    /// If the game fails.
+    pub fn of(scenario: &dyn Scenario) -> Result<Scenes, PlayError> {
+        let mut kept = 0;
+        for probe in 0..PROBES {
+            kept += usize::from(is_kept(scenario, seeds::derive(0, "probe", &[probe]))?);
+        }
+        Ok(Scenes {
+            divided: (1..PROBES).contains(&kept),
+        })
+    }
+
+    /// Whether training and evaluation have scenes of their own.
+    pub fn divided(&self) -> bool {
+        self.divided
+    }
+
+    /// A scene to train on: the first of those that `draw` gives for 0, 1, 2, ... that is not kept for the evaluation.
+    ///
+    /// # Errors
+    /// If the game fails, or has no such scene.
+    pub fn training(
+        &self,
+        scenario: &dyn Scenario,
+        draw: impl Fn(usize) -> u64,
+    ) -> Result<u64, PlayError> {
+        self.first(scenario, false, draw)
+    }
+
+    /// The seats of an evaluation: the same for every run with this seed, and fewer are the first of more.
+    ///
+    /// # Errors
+    /// If the game fails, or has no such scene.
+    pub fn evaluation(
+        &self,
+        scenario: &dyn Scenario,
+        seed: u64,
+        episodes: usize,
+    ) -> Result<Vec<Seat>, PlayError> {
+        let seat = |i| {
+            let draw = |attempt| seeds::derive(seed, "evaluation scene", &[i, attempt]);
+            Ok(Seat {
+                scene: self.first(scenario, true, draw)?,
+                luck: seeds::derive(seed, "evaluation luck", &[i]),
+                reply: seeds::derive(seed, "evaluation reply", &[i]),
+            })
+        };
+        (0..episodes).map(seat).collect()
+    }
+
+    fn first(
+        &self,
+        scenario: &dyn Scenario,
+        kept: bool,
+        draw: impl Fn(usize) -> u64,
+    ) -> Result<u64, PlayError> {
+        for scene in (0..DRAWS).map(draw) {
+            if !self.divided || is_kept(scenario, scene)? == kept {
+                return Ok(scene);
+            }
+        }
+        Err(PlayError::NoScene {
+            game: scenario.name().to_owned(),
+            kept,
+        })
+    }
+}
+
+/// Whether a scene is kept for the evaluation, by a hash of the state's key: of all agents the least, so that it does not
+/// matter who sits where.
+fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
+    let game = scenario.start(scene, 0)?;
+    let mut least = game.key(0)?;
+    for agent in 1..scenario.agents() {
+        least = least.min(game.key(agent)?);
+    }
+    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn game(name: &str, options: &Value) -> Box<dyn Scenario> {
+        (lapwing_env::find(name).unwrap().configure)(options).unwrap()
+    }
+
+    fn key(scenario: &dyn Scenario, scene: u64) -> String {
+        scenario.start(scene, 0).unwrap().key(0).unwrap()
+    }
+
+    #[test]
+    fn scenes_of_the_evaluation_are_never_trained_on() {
+        for (name, options) in [
+            ("frozen-lake", json!({})),
+            // Few maps, so that the same ones come again and again.
+            ("frozen-lake", json!({ "size": 3 })),
+            ("snake", json!({ "size": 4, "apples": 1 })),
+        ] {
+            let scenario = game(name, &options);
+            let scenes = Scenes::of(&*scenario).unwrap();
+            assert!(scenes.divided());
+            let seats = scenes.evaluation(&*scenario, 1, 200).unwrap();
+            let examined: HashSet<String> = seats
+                .iter()
+                .map(|seat| key(&*scenario, seat.scene))
+                .collect();
+            let mut redrawn = 0;
+            for step in 0..1000 {
+                let draw = |attempt| seeds::derive(1, "scene", &[step, 0, attempt]);
+                let scene = scenes.training(&*scenario, draw).unwrap();
+                assert!(
+                    !examined.contains(&key(&*scenario, scene)),
+                    "{name}, step {step}"
+                );
+                redrawn += usize::from(scene != draw(0));
+            }
+            // A fifth of the draws; their standard deviation is 13, but equal maps go together.
+            assert!(
+                (50..400).contains(&redrawn),
+                "{redrawn} of 1000 {name} {options}"
+            );
+        }
+    }
+
+    /// What is kept does not follow from what is evaluated.
+    #[test]
+    fn more_episodes_and_other_views_change_no_scene() {
+        let lake = game("frozen-lake", &json!({}));
+        let told = game("frozen-lake", &json!({ "view": "full" }));
+        let scenes = Scenes::of(&*lake).unwrap();
+        let of = |scenario, seed, count| scenes.evaluation(scenario, seed, count).unwrap();
+        assert_eq!(of(&*lake, 1, 3), of(&*lake, 1, 5)[..3]);
+        assert_eq!(of(&*lake, 1, 30), of(&*told, 1, 30));
+        assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
+    }
+
+    #[test]
+    fn a_game_with_one_scene_is_not_divided() {
+        let lake = game("frozen-lake", &json!({ "map": ["SF", "HG"] }));
+        let scenes = Scenes::of(&*lake).unwrap();
+        assert!(!scenes.divided());
+        assert_eq!(
+            scenes.training(&*lake, |attempt| attempt as u64).unwrap(),
+            0
+        );
+        assert_eq!(scenes.evaluation(&*lake, 1, 4).unwrap().len(), 4);
+    }
+}

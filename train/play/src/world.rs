@@ -1,0 +1,120 @@
+//! The games of a run: the one that it is about, and those that are mixed into its training.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lapwing_env::Scenario;
+use lapwing_env::rng::Stream;
+use lapwing_model::{ChatTemplate, Tokenizer};
+
+use crate::PlayError;
+use crate::config::{Game, Mix, Policy};
+use crate::prompt::Prompts;
+use crate::scenes::Scenes;
+use crate::seeds;
+use crate::{Framing, Referee, Seen};
+
+/// A game as a model meets it.
+pub struct World {
+    /// what it is called in records: the game's name, and the probe's if it is one
+    pub name: String,
+    /// the configured game
+    pub scenario: Box<dyn Scenario>,
+    /// which of its scenes are trained on
+    pub scenes: Scenes,
+    /// how it is put to the model
+    pub prompts: Prompts,
+    /// the steps in which it is played
+    steps: Range<usize>,
+    /// the share of a step's groups that play it
+    share: f64,
+}
+
+impl World {
+    /// The game that a run is about.
+    ///
+    /// # Errors
+    /// If the game fails, or a prompt template is none.
+    pub fn new(
+        scenario: Box<dyn Scenario>,
+        policy: &Policy,
+        tokenizer: Tokenizer,
+        template: Arc<ChatTemplate>,
+    ) -> Result<World, PlayError> {
+        let framing = Framing::new(&*scenario, policy)?;
+        Ok(World {
+            name: scenario.name().to_owned(),
+            scenes: Scenes::of(&*scenario)?,
+            prompts: Prompts::new(framing, tokenizer, template),
+            scenario,
+            steps: 0..usize::MAX,
+            share: 1.0,
+        })
+    }
+
+    /// These games, and those that the config mixes in.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn all(
+        scenarios: Vec<Box<dyn Scenario>>,
+        own: &Game,
+        mix: &[Mix],
+        policy: &Policy,
+        tokenizer: &Tokenizer,
+        template: ChatTemplate,
+    ) -> Result<Vec<World>, PlayError> {
+        let template = Arc::new(template);
+        let world = |scenario| World::new(scenario, policy, tokenizer.clone(), template.clone());
+        let mut worlds: Vec<World> = scenarios.into_iter().map(world).collect::<Result<_, _>>()?;
+        for mix in mix {
+            worlds.push(World {
+                name: mix.title(own),
+                steps: mix.steps(),
+                share: mix.share,
+                ..world(mix.scenario(own)?)?
+            });
+        }
+        Ok(worlds)
+    }
+
+    /// Which of these games a group of a step plays.
+    pub fn drawn(worlds: &[World], seed: u64, step: usize, group: usize) -> usize {
+        let mut left = Stream::new(seeds::derive(seed, "mix", &[step, group]), "mix").unit();
+        for (number, world) in worlds.iter().enumerate().skip(1) {
+            if world.steps.contains(&step) {
+                left -= world.share;
+                if left < 0.0 {
+                    return number;
+                }
+            }
+        }
+        0
+    }
+
+    /// Who stops its episodes, and by what.
+    pub fn referee(&self, policy: &Policy) -> Referee {
+        Referee {
+            step_limit: self.scenario.step_limit(),
+            format_penalty: policy.format_penalty,
+        }
+    }
+
+    /// The prompts of the first turn on these scenes.
+    ///
+    /// # Errors
+    /// If the game or a template fails.
+    pub fn starts(&mut self, seed: u64, count: usize) -> Result<Vec<Vec<u32>>, PlayError> {
+        let seats = self.scenes.evaluation(&*self.scenario, seed, count)?;
+        let mut starts = Vec::new();
+        for seat in &seats {
+            let observation = self.scenario.start(seat.scene, seat.luck)?.observe(0)?;
+            let seen = Seen {
+                seed: seat.reply,
+                ..Seen::first(&observation)
+            };
+            starts.push(self.prompts.ids(&seen)?.to_vec());
+        }
+        Ok(starts)
+    }
+}

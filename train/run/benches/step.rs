@@ -1,0 +1,189 @@
+//! What a training step of the default preset takes, and how that splits: `cargo bench -p lapwing-train`.
+//!
+//! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged. `dialects` has it with only what WebGPU promises,
+//! too, and with the kernels of a GPU.
+
+use crate::Config;
+use crate::record::directory;
+use crate::record::directory::RunDirectory;
+use crate::record::{Record, Sink};
+use crate::state::{Purpose, State};
+use crate::watchmen::Watchmen;
+use crate::{checkpoint, samples};
+use criterion::{Criterion, criterion_group, criterion_main};
+use lapwing_learn::batch;
+use lapwing_learn::batch::{Chosen, pack};
+use lapwing_learn::config::Aggregation;
+use lapwing_learn::ms_grpo;
+use lapwing_model::{PackedTree, TokenTree, Tokens};
+use lapwing_play::seeds;
+use lapwing_play::{Episode, Seat};
+use lapwing_tensor::{Gpu, GpuOptions, Indices};
+
+fn state() -> State {
+    state_on(Gpu::open(GpuOptions::default()).expect("an adapter"))
+}
+
+fn state_on(gpu: Gpu) -> State {
+    let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
+    State::new(&gpu, config, Purpose::Train, &()).expect("the embedded base")
+}
+
+/// The episodes that the first step plays.
+fn episodes(state: &mut State) -> Vec<Episode> {
+    let train = &state.config.train;
+    let seat = |i| {
+        let draw = |attempt| seeds::derive(1, "scene", &[i / train.group_size, attempt]);
+        Seat {
+            scene: state
+                .world()
+                .scenes
+                .training(&*state.world().scenario, draw)
+                .expect("the lake"),
+            luck: seeds::derive(1, "luck", &[i]),
+            reply: seeds::derive(1, "reply", &[i]),
+        }
+    };
+    let seats: Vec<Seat> = (0..train.groups * train.group_size).map(seat).collect();
+    state.play(0, &seats, 1.0, &()).expect("the device")
+}
+
+/// Always the first step of a fresh adapter, so that every round does the same work.
+fn step(criterion: &mut Criterion) {
+    let mut state = state();
+    let fresh = state.snapshot().expect("the device");
+    let mut group = criterion.benchmark_group("training");
+    group.sample_size(10);
+    group.bench_function("a step", |bencher| {
+        bencher.iter(|| {
+            state.restore(&fresh);
+            ms_grpo::step(&mut state, &()).expect("the device")
+        });
+    });
+    group.bench_function("rollout of 100 episodes", |bencher| {
+        bencher.iter(|| episodes(&mut state))
+    });
+}
+
+/// The same step in the dialects and with the kernels that other adapters would have it in, in turn.
+fn dialects(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("dialects");
+    group.sample_size(10);
+    for (name, webgpu, like_a_gpu) in [
+        ("a step as it is", false, false),
+        ("a step as WebGPU", true, false),
+        ("a step with a GPU's kernels", false, true),
+        ("a step with a GPU's kernels as WebGPU", true, true),
+    ] {
+        let options = GpuOptions {
+            webgpu,
+            ..GpuOptions::default()
+        };
+        let gpu = Gpu::open(options).expect("an adapter");
+        let mut state = state_on(gpu.with_caps(|caps| caps.is_software &= !like_a_gpu));
+        let fresh = state.snapshot().expect("the device");
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                state.restore(&fresh);
+                ms_grpo::step(&mut state, &()).expect("the device")
+            });
+        });
+    }
+}
+
+/// One tree against a sequence for every step of every episode, in one run: what packing and merging bring.
+fn packing(criterion: &mut Criterion) {
+    let mut state = state();
+    let played = episodes(&mut state);
+    let ones = vec![1.0; state.world().scenario.step_limit()];
+    // A tenth of the episodes: separate sequences of all of them would take minutes.
+    let chosen: Vec<Chosen<'_>> = played
+        .iter()
+        .step_by(10)
+        .map(|episode| Chosen {
+            episode,
+            advantages: &ones,
+            importance: 1.0,
+            entropy_weight: 0.0,
+        })
+        .collect();
+    let gpu = state.learner.policy.model.gpu().clone();
+    let (model, adapter) = (
+        &state.learner.policy.model,
+        state.learner.policy.adapter.as_ref(),
+    );
+    let gradients = |tree: &PackedTree, rows: &[u32], targets: &[u32]| {
+        let hidden = model.forward(&Tokens::new(&gpu, tree), adapter);
+        let (rows, targets) = (Indices::new(&gpu, rows), Indices::new(&gpu, targets));
+        let log_probs = hidden
+            .log_probs(&model.head(adapter), &rows, &targets, 1.0)
+            .log_probs;
+        let _gradients = log_probs.sum().backward();
+        gpu.finish().expect("the device");
+    };
+    let over = batch::count(chosen.iter().map(|c| c.episode), Aggregation::Token);
+    let mut group = criterion.benchmark_group("log-probs and gradients of ten episodes");
+    group.sample_size(10);
+    group.bench_function("one merged tree", |bencher| {
+        bencher.iter(|| {
+            for batch in pack(&chosen, Aggregation::Token, over, 8192) {
+                gradients(&batch.tree, &batch.rows, &batch.targets);
+            }
+        });
+    });
+    group.bench_function("a sequence for every step", |bencher| {
+        bencher.iter(|| {
+            for reply in chosen.iter().flat_map(|c| c.episode.sampled()) {
+                let mut tree = TokenTree::new();
+                tree.insert(&reply.prompt);
+                gradients(
+                    &tree.pack(),
+                    &[reply.prompt.len() as u32 - 1],
+                    &reply.ids[..1],
+                );
+            }
+        });
+    });
+}
+
+/// What being told, watched and saved adds. A run of the default preset does the first for each of its 100 steps, and the
+/// others at each of its five evaluations, the saving twice.
+fn keeping(criterion: &mut Criterion) {
+    let mut state = state();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut run = RunDirectory::create(Some(home.path()), &state.config).expect("a new directory");
+    let (metrics, groups) = ms_grpo::step(&mut state, &()).expect("the device");
+    state.step += 1;
+    let mut watchmen = Watchmen::default();
+    let mut group = criterion.benchmark_group("beside a training step");
+    group.sample_size(20);
+    group.bench_function("a line of metrics, and the watchmen", |bencher| {
+        bencher.iter(|| {
+            watchmen.look(&metrics, &groups, &state.config);
+            run.record(&Record::Step(metrics.clone()))
+                .expect("the disk");
+        });
+    });
+    group.bench_function("sample episodes", |bencher| {
+        bencher.iter(|| {
+            let samples = samples::of_step(&state, &groups).expect("the template");
+            let mut records = samples.iter();
+            records
+                .try_for_each(|sample| run.record(sample))
+                .expect("the disk");
+        });
+    });
+    group.bench_function("a checkpoint and the adapter", |bencher| {
+        bencher.iter(|| {
+            let (snapshot, bytes) = (state.snapshot().expect("the device"), run.bytes());
+            let (config, bytes) = (&state.config, bytes.expect("the disk"));
+            checkpoint::save(run.path(), config, "model", &snapshot, bytes).expect("the disk");
+            state
+                .save(&directory::adapter(run.path()))
+                .expect("the disk");
+        });
+    });
+}
+
+criterion_group!(benches, step, dialects, packing, keeping);
+criterion_main!(benches);

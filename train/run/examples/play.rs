@@ -1,0 +1,35 @@
+//! A trained adapter at play: `cargo run --release -p lapwing-train --example play -- runs/frozen-lake-1`.
+use std::path::Path;
+
+use crate::record::directory;
+use crate::state::{Purpose, State};
+use crate::{Config, Error};
+use lapwing_tensor::{Gpu, GpuOptions};
+
+/// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns what it brought.
+pub fn play(run: &Path) -> Result<f64, Error> {
+    let adapter = toml::Value::from(&*directory::best(run).to_string_lossy());
+    let config = directory::config(run);
+    let config = Config::load(
+        &config.to_string_lossy(),
+        &[format!("model.adapter={adapter}")],
+    )?;
+    let gpu = Gpu::open(GpuOptions::default())?;
+    let mut state = State::new(&gpu, config, Purpose::Play, &())?;
+    let seats = state.evaluation_seats()?;
+    // At temperature 0 the likeliest word is said.
+    let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);
+    for turn in &episode.turns {
+        println!("{}\n> {}\n", turn.observation, turn.text);
+    }
+    println!("{}\nreturn {}", episode.last, episode.game_return());
+    Ok(episode.game_return())
+}
+
+#[allow(dead_code)] // a test calls play instead
+fn main() -> Result<(), Error> {
+    let run = std::env::args()
+        .nth(1)
+        .unwrap_or("runs/frozen-lake-1".to_owned());
+    play(Path::new(&run)).map(drop)
+}

@@ -1,0 +1,275 @@
+//! The files of a model, those of the base that is built into the program, of a directory or of a repository, and their way
+//! to the device.
+
+use std::path::Path;
+
+use lapwing_model::{
+    ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Precision, Repository,
+    StoredAdapter, TextFiles, Tokenizer, read_text,
+};
+use lapwing_tensor::{Gpu, Parameters};
+
+use super::source::{BUILT_IN, Source};
+use crate::Error;
+use lapwing_play::Progress;
+
+macro_rules! embedded {
+    ($($file:literal)*) => {
+        &[$(($file, include_bytes!(concat!("../../../../fixtures/base/", $file)))),*]
+    };
+}
+
+/// Made by `lapwing pretrain`; `fixtures/base/README.md` says how.
+const FILES: &[(&str, &[u8])] = embedded!(
+    "config.json"
+    "generation_config.json"
+    "model.safetensors"
+    "tokenizer.json"
+    "tokenizer_config.json"
+    "chat_template.jinja"
+);
+
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Writes the embedded base as a Hugging Face directory.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub fn unpack(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    FILES
+        .iter()
+        .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
+}
+
+/// A model's files, read and checked; nothing is on a device yet.
+pub struct Files {
+    /// what it is called in messages
+    pub name: String,
+    /// the repository that it is of, if it is of one, and there its commit instead of a branch or a tag: what names these
+    /// very files later
+    pub repository: Option<Repository>,
+    /// config and weights
+    pub checkpoint: Checkpoint,
+    text: TextFiles,
+    /// none: there is no such file
+    tokenizer: Option<Tokenizer>,
+    /// where the embedded base lies while it is read
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+impl Files {
+    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as the environment says
+    /// ([`Hub::from_env`]).
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, or cannot be downloaded; the error names it.
+    pub fn of(source: &Source, progress: &dyn Progress) -> Result<Files, Error> {
+        let repository = match source {
+            Source::BuiltIn => return Files::open(None),
+            Source::Directory(dir) => return Files::open(Some(dir)),
+            Source::Repository(repository) => repository,
+        };
+        const MEGABYTE: u64 = 1_000_000;
+        let mut begun = false;
+        let snapshot = Hub::from_env().snapshot(repository, &mut |done, total| {
+            if !begun {
+                progress.phase("downloading", (total / MEGABYTE) as usize, "MB");
+                begun = true;
+            }
+            progress.done((done / MEGABYTE) as usize);
+        })?;
+        let pinned = repository.at(&snapshot.commit);
+        Ok(Files {
+            name: pinned.to_string(),
+            repository: Some(pinned),
+            ..Files::open(Some(&snapshot.dir))?
+        })
+    }
+
+    /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
+    /// [`TextFiles::guarded`] says: in a process of their own, if the program has called
+    /// [`isolate_text`](lapwing_model::isolate_text).
+    ///
+    /// # Errors
+    /// If a file is missing or wrong; the error names it.
+    pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
+        // The loader maps files, so the embedded ones go through a directory that is gone when they are loaded.
+        let unpacked = match dir {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
+        };
+        let path = match (dir, &unpacked) {
+            (Some(dir), _) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
+            (Some(dir), _) => dir,
+            (None, unpacked) => {
+                let path = unpacked.as_ref().expect("made above").path();
+                unpack(path).map_err(Error::Unpack)?;
+                path
+            }
+        };
+        let checkpoint = Checkpoint::open(path)?;
+        let text = match dir {
+            Some(_) => TextFiles::guarded(path)?,
+            None => TextFiles::trusted(path),
+        };
+        // Read even where it may not be needed, so that one of another model is noticed whatever is done.
+        let tokenizer = match path.join(TOKENIZER).exists() {
+            true => Some(text.tokenizer(checkpoint.config())?),
+            false => None,
+        };
+        Ok(Files {
+            name: dir.map_or(BUILT_IN.to_owned(), |dir| dir.display().to_string()),
+            repository: None,
+            checkpoint,
+            text,
+            tokenizer,
+            _unpacked: unpacked,
+        })
+    }
+
+    /// Text to token ids and back. A model without one can go on with token ids.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
+        self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
+            path: self.checkpoint.dir().join(TOKENIZER),
+            problem: "missing".to_owned(),
+        })
+    }
+
+    /// The model's own way to write a conversation. A model without one can go on with a text, but not play.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be parsed.
+    pub fn template(&self) -> Result<ChatTemplate, ModelError> {
+        self.text.template()
+    }
+
+    /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.
+    pub fn mentions(&self, variable: &str) -> bool {
+        let texts = ["chat_template.jinja", "tokenizer_config.json"]
+            .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
+        texts.iter().flatten().any(|text| text.contains(variable))
+    }
+
+    /// Reads an adapter for this model.
+    ///
+    /// # Errors
+    /// If it is missing, damaged, not supported or made for another model.
+    pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
+        if !dir.is_dir() {
+            return Err(Error::NoAdapter(dir.to_owned()));
+        }
+        Ok(self.checkpoint.adapter(dir)?)
+    }
+
+    /// Puts the weights on the device and says what they are.
+    ///
+    /// # Errors
+    /// A damaged value, or a lost device.
+    pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
+        let options = LoadOptions::default();
+        let model = self.checkpoint.load(gpu, &options, &mut told(progress))?;
+        summary(&self.name, &model)
+            .iter()
+            .for_each(|line| progress.note(line));
+        Ok(model)
+    }
+
+    /// The same to train them all: in 32 bits, with their gradients and the optimiser's moments.
+    ///
+    /// # Errors
+    /// As [`Files::load`].
+    pub fn load_trained(
+        &self,
+        gpu: &Gpu,
+        progress: &dyn Progress,
+    ) -> Result<(Model, Parameters), Error> {
+        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
+        summary(&self.name, &model)
+            .iter()
+            .for_each(|line| progress.note(line));
+        Ok((model, parameters))
+    }
+
+    /// The same weights once more, frozen, for what was trained to be held against.
+    ///
+    /// # Errors
+    /// As [`Files::load`].
+    pub fn load_reference(&self, gpu: &Gpu) -> Result<Model, Error> {
+        let precision = Precision::Stored;
+        Ok(self
+            .checkpoint
+            .load(gpu, &LoadOptions { precision }, &mut |_, _| ())?)
+    }
+}
+
+/// What was loaded, in which precision, and what was not as expected.
+fn summary(name: &str, model: &Model) -> Vec<String> {
+    let report = model.report();
+    let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
+    let held: Vec<String> = formats
+        .filter(|(_, count)| *count > 0)
+        .map(|(format, count)| format!("{count} matrices in {format}"))
+        .collect();
+    let (family, held) = (model.config().family.model_type(), held.join(", "));
+    let parameters = grouped(report.parameters);
+    let mut lines = vec![format!(
+        "model {name}: {family}, {parameters} parameters, {held}"
+    )];
+    let mut list = |what: &str, names: &[String]| {
+        if let [first, rest @ ..] = names {
+            let more = match rest.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            lines.push(format!("  {what}: {first}{more}"));
+        }
+    };
+    list(
+        "too large or too small for f16, so held in bf16",
+        &report.out_of_f16_range,
+    );
+    list(
+        "in the files, but no part of this architecture",
+        &report.ignored,
+    );
+    lines
+}
+
+/// A number with a comma between every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let parts = digits.as_bytes().rchunks(3).rev();
+    let parts: Vec<&str> = parts
+        .map(|part| str::from_utf8(part).expect("digits"))
+        .collect();
+    parts.join(",")
+}
+
+/// How far the loading is.
+fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
+    const MILLION: u64 = 1_000_000;
+    let mut begun = false;
+    move |done, total| {
+        if !begun {
+            progress.phase("loading", (total / MILLION) as usize, "million weights");
+            begun = true;
+        }
+        progress.done((done / MILLION) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It travels with every copy of the program.
+    #[test]
+    fn the_built_in_base_is_small() {
+        let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(bytes <= 2 << 20, "{bytes} bytes");
+    }
+}

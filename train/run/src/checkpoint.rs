@@ -1,0 +1,407 @@
+//! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
+//!
+//! It is a safetensors file, for other programs to look into: the weights that learn under their names, those of a critic under
+//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`; what a learner remembers beside them
+//! under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and
+//! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
+//! the step.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lapwing_model::{ModelError, write_aside};
+use lapwing_tensor::ParameterState;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::Config;
+use crate::record::directory;
+use crate::snapshot::{Best, Snapshot};
+use lapwing_learn::config::Method;
+use lapwing_learn::head;
+
+/// Of the way in which a checkpoint is written; another number is not read.
+const FORMAT: u32 = 1;
+const ENTRY: &str = "lapwing";
+const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
+const MEMORY: &str = "memory.";
+
+/// What a checkpoint says beside its tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The way in which it is written.
+    pub format: u32,
+    /// The version of lapwing that wrote it.
+    pub version: String,
+    /// Every value of the config in force.
+    pub config: Config,
+    /// The fingerprint of the model, and of the adapter that training began from.
+    pub model: String,
+    /// Training steps done.
+    pub step: usize,
+    /// Optimiser updates done.
+    pub updates: u64,
+    /// Optimiser updates of the critic; none in files from before there was one.
+    #[serde(default)]
+    pub critic_updates: u64,
+    /// What the next step is sampled at; none in files from before it could change.
+    #[serde(default)]
+    pub temperature: Option<f64>,
+    /// The step of the last evaluation.
+    pub evaluated: Option<usize>,
+    /// The best evaluation.
+    pub best: Option<Best>,
+    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    pub bytes: [u64; 2],
+}
+
+/// A checkpoint that cannot be gone on from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The file is not as it was written.
+    #[error("{}: the checkpoint is damaged: {problem}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Another version wrote it.
+    #[error(
+        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
+         start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version that wrote it.
+        found: String,
+        /// The way in which it did.
+        format: u32,
+    },
+    /// The run is not the one that it was.
+    #[error(
+        "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
+         learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
+    )]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// "train.lr was 0.001, is 0.002"
+        differences: Vec<String>,
+    },
+    /// There are fewer steps than were done.
+    #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
+    Beyond {
+        /// The file.
+        path: PathBuf,
+        /// Steps done.
+        done: usize,
+        /// Steps wanted.
+        wanted: usize,
+    },
+    /// The model is not the one that it was.
+    #[error(
+        "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
+         start a new run", .path.display()
+    )]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// The model's name now.
+        name: String,
+        /// The fingerprint then.
+        was: String,
+        /// The fingerprint now.
+        is: String,
+    },
+}
+
+/// What may be changed when a run goes on, since no result so far depends on it.
+const FREE: [&str; 4] = ["name", "train.steps", "checkpoint", "record"];
+
+/// Saves what was learned so far, keeps the latest of what was saved before and that of the best evaluation, and removes
+/// the rest.
+///
+/// # Errors
+/// If it cannot be written; then all that was there stays.
+pub fn save(
+    run: &Path,
+    config: &Config,
+    model: &str,
+    snapshot: &Snapshot,
+    bytes: [u64; 2],
+) -> Result<(), ModelError> {
+    let header = Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config: config.clone(),
+        model: model.to_owned(),
+        step: snapshot.step,
+        updates: snapshot.updates,
+        critic_updates: snapshot.critic_updates,
+        temperature: Some(snapshot.temperature),
+        evaluated: snapshot.evaluated,
+        best: snapshot.best,
+        bytes,
+    };
+    let folder = directory::checkpoints(run);
+    if !folder.exists() {
+        fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
+    }
+    write_aside(
+        &file(&folder, snapshot.step),
+        &serialized(&header, snapshot),
+    )?;
+    let best = snapshot.best.map(|best| best.step);
+    let mut others: Vec<usize> = steps(&folder);
+    others.retain(|step| *step != snapshot.step && Some(*step) != best);
+    let surplus = (others.len() + 1).saturating_sub(config.checkpoint.keep);
+    for step in &others[..surplus.min(others.len())] {
+        // What cannot be removed is in nobody's way.
+        let _ = fs::remove_file(file(&folder, *step));
+    }
+    Ok(())
+}
+
+/// The latest checkpoint of a run that is not damaged, if it has one; and what is wrong with later ones.
+pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
+    let folder = directory::checkpoints(run);
+    let mut damaged = Vec::new();
+    for step in steps(&folder).into_iter().rev() {
+        match Saved::read(&file(&folder, step)) {
+            Ok(saved) => return (Some(saved), damaged),
+            Err(error) => damaged.push(error),
+        }
+    }
+    (None, damaged)
+}
+
+/// A checkpoint as it was read.
+#[derive(Debug)]
+pub struct Saved {
+    path: PathBuf,
+    /// What it says.
+    pub header: Header,
+    tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
+}
+
+impl Saved {
+    fn read(path: &Path) -> Result<Saved, CheckpointError> {
+        let damaged = |problem: String| CheckpointError::Damaged {
+            path: path.to_owned(),
+            problem,
+        };
+        let bytes = fs::read(path).map_err(|e| damaged(e.to_string()))?;
+        let odd = |e: safetensors::SafeTensorError| damaged(e.to_string());
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(odd)?;
+        let entry = metadata.metadata().as_ref().and_then(|map| map.get(ENTRY));
+        let entry = entry.ok_or_else(|| damaged("it is no checkpoint of lapwing".to_owned()))?;
+        let (checksum, header) = entry
+            .split_once(' ')
+            .ok_or_else(|| damaged("no checksum".to_owned()))?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(odd)?;
+        let mut views: Vec<(&str, TensorView<'_>)> = tensors.iter().collect();
+        views.sort_by(|a, b| a.0.cmp(b.0));
+        if checksum != format!("{:08x}", checksum_of(header, &views)) {
+            return Err(damaged("its checksum is another".to_owned()));
+        }
+        // Of another version no more may be known than this.
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+            version: String,
+        }
+        let odd = |e: serde_json::Error| damaged(e.to_string());
+        let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
+        if format != FORMAT || version != env!("CARGO_PKG_VERSION") {
+            return Err(CheckpointError::Version {
+                path: path.to_owned(),
+                found: version,
+                format,
+            });
+        }
+        let values = |view: &TensorView<'_>| bytemuck::pod_collect_to_vec(view.data());
+        Ok(Saved {
+            path: path.to_owned(),
+            header: serde_json::from_str(header).map_err(odd)?,
+            tensors: views
+                .iter()
+                .map(|(name, view)| ((*name).to_owned(), (view.shape().to_vec(), values(view))))
+                .collect(),
+        })
+    }
+
+    /// What to put into a state of this config and this model, whose parameters have these names.
+    ///
+    /// # Errors
+    /// If it was made with another config or model.
+    pub fn snapshot<'a>(
+        mut self,
+        config: &Config,
+        (name, model): (&str, &str),
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<Snapshot, CheckpointError> {
+        let path = self.path.clone();
+        let differences = differences(&self.header.config, config);
+        if !differences.is_empty() {
+            return Err(CheckpointError::Config { path, differences });
+        }
+        if self.header.step > config.train.steps {
+            return Err(CheckpointError::Beyond {
+                path,
+                done: self.header.step,
+                wanted: config.train.steps,
+            });
+        }
+        if self.header.model != model {
+            return Err(CheckpointError::Model {
+                path,
+                name: name.to_owned(),
+                was: self.header.model,
+                is: model.to_owned(),
+            });
+        }
+        let mut take = |name: String| {
+            self.tensors
+                .remove(&name)
+                .ok_or_else(|| CheckpointError::Damaged {
+                    path: path.clone(),
+                    problem: format!("it lacks {name}"),
+                })
+        };
+        let mut parameter = |name: &str| {
+            let [first, second] = MOMENTS.map(|moment| take(format!("{name}.{moment}")));
+            let (shape, values) = take(name.to_owned())?;
+            Ok(ParameterState {
+                name: name.to_owned(),
+                shape,
+                values,
+                first_moment: first?.1,
+                second_moment: second?.1,
+            })
+        };
+        let parameters = names.map(&mut parameter).collect::<Result<_, _>>()?;
+        let critic = match config.credit.method {
+            Method::Critic => &head::NAMES[..],
+            _ => &[],
+        };
+        let critic = critic.iter().map(|name| parameter(name));
+        let critic = critic.collect::<Result<_, _>>()?;
+        let memory = |(name, (shape, values)): (&String, &(Vec<usize>, Vec<f32>))| {
+            let name = name.strip_prefix(MEMORY)?;
+            Some((name.to_owned(), shape.clone(), values.clone()))
+        };
+        Ok(Snapshot {
+            step: self.header.step,
+            updates: self.header.updates,
+            temperature: (self.header.temperature).unwrap_or(config.policy.temperature),
+            evaluated: self.header.evaluated,
+            best: self.header.best,
+            parameters,
+            critic_updates: self.header.critic_updates,
+            critic,
+            memory: self.tensors.iter().filter_map(memory).collect(),
+        })
+    }
+}
+
+fn file(folder: &Path, step: usize) -> PathBuf {
+    folder.join(format!("step-{step:06}.safetensors"))
+}
+
+/// The steps of the checkpoints that are there, the earliest first.
+fn steps(folder: &Path) -> Vec<usize> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut steps: Vec<usize> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let name = name.to_str()?.strip_prefix("step-")?;
+            name.strip_suffix(".safetensors")?.parse().ok()
+        })
+        .collect();
+    steps.sort_unstable();
+    steps
+}
+
+fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
+    let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
+    for (name, shape, values) in &snapshot.memory {
+        let bytes = bytemuck::cast_slice(values);
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        views.push((
+            format!("{MEMORY}{name}"),
+            view.expect("as many as the shape"),
+        ));
+    }
+    for parameter in snapshot.parameters.iter().chain(&snapshot.critic) {
+        let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", parameter.name));
+        let view = |values| {
+            let bytes = bytemuck::cast_slice(values);
+            TensorView::new(Dtype::F32, parameter.shape.clone(), bytes)
+                .expect("as many as the shape")
+        };
+        views.push((parameter.name.clone(), view(&parameter.values)));
+        views.push((first, view(&parameter.first_moment)));
+        views.push((second, view(&parameter.second_moment)));
+    }
+    views.sort_by(|a, b| a.0.cmp(&b.0));
+    let header = serde_json::to_string(header).expect("a header is plain values");
+    let named: Vec<(&str, TensorView<'_>)> = views
+        .iter()
+        .map(|(name, view)| (&**name, view.clone()))
+        .collect();
+    let entry = format!("{:08x} {header}", checksum_of(&header, &named));
+    let metadata = HashMap::from([(ENTRY.to_owned(), entry)]);
+    safetensors::serialize(named, Some(metadata)).expect("names and shapes are sound")
+}
+
+/// Of the header, and of the tensors in the order of their names.
+fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
+    let sum = crc32c::crc32c(header.as_bytes());
+    tensors.iter().fold(sum, |sum, (name, view)| {
+        let sum = crc32c::crc32c_append(sum, name.as_bytes());
+        crc32c::crc32c_append(sum, view.data())
+    })
+}
+
+/// "train.lr was 0.001, is 0.002", of every value that makes another run.
+pub fn differences(was: &Config, is: &Config) -> Vec<String> {
+    let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
+    let mut found = Vec::new();
+    compare(
+        "",
+        &Value::Table(table(was)),
+        &Value::Table(table(is)),
+        &mut found,
+    );
+    found
+}
+
+fn compare(key: &str, was: &Value, is: &Value, found: &mut Vec<String>) {
+    if FREE.contains(&key) || was == is {
+        return;
+    }
+    let (Value::Table(before), Value::Table(now)) = (was, is) else {
+        found.push(format!("{key} was {was}, is {is}"));
+        return;
+    };
+    let under = |name: &str| match key {
+        "" => name.to_owned(),
+        key => format!("{key}.{name}"),
+    };
+    for (name, was) in before {
+        match now.get(name) {
+            Some(is) => compare(&under(name), was, is, found),
+            None => found.push(format!("{} was {was}, is not set", under(name))),
+        }
+    }
+    for (name, is) in now {
+        if !before.contains_key(name) {
+            found.push(format!("{} was not set, is {is}", under(name)));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Every knob of a run, its default and the reason for it.
+//!
+//! The defaults are the paper's (arXiv 2508.10839) where it says, and ours where it is silent. A preset under
+//! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
+
+mod check;
+
+mod error;
+mod idle;
+mod load;
+mod resolved;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use lapwing_learn::config::{Credit, Critic, Dqn, LearnerKind, Pqn, Train, Value};
+use lapwing_model::{LoraConfig, Repository};
+use lapwing_play::config::{Game, Mix, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::base::source::Source;
+
+pub use check::MOST_EPISODES;
+pub use error::ConfigError;
+pub use resolved::{Origin, Resolved};
+pub use source::{PRESETS, Place, Preset};
+
+/// All that a run depends on. Written to the run directory, it makes the same run again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Names the run directory. A preset's own name, or the stem of the file.
+    pub name: String,
+    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing, as a
+    /// yardstick (docs/yardsticks.md).
+    pub learner: LearnerKind,
+    /// The language model.
+    pub model: Model,
+    /// The adapter that is trained, unless `train.weights` says that the model itself is.
+    pub lora: LoraConfig,
+    /// The game that is played.
+    pub game: Game,
+    /// Games that are mixed into training.
+    pub mix: Vec<Mix>,
+    /// How the model plays it.
+    pub policy: Policy,
+    /// How it learns from that.
+    pub train: Train,
+    /// The network of `dqn` and `pqn`, and how it plays.
+    pub value: Value,
+    /// How `dqn` learns.
+    pub dqn: Dqn,
+    /// How `pqn` learns.
+    pub pqn: Pqn,
+    /// Who of the turns gets the credit.
+    pub credit: Credit,
+    /// What a critic goes by, where one gives the credit.
+    pub critic: Critic,
+    /// How it is examined.
+    pub eval: Eval,
+    /// What of the run is saved, to go on from.
+    pub checkpoint: Checkpoint,
+    /// What is written down beside the metrics.
+    pub record: Recording,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: "run".to_owned(),
+            learner: LearnerKind::default(),
+            model: Model::default(),
+            lora: LoraConfig::default(),
+            game: Game::default(),
+            mix: Vec::new(),
+            policy: Policy::default(),
+            train: Train::default(),
+            value: Value::default(),
+            dqn: Dqn::default(),
+            pqn: Pqn::default(),
+            credit: Credit::default(),
+            critic: Critic::default(),
+            eval: Eval::default(),
+            checkpoint: Checkpoint::default(),
+            record: Recording::default(),
+        }
+    }
+}
+
+/// The language model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
+    /// Empty: the small base that is built into the program, so that training needs no download.
+    pub dir: String,
+    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision`, the revision being a branch,
+    /// a tag or a commit. It is taken from the local cache if it is there, and downloaded otherwise. A run notes the
+    /// commit here, so that its config means the same model later. Empty: none.
+    pub repo: String,
+    /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
+    /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
+    pub adapter: String,
+}
+
+impl Model {
+    /// Where the model is read from.
+    ///
+    /// # Errors
+    /// If a directory and a repository are given, or what is given is no name of a repository.
+    pub fn source(&self) -> Result<Source, ConfigError> {
+        let wrong = |wanted: String| ConfigError::Range {
+            key: "model.repo".to_owned(),
+            found: format!("{:?}", self.repo),
+            wanted,
+        };
+        match (&*self.dir, &*self.repo) {
+            ("", "") => Ok(Source::BuiltIn),
+            (dir, "") => Ok(Source::Directory(dir.into())),
+            ("", repo) => match Repository::parse(repo) {
+                Some(repository) => Ok(Source::Repository(repository)),
+                None => Err(wrong("OWNER/NAME or OWNER/NAME@REVISION".to_owned())),
+            },
+            (dir, _) => Err(wrong(format!("none beside model.dir, which is {dir:?}"))),
+        }
+    }
+
+    /// The directory of the adapter to go on from.
+    pub fn adapter_directory(&self) -> Option<&Path> {
+        (!self.adapter.is_empty()).then(|| Path::new(&self.adapter))
+    }
+}
+
+/// How the policy is examined: sampled play on scenes that training never sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Eval {
+    /// Episodes, each on its own scene. The paper: 50.
+    pub episodes: usize,
+    /// Training steps between two evaluations; 0: only before the first step and after the last.
+    pub every: usize,
+    /// The scenes follow from this number alone, so that different runs are examined on the same ones.
+    pub seed: u64,
+    /// Sampling temperature; 0 takes the likeliest token. 1: the policy that was trained.
+    pub temperature: f64,
+}
+
+impl Eval {
+    /// Whether an evaluation comes before this step.
+    pub fn is_due(&self, step: usize) -> bool {
+        step == 0 || self.every > 0 && step.is_multiple_of(self.every)
+    }
+}
+
+impl Default for Eval {
+    fn default() -> Eval {
+        Eval {
+            episodes: 50,
+            every: 50,
+            seed: 1,
+            temperature: 1.0,
+        }
+    }
+}
+
+/// When the run is saved so that it can go on from there. It is at every evaluation, at the end, and before an error is
+/// told, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
+    pub every: usize,
+    /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
+    pub minutes: f64,
+    /// How many of the latest are kept. That of the best evaluation stays beside them. 2: one, and one in case it is
+    /// damaged.
+    pub keep: usize,
+}
+
+impl Checkpoint {
+    /// Whether one comes after this step, so many seconds after the last.
+    pub fn is_due(&self, step: usize, seconds: f64) -> bool {
+        self.every > 0 && step.is_multiple_of(self.every)
+            || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
+    }
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint {
+            every: 0,
+            minutes: 10.0,
+            keep: 2,
+        }
+    }
+}
+
+/// What is written down beside `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recording {
+    /// Episodes of each evaluation, and of each group of the step after it, that are kept whole in `episodes.jsonl`. 4:
+    /// enough to see what goes on.
+    pub episodes: usize,
+    /// Keep every episode of every step. Off: that is gigabytes in a long run.
+    pub all_episodes: bool,
+    /// Write event files for TensorBoard too. Off: `lapwing export` makes them from `metrics.jsonl` at any time.
+    pub tensorboard: bool,
+}
+
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording {
+            episodes: 4,
+            all_episodes: false,
+            tensorboard: false,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What can go wrong in a run. Each text names the thing and, where there is one, the cure.
+
+use std::path::{Path, PathBuf};
+
+use lapwing_env::GameError;
+use lapwing_learn::LearnError;
+use lapwing_model::{HubError, ModelError, Repository};
+use lapwing_tensor::GpuError;
+
+use crate::checkpoint::CheckpointError;
+use crate::config::ConfigError;
+use crate::memory::{MemoryError, shorter};
+use crate::record::RecordError;
+use lapwing_play::{PlayError, SettingError};
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Playing failed.
+    #[error(transparent)]
+    Play(PlayError),
+    /// Learning failed.
+    #[error(transparent)]
+    Learn(LearnError),
+    /// The model, its tokenizer, its chat template or the adapter.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The config.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The repository of the model cannot be had.
+    #[error(transparent)]
+    Hub(Box<HubError>),
+    /// The directory of the model does not exist.
+    #[error(
+        "there is no model directory {dir}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
+         model.dir){more}",
+        dir = .0.display(), more = name_of_a_repository(.0)
+    )]
+    NoModel(PathBuf),
+    /// The directory of the adapter does not exist.
+    #[error(
+        "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
+    )]
+    NoAdapter(PathBuf),
+    /// The device has not enough memory for what was asked.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Prompt and reply are longer than the model was made for.
+    #[error(
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
+         together (max_position_embeddings): {}", shorter(*.prompt, *.most)
+    )]
+    TooLong {
+        /// Tokens of the longest prompt.
+        prompt: usize,
+        /// Tokens of the longest reply.
+        reply: usize,
+        /// What the model was made for.
+        most: usize,
+    },
+    /// A language model is wanted where a value learner was trained.
+    #[error(
+        "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
+    )]
+    NoLanguage(&'static str),
+    /// A checkpoint that cannot be gone on from.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Update after update was dropped.
+    #[error(
+        "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
+         an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
+    )]
+    Diverged(usize),
+    /// What the run tells could not be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The device.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The device does not do what it is told: its results are not to be trusted.
+    #[error(
+        "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
+         GPU, or update the driver"
+    )]
+    WrongNumbers {
+        /// The adapter.
+        adapter: String,
+        /// Its driver and version.
+        driver: String,
+        /// The kernel that was caught first.
+        kernel: &'static str,
+        /// Where, and what it should have been.
+        what: String,
+    },
+    /// The embedded base could not be put into a temporary directory.
+    #[error(
+        "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
+    )]
+    Unpack(std::io::Error),
+    /// A tokenizer could not be made or read.
+    #[error("tokenizer: {0}")]
+    Vocabulary(String),
+}
+
+impl Error {
+    /// Whether the learned weights are of no use any more: a metric or the model's output is no number.
+    pub fn is_divergence(&self) -> bool {
+        matches!(
+            self,
+            Error::Learn(LearnError::Critic)
+                | Error::Record(RecordError::NotFinite { .. })
+                | Error::Model(ModelError::NotNumbers)
+        )
+    }
+}
+
+// An error of a layer below is the same here, however many layers it came through.
+impl From<PlayError> for Error {
+    fn from(error: PlayError) -> Error {
+        match error {
+            PlayError::Model(error) => Error::Model(error),
+            PlayError::Gpu(error) => Error::Gpu(error),
+            PlayError::Setting(error) => Error::Config(error.into()),
+            other => Error::Play(other),
+        }
+    }
+}
+
+impl From<LearnError> for Error {
+    fn from(error: LearnError) -> Error {
+        match error {
+            LearnError::Play(error) => error.into(),
+            LearnError::Model(error) => Error::Model(error),
+            LearnError::Gpu(error) => Error::Gpu(error),
+            other => Error::Learn(other),
+        }
+    }
+}
+
+impl From<GameError> for Error {
+    fn from(error: GameError) -> Error {
+        Error::Play(error.into())
+    }
+}
+
+impl From<SettingError> for Error {
+    fn from(error: SettingError) -> Error {
+        Error::Config(error.into())
+    }
+}
+
+impl From<HubError> for Error {
+    fn from(error: HubError) -> Error {
+        Error::Hub(Box::new(error))
+    }
+}
+
+/// For a directory of the form `name` or `owner/name`, what a repository would be called.
+fn name_of_a_repository(dir: &Path) -> String {
+    let text = dir.to_string_lossy();
+    if Repository::parse(&text).is_some() {
+        return format!("; as a repository of the Hugging Face hub: --model {text}, or model.repo");
+    }
+    match Repository::parse(&format!("owner/{text}")) {
+        Some(_) => format!("; a repository of the Hugging Face hub is named OWNER/{text}"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    /// The cure is one that cures.
+    #[test]
+    fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
+        let told = |prompt, reply| {
+            let most = 256;
+            Error::TooLong {
+                prompt,
+                reply,
+                most,
+            }
+            .to_string()
+        };
+        assert_snapshot!(told(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
+        assert_snapshot!(told(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
+    }
+}

@@ -1,0 +1,36 @@
+//! The examples do what they say.
+
+#[path = "../examples/own_game.rs"]
+mod own_game;
+#[path = "../examples/play.rs"]
+mod play;
+
+use std::sync::atomic::AtomicBool;
+
+use crate::Config;
+use crate::record::directory::RunDirectory;
+use crate::state::{Purpose, State};
+use crate::trainer::train;
+
+#[test]
+fn a_game_of_ones_own_is_learned() {
+    own_game::main().unwrap();
+}
+
+#[test]
+fn a_trained_adapter_plays() {
+    let home = tempfile::tempdir().unwrap();
+    // One move is needed, and one is left: the first is nearly always made.
+    let set = [
+        "game.options.map=[\"SG\"]",
+        "train.steps=12",
+        "train.groups=1",
+        "eval.episodes=40",
+    ];
+    let config = Config::load("frozen-lake", &set.map(str::to_owned)).unwrap();
+    let gpu = lapwing_tensor::testing::gpu();
+    let mut state = State::new(&gpu, config, Purpose::Train, &()).unwrap();
+    let mut run = RunDirectory::create(Some(home.path()), &state.config).unwrap();
+    train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
+    assert_eq!(play::play(home.path()).unwrap(), 1.0);
+}

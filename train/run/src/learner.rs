@@ -1,0 +1,328 @@
+//! What the training loop needs of a learner, for the language model and for the value networks.
+
+use std::path::{Path, PathBuf};
+
+use lapwing_env::Scenario;
+use lapwing_learn::config::{LearnerKind, Method};
+use lapwing_learn::group::Group;
+use lapwing_learn::language::{LanguageLearner, Options};
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
+use lapwing_learn::value::player::ValuePlayer;
+use lapwing_learn::{ms_grpo, temperature, turn_ppo};
+use lapwing_play::sample::{Place, Purpose, Sample};
+use lapwing_play::scenes::Scenes;
+use lapwing_play::{Episode, Player, Progress, Referee, Seat};
+use lapwing_tensor::Parameters;
+
+use crate::record::{Record, directory};
+use crate::snapshot::Snapshot;
+use crate::{Config, Error, samples};
+
+/// A policy that learns, as the training loop, evaluations and checkpoints see it.
+pub trait Learner {
+    /// The run's game, and which of its scenes are trained on.
+    fn game(&self) -> (&dyn Scenario, &Scenes);
+
+    /// The policy as a player that does not learn, with the game and the referee of an evaluation.
+    fn player<'a>(
+        &'a mut self,
+        config: &Config,
+    ) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>);
+
+    /// Makes one training step. Returns its metrics and the episodes that it played.
+    ///
+    /// # Errors
+    /// If the game, the model or the device fails.
+    fn step(
+        &mut self,
+        config: &Config,
+        step: usize,
+        progress: &dyn Progress,
+    ) -> Result<(StepMetrics, Vec<Group>), Error>;
+
+    /// The first `count` episodes of an evaluation as records.
+    ///
+    /// # Errors
+    /// If a template fails.
+    fn evaluation_samples(
+        &self,
+        step: usize,
+        seats: &[Seat],
+        episodes: &[Episode],
+        count: usize,
+    ) -> Result<Vec<Record>, Error>;
+
+    /// The first `count` episodes of each group of a step as records.
+    ///
+    /// # Errors
+    /// If a template fails.
+    fn step_samples(
+        &self,
+        step: usize,
+        groups: &[Group],
+        count: usize,
+    ) -> Result<Vec<Record>, Error>;
+
+    /// Optimiser updates made so far.
+    fn updates(&self) -> u64;
+
+    /// The names of the trained weights.
+    fn names(&self) -> Vec<String>;
+
+    /// Copies what was learned from the device into a snapshot.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error>;
+
+    /// Restores what [`Learner::capture`] copied.
+    ///
+    /// # Panics
+    /// If it is of another config.
+    fn restore(&mut self, config: &Config, snapshot: &Snapshot);
+
+    /// Where a run directory holds what was learned last, and the best of it.
+    fn places(&self, run: &Path) -> [PathBuf; 2];
+
+    /// Writes what was learned.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is not finite; then the old files stay.
+    fn save(&self, config: &Config, place: &Path) -> Result<(), Error>;
+}
+
+impl Config {
+    /// The sections that a step of a language model reads.
+    pub fn language(&self) -> Options<'_> {
+        Options {
+            policy: &self.policy,
+            train: &self.train,
+            credit: &self.credit,
+            critic: &self.critic,
+        }
+    }
+
+    /// The sections that a step of a value network reads.
+    pub fn network(&self) -> NetworkOptions<'_> {
+        NetworkOptions {
+            learner: self.learner,
+            train: &self.train,
+            value: &self.value,
+            dqn: &self.dqn,
+            pqn: &self.pqn,
+        }
+    }
+}
+
+impl Learner for LanguageLearner {
+    fn game(&self) -> (&dyn Scenario, &Scenes) {
+        let world = self.world();
+        (&*world.scenario, &world.scenes)
+    }
+
+    fn player<'a>(
+        &'a mut self,
+        config: &Config,
+    ) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
+        let temperature = config.eval.temperature;
+        let (scenario, referee, player) = self.seated(&config.policy, 0, temperature);
+        (scenario, referee, Box::new(player))
+    }
+
+    fn step(
+        &mut self,
+        config: &Config,
+        step: usize,
+        progress: &dyn Progress,
+    ) -> Result<(StepMetrics, Vec<Group>), Error> {
+        let (learner, options) = (self, config.language());
+        let (metrics, groups) = match config.credit.method {
+            Method::Critic => turn_ppo::step(learner, &options, step, progress)?,
+            _ => ms_grpo::step(learner, &options, step, progress)?,
+        };
+        learner.temperature = temperature::next(&config.policy, learner.temperature, &groups);
+        Ok((metrics, groups))
+    }
+
+    fn evaluation_samples(
+        &self,
+        step: usize,
+        seats: &[Seat],
+        episodes: &[Episode],
+        count: usize,
+    ) -> Result<Vec<Record>, Error> {
+        samples::of_evaluation(self.world(), step, seats, episodes, count)
+    }
+
+    fn step_samples(
+        &self,
+        step: usize,
+        groups: &[Group],
+        count: usize,
+    ) -> Result<Vec<Record>, Error> {
+        samples::of_step(&self.worlds, step, groups, count)
+    }
+
+    fn updates(&self) -> u64 {
+        LanguageLearner::updates(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let parameters = self.parameters.as_ref().expect("a run that trains");
+        parameters.names().map(str::to_owned).collect()
+    }
+
+    fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error> {
+        let parameters = self.parameters.as_ref().expect("a run that trains");
+        let critic = self.critic.as_ref().map(|critic| &critic.parameters);
+        snapshot.temperature = self.temperature;
+        snapshot.updates = parameters.steps();
+        snapshot.parameters = parameters.state()?;
+        snapshot.critic_updates = critic.map_or(0, Parameters::steps);
+        snapshot.critic = critic.map_or(Ok(Vec::new()), Parameters::state)?;
+        Ok(())
+    }
+
+    #[track_caller]
+    fn restore(&mut self, _: &Config, snapshot: &Snapshot) {
+        let parameters = self.parameters.as_mut().expect("a run that trains");
+        parameters.restore(&snapshot.parameters, snapshot.updates);
+        if let Some(critic) = &mut self.critic {
+            let parameters = &mut critic.parameters;
+            parameters.restore(&snapshot.critic, snapshot.critic_updates);
+        }
+        self.temperature = snapshot.temperature;
+    }
+
+    fn places(&self, run: &Path) -> [PathBuf; 2] {
+        let last = match self.companions {
+            Some(_) => directory::model(run),
+            None => directory::adapter(run),
+        };
+        [last, directory::best(run)]
+    }
+
+    fn save(&self, config: &Config, place: &Path) -> Result<(), Error> {
+        let policy = &self.policy;
+        if let Some(companions) = &self.companions {
+            return Ok(policy.model.save_whole(place, companions)?);
+        }
+        let base = config.model.source()?.name();
+        let adapter = policy.adapter.as_ref().expect("a run has an adapter");
+        Ok(adapter.save(place, &base)?)
+    }
+}
+
+impl Learner for NetworkLearner {
+    fn game(&self) -> (&dyn Scenario, &Scenes) {
+        (&*self.scenario, &self.scenes)
+    }
+
+    fn player<'a>(&'a mut self, _: &Config) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
+        let player = ValuePlayer::greedy(&self.network, &self.shape);
+        (&*self.scenario, self.referee(), Box::new(player))
+    }
+
+    fn step(
+        &mut self,
+        config: &Config,
+        step: usize,
+        progress: &dyn Progress,
+    ) -> Result<(StepMetrics, Vec<Group>), Error> {
+        let (metrics, played) = NetworkLearner::step(self, &config.network(), step, progress)?;
+        let agents = self.scenario.agents();
+        let group = |(number, episode): (usize, Episode)| Group {
+            scene: played.seats[number / agents].scene,
+            agent: number % agents,
+            episodes: vec![episode],
+            ..Group::default()
+        };
+        let groups = played.episodes.into_iter().enumerate().map(group);
+        Ok((metrics, groups.collect()))
+    }
+
+    fn evaluation_samples(
+        &self,
+        step: usize,
+        seats: &[Seat],
+        episodes: &[Episode],
+        count: usize,
+    ) -> Result<Vec<Record>, Error> {
+        let agents = self.scenario.agents();
+        let sample = |(number, episode): (usize, &Episode)| {
+            let place = Place {
+                step,
+                purpose: Purpose::Evaluation,
+                game: None,
+                scene: seats[number / agents].scene,
+                agent: number % agents,
+            };
+            Record::Episode(Sample::played(episode, place, self.scenario.actions()))
+        };
+        Ok(episodes
+            .iter()
+            .take(count)
+            .enumerate()
+            .map(sample)
+            .collect())
+    }
+
+    fn step_samples(
+        &self,
+        step: usize,
+        groups: &[Group],
+        count: usize,
+    ) -> Result<Vec<Record>, Error> {
+        let count = count.saturating_mul(self.scenario.agents());
+        let sample = |group: &Group| {
+            let place = Place {
+                step,
+                purpose: Purpose::Training,
+                game: None,
+                scene: group.scene,
+                agent: group.agent,
+            };
+            let sample = Sample::played(&group.episodes[0], place, self.scenario.actions());
+            Record::Episode(sample)
+        };
+        Ok(groups.iter().take(count).map(sample).collect())
+    }
+
+    fn updates(&self) -> u64 {
+        self.parameters.steps()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.parameters.names().map(str::to_owned).collect()
+    }
+
+    fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error> {
+        snapshot.updates = self.parameters.steps();
+        snapshot.parameters = self.parameters.state()?;
+        snapshot.memory = self.memory()?;
+        Ok(())
+    }
+
+    #[track_caller]
+    fn restore(&mut self, config: &Config, snapshot: &Snapshot) {
+        self.parameters
+            .restore(&snapshot.parameters, snapshot.updates);
+        self.restore_memory(&config.network(), &snapshot.memory);
+    }
+
+    fn places(&self, run: &Path) -> [PathBuf; 2] {
+        [directory::network(run), directory::best_network(run)]
+    }
+
+    fn save(&self, _: &Config, place: &Path) -> Result<(), Error> {
+        Ok(self.save_network(place)?)
+    }
+}
+
+impl Config {
+    /// Whether a language model learns, which replies in words that can be unreadable.
+    pub(crate) fn has_language(&self) -> bool {
+        self.learner == LearnerKind::MsGrpo
+    }
+}

@@ -1,0 +1,25 @@
+//! One training run: its config, its state and checkpoints, the training loop, and the records that it writes.
+//!
+//! [`trainer::train`] is the loop. It works with any [`learner::Learner`].
+
+pub mod base;
+pub mod checkpoint;
+pub mod config;
+mod error;
+#[cfg(test)]
+mod examples;
+pub mod learner;
+pub mod memory;
+pub mod record;
+pub mod samples;
+pub mod snapshot;
+pub mod state;
+pub mod trainer;
+pub mod watchmen;
+
+// The examples name this crate from outside.
+#[cfg(test)]
+extern crate self as lapwing_train;
+
+pub use config::{Config, ConfigError};
+pub use error::Error;

@@ -1,0 +1,554 @@
+//! How much device memory a run will need, from what, and whether the device has it: known before anything is loaded.
+
+use std::fmt;
+
+use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
+use lapwing_tensor::Caps;
+
+use crate::config::Config;
+use lapwing_learn::config::{Method, Weights};
+use lapwing_learn::head::Head;
+
+/// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
+const HEADROOM: u64 = 10;
+/// An arena may always take so much; it keeps what was computed in the rounds before.
+const CACHE: u64 = 64 << 20;
+/// ... and at most what so many rounds may need: states and replies come again, so that few games need more.
+const ROUNDS: usize = 4;
+
+/// What the memory depends on, beside the model.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand {
+    /// Numbers that are trained, in an adapter or in the whole model; 0: none are.
+    pub trained: u64,
+    /// Whether they are those of the whole model.
+    pub whole: bool,
+    /// Whether the model is held as it is in its files: to play, beneath an adapter, or as the reference of the whole model
+    /// that is trained.
+    pub frozen: bool,
+    /// Numbers in adapters that are only used.
+    pub used: u64,
+    /// Numbers in a critic; 0: there is none.
+    pub critic: u64,
+    /// Numbers that a critic keeps of the states of a step, at most.
+    pub states: u64,
+    /// Rank of the adapter.
+    pub rank: usize,
+    /// `train.tokens_per_batch`; 0 if nothing is trained.
+    pub tokens_per_batch: usize,
+    /// Tokens of the longest prompt and reply together.
+    pub longest: usize,
+    /// Tokens of these that can be cut down to one.
+    pub reply: usize,
+    /// Tokens with which all prompts begin.
+    pub shared: usize,
+    /// Episodes that are played at once.
+    pub episodes: usize,
+    /// What to do where no smaller batch helps, and a shorter reply does.
+    pub cure: &'static str,
+}
+
+/// What matters of a device.
+#[derive(Clone, Copy)]
+struct Device {
+    memory: Option<u64>,
+    max_binding: u64,
+}
+
+/// What a run will take, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The frozen weights; where the whole model is trained, those of the reference.
+    pub weights: u64,
+    /// Keys, values and hidden states of what is being played, at most.
+    pub arena: u64,
+    /// What passes through the model at once, and the states that a critic learns from.
+    pub activations: u64,
+    /// What is trained, a critic among it, its gradients and the optimiser's two moments.
+    pub optimiser: u64,
+    /// Whether that is the whole model, and no adapter.
+    pub whole: bool,
+    /// What the device has; `None` where it does not say.
+    pub memory: Option<u64>,
+    /// Tokens that the arena may hold.
+    pub arena_rows: usize,
+    /// Whether an update computes blocks again instead of keeping what their gradients need.
+    pub recomputes: bool,
+}
+
+/// It does not fit.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum MemoryError {
+    /// The device has too little memory.
+    #[error("{}; {cure}", shortage(.least))]
+    TooLittle {
+        /// The least that the run would take.
+        least: Box<Plan>,
+        /// Which setting to change.
+        cure: String,
+    },
+    /// Some tensor of a batch would be larger than a kernel can see.
+    #[error(
+        "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
+         {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
+    )]
+    Binding {
+        /// What was asked for.
+        tokens: usize,
+        /// The most bytes that a kernel sees.
+        binding: u64,
+        /// The most tokens that fit.
+        most: usize,
+    },
+    /// A matrix of the model is too large to be trained.
+    #[error(
+        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this adapter's kernels see \
+         {:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model", gib(.bytes), gib(.binding)
+    )]
+    Matrix {
+        /// Bytes of the matrix.
+        bytes: u64,
+        /// The most bytes that a kernel sees.
+        binding: u64,
+    },
+    /// Not even one prompt and reply fit.
+    #[error(
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
+         {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
+    )]
+    Longest {
+        /// Tokens of the longest prompt.
+        prompt: usize,
+        /// Tokens of the longest reply.
+        reply: usize,
+        /// The most tokens that fit.
+        most: usize,
+    },
+}
+
+/// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
+fn shortage(plan: &Plan) -> String {
+    let [held, trained] = plan.names();
+    format!(
+        "needs up to {:.2} GiB ({held} {:.2}, keys and values {:.2}, activations {:.2}, {trained} {:.2}), and of the \
+         device's {:.2} GiB it may take {:.2}",
+        gib(&plan.total()),
+        gib(&plan.weights),
+        gib(&plan.arena),
+        gib(&plan.activations),
+        gib(&plan.optimiser),
+        gib(&plan.memory.unwrap_or_default()),
+        gib(&plan.allowed())
+    )
+}
+
+/// What to do where a prompt and its reply may only have so many tokens.
+pub(crate) fn shorter(prompt: usize, most: usize) -> String {
+    match most.checked_sub(prompt) {
+        None | Some(0) => "no reply fits beside such a prompt: make the game's board smaller (game.options), or use \
+                           a model for longer texts"
+            .to_owned(),
+        Some(room) => format!("set policy.max_new_tokens={room} or less"),
+    }
+}
+
+fn gib(bytes: &u64) -> f64 {
+    *bytes as f64 / (1u64 << 30) as f64
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "needs up to {}", size(self.total()))?;
+        if let Some(memory) = self.memory {
+            write!(f, " of the device's {}", size(memory))?;
+        }
+        let [held, trained] = self.names();
+        write!(f, ": {held} {}", size(self.weights))?;
+        write!(f, ", keys and values {}", size(self.arena))?;
+        write!(f, ", activations {}", size(self.activations))?;
+        if self.recomputes {
+            f.write_str(" (blocks are computed again in the update)")?;
+        }
+        match self.optimiser {
+            0 => Ok(()),
+            bytes => write!(f, ", {trained} {}", size(bytes)),
+        }
+    }
+}
+
+/// A number of bytes in the largest binary unit that it fills.
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{value:.2} {}", units[unit]),
+    }
+}
+
+impl Plan {
+    /// Divides the memory of a device.
+    ///
+    /// # Errors
+    /// If it does not suffice; the error names the setting to change.
+    pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
+        let weights = checkpoint.device_bytes(&LoadOptions::default());
+        let device = Device {
+            memory: caps.memory,
+            max_binding: caps.max_binding,
+        };
+        plan(device, checkpoint.config(), weights, demand)
+    }
+
+    /// What [`Plan::weights`] and [`Plan::optimiser`] are called.
+    pub fn names(&self) -> [&'static str; 2] {
+        match self.whole {
+            false => ["weights", "adapter and optimiser"],
+            true => ["reference", "weights and optimiser"],
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.arena + self.activations + self.optimiser
+    }
+
+    fn allowed(&self) -> u64 {
+        self.memory
+            .map_or(u64::MAX, |memory| memory - memory / HEADROOM)
+    }
+}
+
+fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<Plan, MemoryError> {
+    let most = model.most_tokens(device.max_binding, demand.rank);
+    if demand.tokens_per_batch > 0 && demand.longest > most {
+        return Err(MemoryError::Longest {
+            prompt: demand.longest - demand.reply,
+            reply: demand.reply,
+            most,
+        });
+    }
+    if demand.tokens_per_batch > most {
+        return Err(MemoryError::Binding {
+            tokens: demand.tokens_per_batch,
+            binding: device.max_binding,
+            most,
+        });
+    }
+    let matrix = |(_, shape): &(String, Vec<usize>)| 4 * shape.iter().product::<usize>() as u64;
+    let bytes = model.tensors().iter().map(matrix).max().unwrap_or(0);
+    if demand.whole && bytes > device.max_binding {
+        let binding = device.max_binding;
+        return Err(MemoryError::Matrix { bytes, binding });
+    }
+    let row = model.arena_row_bytes();
+    // One round of all episodes, or what costs little anyway.
+    let episode = demand.longest + ROOM;
+    let round = (episode - demand.shared)
+        .saturating_mul(demand.episodes)
+        .saturating_add(demand.shared);
+    let possible = model.most_arena_rows(device.max_binding);
+    // A single text meets nothing again.
+    let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
+    let wanted = round.max(cheap as usize).min(possible);
+    // Values, gradients as they come and as they are gathered, two moments.
+    let optimiser = 4 * (5 * (demand.trained + demand.critic) + demand.used);
+    let at_once = most.min(4096).min(round);
+    let prefill = model.forward_bytes(at_once, demand.episodes);
+    let with = |recomputes: bool, tokens: usize, rows: usize| {
+        let update = match tokens {
+            0 => 0,
+            // A turn that is longer than a batch goes through as a whole.
+            tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
+        };
+        Plan {
+            weights: if demand.frozen { weights } else { 0 },
+            arena: rows as u64 * row,
+            activations: update.max(prefill) + 4 * demand.states,
+            optimiser,
+            whole: demand.whole,
+            memory: device.memory,
+            arena_rows: rows,
+            recomputes,
+        }
+    };
+    let fits = |plan: &Plan| plan.total() <= plan.allowed();
+    // Where the device does not say what it has, do not take much.
+    let roomy = |plan: &Plan| plan.memory.is_some() || plan.activations < 1 << 30;
+    let tokens = demand.tokens_per_batch;
+    let plain = with(false, tokens, wanted);
+    let sparing = with(true, tokens, wanted);
+    for plan in [plain, sparing] {
+        if fits(&plan) && (plan.recomputes || roomy(&plan)) {
+            // What is computed need not be computed again in the next round: half of what is left is for that.
+            let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
+            let more = (left / 2 / row) as usize;
+            let rows = plan.arena_rows.saturating_add(more).min(possible);
+            let rows = rows.min(round.saturating_mul(ROUNDS)).max(plan.arena_rows);
+            return Ok(with(plan.recomputes, tokens, rows));
+        }
+    }
+    // Fewer episodes at a time, down to one.
+    let least = with(true, tokens, episode);
+    if fits(&least) {
+        let left = least.allowed() - (least.total() - least.arena);
+        let rows = ((left / row) as usize).min(wanted);
+        return Ok(with(true, tokens, rows));
+    }
+    let smaller = (1..=tokens / 64).rev().map(|n| 64 * n);
+    let fitting = smaller
+        .filter(|&tokens| tokens >= demand.longest)
+        .find(|&tokens| fits(&with(true, tokens, episode)));
+    // An adapter's own numbers are few.
+    let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
+    let cure = match fitting {
+        Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
+        None if demand.whole && beneath_an_adapter < least.allowed() => {
+            "set train.weights=\"lora\", or use a smaller model".to_owned()
+        }
+        None if weights > least.allowed() / 2 => "use a smaller model".to_owned(),
+        None if fits(&with(true, tokens, episode - demand.reply + 1)) => demand.cure.to_owned(),
+        None => "use a smaller model".to_owned(),
+    };
+    Err(MemoryError::TooLittle {
+        least: Box::new(least),
+        cure,
+    })
+}
+
+/// What a run will depend on. Episodes have so many `turns` at most; `starts` are the prompts of the evaluation's first turns.
+///
+/// # Errors
+/// If the adapter's targets name no layer of the model.
+pub(crate) fn demand(
+    config: &Config,
+    trains: bool,
+    checkpoint: &Checkpoint,
+    stored: Option<&StoredAdapter>,
+    agents: usize,
+    turns: usize,
+    starts: &[Vec<u32>],
+) -> Result<Demand, ModelError> {
+    let fresh = || config.lora.parameters(checkpoint.config());
+    let numbers = stored.map_or(0, StoredAdapter::parameters);
+    let whole = trains && config.train.weights == Weights::All;
+    let (trained, used) = match (trains, stored) {
+        (false, _) => (0, numbers),
+        (true, _) if whole => (all_numbers(checkpoint.config()), 0),
+        (true, Some(_)) => (numbers, numbers),
+        (true, None) => (fresh()?, 0),
+    };
+    let games = config.train.groups.saturating_mul(config.train.group_size);
+    let alike = |other: &Vec<u32>| {
+        starts[0]
+            .iter()
+            .zip(other)
+            .take_while(|(a, b)| a == b)
+            .count()
+    };
+    let shared = starts.iter().map(alike).min().unwrap_or(0);
+    let prompt = starts.iter().map(Vec::len).max().unwrap_or(0);
+    let (mut critic, mut states) = (0, 0);
+    if trains && config.credit.method == Method::Critic {
+        let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
+        critic = Head::numbers(width, hidden);
+        // The features of each state, and what the head's layer makes of them on the way there and back.
+        let episodes = games.saturating_mul(agents);
+        states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;
+    }
+    let games = config.eval.episodes.max(if trains { games } else { 0 });
+    // Later observations may be longer than the first, and the turns that are told again come with their replies.
+    let own = prompt - shared;
+    let turns = config.policy.history;
+    let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
+    Ok(Demand {
+        trained,
+        whole,
+        frozen: !whole || config.train.beta > 0.0,
+        used,
+        critic,
+        states,
+        rank: match whole {
+            true => 0,
+            false => stored.map_or(config.lora.rank, StoredAdapter::rank),
+        },
+        tokens_per_batch: if trains {
+            config.train.tokens_per_batch
+        } else {
+            0
+        },
+        longest: prompt + later + config.policy.max_new_tokens,
+        reply: config.policy.max_new_tokens,
+        shared,
+        episodes: games.saturating_mul(agents),
+        cure: "set policy.max_new_tokens lower",
+    })
+}
+
+fn all_numbers(model: &Model) -> u64 {
+    let numbers = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
+    model.tensors().iter().map(numbers).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use lapwing_model::Shape;
+
+    use super::*;
+
+    /// Qwen2.5-3B.
+    fn large() -> (Model, u64) {
+        let model = Model::qwen2(Shape {
+            vocab: 151_936,
+            width: 2048,
+            layers: 36,
+            heads: 16,
+            kv_heads: 2,
+            mlp_width: 11_008,
+        });
+        let weights = 2 * all_numbers(&model);
+        (model, weights)
+    }
+
+    fn device(gib: u64, max_binding: u64) -> Device {
+        let memory = Some(gib << 30);
+        Device {
+            memory,
+            max_binding,
+        }
+    }
+
+    fn demand(tokens_per_batch: usize) -> Demand {
+        Demand {
+            trained: 30_000_000,
+            whole: false,
+            frozen: true,
+            used: 0,
+            critic: 0,
+            states: 0,
+            rank: 16,
+            tokens_per_batch,
+            longest: 500,
+            reply: 100,
+            shared: 300,
+            episodes: 100,
+            cure: "use a smaller model",
+        }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn an_update_of_a_3b_model_stays_below_16_gib() {
+        let (model, weights) = large();
+        // 25 episodes x 10 turns of 400 + 100 tokens go through in batches of the default size.
+        let tokens = lapwing_learn::config::Train::default().tokens_per_batch;
+        let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
+        assert!(plan.recomputes);
+        println!("{plan:?}");
+        assert!(
+            plan.arena > 100 * 200 * model.arena_row_bytes(),
+            "all episodes at once"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_a_setting_that_does() {
+        let (model, weights) = large();
+        let small = device(9, 2 * GIB);
+        let error = plan(small, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        let found = error.rsplit_once("train.tokens_per_batch=").unwrap().1;
+        let tokens: usize = found.split(' ').next().unwrap().parse().unwrap();
+        assert!(plan(small, &model, weights, &demand(tokens)).is_ok());
+        assert!(plan(small, &model, weights, &demand(tokens + 64)).is_err());
+        let tiny = device(6, 2 * GIB);
+        let error = plan(tiny, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("use a smaller model"), "{error}");
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_see_is_refused_with_a_setting_that_it_can() {
+        let (model, weights) = large();
+        let narrow = device(64, 128 << 20);
+        let error = plan(narrow, &model, weights, &demand(8192))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("set train.tokens_per_batch=3048 or less"),
+            "{error}"
+        );
+        assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
+    }
+
+    /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
+    #[test]
+    fn all_weights_take_what_they_take_or_are_refused() {
+        let model = Model::qwen2(Shape {
+            vocab: 151_936,
+            width: 896,
+            layers: 24,
+            heads: 14,
+            kv_heads: 2,
+            mlp_width: 4864,
+        });
+        let numbers = all_numbers(&model);
+        let whole = |frozen: bool| Demand {
+            trained: numbers,
+            whole: true,
+            frozen,
+            rank: 0,
+            ..demand(8192)
+        };
+        let roomy = device(24, 2 * GIB);
+        let held = plan(roomy, &model, 2 * numbers, &whole(true)).unwrap();
+        assert_eq!((held.weights, held.optimiser), (2 * numbers, 20 * numbers));
+        let without = plan(roomy, &model, 2 * numbers, &whole(false)).unwrap();
+        assert_eq!((without.weights, without.optimiser), (0, 20 * numbers));
+
+        let error = |device, demand| {
+            let refused = plan(device, &model, 2 * numbers, &demand);
+            refused.unwrap_err().to_string()
+        };
+        // The cure cures: an adapter fits there.
+        let small = device(8, 2 * GIB);
+        assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
+        assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
+        assert_snapshot!(error(device(64, 128 << 20), Demand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
+    }
+
+    #[test]
+    fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
+        let model = Model::qwen2(Shape {
+            vocab: 640,
+            width: 64,
+            layers: 4,
+            heads: 4,
+            kv_heads: 4,
+            mlp_width: 256,
+        });
+        let roomy = device(8, 128 << 20);
+        assert!(
+            !plan(roomy, &model, 1 << 20, &demand(8192))
+                .unwrap()
+                .recomputes
+        );
+        let (model, weights) = large();
+        let silent = Device {
+            memory: None,
+            max_binding: 2 * GIB,
+        };
+        assert!(
+            plan(silent, &model, weights, &demand(8192))
+                .unwrap()
+                .recomputes
+        );
+    }
+}

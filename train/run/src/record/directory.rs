@@ -1,0 +1,553 @@
+//! The directory of a run:
+//!
+//! ```text
+//! config.toml       every value in force; it makes the same run again
+//! metrics.jsonl     what was measured, a line a record
+//! episodes.jsonl    some episodes, whole
+//! sessions.jsonl    a line for each time that lapwing worked on it: when, on what, from which step
+//! adapter/          what was learned, as it was saved last; or
+//! model/            the same where all weights of the model learn
+//! best/             the same as it was when it was examined best
+//! network.safetensors, best.safetensors    the same two of a learner without language, in place of the adapters
+//! checkpoints/      all that it takes to go on
+//! lock              held while a run writes here; a run that dies lets go of it
+//! ```
+//!
+//! Nothing in it is ever half-written, and nothing that was in it before is ever replaced.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::jsonl::{self, Jsonl};
+use super::{Record, RecordError, Sink, write_error};
+use crate::Config;
+
+/// A run's directory, which nobody else writes to as long as this lives.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    lock: File,
+    metrics: Jsonl,
+    episodes: Jsonl,
+}
+
+const CONFIG: &str = "config.toml";
+const LOCK: &str = "lock";
+
+impl RunDirectory {
+    /// Makes a run's directory: `out`, which must be new or empty, or else `runs/NAME-SEED`, numbered on as long as that
+    /// exists.
+    ///
+    /// # Errors
+    /// If `out` holds files already, somebody else is making a run there, or it cannot be written; then nothing new is
+    /// left behind.
+    pub fn create(out: Option<&Path>, config: &Config) -> Result<RunDirectory, RecordError> {
+        let (path, made) = match out {
+            Some(path) => (path.to_owned(), make(path)?),
+            None => {
+                let name = format!("{}-{}", config.name, config.train.seed);
+                (next_free(&Path::new("runs").join(name))?, true)
+            }
+        };
+        let lock = lock(&path)?;
+        // Looked at only now: who holds the lock is alone.
+        if names(&path)? != [LOCK] {
+            return Err(RecordError::Occupied { path });
+        }
+        let filled = write(&path.join(CONFIG), &config.to_toml())
+            .and_then(|()| RunDirectory::with(&path, lock));
+        filled.inspect_err(|_| {
+            // Only what was made here is removed; if that fails too, the first error is the one to tell.
+            for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
+                let _ = fs::remove_file(path.join(name));
+            }
+            if made {
+                let _ = fs::remove_dir(&path);
+            }
+        })
+    }
+
+    /// Opens a run's directory to go on with it.
+    ///
+    /// # Errors
+    /// If there is none, somebody else works on it, or it cannot be written.
+    pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
+        is_run(path)?;
+        let lock = lock(path)?;
+        RunDirectory::with(path, lock)
+    }
+
+    fn with(path: &Path, lock: File) -> Result<RunDirectory, RecordError> {
+        Ok(RunDirectory {
+            path: path.to_owned(),
+            lock,
+            metrics: Jsonl::open(&metrics(path))?,
+            episodes: Jsonl::open(&episodes(path))?,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was told so far.
+    ///
+    /// # Errors
+    /// If it cannot be read back.
+    pub fn records(&self) -> Result<Vec<Record>, RecordError> {
+        jsonl::read(&metrics(&self.path))
+    }
+
+    /// Bytes of `metrics.jsonl` and of `episodes.jsonl`, which are synced before they are counted.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn bytes(&self) -> Result<[u64; 2], RecordError> {
+        self.metrics.sync()?;
+        self.episodes.sync()?;
+        Ok([self.metrics.bytes()?, self.episodes.bytes()?])
+    }
+
+    /// Cuts off what was told after there were so many bytes.
+    ///
+    /// # Errors
+    /// If there are fewer, or the files cannot be written.
+    pub fn cut(&mut self, [metrics, episodes]: [u64; 2]) -> Result<(), RecordError> {
+        self.metrics.cut(metrics)?;
+        self.episodes.cut(episodes)
+    }
+
+    /// Writes the config down anew, as it is when the run goes on.
+    ///
+    /// # Errors
+    /// If it cannot be written; then the old one stays.
+    pub fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
+        lapwing_model::write_aside(&self::config(&self.path), config.to_toml().as_bytes())
+    }
+
+    /// Notes that lapwing begins to work here.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(&mut self, session: &Session) -> Result<(), RecordError> {
+        let path = sessions(&self.path);
+        let line = serde_json::to_string(session).expect("a session is plain values") + "\n";
+        let file = File::options().create(true).append(true).open(&path);
+        let written = file.and_then(|mut file| io::Write::write_all(&mut file, line.as_bytes()));
+        written.map_err(write_error(&path))
+    }
+
+    /// Makes sure that the directory is still the one that the run began in.
+    ///
+    /// # Errors
+    /// If it was removed, moved or replaced.
+    pub fn check(&self) -> Result<(), RecordError> {
+        match is_file(&self.lock, &self.path.join(LOCK)) {
+            true => Ok(()),
+            false => Err(RecordError::Gone {
+                path: self.path.clone(),
+            }),
+        }
+    }
+}
+
+impl Sink for RunDirectory {
+    fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+        self.check()?;
+        match record {
+            Record::Episode(_) => self.episodes.write(record),
+            _ => self.metrics.write(record),
+        }
+    }
+}
+
+/// One time that lapwing worked on a run: a line of `sessions.jsonl`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Session {
+    /// When it began, in seconds since 1970 (UTC).
+    pub time: f64,
+    /// The version of lapwing.
+    pub version: String,
+    /// Training steps that were done before.
+    pub step: usize,
+    /// The name of the adapter that does the work.
+    pub device: String,
+    /// Its driver, with the version.
+    pub driver: String,
+    /// vulkan, metal, dx12 or gl.
+    pub backend: String,
+    /// Whether a processor does the work, and no GPU.
+    pub software: bool,
+    /// The preset or file that the config is made from.
+    pub config: String,
+    /// The model, with the revision if it has one.
+    pub model: String,
+}
+
+/// Where the adapter is kept in a run's directory.
+pub fn adapter(run: &Path) -> PathBuf {
+    run.join("adapter")
+}
+
+/// Where the model is kept instead, in a run that trains all of its weights.
+pub fn model(run: &Path) -> PathBuf {
+    run.join("model")
+}
+
+/// What a run has learned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trained {
+    /// An adapter, in this directory.
+    Adapter(PathBuf),
+    /// A model whose weights all have learned, in this directory.
+    Model(PathBuf),
+}
+
+impl Trained {
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        match self {
+            Trained::Adapter(dir) | Trained::Model(dir) => dir,
+        }
+    }
+}
+
+/// Where what was learned by the best evaluation is kept.
+pub fn best(run: &Path) -> PathBuf {
+    run.join("best")
+}
+
+/// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
+///
+/// # Errors
+/// If it has saved nothing, or a network: then no language model was trained.
+pub fn trained(run: &Path) -> Result<Trained, RecordError> {
+    if network(run).exists() {
+        return Err(RecordError::HasNetwork {
+            path: run.to_owned(),
+        });
+    }
+    let is_in = |dir: PathBuf| {
+        if dir.join("adapter_config.json").exists() {
+            Some(Trained::Adapter(dir))
+        } else if dir.join("config.json").exists() {
+            Some(Trained::Model(dir))
+        } else {
+            None
+        }
+    };
+    let mut saved = [best(run), adapter(run), model(run)].into_iter();
+    saved.find_map(is_in).ok_or_else(|| RecordError::NoAdapter {
+        path: run.to_owned(),
+    })
+}
+
+/// The file with the network of a value learner, as it was saved last.
+pub fn network(run: &Path) -> PathBuf {
+    run.join("network.safetensors")
+}
+
+/// The file with the network as it was examined best.
+pub fn best_network(run: &Path) -> PathBuf {
+    run.join("best.safetensors")
+}
+
+/// The network to take of a run: that of its best evaluation, or else the one that was saved last.
+///
+/// # Errors
+/// If it has none.
+pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
+    let mut saved = [best_network(run), network(run)].into_iter();
+    let first = saved.find(|file| file.exists());
+    first.ok_or_else(|| RecordError::NoNetwork {
+        path: run.to_owned(),
+    })
+}
+
+/// Where the checkpoints are kept.
+pub fn checkpoints(run: &Path) -> PathBuf {
+    run.join("checkpoints")
+}
+
+/// The file with what was measured.
+pub fn metrics(run: &Path) -> PathBuf {
+    run.join("metrics.jsonl")
+}
+
+/// The file with some episodes.
+pub fn episodes(run: &Path) -> PathBuf {
+    run.join("episodes.jsonl")
+}
+
+/// The file that says when and on what the run was worked on.
+pub fn sessions(run: &Path) -> PathBuf {
+    run.join("sessions.jsonl")
+}
+
+/// Where the event files for TensorBoard are kept, if there are any.
+pub fn tensorboard(run: &Path) -> PathBuf {
+    run.join("tensorboard")
+}
+
+/// The config of a run.
+pub fn config(run: &Path) -> PathBuf {
+    run.join(CONFIG)
+}
+
+/// Makes sure that this is the directory of a run.
+///
+/// # Errors
+/// If it is not.
+pub fn is_run(path: &Path) -> Result<(), RecordError> {
+    match config(path).is_file() {
+        true => Ok(()),
+        false => Err(RecordError::NoRun {
+            path: path.to_owned(),
+            is_there: path.is_dir(),
+        }),
+    }
+}
+
+/// Whether somebody is writing into this run right now.
+pub fn is_in_use(run: &Path) -> bool {
+    let lock = File::options().write(true).open(run.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Complains early of a directory that [`RunDirectory::create`] would refuse. Touches nothing.
+///
+/// # Errors
+/// If there are files in it.
+pub fn check_free(path: &Path) -> Result<(), RecordError> {
+    match path.is_dir() && !names(path)?.is_empty() {
+        true if is_in_use(path) => Err(RecordError::InUse {
+            path: path.to_owned(),
+        }),
+        true => Err(RecordError::Occupied {
+            path: path.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Makes this directory if it is not there; tells whether it did.
+fn make(path: &Path) -> Result<bool, RecordError> {
+    check_free(path)?;
+    if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+        fs::create_dir_all(parent).map_err(write_error(path))?;
+    }
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        Err(e) => Err(write_error(path)(e)),
+    }
+}
+
+/// Makes the first of NAME, NAME-2, NAME-3... that is not there. Who makes a directory has it: of several that begin at
+/// the same moment each gets another.
+fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
+    if let Some(parent) = name.parent() {
+        fs::create_dir_all(parent).map_err(write_error(parent))?;
+    }
+    for number in 1.. {
+        let path = match number {
+            1 => name.to_owned(),
+            number => PathBuf::from(format!("{}-{number}", name.display())),
+        };
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (),
+            Err(e) => return Err(write_error(&path)(e)),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn lock(path: &Path) -> Result<File, RecordError> {
+    let name = path.join(LOCK);
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    let file = options.open(&name).map_err(write_error(&name))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RecordError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), RecordError> {
+    fs::write(path, text).map_err(write_error(path))
+}
+
+fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
+    let entries = fs::read_dir(path).map_err(write_error(path))?;
+    entries
+        .map(|entry| Ok(entry.map_err(write_error(path))?.file_name()))
+        .collect()
+}
+
+/// Whether the open file is the one of this name.
+#[cfg(unix)]
+fn is_file(open: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (open, named) = (open.metadata().map(of), path.metadata().map(of));
+    matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
+/// Elsewhere an open file cannot be taken away.
+#[cfg(not(unix))]
+fn is_file(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn config() -> Config {
+        Config::load("frozen-lake", &[]).unwrap()
+    }
+
+    fn names(path: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(path)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The error, with the temporary directory left out.
+    fn told(error: &RecordError, dir: &Path) -> String {
+        error.to_string().replace(dir.to_str().unwrap(), "DIR")
+    }
+
+    #[test]
+    fn the_config_in_a_run_directory_makes_the_same_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        let run = RunDirectory::create(Some(&path), &config()).unwrap();
+        assert_eq!(
+            names(&path),
+            ["config.toml", "episodes.jsonl", "lock", "metrics.jsonl"]
+        );
+        let written = super::config(run.path());
+        assert_eq!(
+            Config::load(written.to_str().unwrap(), &[]).unwrap(),
+            config()
+        );
+    }
+
+    #[test]
+    fn a_directory_with_files_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("notes.txt"), "precious").unwrap();
+        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
+        assert_eq!(names(dir.path()), ["notes.txt"]);
+        let error = RunDirectory::open(dir.path()).unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+    }
+
+    #[test]
+    fn one_run_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDirectory::create(Some(dir.path()), &config()).unwrap();
+        assert!(is_in_use(dir.path()));
+        for error in [
+            RunDirectory::open(dir.path()).unwrap_err(),
+            RunDirectory::create(Some(dir.path()), &config()).unwrap_err(),
+        ] {
+            assert_eq!(
+                told(&error, dir.path()),
+                "DIR is in use by another lapwing: wait until it is done, or choose another directory with --out"
+            );
+        }
+        drop(run);
+        assert!(!is_in_use(dir.path()));
+        RunDirectory::open(dir.path()).unwrap();
+        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
+        assert!(matches!(error, RecordError::Occupied { .. }), "{error}");
+    }
+
+    /// Many that begin at the same moment: each has a directory of its own, whole.
+    #[test]
+    fn the_default_name_counts_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("runs/frozen-lake-1");
+        let begin = std::sync::Barrier::new(8);
+        let mut made: Vec<PathBuf> = std::thread::scope(|scope| {
+            let one = || {
+                begin.wait();
+                next_free(&name).unwrap()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        made.sort();
+        let expected = (1..=8).map(|n| match n {
+            1 => name.clone(),
+            n => PathBuf::from(format!("{}-{n}", name.display())),
+        });
+        assert_eq!(made, expected.collect::<Vec<_>>());
+    }
+
+    /// Of many that want the same directory one has it, and the others leave it as it is.
+    #[test]
+    fn of_two_runs_in_one_directory_one_is_refused() {
+        for _ in 0..30 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            let begin = std::sync::Barrier::new(4);
+            let runs: Vec<Result<RunDirectory, RecordError>> = std::thread::scope(|scope| {
+                let one = || {
+                    begin.wait();
+                    RunDirectory::create(Some(&path), &config())
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+                threads.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            assert_eq!(runs.iter().filter(|run| run.is_ok()).count(), 1);
+            assert_eq!(
+                names(&path),
+                ["config.toml", "episodes.jsonl", "lock", "metrics.jsonl"]
+            );
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_is_taken_away_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut run = RunDirectory::create(Some(&path), &config()).unwrap();
+        let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
+        run.record(&record).unwrap();
+        fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
+        // Another one of that name is not it.
+        let other = RunDirectory::create(Some(&path), &config()).unwrap();
+        assert!(run.record(&record).is_err());
+        assert_eq!(other.records().unwrap(), []);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error =
+            RunDirectory::create(Some(&dir.path().join("file/run")), &config()).unwrap_err();
+        assert!(matches!(error, RecordError::Write { .. }));
+        #[cfg(unix)]
+        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+    }
+}

@@ -1,0 +1,274 @@
+//! Files of records: a line of JSON for each, whole or not there.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::{Record, RecordError, write_error};
+
+/// Such a file, open for writing at its end.
+#[derive(Debug)]
+pub struct Jsonl {
+    path: PathBuf,
+    file: File,
+}
+
+impl Jsonl {
+    /// Opens the file, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be made or written.
+    pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
+        let file = File::options().create(true).append(true).open(path);
+        Ok(Jsonl {
+            path: path.to_owned(),
+            file: file.map_err(write_error(path))?,
+        })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// If it cannot be written; then nothing of it is.
+    pub fn write(&mut self, record: &Record) -> Result<(), RecordError> {
+        let line = serde_json::to_string(record).expect("metrics are plain values") + "\n";
+        let before = self.bytes()?;
+        self.file.write_all(line.as_bytes()).map_err(|error| {
+            // Cuts off the part of the line that did fit.
+            let _ = self.file.set_len(before);
+            write_error(&self.path)(error)
+        })
+    }
+
+    /// Bytes in the file.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn bytes(&self) -> Result<u64, RecordError> {
+        let metadata = self.file.metadata().map_err(write_error(&self.path))?;
+        Ok(metadata.len())
+    }
+
+    /// Makes sure that what was written outlives a crash of the machine.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn sync(&self) -> Result<(), RecordError> {
+        self.file.sync_data().map_err(write_error(&self.path))
+    }
+
+    /// Cuts off all but so many bytes.
+    ///
+    /// # Errors
+    /// If the file has fewer, or cannot be written.
+    pub fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
+        let found = self.bytes()?;
+        if found < bytes {
+            return Err(RecordError::Short {
+                path: self.path.clone(),
+                found,
+                wanted: bytes,
+            });
+        }
+        self.file.set_len(bytes).map_err(write_error(&self.path))
+    }
+}
+
+/// The records of a file. A last line that is not finished, of a run that is writing it or was stopped at that, is left
+/// out.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no record.
+pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
+    lines(path)
+}
+
+/// The same as plain values, for who takes what he knows of a record and leaves the rest.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no JSON.
+pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
+    lines(path)
+}
+
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
+    let unreadable = |reason| RecordError::Read {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut bytes = Vec::new();
+    let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    opened.map_err(|e| unreadable(e.to_string()))?;
+    // The unfinished line may end within a letter.
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let whole = std::str::from_utf8(&bytes[..end]).map_err(|e| unreadable(e.to_string()))?;
+    let record = |(number, line): (usize, &str)| {
+        let wrong = |e: serde_json::Error| unreadable(format!("line {}: {e}", number + 1));
+        serde_json::from_str(line).map_err(wrong)
+    };
+    whole.lines().enumerate().map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::record::metrics::{Evaluation, Warning};
+    use lapwing_learn::metrics::{Learned, StepMetrics, ValueLearned};
+    use lapwing_play::metrics::{PlayMetrics, ReplyMetrics, Yardsticks};
+
+    #[test]
+    fn lines_read_so_and_are_read_back() {
+        let play = PlayMetrics {
+            episodes: 200,
+            return_mean: 0.125,
+            return_std: 0.25,
+            composite_return_mean: 0.0625,
+            composite_return_std: 0.5,
+            success_rate: 0.125,
+            truncated_rate: 0.5,
+            valid_action_rate: 0.96875,
+            episode_length_mean: 7.25,
+            turns: 1450,
+            top_action: "right".to_owned(),
+            top_action_share: 0.375,
+            unread_no_tag: 1,
+            unread_unknown_word: 2,
+            unread_several_actions: 3,
+            unread_cut_off: 4,
+            replies: None,
+        };
+        let replied = PlayMetrics {
+            replies: Some(ReplyMetrics {
+                entropy: 1.25,
+                reply_length_mean: 1.0,
+                reply_cut_rate: 0.0,
+            }),
+            ..play.clone()
+        };
+        let yardsticks = Yardsticks {
+            game: "frozen-lake".to_owned(),
+            seed: 1,
+            random: Some(play.clone()),
+            scripted: None,
+            best_possible: Some(1.0),
+        };
+        let evaluation = Evaluation {
+            step: 0,
+            time: 1.5,
+            game: "frozen-lake".to_owned(),
+            seconds_evaluation: 0.5,
+            play: replied.clone(),
+        };
+        let learned = Learned {
+            kl: Some(0.001),
+            clip_fraction: 0.0,
+            grad_norm: 0.5,
+            loss: -0.01,
+            lr: 0.001,
+            first_ratio_error: 0.0,
+            tokens_computed: 0,
+        };
+        let step = StepMetrics {
+            step: 3,
+            time: 2.5,
+            play: replied,
+            games: vec![],
+            tokens_played: 100_000,
+            tokens_computed: 9_000,
+            seconds_rollout: 0.1,
+            seconds_update: 0.05,
+            groups_skipped: 1,
+            updates_dropped: 0,
+            temperature: None,
+            entropy_weight: None,
+            effective_episodes: Some(2.5),
+            measured: None,
+            learned: Some(learned),
+            critic: None,
+            value: None,
+        };
+        // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
+        let equal = StepMetrics {
+            step: 4,
+            groups_skipped: 4,
+            effective_episodes: None,
+            learned: None,
+            ..step.clone()
+        };
+        // A line says by its names which kind of learner it is of.
+        let network = StepMetrics {
+            step: 5,
+            learned: None,
+            value: Some(ValueLearned {
+                updates: 8,
+                td_loss: 0.25,
+                td_error: 0.5,
+                q_target: 0.75,
+                gradient_norm: 1.5,
+                epsilon: 0.05,
+                learning_rate: 0.0005,
+            }),
+            ..step.clone()
+        };
+        let warning = Warning {
+            step: 4,
+            time: 2.5,
+            watchman: "no-variance".to_owned(),
+            value: 10.0,
+            text: "nothing was learned".to_owned(),
+        };
+        let records = [
+            Record::Yardsticks(yardsticks),
+            Record::Evaluation(evaluation),
+            Record::Step(step),
+            Record::Step(equal),
+            Record::Step(network),
+            Record::Warning(warning),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let mut jsonl = Jsonl::open(&path).unwrap();
+        records
+            .iter()
+            .for_each(|record| jsonl.write(record).unwrap());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_snapshot!(text);
+        assert_eq!(read(&path).unwrap(), records);
+
+        // What is cut off is gone, and what follows comes where it was.
+        let bytes = jsonl.bytes().unwrap();
+        jsonl.write(&records[2]).unwrap();
+        jsonl.cut(bytes).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        jsonl.write(&records[2]).unwrap();
+        assert_eq!(read(&path).unwrap().len(), records.len() + 1);
+        // An unfinished line is no damage; an odd one is.
+        std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
+        assert_eq!(read(&path).unwrap(), records);
+        std::fs::write(&path, format!("{text}odd\n")).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 7: expected value at line 1 column 1");
+        std::fs::write(&path, "").unwrap();
+        let error = jsonl.cut(bytes).unwrap_err().to_string();
+        assert!(error.contains("has 0 bytes"), "{error}");
+    }
+
+    /// Every write to this device finds the disk full.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_named() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let mut jsonl = Jsonl {
+            path: "DIR/metrics.jsonl".into(),
+            file,
+        };
+        let error = jsonl
+            .write(&Record::Step(StepMetrics::default()))
+            .unwrap_err();
+        assert_snapshot!(error, @"cannot write DIR/metrics.jsonl: No space left on device (os error 28); free some space, or choose another place with --out");
+    }
+}

@@ -1,0 +1,123 @@
+//! What a run tells: metrics, a struct for each kind, and the sinks that receive them. What is shown on a terminal is
+//! none of its business; that is a sink like any other.
+
+pub mod directory;
+mod error;
+pub mod jsonl;
+pub mod kept;
+pub mod metrics;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::RecordError;
+pub use error::write_error;
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::metrics::Yardsticks;
+use lapwing_play::sample::Sample;
+use metrics::{Evaluation, Warning};
+
+/// Something that a run tells: a line of `metrics.jsonl`, or, if it is an episode, of `episodes.jsonl`. Its `kind` says
+/// which of these it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Record {
+    /// What the evaluations are held against; before the first.
+    Yardsticks(Yardsticks),
+    /// The policy was examined.
+    Evaluation(Evaluation),
+    /// A step of training was made.
+    Step(StepMetrics),
+    /// A watchman saw something.
+    Warning(Warning),
+    /// An episode, kept to be looked at.
+    Episode(Sample),
+}
+
+/// Receives what a run tells, as it comes: a file, a terminal, a plot.
+pub trait Sink {
+    /// Takes a record, whose numbers are all finite.
+    ///
+    /// # Errors
+    /// If it cannot be kept.
+    fn record(&mut self, record: &Record) -> Result<(), RecordError>;
+}
+
+impl Record {
+    /// The steps that were done when it was measured.
+    pub fn step(&self) -> usize {
+        match self {
+            Record::Yardsticks(_) => 0,
+            Record::Evaluation(evaluation) => evaluation.step,
+            Record::Step(metrics) => metrics.step,
+            Record::Warning(warning) => warning.step,
+            Record::Episode(sample) => sample.step,
+        }
+    }
+
+    /// Makes sure that every number in it is finite.
+    ///
+    /// # Errors
+    /// Naming the first that is not.
+    pub fn check(&self) -> Result<(), RecordError> {
+        if matches!(self, Record::Episode(_)) {
+            // A reply that cannot be read is no action, which is null; the referee sees to the rewards.
+            return Ok(());
+        }
+        // serde_json writes what is not finite as null, and no metric is null on purpose.
+        let value = serde_json::to_value(self).expect("metrics are plain values");
+        let step = self.step();
+        null_in(&value, "").map_or(Ok(()), |metric| {
+            Err(RecordError::NotFinite { step, metric })
+        })
+    }
+}
+
+/// The dotted name of the first null.
+fn null_in(value: &serde_json::Value, name: &str) -> Option<String> {
+    match value {
+        serde_json::Value::Null => Some(name.to_owned()),
+        serde_json::Value::Object(map) => map.iter().find_map(|(key, value)| {
+            let name = if name.is_empty() {
+                key.clone()
+            } else {
+                format!("{name}.{key}")
+            };
+            null_in(value, &name)
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use lapwing_learn::metrics::Learned;
+    use lapwing_play::metrics::PlayMetrics;
+
+    #[test]
+    fn what_is_not_finite_is_refused_by_name() {
+        let learned = Learned {
+            kl: Some(f64::NAN),
+            ..Learned::default()
+        };
+        let metrics = StepMetrics {
+            step: 2,
+            learned: Some(learned),
+            ..StepMetrics::default()
+        };
+        assert_snapshot!(Record::Step(metrics).check().unwrap_err(), @"step 2: `kl` is not a finite number: training has diverged; try a smaller train.lr");
+        let play = PlayMetrics {
+            return_mean: f64::INFINITY,
+            ..PlayMetrics::default()
+        };
+        let evaluation = Evaluation {
+            step: 3,
+            play,
+            ..Evaluation::default()
+        };
+        assert_snapshot!(Record::Evaluation(evaluation).check().unwrap_err(), @"step 3: `return_mean` is not a finite number: training has diverged; try a smaller train.lr");
+        Record::Step(StepMetrics::default()).check().unwrap();
+    }
+}

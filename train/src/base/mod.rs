@@ -1,7 +1,0 @@
-//! The small base model that is built into the program, and how such a model is made.
-
-pub mod files;
-pub mod fingerprint;
-pub mod pretrain;
-pub mod source;
-pub mod vocabulary;
