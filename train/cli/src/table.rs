@@ -1,108 +1,104 @@
-//! Players beside each other, for people.
+//! Tables, for a terminal and as Markdown.
 
 use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 
-/// These players between the random one and the scripted one, a row for each, and one for the best possible if that is
-/// known. The spread of the success rate is its standard error. `with penalty` is the return that training goes by, where
-/// replies that cannot be read cost something.
+/// Returns a table of these players between the random and the scripted one, with the best possible return. The success
+/// rate has its standard error. "with penalty" is the return that training uses: invalid replies reduce it.
 pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
-    const BEST: &str = "best possible";
-    let mut rows: Vec<(&str, &PlayMetrics)> = Vec::new();
-    rows.extend(yardsticks.random.iter().map(|play| ("random player", play)));
-    rows.extend(players.iter().map(|(name, play)| (&**name, *play)));
-    rows.extend(
-        yardsticks
-            .scripted
-            .iter()
-            .map(|play| ("scripted player", play)),
-    );
-    let names = rows.iter().map(|(name, _)| *name).chain([BEST]);
-    let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let mut text = format!(
-        "{:width$}  success        return  with penalty  valid  length  episodes\n",
-        ""
-    );
-    for (name, play) in rows {
+    let mut table = Table::new(&[
+        "",
+        "success",
+        "return",
+        "with penalty",
+        "valid",
+        "length",
+        "episodes",
+    ]);
+    let random = yardsticks.random.iter().map(|play| ("random player", play));
+    let scripted = yardsticks.scripted.iter();
+    let scripted = scripted.map(|play| ("scripted player", play));
+    let players = players.iter().map(|(name, play)| (&**name, *play));
+    for (name, play) in random.chain(players).chain(scripted) {
         let (success, episodes) = (play.success_rate, play.episodes);
         let error = (success * (1.0 - success) / episodes as f64).sqrt();
-        text += &format!(
-            "{name:width$}  {success:.3} ± {error:.3}  {:>6.3}  {:>12.3}  {:>5.2}  {:>6.1}  {episodes:>8}\n",
-            play.return_mean,
-            play.composite_return_mean,
-            play.valid_action_rate,
-            play.episode_length_mean,
-        );
+        table.row([
+            name.to_owned(),
+            format!("{success:.3} ± {error:.3}"),
+            format!("{:.3}", play.return_mean),
+            format!("{:.3}", play.composite_return_mean),
+            format!("{:.2}", play.valid_action_rate),
+            format!("{:.1}", play.episode_length_mean),
+            episodes.to_string(),
+        ]);
     }
     if let Some(best) = yardsticks.best_possible {
-        text += &format!("{BEST:width$}  {:13}  {best:>6.3}\n", "");
+        let mut cells = [const { String::new() }; 7];
+        (cells[0], cells[2]) = ("best possible".to_owned(), format!("{best:.3}"));
+        table.row(cells);
     }
-    text
+    table.text()
 }
 
-/// Cells under a head, the first column to the left and numbers to the right.
+/// Rows of cells below a head. Columns of numbers are aligned to the right.
 pub struct Table {
-    head: Vec<String>,
+    /// The head, then the rows.
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty one with these columns.
+    /// Returns an empty table with these columns.
     pub fn new(head: &[&str]) -> Table {
+        let head = head.iter().map(|name| (*name).to_owned());
         Table {
-            head: head.iter().map(|name| (*name).to_owned()).collect(),
-            rows: Vec::new(),
+            rows: vec![head.collect()],
         }
     }
 
-    /// Adds a row, which has a cell for each column.
+    /// Adds a row with a cell for each column.
     pub fn row(&mut self, cells: impl Into<Vec<String>>) {
         let cells = cells.into();
-        assert_eq!(cells.len(), self.head.len(), "the cells of a row");
+        assert_eq!(cells.len(), self.rows[0].len(), "the cells of a row");
         self.rows.push(cells);
     }
 
-    /// For a terminal.
+    /// Returns the table for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for row in std::iter::once(&self.head).chain(&self.rows) {
-            let cells = (0..row.len()).map(|column| self.padded(column, &row[column]));
+        let columns = 0..self.rows[0].len();
+        let widths = columns.map(|column| {
+            let widths = self.rows.iter().map(|row| row[column].chars().count());
+            (widths.max().unwrap_or(0), self.is_words(column))
+        });
+        let widths: Vec<(usize, bool)> = widths.collect();
+        for row in &self.rows {
+            let cells = row.iter().zip(&widths);
+            let cells = cells.map(|(cell, &(width, is_words))| match is_words {
+                true => format!("{cell:width$}"),
+                false => format!("{cell:>width$}"),
+            });
             text += cells.collect::<Vec<_>>().join("  ").trim_end();
             text.push('\n');
         }
         text
     }
 
-    /// For a page: a table as GitHub has them.
+    /// Returns the table as Markdown of GitHub.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        let rule: Vec<String> = (0..self.head.len())
-            .map(|column| if self.is_words(column) { "---" } else { "---:" }.to_owned())
-            .collect();
-        let mut text = line(&self.head) + &line(&rule);
-        self.rows.iter().for_each(|row| text += &line(row));
-        text
-    }
-
-    fn padded(&self, column: usize, cell: &str) -> String {
-        let rows = std::iter::once(&self.head).chain(&self.rows);
-        let widths = rows.map(|row| row[column].chars().count());
-        let width = widths.max().unwrap_or(0);
-        match self.is_words(column) {
-            true => format!("{cell:width$}"),
-            false => format!("{cell:>width$}"),
-        }
+        let rule = |column| if self.is_words(column) { "---" } else { "---:" }.to_owned();
+        let rule: Vec<String> = (0..self.rows[0].len()).map(rule).collect();
+        let rows = self.rows[1..].iter().map(|row| line(row));
+        line(&self.rows[0]) + &line(&rule) + &rows.collect::<String>()
     }
 
     /// Whether a column holds something else than numbers.
     fn is_words(&self, column: usize) -> bool {
-        let starts = self
-            .rows
-            .iter()
-            .filter_map(|row| row[column].chars().next());
-        starts.clone().count() == 0 || starts.clone().any(char::is_alphabetic)
+        let rows = self.rows[1..].iter();
+        let mut starts = rows.filter_map(|row| row[column].chars().next()).peekable();
+        starts.peek().is_none() || starts.any(char::is_alphabetic)
     }
 }
 
@@ -113,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_reads_so() {
+    fn a_table_is_printed() {
         let mut table = Table::new(&["who", "return", "95 %"]);
         table.row(["random".to_owned(), "0.5".to_owned(), "-1 to 1".to_owned()]);
         table.row(["a | b".to_owned(), "-10.25".to_owned(), String::new()]);
@@ -133,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_reads_so() {
+    fn players_are_compared() {
         let player = |success_rate: f64, valid_action_rate: f64| PlayMetrics {
             episodes: 200,
             return_mean: success_rate,

@@ -6,7 +6,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{Ended, fails, json, lines, succeeds, with_input};
 
 /// A run of a step, in a directory with a name that a shell would take apart.
 const SMALL: [&str; 13] = [
@@ -24,12 +24,6 @@ const SMALL: [&str; 13] = [
     "--set",
     "eval.episodes=5",
 ];
-
-fn succeeds(home: &Path, arguments: &[&str]) -> Said {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
-    said
-}
 
 /// Turn-level PPO from the command: it says when only the critic learns, records how well it knows, saves it beside the
 /// adapter and not in it, and goes on.
@@ -49,14 +43,11 @@ fn a_critic_is_trained_told_and_kept() {
     let named = ["train", "--steps", "2", "--out", "my run"];
     let trained = succeeds(home, &[&named[..], &settings].concat());
     let told = |text: &str| trained.err.lines().any(|line| line.contains(text));
-    assert!(told("only the critic learns"), "{}", trained.err);
+    assert!(told("critic warm-up"), "{}", trained.err);
     assert!(told("  critic "), "{}", trained.err);
     let run = home.join("my run");
-    let lines = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let lines: Vec<Value> = lines.filter(|line| line["kind"] == "step").collect();
+    let mut lines = lines(&run.join("metrics.jsonl"));
+    lines.retain(|line| line["kind"] == "step");
     assert_eq!(lines.len(), 2);
     assert!(lines[0]["kl"].is_null() && lines[1]["kl"].is_number());
     for line in &lines {
@@ -114,24 +105,12 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     let found: Value = serde_json::from_str(&examined.out).unwrap();
     assert_eq!(found["adapter"], "my run/best");
     assert_eq!(found["episodes"], 5);
-    let named = succeeds(
-        home,
-        &[
-            "eval",
-            "--adapter",
-            "my run",
-            "--episodes",
-            "5",
-            "--json",
-            "--quiet",
-        ],
-    );
-    assert_eq!(named.err, "");
-    let named: Value = serde_json::from_str(&named.out).unwrap();
+    let named = ["eval", "--adapter", "my run", "--episodes", "5", "--json"];
+    let named = json(home, &named);
     assert_eq!(found["return_mean"], named["return_mean"]);
     let base = succeeds(home, &["eval", "my run/config.toml", "--json"]);
     assert!(
-        base.err.starts_with("plays as my run began, as its config.toml says; the directory my run itself names what was learned\n"),
+        base.err.starts_with("plays with the initial model of my run, because its config.toml is given; to play with the trained one, give the directory my run\n"),
         "{}",
         base.err
     );
@@ -273,27 +252,17 @@ fn completions_and_manual_pages_are_printed() {
     );
     let page = succeeds(home.path(), &["man", "train"]).out;
     assert!(page.contains(".TH") && page.contains("dry\\-run"), "{page}");
-    assert_snapshot!(run(home.path(), &["man", "trian"]).err);
+    assert_snapshot!(fails(home.path(), &["man", "trian"]));
 }
 
 /// Conversations and ids come from a pipe, too.
 #[test]
 fn standard_input_is_a_file() {
-    use std::io::Write;
-    use std::process::Stdio;
-
     let home = tempfile::tempdir().unwrap();
     let arguments = ["score", "--ids", "-", "--json"];
-    let mut child = lapwing(home.path(), &arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"[1, 2, 3]").unwrap();
-    let said = said(home.path(), child.wait_with_output().unwrap());
-    assert_eq!(said.code, 0, "{}", said.err);
-    let scored: Value = serde_json::from_str(&said.out).unwrap();
+    let ended = with_input(home.path(), &arguments, "[1, 2, 3]");
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let scored: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(scored["ids"], serde_json::json!([1, 2, 3]));
 }
 
@@ -308,12 +277,12 @@ fn a_limit_on_files_is_told() {
         .args(["-c", script, env!("CARGO_BIN_EXE_lapwing")])
         .args(SMALL)
         .current_dir(home.path());
-    let said = said(home.path(), limited.output().unwrap());
-    assert_eq!(said.code, 1, "{}", said.err);
+    let ended = Ended::new(home.path(), limited.output().unwrap());
+    assert_eq!(ended.code, 1, "{}", ended.err);
     assert!(
-        said.err.contains("error: ") && said.err.contains("ulimit -f"),
+        ended.err.contains("error: ") && ended.err.contains("ulimit -f"),
         "{}",
-        said.err
+        ended.err
     );
     let left = |path: &Path| -> Vec<String> {
         let entries = fs::read_dir(path).unwrap();

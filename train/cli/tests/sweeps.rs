@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{lapwing, run, said};
+use crate::support::{Ended, lapwing, run, succeeds};
 
 const FILE: &str = r#"
 base = "frozen-lake"
@@ -49,7 +49,7 @@ fn a_failed_run_does_not_lose_the_rest() {
         first.err
     );
     let last = first.err.lines().last().unwrap();
-    assert_snapshot!(last, @"error: 2 of 6 runs failed: sweeps/trial/broken/seed-1.log, sweeps/trial/broken/seed-2.log; the same command tries them again, and nothing else");
+    assert_snapshot!(last, @"error: 2 of 6 runs failed: sweeps/trial/broken/seed-1.log, sweeps/trial/broken/seed-2.log; the same command repeats only these runs");
     let place = directory.path().join("sweeps/trial");
     let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
     assert!(first.out.starts_with(&read("results.md")), "{}", first.out);
@@ -80,15 +80,15 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert_eq!(reached[1]["runs"], Value::from([0; 0].as_slice()));
     assert!(results["rows"][0]["metrics"]["entropy"]["mean"].as_f64() > Some(0.0));
     assert!(read("results.svg").starts_with("<svg "));
-    let begun = first.err.lines().filter(|line| line.ends_with(": begins"));
+    let begun = first.err.lines().filter(|line| line.ends_with(": starts"));
     let begun: Vec<&str> = begun.collect();
     assert_snapshot!(begun.join("\n"), @"
-    aaw seed 1: begins
-    top seed 1: begins
-    broken seed 1: begins
-    aaw seed 2: begins
-    top seed 2: begins
-    broken seed 2: begins
+    aaw seed 1: starts
+    top seed 1: starts
+    broken seed 1: starts
+    aaw seed 2: starts
+    top seed 2: starts
+    broken seed 2: starts
     ");
     assert_eq!(read("results.csv").lines().count(), 5);
 
@@ -119,7 +119,7 @@ fn a_failed_run_does_not_lose_the_rest() {
     write(&longer.replace("train.group_size = 4", "train.group_size = 6"));
     let other = run(directory.path(), &["sweep", "trial.toml"]);
     assert_eq!((other.code, other.out.as_str()), (1, ""));
-    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another place (--out, or `name` in the file)");
+    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
 }
 
 /// A file elsewhere with its base beside it, as experiments are kept; the runs are below where one is.
@@ -149,11 +149,7 @@ fn what_was_trained_is_probed() {
     let file = FILE.split("[settings.top]").next().unwrap();
     let probes = |names: &str| format!("{file}\n[compare]\nprobes = [{names}]\n");
     let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
-    let sweep = || {
-        let told = run(directory.path(), &["sweep", "trial.toml"]);
-        assert_eq!(told.code, 0, "{}", told.err);
-        told
-    };
+    let sweep = || succeeds(directory.path(), &["sweep", "trial.toml"]);
     write(file);
     assert!(!sweep().out.contains("probe"));
     write(&probes("\"swapped\""));
@@ -191,12 +187,12 @@ fn what_was_trained_is_probed() {
     // More is asked of the same runs; and of what has learned more, all anew.
     write(&probes("\"swapped\", \"symbols\""));
     let again = sweep();
-    assert!(!again.err.contains("begins"), "{}", again.err);
+    assert!(!again.err.contains("starts"), "{}", again.err);
     assert!(again.out.contains("| symbols "));
     write(&probes("\"swapped\"").replace("train.steps = 2", "train.steps = 3"));
     let longer = sweep();
     assert!(
-        longer.err.contains("aaw seed 1: begins") && longer.err.contains("aaw seed 1: is probed")
+        longer.err.contains("aaw seed 1: starts") && longer.err.contains("aaw seed 1: is probed")
     );
     assert!(!answers().contains("symbols"));
 
@@ -231,7 +227,7 @@ fn results_are_written_after_each_run() {
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(Pid::from_raw(program.id() as i32), Signal::SIGTERM).unwrap();
-    let told = said(directory.path(), program.wait_with_output().unwrap());
+    let told = Ended::new(directory.path(), program.wait_with_output().unwrap());
     assert_eq!(told.code, 130, "{}", told.err);
     let results = fs::read_to_string(results).unwrap();
     let table = results.lines().nth(2).unwrap();

@@ -1,6 +1,6 @@
-//! `lapwing games`: what can be played, and how it can be changed.
+//! `lapwing games`: the games, their options, variants and probes.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_env::{GAMES, Kind};
@@ -21,52 +21,49 @@ pub fn list() -> Result<()> {
     Ok(())
 }
 
-fn write_named(head: &str, named: &[(&str, &str)], out: &mut impl Write) -> Result<()> {
-    if named.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "  {head}")?;
-    let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, summary) in named {
-        writeln!(out, "    {name:width$}  {summary}")?;
-    }
-    Ok(())
-}
-
 fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let scenario = (kind.configure)(&serde_json::json!({}))?;
     let defaults = scenario.options();
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
-    writeln!(out, "  options, with their defaults, meaning and range:")?;
-    let value = |name: &str| {
-        defaults
-            .get(name)
-            .map_or("not set".to_owned(), Value::to_string)
-    };
-    let lines: Vec<[String; 3]> = kind
-        .options
-        .iter()
-        .map(|option| {
-            let named = format!("{} = {}", option.name, value(option.name));
-            [named, option.meaning.to_owned(), option.range.to_owned()]
-        })
-        .collect();
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line| line[column].len())
-            .max()
-            .unwrap_or(0)
-    };
-    let (names, meanings) = (width(0), width(1));
-    for [name, meaning, range] in &lines {
-        writeln!(out, "    {name:names$}  {meaning:meanings$}  {range}")?;
-    }
-    let named: Vec<(&str, &str)> = kind.variants.iter().map(|v| (v.name, v.summary)).collect();
-    write_named("variants, played by these names:", &named, out)?;
-    let named: Vec<(&str, &str)> = kind.probes.iter().map(|p| (p.name, p.summary)).collect();
-    write_named("probes, for lapwing probe and game.probe:", &named, out)?;
+    let options = kind.options.iter().map(|option| {
+        let default = defaults.get(option.name);
+        let default = default.map_or("not set".to_owned(), Value::to_string);
+        let name = format!("{} = {default}", option.name);
+        [name, option.meaning.to_owned(), option.range.to_owned()]
+    });
+    let head = "options, with their defaults, meaning and range:";
+    columns(head, &options.collect::<Vec<_>>(), out)?;
+    let named = |name: &str, summary: &str| [name.to_owned(), summary.to_owned()];
+    let variants = kind.variants.iter().map(|v| named(v.name, v.summary));
+    let head = "variants, played by these names:";
+    columns(head, &variants.collect::<Vec<_>>(), out)?;
+    let probes = kind.probes.iter().map(|p| named(p.name, p.summary));
+    let head = "probes, for lapwing probe and game.probe:";
+    columns(head, &probes.collect::<Vec<_>>(), out)?;
     writeln!(out)?;
+    Ok(())
+}
+
+/// Writes rows of aligned cells below a heading; nothing if there are no rows.
+fn columns<const N: usize>(
+    head: &str,
+    rows: &[[String; N]],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {head}")?;
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
+    for row in rows {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(at, cell)| format!("{cell:0$}", width(at).unwrap_or(0)));
+        writeln!(
+            out,
+            "    {}",
+            cells.collect::<Vec<_>>().join("  ").trim_end()
+        )?;
+    }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `lapwing probe`: does an agent read what it is told, or play as it has learned to?
+//! `lapwing probe`: whether an agent follows changed instructions or its habits.
 
 use std::io::Write;
 
@@ -10,44 +10,43 @@ use lapwing_play::config::Game;
 use lapwing_play::evaluate::{examine, unaided};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
-use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::state::State;
 use serde::Serialize;
 
-use super::agents::{Agent, after_and_before};
-use super::eval::between;
-use crate::args;
+use super::agents::{ModelAgent, trained_and_initial};
+use super::eval::interval;
+use crate::args::{DeviceArgs, ProbeArgs};
 use crate::out;
 use crate::progress::Terminal;
 use crate::table::Table;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Probed<'a> {
+struct ProbeReport<'a> {
     version: &'a str,
     game: &'a str,
     model: &'a str,
     adapter: &'a str,
     seed: u64,
     temperature: f64,
-    /// the game as it usually is first, then its probes
-    probes: &'a [Row],
+    /// The unchanged game, then its probes.
+    probes: &'a [ProbeScores],
 }
 
-/// What came of one probe.
+/// The results of one probe.
 #[derive(Serialize)]
-struct Row {
+struct ProbeScores {
     probe: String,
     summary: String,
     subtlety: String,
     random: Option<f64>,
     scripted: Option<f64>,
-    players: Vec<OfPlayer>,
+    players: Vec<ProbedPlayer>,
 }
 
-/// What one player made of it.
+/// The results of one player in one probe.
 #[derive(Serialize)]
-struct OfPlayer {
+struct ProbedPlayer {
     #[serde(flatten)]
     scores: Scores,
     parted: usize,
@@ -56,11 +55,8 @@ struct OfPlayer {
     verdict: Verdict,
 }
 
-/// Plays the game with usual and with changed instructions, and tells who reads them.
-pub fn probe(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Probe,
-) -> Result<()> {
+/// Plays the game with its usual and with changed instructions.
+pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let config = arguments.config()?;
     let probes = arguments.probes(&config.game)?;
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
@@ -72,14 +68,14 @@ pub fn probe(
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
-    let (after, before) = after_and_before(&state, &terminal)?;
+    let mut state = State::playing_all(&device.open()?, scenarios, config.clone(), &terminal)?;
+    let (after, before) = trained_and_initial(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
-            "only the model is probed: --adapter, or the directory of a run, sets a trained agent beside it",
+            "only the initial model is probed; to probe a trained one, give --adapter or a run",
         );
     }
-    let agents: Vec<Agent> = before.into_iter().chain([after]).collect();
+    let agents: Vec<ModelAgent> = before.into_iter().chain([after]).collect();
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
@@ -87,7 +83,7 @@ pub fn probe(
     }
     drop(terminal);
     if arguments.json {
-        let probed = Probed {
+        let report = ProbeReport {
             version: env!("CARGO_PKG_VERSION"),
             game: &config.game.name,
             model: &state.model_name,
@@ -96,7 +92,7 @@ pub fn probe(
             temperature: config.eval.temperature,
             probes: &rows,
         };
-        writeln!(out::raw(), "{}", serde_json::to_string(&probed)?)?;
+        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
     let table = table(&rows);
@@ -113,23 +109,23 @@ pub fn probe(
 }
 
 const EXPLANATION: &str = "\
-told, habit: of the turns in which the changed instructions and the usual ones ask for different actions, the share that
-went by either. overridden: by habit more often than by what was told, beyond two standard errors.
+told, habit: share of the turns that follow the changed or the usual instructions, of those in which the two ask for
+different actions. overridden: habit is followed more often, by more than two standard errors.
 ";
 
 fn row(
     state: &mut State,
     world: usize,
     probe: Option<&Probe>,
-    agents: &[Agent],
+    agents: &[ModelAgent],
     progress: &Terminal,
-) -> Result<Row> {
+) -> Result<ProbeScores> {
     let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
     let name = probe.map_or("usual", |probe| probe.name);
     let mut players = Vec::new();
     for agent in agents {
-        agent.takes_over(state);
+        agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
         let episodes = examine(scenario, &referee, &seats, &mut watched, progress)?;
@@ -138,7 +134,7 @@ fn row(
             told,
             habit,
         } = watched.followed;
-        players.push(OfPlayer {
+        players.push(ProbedPlayer {
             verdict: Verdict::of(&watched.followed),
             scores: Scores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
             parted,
@@ -153,7 +149,7 @@ fn row(
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
     };
-    Ok(Row {
+    Ok(ProbeScores {
         probe: name.to_owned(),
         summary: probe.map_or(String::new(), |probe| probe.summary.to_owned()),
         subtlety: probe.map_or(String::new(), |probe| {
@@ -165,7 +161,7 @@ fn row(
     })
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[ProbeScores]) -> Table {
     let mut table = Table::new(&[
         "probe", "player", "return", "95 %", "random", "scripted", "valid", "told", "habit",
         "verdict",
@@ -186,7 +182,7 @@ fn table(rows: &[Row]) -> Table {
                 row.probe.clone(),
                 scores.player.clone(),
                 format!("{:.3}", play.return_mean),
-                between(scores.return_interval),
+                interval(scores.return_interval),
                 number(row.random),
                 number(row.scripted),
                 format!("{:.2}", play.valid_action_rate),

@@ -1,51 +1,49 @@
-//! From what a request says to token ids, within what the model was made for.
+//! Turns the input of a request into token ids that fit the model's context.
 
 use lapwing_model::{ChatTemplate, Message, Tokenizer};
 
 use super::error::ApiError;
-use super::request::{Asked, Input, Prompt};
+use super::request::{CompletionRequest, Input, Prompt};
 
-/// Bytes of text for each token of the context: ten times what a token has on average. A longer text is not even counted,
-/// so that nobody keeps the tokenizer busy with what is refused in the end.
-const BYTES: usize = 64;
+/// Maximum bytes of text for each token of the context, about ten times the average. A longer text is refused before the
+/// tokenizer spends time on it.
+const MAX_BYTES_PER_TOKEN: usize = 64;
 
-/// What turns text into tokens, and its limits.
-pub struct Texts {
-    /// Text to token ids and back.
+/// Encodes prompts.
+pub struct PromptEncoder {
     pub tokenizer: Tokenizer,
-    /// none: the model has none, and cannot chat
+    /// Without a template, conversations are refused.
     pub template: Option<ChatTemplate>,
-    /// tokens that the model knows
+    /// Number of tokens of the model.
     pub vocab: usize,
-    /// tokens of prompt and reply together
+    /// Maximum number of tokens of prompt and reply together
     pub context: usize,
 }
 
-/// A prompt in tokens, and how many may follow it.
-pub struct Ready {
+/// A prompt in tokens.
+pub struct EncodedPrompt {
     pub ids: Vec<u32>,
-    pub most: usize,
+    pub max_new_tokens: usize,
 }
 
-impl Texts {
-    /// The prompts of a request, each checked.
-    pub fn ready(&self, asked: &Asked) -> Result<Vec<Ready>, ApiError> {
-        let prompts = match &asked.input {
-            Input::Chat(messages) => vec![self.chat(messages)?],
+impl PromptEncoder {
+    /// Encodes and checks the prompts of a request.
+    pub fn encode(&self, request: &CompletionRequest) -> Result<Vec<EncodedPrompt>, ApiError> {
+        let (field, prompts) = match &request.input {
+            Input::Chat(messages) => ("messages", vec![self.chat(messages)?]),
             Input::Prompts(prompts) => {
                 let ids = prompts.iter().map(|prompt| self.prompt(prompt));
-                ids.collect::<Result<_, _>>()?
+                ("prompt", ids.collect::<Result<_, _>>()?)
             }
         };
-        let field = match &asked.input {
-            Input::Chat(_) => "messages",
-            Input::Prompts(_) => "prompt",
+        let encoded = |ids: Vec<u32>| {
+            let max_new_tokens = self.room(field, &ids, request.max_new_tokens)?;
+            Ok(EncodedPrompt {
+                ids,
+                max_new_tokens,
+            })
         };
-        let ready = |ids: Vec<u32>| {
-            let most = self.room(field, &ids, asked.most)?;
-            Ok(Ready { ids, most })
-        };
-        prompts.into_iter().map(ready).collect()
+        prompts.into_iter().map(encoded).collect()
     }
 
     fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, ApiError> {
@@ -74,7 +72,7 @@ impl Texts {
             Some(id) => {
                 let vocab = self.vocab;
                 let problem =
-                    format!("prompt: token {id} is beyond the model's vocabulary of {vocab}");
+                    format!("prompt: token {id} is outside of the model's vocabulary of {vocab}");
                 Err(ApiError::field("prompt", "invalid_value", problem))
             }
         }
@@ -82,16 +80,15 @@ impl Texts {
 
     fn check_length(&self, field: &str, text: &str) -> Result<(), ApiError> {
         let (context, bytes) = (self.context, text.len());
-        if bytes <= context.saturating_mul(BYTES) {
+        if bytes <= context.saturating_mul(MAX_BYTES_PER_TOKEN) {
             return Ok(());
         }
-        let problem = format!(
-            "this model's longest context is {context} tokens, and the text has {bytes} bytes"
-        );
+        let problem =
+            format!("the maximum context is {context} tokens, and the text has {bytes} bytes");
         Err(ApiError::field(field, "context_length_exceeded", problem))
     }
 
-    /// Tokens that may follow.
+    /// Returns the maximum number of new tokens.
     fn room(&self, field: &str, ids: &[u32], most: Option<usize>) -> Result<usize, ApiError> {
         let (context, prompt) = (self.context, ids.len());
         if prompt == 0 {
@@ -110,8 +107,8 @@ impl Texts {
             None => String::new(),
         };
         let problem = format!(
-            "this model's longest context is {context} tokens, and you ask for {prompt} tokens of the prompt{wanted}; \
-             shorten one of them"
+            "the maximum context is {context} tokens, and the request has {prompt} tokens of the prompt{wanted}; shorten \
+             one of them"
         );
         Err(ApiError::field(field, "context_length_exceeded", problem))
     }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::program::{Said, run};
+use crate::support::{Ended, run};
 
 /// A copy of a golden checkpoint under the name `model`.
 fn model(home: &Path) -> PathBuf {
-    let (from, to) = (crate::models::golden("qwen2"), home.join("model"));
+    let (from, to) = (crate::support::golden("qwen2"), home.join("model"));
     fs::create_dir(&to).unwrap();
     for file in [
         "config.json",
@@ -24,10 +24,10 @@ fn model(home: &Path) -> PathBuf {
 }
 
 /// It ends with 1, and all that it says is one line.
-fn refused(said: Said) -> String {
-    assert_eq!((said.code, &*said.out), (1, ""), "{}", said.err);
-    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
-    said.err
+fn refused(ended: Ended) -> String {
+    assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    ended.err
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_strangers_tokenizer_ends_with_an_error() {
     let doubles = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": vec![doubles; 40]});
     fs::write(&path, tokenizer.to_string()).unwrap();
-    let said = run(
+    let ended = run(
         home.path(),
         &["score", "--model", "model", "--text", "aaaaaaaa"],
     );
@@ -75,7 +75,7 @@ fn a_strangers_tokenizer_ends_with_an_error() {
         "the tokenizer takes too much memory (it may have 2 GiB)\n",
         "the tokenizer does not come to an end (stopped after 10 s)\n",
     ];
-    let error = refused(said);
+    let error = refused(ended);
     assert!(
         error.starts_with("error: model/tokenizer.json: "),
         "{error}"

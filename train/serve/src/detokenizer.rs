@@ -1,117 +1,113 @@
-//! The text of a reply as it grows: whole letters, and nothing that may yet turn out to be a stop text.
+//! Incremental detokenisation: whole characters only, and no text that may still become a stop text.
 
 use std::sync::Arc;
 
 use lapwing_model::ModelError;
 
-/// A token in words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Token {
+pub struct ReplyToken {
     pub text: String,
-    /// none: nothing stands before it
+    /// `None` for the first token of a prompt.
     pub log_prob: Option<f32>,
-    /// the likeliest in its place
+    /// The most likely tokens at its position.
     pub likeliest: Vec<(String, f32)>,
-    /// letters of the text before it
+    /// Number of characters before it.
     pub offset: usize,
 }
 
-/// Some of a reply.
+/// A part of a reply.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Piece {
+pub struct ReplyPiece {
     pub text: String,
-    /// if they were asked for
-    pub tokens: Vec<Token>,
+    /// Empty unless log-probabilities are requested.
+    pub tokens: Vec<ReplyToken>,
 }
 
-/// Ids that are kept back at most because a letter seems to be incomplete: none has more bytes.
-const LONGEST_LETTER: usize = 8;
+/// Maximum number of tokens held back for an incomplete character: no character has more bytes.
+const MAX_HELD_TOKENS: usize = 8;
 
-/// A reply under way.
-pub struct Growing {
+/// The text of a growing reply.
+pub struct Detokenizer {
     stops: Arc<[String]>,
     ids: Vec<u32>,
-    /// `ids[from..read]` are decoded once more with what follows, since a letter may depend on the one before
+    /// `ids[from..read]` are decoded again with the next tokens, because a character may depend on the one before it.
     from: usize,
     read: usize,
-    /// decoded and not handed out
+    /// Decoded text that is not handed out yet.
     held: String,
-    /// letters decoded
-    letters: usize,
-    tokens: Vec<Token>,
+    /// Number of decoded characters.
+    characters: usize,
+    tokens: Vec<ReplyToken>,
     is_over: bool,
 }
 
-impl Growing {
-    /// Ends at any of these texts.
-    pub fn new(stops: Arc<[String]>) -> Growing {
-        Growing {
+impl Detokenizer {
+    /// Returns an empty text that ends at any of these stop texts.
+    pub fn new(stops: Arc<[String]>) -> Detokenizer {
+        Detokenizer {
             stops,
             ids: Vec::new(),
             from: 0,
             read: 0,
             held: String::new(),
-            letters: 0,
+            characters: 0,
             tokens: Vec::new(),
             is_over: false,
         }
     }
 
-    /// Letters so far: where the next token begins.
-    pub fn letters(&self) -> usize {
-        self.letters
+    /// Returns the number of characters so far.
+    pub fn characters(&self) -> usize {
+        self.characters
     }
 
-    /// Tells of the token that is pushed next.
-    pub fn tell(&mut self, token: Token) {
+    /// Adds the description of the token that is pushed next.
+    pub fn describe(&mut self, token: ReplyToken) {
         self.tokens.push(token);
     }
 
-    /// Adds a token; a part of a prompt may hold a stop text.
+    /// Adds a token. Stop texts in a prompt are ignored.
     pub fn push(&mut self, id: u32, is_prompt: bool, decode: Decode) -> Result<(), ModelError> {
         self.ids.push(id);
-        let is_late = self.ids.len() - self.read > LONGEST_LETTER;
+        let is_late = self.ids.len() - self.read > MAX_HELD_TOKENS;
         self.decode(is_late, is_prompt, decode)
     }
 
-    /// Whether a stop text has come; what was before it is still to be handed out.
+    /// Whether a stop text was found. The text before it may not be handed out yet.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// All that is decoded so far: where a prompt ends, no stop text is in doubt.
-    pub fn take_prompt(&mut self) -> Piece {
-        Piece {
+    /// Takes all decoded text: of a prompt, or at the end.
+    pub fn take_all(&mut self) -> ReplyPiece {
+        ReplyPiece {
             text: std::mem::take(&mut self.held),
             tokens: std::mem::take(&mut self.tokens),
         }
     }
 
-    /// What can be handed out by now, if anything.
-    pub fn take(&mut self) -> Option<Piece> {
-        let whole = self.held.len() - if self.is_over { 0 } else { self.doubtful() };
+    /// Takes the text that can be handed out, if there is any.
+    pub fn take(&mut self) -> Option<ReplyPiece> {
+        let whole = self.held.len() - if self.is_over { 0 } else { self.held_bytes() };
         let text: String = self.held.drain(..whole).collect();
-        (!text.is_empty()).then(|| Piece {
+        (!text.is_empty()).then(|| ReplyPiece {
             text,
             tokens: std::mem::take(&mut self.tokens),
         })
     }
 
-    /// All that is left: no token comes any more.
-    pub fn finish(&mut self, decode: Decode) -> Result<Piece, ModelError> {
+    /// Takes the rest after the last token.
+    pub fn finish(&mut self, decode: Decode) -> Result<ReplyPiece, ModelError> {
         if !self.is_over {
             self.decode(true, false, decode)?;
         }
-        Ok(Piece {
-            text: std::mem::take(&mut self.held),
-            tokens: std::mem::take(&mut self.tokens),
-        })
+        Ok(self.take_all())
     }
 
     fn decode(&mut self, all: bool, is_prompt: bool, decode: Decode) -> Result<(), ModelError> {
         let before = decode(&self.ids[self.from..self.read])?;
         let now = decode(&self.ids[self.from..])?;
-        // A letter that is cut off is decoded as this one.
+        // An incomplete character is decoded as this one.
         let is_whole = !now.ends_with('\u{fffd}');
         let Some(new) = now.get(before.len()..).filter(|new| !new.is_empty()) else {
             return Ok(());
@@ -120,7 +116,7 @@ impl Growing {
             return Ok(());
         }
         (self.from, self.read) = (self.read, self.ids.len());
-        self.letters += new.chars().count();
+        self.characters += new.chars().count();
         self.held.push_str(new);
         let stops = self.stops.iter().filter(|_| !is_prompt);
         if let Some(at) = stops.filter_map(|stop| self.held.find(&**stop)).min() {
@@ -130,22 +126,22 @@ impl Growing {
         Ok(())
     }
 
-    /// Bytes at the end with which a stop text may begin.
-    fn doubtful(&self) -> usize {
+    /// Returns the number of bytes at the end that may be the start of a stop text.
+    fn held_bytes(&self) -> usize {
         let starts = self.held.char_indices().map(|(at, _)| &self.held[at..]);
-        let mut doubtful = starts.filter(|end| self.stops.iter().any(|stop| stop.starts_with(end)));
-        doubtful.next().map_or(0, str::len)
+        let is_prefix = |end: &&str| self.stops.iter().any(|stop| stop.starts_with(end));
+        starts.filter(is_prefix).next().map_or(0, str::len)
     }
 }
 
-/// Ids to text.
+/// Decodes ids.
 pub type Decode<'a> = &'a dyn Fn(&[u32]) -> Result<String, ModelError>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A token is a byte, as at worst in a vocabulary of bytes.
+    /// Each token is a byte, as in the worst case of a byte vocabulary.
     fn bytes(ids: &[u32]) -> Result<String, ModelError> {
         let bytes: Vec<u8> = ids.iter().map(|&id| id as u8).collect();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -153,7 +149,7 @@ mod tests {
 
     fn grown(text: &[u8], stops: &[&str]) -> (Vec<String>, bool) {
         let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
-        let mut growing = Growing::new(stops.into());
+        let mut growing = Detokenizer::new(stops.into());
         let mut pieces = Vec::new();
         for &byte in text {
             growing.push(byte.into(), false, &bytes).unwrap();
@@ -169,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_handed_out_whole() {
+    fn characters_are_handed_out_whole() {
         assert_eq!(grown("aé雪b".as_bytes(), &[]).0, ["a", "é", "雪", "b"]);
-        // The first byte of a letter that never comes, and bytes that are none.
+        // The first byte of an incomplete character, and invalid bytes.
         assert_eq!(grown(b"a\xe9", &[]).0, ["a", "\u{fffd}"]);
         let broken = [0xffu8; 40];
         let (pieces, _) = grown(&broken, &[]);
@@ -180,19 +176,19 @@ mod tests {
     }
 
     #[test]
-    fn what_may_become_a_stop_text_is_held_back() {
+    fn a_possible_stop_text_is_held_back() {
         let grown = |text: &str, stops: &[&str]| grown(text.as_bytes(), stops);
         assert_eq!(
             grown("ab\n\ncd", &["\n\n"]),
             (vec!["a".into(), "b".into()], true)
         );
-        // Held back, and then handed out with what shows that it was none.
+        // Held back until the next character shows that it is no stop text.
         let (pieces, is_over) = grown("ab\ncd", &["\n\n"]);
         assert_eq!(
             (pieces.as_slice(), is_over),
             (&["a", "b", "\nc", "d"].map(String::from)[..], false)
         );
-        // At the end it is none either.
+        // Handed out at the end.
         assert_eq!(grown("ab\n", &["\n\n"]).0.concat(), "ab\n");
         // The earliest of several; one within another.
         assert_eq!(grown("one two", &["two", "e t"]).0.concat(), "on");

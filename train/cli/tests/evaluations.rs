@@ -1,25 +1,12 @@
 //! `lapwing eval`, `lapwing probe`, and the scores of people.
 
-use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{json, lines, succeeds, with_input};
 
-fn succeeds(home: &Path, arguments: &[&str]) -> Said {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
-    said
-}
-
-fn json(home: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&succeeds(home, arguments).out).unwrap()
-}
-
-/// A run that has learned something: the learning rate makes the most of two steps.
+/// Trains a run with a large learning rate.
 fn trained(home: &Path) {
     let small = [
         "train",
@@ -40,7 +27,7 @@ fn trained(home: &Path) {
 }
 
 #[test]
-fn agents_are_set_beside_each_other_on_the_same_scenes() {
+fn agents_are_compared_on_the_same_scenes() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     trained(home);
@@ -79,7 +66,7 @@ fn agents_are_set_beside_each_other_on_the_same_scenes() {
         "model, greedy",
     ];
     assert_eq!(names(&game["players"]), expected);
-    // One and the same adapter is nowhere ahead of itself; it is of the model that it was taught on.
+    // The difference is zero for the same adapter, and not for the initial model.
     let differences = game["differences"].as_array().unwrap();
     assert_eq!(differences.len(), 5);
     let itself = &differences[1];
@@ -91,12 +78,8 @@ fn agents_are_set_beside_each_other_on_the_same_scenes() {
     assert_eq!(game["search"]["success_rate"], 1.0);
     assert_eq!(game["best_possible"], 1.0);
 
-    // Scene by scene the same numbers, and everybody on the same scenes.
-    let text = fs::read_to_string(home.join("scenes.jsonl")).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
+    // The file of scenes has the same numbers, and the same scenes for all players.
+    let lines = lines(&home.join("scenes.jsonl"));
     assert_eq!(lines.len(), 20 * (6 + 3));
     let of = |player: &str| -> Vec<&Value> {
         lines
@@ -117,20 +100,6 @@ fn agents_are_set_beside_each_other_on_the_same_scenes() {
             .collect::<Vec<_>>()
     };
     assert_eq!(scenes("model"), scenes("random player"));
-
-    let again = run(
-        home,
-        &["eval", "run", "--out", "scenes.jsonl", "--episodes", "2"],
-    );
-    assert_eq!(again.code, 1);
-    assert!(
-        again
-            .err
-            .ends_with("error: --out scenes.jsonl: it exists; name another file\n"),
-        "{}",
-        again.err
-    );
-    assert_eq!(fs::read_to_string(home.join("scenes.jsonl")).unwrap(), text);
 }
 
 #[test]
@@ -154,17 +123,10 @@ fn a_table_of_transfer_has_a_row_for_each_game() {
     );
     assert!(rows[2].starts_with("| frozen-lake | "), "{table}");
     assert!(rows[3].starts_with("| snake-alone | "), "{table}");
-    let wrong = run(home.path(), &["eval", "--games", "frozen-lake,snak"]);
-    assert_eq!(wrong.code, 2);
-    assert!(
-        wrong.err.contains("`snak` (did you mean `snake`?)"),
-        "{}",
-        wrong.err
-    );
 }
 
 #[test]
-fn somebody_else_can_play_the_other_side() {
+fn an_opponent_plays_the_other_side() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let met = |who: &str| {
@@ -190,19 +152,10 @@ fn somebody_else_can_play_the_other_side() {
         &["eval", "snake-duel", "--episodes", "6", "--json", "--quiet"],
     );
     assert_eq!(all_sides["episodes"], 12);
-    // A model that meets itself plays as it does on all sides.
+    // Opponents differ.
     let (base, random) = (met("base"), met("random"));
     assert_ne!(base, random);
     met("scripted");
-    let refused = run(home, &["eval", "frozen-lake", "--opponent", "random"]);
-    assert_eq!(refused.code, 1);
-    assert!(
-        refused.err.ends_with(
-            "error: --opponent random: frozen-lake has one agent, and nobody to meet; a game of several is snake-duel\n"
-        ),
-        "{}",
-        refused.err
-    );
     let played = succeeds(
         home,
         &["play", "snake-duel", "--opponent", "scripted", "--json"],
@@ -211,7 +164,7 @@ fn somebody_else_can_play_the_other_side() {
 }
 
 #[test]
-fn probes_tell_what_was_told_from_habit() {
+fn probes_separate_instructions_from_habit() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let probed = json(
@@ -236,47 +189,34 @@ fn probes_tell_what_was_told_from_habit() {
         let of_the_two = player["told"].as_u64().unwrap() + player["habit"].as_u64().unwrap();
         assert!(of_the_two <= parted);
         assert_eq!(player["verdict"] == "same_meaning", same_meaning);
-        // The game's own player reads.
         assert_eq!(
             row["scripted"].as_f64().unwrap() > 0.5,
             name != "exact" || row["scripted"] == 1.0
         );
     }
-    let wrong = run(home, &["probe", "--probes", "swaped"]);
-    assert_eq!(wrong.code, 2);
-    assert!(
-        wrong.err.contains(
-            "key `--probes`: found \"swaped\", wanted probes of frozen-lake: holes, swapped"
-        ),
-        "{}",
-        wrong.err
-    );
 }
 
 #[test]
-fn what_people_score_is_kept_and_shown_beside_models() {
+fn scores_of_people_are_recorded_and_shown() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
+    let map = "game.options.map=[\"SF\", \"HG\"]";
     let by_hand = |moves: &str| {
-        let map = "game.options.map=[\"SF\", \"HG\"]";
-        let mut play = lapwing(home, &["play", "--human", "--set", map]);
-        play.stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = play.spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(moves.as_bytes())
-            .unwrap();
-        said(home, child.wait_with_output().unwrap())
+        let ended = with_input(home, &["play", "--human", "--set", map], moves);
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+        ended
     };
-    let won = by_hand("right\ndown\n");
+    let won = by_hand("jump\nright\nd\n");
     assert!(
         won.out.contains(
-            "in 1 game of this kind: mean return 1 (kept in DIR/.data/lapwing/human.jsonl"
+            "in 1 game of this kind: mean return 1 (recorded in DIR/.data/lapwing/human.jsonl"
         ),
+        "{}",
+        won.out
+    );
+    let ending = "over after 2 turns: success, return 1\n";
+    assert!(
+        won.out.contains(ending) && !won.out.contains('\u{1b}'),
         "{}",
         won.out
     );
@@ -285,14 +225,13 @@ fn what_people_score_is_kept_and_shown_beside_models() {
             .out
             .contains("in 2 games of this kind: mean return 0.5")
     );
-    // A game that was left is no score.
+    // An unfinished game has no score.
     by_hand("right\nquit\n");
-    let map = "game.options.map=[\"SF\", \"HG\"]";
     let arguments = ["eval", "--set", map, "--episodes", "2", "--json", "--quiet"];
     let human = &json(home, &arguments)["games"][0]["human"];
     assert_eq!(human["episodes"], 2);
     assert_eq!(human["return_mean"], 0.5);
-    // Other options, another game.
+    // Other options are another game.
     let other = json(home, &["eval", "--episodes", "2", "--json", "--quiet"]);
     assert!(other["games"][0].get("human").is_none());
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +11,10 @@ use std::time::{Duration, Instant};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::models::golden;
-use crate::program::{lapwing, run};
+use crate::support::{golden, json as program, lapwing, run};
 
 /// A server on a port of its own; it ends with this.
-struct Server {
+struct TestServer {
     child: Child,
     port: u16,
     /// what it said until it was ready
@@ -24,18 +22,15 @@ struct Server {
     stderr: BufReader<std::process::ChildStderr>,
 }
 
-impl Server {
-    fn start(more: &[&str]) -> Server {
-        Server::start_with(more, |_| ())
+impl TestServer {
+    fn start(more: &[&str]) -> TestServer {
+        TestServer::start_with(more, |_| ())
     }
 
-    fn start_with(more: &[&str], prepare: impl FnOnce(&mut Command)) -> Server {
+    fn start_with(more: &[&str], prepare: impl FnOnce(&mut Command)) -> TestServer {
         let home = std::env::temp_dir();
         let mut command = lapwing(&home, &[&["serve", "--port", "0"], more].concat());
-        command
-            .env_remove("LAPWING_API_KEY")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -65,7 +60,7 @@ impl Server {
             .next()
             .unwrap();
         let port = port.parse().unwrap();
-        Server {
+        TestServer {
             child,
             port,
             told,
@@ -90,11 +85,11 @@ impl Server {
         stream
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
-        Answer::read(self.send(method, path, headers, body))
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> HttpResponse {
+        HttpResponse::read(self.send(method, path, headers, body))
     }
 
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> HttpResponse {
         self.ask("GET", path, "", b"")
     }
 
@@ -102,8 +97,8 @@ impl Server {
         self.send("POST", path, JSON, body.to_string().as_bytes())
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
-        Answer::read(self.begin(path, body))
+    fn post(&self, path: &str, body: &Value) -> HttpResponse {
+        HttpResponse::read(self.begin(path, body))
     }
 
     fn interrupt(&self) {
@@ -113,7 +108,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -124,14 +119,14 @@ const JSON: &str = "Content-Type: application/json\r\n";
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-struct Answer {
+struct HttpResponse {
     status: u16,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-impl Answer {
-    fn read(mut stream: TcpStream) -> Answer {
+impl HttpResponse {
+    fn read(mut stream: TcpStream) -> HttpResponse {
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8(bytes).unwrap();
@@ -157,7 +152,7 @@ impl Answer {
         } else {
             body.to_owned()
         };
-        Answer {
+        HttpResponse {
             status,
             headers,
             body,
@@ -231,15 +226,9 @@ fn text(answer: &Value) -> &str {
     answer["choices"][0]["text"].as_str().unwrap()
 }
 
-fn program(home: &Path, arguments: &[&str]) -> Value {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{}", said.err);
-    serde_json::from_str(&said.out).unwrap()
-}
-
 #[test]
 fn a_server_answers_as_openais_api_does() {
-    let server = Server::start(&[]);
+    let server = TestServer::start(&[]);
     let ready = server
         .told
         .iter()
@@ -260,15 +249,15 @@ fn a_server_answers_as_openais_api_does() {
     );
     assert_eq!(server.get("/health").right(), json!({"status": "ok"}));
 
-    let said = server
+    let ended = server
         .post(CHAT, &chat("go", json!({"temperature": 0})))
         .right();
-    assert_eq!(said["object"], "chat.completion");
-    assert_eq!(said["model"], "lapwing-base");
-    let choice = &said["choices"][0];
+    assert_eq!(ended["object"], "chat.completion");
+    assert_eq!(ended["model"], "lapwing-base");
+    let choice = &ended["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
     assert_eq!(choice["logprobs"], Value::Null);
-    let usage = &said["usage"];
+    let usage = &ended["usage"];
     let count = |name: &str| usage[name].as_u64().unwrap();
     assert_eq!(
         count("total_tokens"),
@@ -359,7 +348,7 @@ fn a_server_answers_as_openais_api_does() {
 
 #[test]
 fn a_stream_says_what_an_answer_says_whole() {
-    let server = Server::start(&[]);
+    let server = TestServer::start(&[]);
     let more = json!({"temperature": 2, "seed": 7, "n": 3, "max_tokens": 20, "logprobs": true, "top_logprobs": 2, "stop": ["e"]});
     let whole = server.post(CHAT, &chat("go", more.clone())).right();
     let stream = json!({"stream": true, "stream_options": {"include_usage": true}});
@@ -435,7 +424,7 @@ fn a_stream_says_what_an_answer_says_whole() {
 /// A client's reply follows from its request, whoever else asks.
 #[test]
 fn eight_clients_get_what_each_would_get_alone() {
-    let server = Server::start(&["--batch", "4"]);
+    let server = TestServer::start(&["--batch", "4"]);
     let request = |i: usize| {
         let temperature = [0.0, 0.7, 1.0, 1.8][i % 4];
         let top_p = [1.0, 0.9][i / 4];
@@ -464,9 +453,9 @@ fn eight_clients_get_what_each_would_get_alone() {
 
 #[test]
 fn wrong_requests_are_refused_in_the_same_form() {
-    let server = Server::start(&["--queue", "4", "--context", "500"]);
+    let server = TestServer::start(&["--queue", "4", "--context", "500"]);
     let mut told = String::new();
-    let mut tell = |what: &str, answer: Answer| {
+    let mut tell = |what: &str, answer: HttpResponse| {
         let error = answer.error();
         let field = |name: &str| error[name].as_str().unwrap_or("-").to_owned();
         let [message, kind, param, code] = ["message", "type", "param", "code"].map(field);
@@ -556,7 +545,7 @@ fn wrong_requests_are_refused_in_the_same_form() {
         "POST {CHAT} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{JSON}Content-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    tell("huge", Answer::read(stream));
+    tell("huge", HttpResponse::read(stream));
     assert_snapshot!(told);
 
     // Half a body, no HTTP, a connection that says nothing: none of them keeps others from theirs.
@@ -577,12 +566,12 @@ fn wrong_requests_are_refused_in_the_same_form() {
             &chat("go", json!({"user": "me", "metadata": {"a": "b"}})),
         )
         .right();
-    assert!(Answer::read(garbage).status == 400);
+    assert!(HttpResponse::read(garbage).status == 400);
 }
 
 #[test]
 fn who_goes_frees_its_place() {
-    let server = Server::start(&["--batch", "2", "--queue", "2"]);
+    let server = TestServer::start(&["--batch", "2", "--queue", "2"]);
     let stream = json!({"stream": true});
     let mut first = server.begin(CHAT, &with(endless(), stream));
     first.read_exact(&mut [0; 400]).unwrap();
@@ -628,7 +617,7 @@ fn who_goes_frees_its_place() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_it_at_once_and_says_so_to_whom_it_concerns() {
-    let mut server = Server::start(&[]);
+    let mut server = TestServer::start(&[]);
     let mut idle = server.connect();
     idle.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
@@ -649,15 +638,15 @@ fn ctrl_c_ends_it_at_once_and_says_so_to_whom_it_concerns() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("\"code\":\"server_stopping\""), "{rest}");
-    let refused = Answer::read(whole);
+    let refused = HttpResponse::read(whole);
     assert_eq!(
         (refused.status, &*refused.headers["retry-after"]),
         (503, "1")
     );
-    let mut said = String::new();
-    server.stderr.read_to_string(&mut said).unwrap();
-    assert_snapshot!(said, @r"
-    stopping: what is under way is broken off; again to stop at once
+    let mut ended = String::new();
+    server.stderr.read_to_string(&mut ended).unwrap();
+    assert_snapshot!(ended, @r"
+    stopping: requests in progress are aborted; again to stop at once
     stopped
     ");
 }
@@ -677,15 +666,15 @@ fn addresses_and_names_are_checked_before_anything_is_loaded() {
         &["--port", "0", "--adapter", "nowhere"],
         &["--port", "0", "--batch", "0"],
     ] {
-        let said = run(home.path(), &[&["serve"], arguments].concat());
-        told += &format!("{} {}", said.code, said.err.replace(&port, "PORT"));
+        let ended = run(home.path(), &[&["serve"], arguments].concat());
+        told += &format!("{} {}", ended.code, ended.err.replace(&port, "PORT"));
     }
     assert_snapshot!(told);
 }
 
 #[test]
 fn a_key_is_asked_for_and_quiet_is_quiet() {
-    let server = Server::start_with(&["--host", "0.0.0.0", "--name", "mine"], |command| {
+    let server = TestServer::start_with(&["--host", "0.0.0.0", "--name", "mine"], |command| {
         command.env("LAPWING_API_KEY", "secret");
     });
     let example = server.told.last().unwrap();
@@ -739,22 +728,26 @@ fn a_key_is_asked_for_and_quiet_is_quiet() {
     stream
         .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .unwrap();
-    assert_eq!(Answer::read(stream).status, 200);
+    assert_eq!(HttpResponse::read(stream).status, 200);
     child.kill().unwrap();
-    let said = child.wait_with_output().unwrap();
-    assert_eq!((said.stdout.len(), said.stderr.len()), (0, 0), "{said:?}");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(
+        (ended.stdout.len(), ended.stderr.len()),
+        (0, 0),
+        "{ended:?}"
+    );
 }
 
 /// Another model, with an adapter and a template in a process of its own.
 #[test]
 fn a_directory_with_an_adapter_is_served() {
     let (model, adapter) = (golden("qwen2"), golden("qwen2/adapter"));
-    let server = Server::start(&["--model", &model, "--adapter", &adapter]);
+    let server = TestServer::start(&["--model", &model, "--adapter", &adapter]);
     let body = with(
         chat("go", json!({"temperature": 0, "max_tokens": 6})),
         json!({"model": "qwen2"}),
     );
-    let said = server.post(CHAT, &body).right();
+    let ended = server.post(CHAT, &body).right();
     let home = tempfile::tempdir().unwrap();
     let messages = chat("go", json!({}))["messages"].to_string();
     fs::write(home.path().join("in.json"), messages).unwrap();
@@ -772,5 +765,5 @@ fn a_directory_with_an_adapter_is_served() {
         "--json",
     ];
     let generated = program(home.path(), &arguments);
-    assert_eq!(said["choices"][0]["message"]["content"], generated["text"]);
+    assert_eq!(ended["choices"][0]["message"]["content"], generated["text"]);
 }

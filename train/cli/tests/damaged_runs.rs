@@ -1,4 +1,4 @@
-//! What happens to runs that are treated badly: nothing is lost, and it is said what is wrong.
+//! Damaged, moved and concurrent runs: nothing is lost, and errors name the cause.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{Ended, fails, files, lapwing, run, succeeds};
 
 const SMALL: [&str; 12] = [
     "--set",
@@ -25,33 +25,14 @@ const SMALL: [&str; 12] = [
     "checkpoint.every=1",
 ];
 
-/// A run of so many steps in `DIR/run`.
+/// Trains a run in `DIR/run`.
 fn trained(home: &Path, steps: &str) {
     let begin = ["train", "--out", "run", "--steps", steps];
-    let said = run(home, &[&begin[..], &SMALL].concat());
-    assert_eq!(said.code, 0, "{}", said.err);
-}
-
-fn last_line(said: &Said) -> &str {
-    said.err.lines().last().unwrap()
-}
-
-/// Names and contents of the files below a directory.
-fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push((path.display().to_string(), fs::read(&path).unwrap())),
-        }
-    }
-    found.sort();
-    found
+    succeeds(home, &[&begin[..], &SMALL].concat());
 }
 
 #[test]
-fn a_run_that_is_done_can_have_more_steps() {
+fn a_finished_run_can_be_extended() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     trained(home, "3");
@@ -62,13 +43,13 @@ fn a_run_that_is_done_can_have_more_steps() {
     assert_eq!(files(&home.join("run/adapter")), before);
     let fewer = run(home, &["train", "--resume", "run", "--steps", "2"]);
     assert_eq!(fewer.code, 1);
-    assert_snapshot!(last_line(&fewer), @"error: run/checkpoints/step-000003.safetensors: 3 steps are done, and train.steps is 2: give as many or more (--steps)");
+    assert_snapshot!(fewer.last(), @"error: run/checkpoints/step-000003.safetensors: 3 steps are done, and train.steps is 2: give as many or more (--steps)");
     let more = run(home, &["train", "--resume", "run", "--steps", "5"]);
     assert_eq!(more.code, 0, "{}", more.err);
     assert!(more.err.contains("from step 3 on"), "{}", more.err);
     let config = fs::read_to_string(home.join("run/config.toml")).unwrap();
     assert!(config.contains("\nsteps = 5\n"), "{config}");
-    // The last ones, and that of the best evaluation.
+    // The last two, and that of the best evaluation.
     let kept = files(&home.join("run/checkpoints")).len();
     assert!((2..=3).contains(&kept), "{kept}");
     let sessions = fs::read_to_string(home.join("run/sessions.jsonl")).unwrap();
@@ -93,8 +74,8 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         ],
     );
     assert_eq!(changed.code, 1);
-    assert_snapshot!(last_line(&changed), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.0005, is 0.25; change that back, or start a new run from what was learned (--adapter, or --model if all weights were trained)");
-    // What no result depends on may be changed.
+    assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.0005, is 0.25; change that back, or start a new run from what was learned (--adapter, or --model if all weights were trained)");
+    // A key without influence on results may be changed.
     let on = |steps: &str| run(home, &["train", "--resume", "run", "--steps", steps]);
     let free = [
         "train",
@@ -109,7 +90,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     assert_eq!(free.code, 0, "{}", free.err);
     let whole = files(&home.join("run/adapter"));
 
-    // One bit of the latest is another, and the one before takes its place: the step is made again.
+    // If the latest checkpoint is damaged, the one before is used.
     let latest = home.join("run/checkpoints/step-000002.safetensors");
     let sound = fs::read(&latest).unwrap();
     let mut damaged = sound.clone();
@@ -117,10 +98,10 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     fs::write(&latest, &damaged).unwrap();
     let fallen = on("2");
     assert_eq!(fallen.code, 0, "{}", fallen.err);
-    assert_snapshot!(fallen.err.lines().find(|line| line.starts_with("left out")).unwrap(), @"left out: run/checkpoints/step-000002.safetensors: the checkpoint is damaged: its checksum is another");
+    assert_snapshot!(fallen.err.lines().find(|line| line.starts_with("skipped")).unwrap(), @"skipped: run/checkpoints/step-000002.safetensors: the checkpoint is damaged: its checksum is another");
     assert!(files(&home.join("run/adapter")) == whole && fs::read(&latest).unwrap() != damaged);
 
-    // Where there is no other, it is said what is wrong.
+    // Without another one, the damage is an error.
     let sound = fs::read(&latest).unwrap();
     for (name, _) in files(&home.join("run/checkpoints")) {
         fs::remove_file(name).unwrap();
@@ -130,7 +111,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     let cut = on("3");
     assert_eq!(cut.code, 1);
     assert!(
-        last_line(&cut).contains("the checkpoint is damaged"),
+        cut.last().contains("the checkpoint is damaged"),
         "{}",
         cut.err
     );
@@ -139,28 +120,17 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
 }
 
 #[test]
-fn what_is_no_run_is_not_gone_on_with() {
+fn missing_metrics_are_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
-    let none = run(home, &["train", "--resume", "run"]);
-    assert_eq!((none.code, none.out.as_str()), (1, ""));
-    assert_snapshot!(none.err, @"error: run does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
-    let both = run(home, &["train", "snake", "--resume", "run"]);
-    assert_eq!(both.code, 2, "{}", both.err);
-    assert!(both.err.contains("cannot be used with"), "{}", both.err);
     trained(home, "1");
     let metrics = home.join("run/metrics.jsonl");
     fs::write(&metrics, "").unwrap();
-    let short = run(home, &["train", "--resume", "run", "--steps", "2"]);
-    assert_eq!(short.code, 1);
-    assert!(
-        last_line(&short).contains("lines of it were removed since"),
-        "{}",
-        short.err
-    );
+    let error = fails(home, &["train", "--resume", "run", "--steps", "2"]);
+    assert!(error.contains("lines of it were removed since"), "{error}");
 }
 
-/// Waits until the run has made so many steps.
+/// Waits until the run has recorded this many steps.
 #[cfg(unix)]
 fn wait_for_steps(run: &Path, steps: usize) {
     let begun = Instant::now();
@@ -174,10 +144,10 @@ fn wait_for_steps(run: &Path, steps: usize) {
     }
 }
 
-/// Neither lost in silence nor written elsewhere; moved back, it goes on.
+/// The run can be resumed from its new place.
 #[cfg(unix)]
 #[test]
-fn a_directory_that_is_moved_ends_the_run_with_a_word() {
+fn moving_the_directory_ends_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let begin = ["train", "--out", "run", "--steps", "100000"];
@@ -188,10 +158,12 @@ fn a_directory_that_is_moved_ends_the_run_with_a_word() {
         .unwrap();
     wait_for_steps(&home.join("run"), 3);
     fs::rename(home.join("run"), home.join("away")).unwrap();
-    let ended = said(home, child.wait_with_output().unwrap());
+    let ended = Ended::new(home, child.wait_with_output().unwrap());
     assert_eq!((ended.code, ended.out.as_str()), (1, ""));
     assert!(
-        last_line(&ended).starts_with("error: run was removed, moved or replaced"),
+        ended
+            .last()
+            .starts_with("error: run was removed, moved or replaced"),
         "{}",
         ended.err
     );
@@ -205,15 +177,15 @@ fn a_directory_that_is_moved_ends_the_run_with_a_word() {
     assert_eq!(resumed.code, 0, "{}", resumed.err);
 }
 
-/// A limit on the size of files stands in for a full disk, which takes root to make: writes fail, with another word.
+/// A file size limit stands in for a full disk: writes fail with another error.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_is_full_during_a_save_leaves_the_checkpoint_before() {
+fn a_full_disk_keeps_the_last_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     trained(home, "2");
     let before = files(&home.join("run/checkpoints"));
-    // 700 KiB hold all that a run writes but its checkpoints. Their signal is held off as the program does it itself.
+    // 700 KiB suffice for all files but checkpoints. The shell ignores the signal as the program does.
     let limited = format!(
         "trap '' XFSZ; ulimit -f 700; exec {} train --resume run --steps 4",
         env!("CARGO_BIN_EXE_lapwing")
@@ -222,16 +194,16 @@ fn a_disk_that_is_full_during_a_save_leaves_the_checkpoint_before() {
         .args(["-c", &limited])
         .current_dir(home)
         .output();
-    let full = said(home, output.unwrap());
+    let full = Ended::new(home, output.unwrap());
     assert_eq!(full.code, 1, "{}", full.err);
     assert!(
         full.err.contains("what was saved last is kept"),
         "{}",
         full.err
     );
-    assert!(last_line(&full).contains("File too large"), "{}", full.err);
+    assert!(full.last().contains("File too large"), "{}", full.err);
     assert_eq!(files(&home.join("run/checkpoints")), before);
-    // With room again it ends as it would have.
+    // With room again, the run ends with the same adapter.
     let resumed = run(home, &["train", "--resume", "run", "--steps", "4"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     fs::rename(home.join("run"), home.join("full")).unwrap();
@@ -240,24 +212,8 @@ fn a_disk_that_is_full_during_a_save_leaves_the_checkpoint_before() {
     assert!(adapter("full").unwrap() == adapter("run").unwrap());
 }
 
-/// What lapwing did not make, it does not replace.
 #[test]
-fn a_checkpoint_that_is_there_is_not_pretrained_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path();
-    let model = home.join("model");
-    fs::create_dir(&model).unwrap();
-    fs::write(model.join("config.json"), "precious").unwrap();
-    let before = files(home);
-    let refused = run(home, &["pretrain", "--out", "model", "--steps", "1"]);
-    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
-    assert_snapshot!(last_line(&refused), @"error: model exists and is not empty: choose another directory with --out, or remove it");
-    assert_eq!(files(home), before);
-}
-
-/// Runs that begin at the same moment have a directory each, and all of them what they should have.
-#[test]
-fn runs_that_begin_at_once_have_a_directory_each() {
+fn concurrent_runs_have_their_own_directories() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let begin = [&["train", "--steps", "1"], &SMALL[..]].concat();
@@ -268,7 +224,7 @@ fn runs_that_begin_at_once_have_a_directory_each() {
     };
     let children: Vec<_> = (0..4).map(|_| one()).collect();
     for child in children {
-        let ended = said(home, child.wait_with_output().unwrap());
+        let ended = Ended::new(home, child.wait_with_output().unwrap());
         assert_eq!(ended.code, 0, "{}", ended.err);
     }
     for name in [

@@ -1,4 +1,4 @@
-//! `lapwing adapters`: what was found, what will be used, what it can do.
+//! `lapwing devices`: the devices, the default one, and what each can do.
 
 use std::io::Write;
 
@@ -6,65 +6,50 @@ use anyhow::Result;
 use indicatif::BinaryBytes;
 use lapwing_tensor::{Caps, Gpu, GpuError};
 
+use crate::args::DeviceArgs;
 use crate::out;
 
-/// Lists the adapters; `asked` is the one that was asked for by number.
-pub fn list(asked: Option<usize>) -> Result<()> {
+/// Lists the devices.
+pub fn list(selected: DeviceArgs) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {
         return Err(Gpu::none_found().into());
     }
-    if let Some(index) = asked.filter(|&index| index >= found.len()) {
-        return Err(GpuError::NoSuchAdapter {
-            index,
-            found: found.iter().map(|caps| caps.name.clone()).collect(),
-        }
-        .into());
+    if let Some(index) = selected.index.filter(|&index| index >= found.len()) {
+        let found = found.into_iter().map(|caps| caps.name).collect();
+        return Err(GpuError::NoSuchAdapter { index, found }.into());
     }
-    let used = asked.or_else(|| Gpu::choice(found.iter()));
+    let used = selected.index.or_else(|| Gpu::choice(found.iter()));
     let mut out = out::shown();
     for (index, caps) in found.iter().enumerate() {
         write!(out, "{}", describe(index, caps, used == Some(index)))?;
     }
-    match used {
-        Some(_) => writeln!(
-            out,
-            "Choose another with --adapter-index N, or with LAPWING_ADAPTER_INDEX."
-        )?,
-        None => writeln!(
-            out,
-            "None of these can run lapwing: install or update a driver."
-        )?,
-    }
+    let hint = match used {
+        Some(_) => "Select another one with --device N or LAPWING_DEVICE=N.",
+        None => "None of these can run lapwing: install or update a driver.",
+    };
+    writeln!(out, "{hint}")?;
     Ok(())
 }
 
-fn describe(index: usize, caps: &Caps, used: bool) -> String {
-    let mut text = format!(
-        "{index}: {}{}\n",
-        caps.name,
-        if used { "   <- will be used" } else { "" }
-    );
-    let mut line = |name: &str, value: String| text += &format!("   {name:10} {value}\n");
-    line("kind", format!("{}, {}", caps.kind, caps.backend));
-    line("driver", caps.driver.clone());
-    line("memory", caps.memory.map_or("not known".to_owned(), size));
+fn describe(index: usize, caps: &Caps, is_used: bool) -> String {
+    let mark = if is_used { "   <- will be used" } else { "" };
+    let mut text = format!("{index}: {}{mark}\n", caps.name);
+    let mut line = |name: &str, value: &str| text += &format!("   {name:10} {value}\n");
+    line("kind", &format!("{}, {}", caps.kind, caps.backend));
+    line("driver", &caps.driver);
+    let memory = caps.memory.map(size);
+    line("memory", memory.as_deref().unwrap_or("unknown"));
+    let (buffer, binding) = (size(caps.max_buffer), size(caps.max_binding));
     line(
         "buffers",
-        format!(
-            "up to {}, of which a kernel sees {}",
-            size(caps.max_buffer),
-            size(caps.max_binding)
-        ),
+        &format!("up to {buffer}, of which a kernel sees {binding}"),
     );
     let memory = size(u64::from(caps.max_workgroup_memory));
+    let (threads, subgroup) = (caps.max_workgroup_threads, subgroup(caps.subgroup));
     line(
-        "groups",
-        format!(
-            "up to {} threads sharing {memory}{}",
-            caps.max_workgroup_threads,
-            subgroups(caps.subgroup)
-        ),
+        "workgroups",
+        &format!("up to {threads} threads with {memory} of shared memory{subgroup}"),
     );
     line(
         "16 bits",
@@ -72,18 +57,16 @@ fn describe(index: usize, caps: &Caps, used: bool) -> String {
             "arithmetic and storage"
         } else {
             "storage only"
-        }
-        .to_owned(),
+        },
     );
-    line("matrices", tiles(&caps.matrix_tiles));
+    line("matrices", &tiles(&caps.matrix_tiles));
     if let Some(lacks) = &caps.lacks {
-        line("unusable", format!("it lacks {lacks}"));
+        line("unusable", &format!("it lacks {lacks}"));
     }
     if caps.is_software {
         line(
             "software",
-            "there is no GPU behind it: the processor does the work, which is slow but the same"
-                .to_owned(),
+            "runs on the processor: slow, with the same results",
         );
     }
     text
@@ -93,11 +76,11 @@ fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string()
 }
 
-fn subgroups((least, most): (u32, u32)) -> String {
+fn subgroup((least, most): (u32, u32)) -> String {
     match (least, most) {
         (0, _) | (_, 0) => String::new(),
-        (least, most) if least == most => format!(", {most} of them in step"),
-        (least, most) => format!(", {least} to {most} of them in step"),
+        (least, most) if least == most => format!(", subgroups of {most}"),
+        (least, most) => format!(", subgroups of {least} to {most}"),
     }
 }
 
@@ -105,11 +88,11 @@ fn tiles(tiles: &[(u32, u32, u32)]) -> String {
     if tiles.is_empty() {
         return "no matrix units".to_owned();
     }
-    let tiles: Vec<String> = tiles
-        .iter()
-        .map(|(m, n, k)| format!("{m}x{n}x{k}"))
-        .collect();
-    format!("units for f16 tiles of {}", tiles.join(", "))
+    let tiles = tiles.iter().map(|(m, n, k)| format!("{m}x{n}x{k}"));
+    format!(
+        "units for f16 tiles of {}",
+        tiles.collect::<Vec<_>>().join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -119,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapters_read_so() {
+    fn devices_are_described() {
         let Some(mut caps) = Gpu::list().into_iter().next() else {
             panic!("{}", GpuError::NoAdapter);
         };
@@ -140,7 +123,7 @@ mod tests {
            driver     example 1.2
            memory     24.00 GiB
            buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
-           groups     up to 1024 threads sharing 48.00 KiB, 32 of them in step
+           workgroups up to 1024 threads with 48.00 KiB of shared memory, subgroups of 32
            16 bits    arithmetic and storage
            matrices   units for f16 tiles of 16x16x16
         ");
@@ -154,13 +137,13 @@ mod tests {
         1: Example 9000
            kind       software, vulkan
            driver     example 1.2
-           memory     not known
+           memory     unknown
            buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
-           groups     up to 1024 threads sharing 48.00 KiB
+           workgroups up to 1024 threads with 48.00 KiB of shared memory
            16 bits    storage only
            matrices   no matrix units
            unusable   it lacks immediates
-           software   there is no GPU behind it: the processor does the work, which is slow but the same
+           software   runs on the processor: slow, with the same results
         ");
     }
 }

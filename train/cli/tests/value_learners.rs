@@ -6,10 +6,10 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{Said, run};
+use crate::support::{Ended, fails, json, lines, run};
 
 /// Two steps of a small network, in a directory called net.
-fn trained(home: &Path, learner: &str) -> Said {
+fn trained(home: &Path, learner: &str) -> Ended {
     let preset = format!("frozen-lake-{learner}");
     let small = [
         "train",
@@ -38,22 +38,16 @@ fn trained(home: &Path, learner: &str) -> Said {
     run(home, &small)
 }
 
-fn lines(run: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
 #[test]
 fn a_network_is_trained_examined_and_played_like_an_adapter() {
     for learner in ["dqn", "pqn"] {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
-        let said = trained(home, learner);
-        assert_eq!(said.code, 0, "{}", said.err);
+        let ended = trained(home, learner);
+        assert_eq!(ended.code, 0, "{}", ended.err);
         assert!(
-            said.out
+            ended
+                .out
                 .contains("The network is in net/network.safetensors. Watch it play:")
         );
         let net = home.join("net");
@@ -68,7 +62,7 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
         }
         assert!(!net.join("adapter").exists());
 
-        let lines = lines(&net);
+        let lines = lines(&net.join("metrics.jsonl"));
         let kinds: Vec<&str> = lines
             .iter()
             .map(|line| line["kind"].as_str().unwrap())
@@ -103,7 +97,7 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
             "5",
             "--json",
         ];
-        let other: Value = serde_json::from_str(&run(home, &other).out).unwrap();
+        let other = json(home, &other);
         assert_eq!(other["yardsticks"]["random"], lines[0]["random"]);
         assert_eq!(
             other["yardsticks"]["random"],
@@ -118,7 +112,7 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
             &["train", "--resume", "net", "--steps", "3", "--quiet"],
         );
         assert_eq!(on.code, 0, "{}", on.err);
-        let again = self::lines(&net);
+        let again = crate::support::lines(&net.join("metrics.jsonl"));
         assert_eq!(again[..4], lines[..4]);
         assert_eq!(again.last().unwrap()["step"], 3);
         let watched = run(home, &["watch", "net", "--once"]);
@@ -132,14 +126,7 @@ fn what_a_network_cannot_do_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     assert_eq!(trained(home, "pqn").code, 0);
-    let refused = |arguments: &[&str]| {
-        let said = run(home, arguments);
-        assert_ne!(said.code, 0, "{arguments:?}");
-        let told = said.err.lines().rfind(|line| line.starts_with("error"));
-        told.unwrap_or(&said.err).to_owned()
-    };
-    assert_snapshot!(refused(&["train", "rooms", "--set", "learner=dqn"]), @r#"error: rooms has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or learner = "ms-grpo""#);
-    assert_snapshot!(refused(&["eval", "frozen-lake-pqn"]), @"error: a network of pqn is to play, and value.network names none: name the directory of the run that trained it");
+    let refused = |arguments: &[&str]| fails(home, arguments);
     assert_snapshot!(refused(&["merge", "net", "--out", "merged"]), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: train, eval and play take such a run, and nothing else does"#);
     assert_snapshot!(refused(&["probe", "net"]), @r#"error: learner = "pqn" has no language model: train, eval and play take such a run, and nothing else does"#);
     assert_snapshot!(refused(&["eval", "frozen-lake", "--adapter", "net"]), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: train, eval and play take such a run, and nothing else does"#);

@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::program::{Said, lapwing, run, said};
 use crate::stub::{Manner, Stub};
+use crate::support::{Ended, json, lapwing, lines, succeeds};
 
 const SECRET: &str = "sk-a-secret-that-nobody-sees";
 
 /// `lapwing play`, by a model behind this address.
-fn by_api(directory: &Path, stub: &Stub, more: &[&str]) -> Said {
+fn by_api(directory: &Path, stub: &Stub, more: &[&str]) -> Ended {
     let player = format!("openai:{}", stub.url);
     let arguments = [
         "play",
@@ -23,23 +21,16 @@ fn by_api(directory: &Path, stub: &Stub, more: &[&str]) -> Said {
     ];
     let mut command = lapwing(directory, &[&arguments[..], more].concat());
     command.env("OPENAI_API_KEY", SECRET);
-    let said = said(directory, command.output().unwrap());
+    let ended = Ended::new(directory, command.output().unwrap());
     assert!(
-        !said.out.contains(SECRET) && !said.err.contains(SECRET),
-        "{said:?}"
+        !ended.out.contains(SECRET) && !ended.err.contains(SECRET),
+        "{ended:?}"
     );
-    said
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    ended
 }
 
 #[test]
-fn a_model_behind_an_api_plays_and_is_paid_once() {
+fn replies_of_an_api_are_cached() {
     let directory = tempfile::tempdir().unwrap();
     let busy = Manner::Status(429, "Retry-After: 0\r\n", "busy".to_owned());
     let stub = Stub::new(&[busy], Manner::Says("right", false));
@@ -76,9 +67,9 @@ fn a_model_behind_an_api_plays_and_is_paid_once() {
     assert!(second.err.contains("API: 0 requests"), "{}", second.err);
 }
 
-/// Two at a time, and whatever can go wrong on the way.
+/// Two requests at a time, with several kinds of failure.
 #[test]
-fn a_bad_line_is_lived_with() {
+fn failed_requests_are_retried() {
     let directory = tempfile::tempdir().unwrap();
     let bad = [Manner::HalfABody, Manner::Closes, Manner::Hangs];
     let stub = Stub::new(&bad, Manner::Says("right", false));
@@ -88,32 +79,32 @@ fn a_bad_line_is_lived_with() {
         "--player-concurrency",
         "2",
         "--player-timeout",
-        // More than a busy machine takes to answer.
+        // A busy machine answers within this time.
         "4",
         "--episodes",
         "4",
     ];
-    let said = by_api(directory.path(), &stub, &more);
-    assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.err.contains("3 retries"), "{}", said.err);
-    assert!(said.err.contains("failed: timed out x 1"), "{}", said.err);
-    // One that was given up may still be at work.
+    let ended = by_api(directory.path(), &stub, &more);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.err.contains("3 retries"), "{}", ended.err);
+    assert!(ended.err.contains("failed: timed out x 1"), "{}", ended.err);
+    // One that timed out may still be in progress.
     assert!((2..=3).contains(&stub.most_at_once()));
 }
 
 #[test]
-fn what_an_api_cannot_do_is_told_with_what_it_cost() {
+fn an_error_of_an_api_comes_with_its_cost() {
     let directory = tempfile::tempdir().unwrap();
     let refused = Manner::Status(401, "", format!("wrong key {SECRET}"));
     let stub = Stub::new(&[], refused);
-    let said = by_api(directory.path(), &stub, &["--player-model", "m"]);
-    assert_eq!((said.code, &*said.out), (1, ""));
+    let ended = by_api(directory.path(), &stub, &["--player-model", "m"]);
+    assert_eq!((ended.code, &*ended.out), (1, ""));
     assert!(
-        said.err.contains("is OPENAI_API_KEY right?"),
+        ended.err.contains("is OPENAI_API_KEY right?"),
         "{}",
-        said.err
+        ended.err
     );
-    assert!(said.err.contains("API: 1 requests"), "{}", said.err);
+    assert!(ended.err.contains("API: 1 requests"), "{}", ended.err);
 
     let stub = Stub::new(&[], Manner::Says("left", false));
     let more = [
@@ -124,37 +115,26 @@ fn what_an_api_cannot_do_is_told_with_what_it_cost() {
         "--keep",
         "kept.jsonl",
     ];
-    let said = by_api(directory.path(), &stub, &more);
-    assert_eq!(said.code, 1);
+    let ended = by_api(directory.path(), &stub, &more);
+    assert_eq!(ended.code, 1);
     assert!(
-        said.err
+        ended
+            .err
             .contains("the budget of 150 tokens is used up (200 used)"),
         "{}",
-        said.err
+        ended.err
     );
     assert!(
-        said.err.contains("180 prompt tokens, 20 completion tokens"),
+        ended
+            .err
+            .contains("180 prompt tokens, 20 completion tokens"),
         "{}",
-        said.err
+        ended.err
     );
     assert!(!directory.path().join("kept.jsonl").exists());
-
-    let unnamed = by_api(directory.path(), &stub, &[]);
-    assert!(
-        unnamed.err.contains("needs --player-model NAME"),
-        "{}",
-        unnamed.err
-    );
-    let nobody = run(directory.path(), &["play", "--player", "me"]);
-    assert_eq!(nobody.code, 2);
-    assert!(
-        nobody.err.contains("wanted openai:URL, scripted or random"),
-        "{}",
-        nobody.err
-    );
 }
 
-/// From the game's own player to an adapter that plays better than the base.
+/// The adapter plays better than the base.
 #[test]
 fn kept_episodes_are_imitated() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,12 +148,11 @@ fn kept_episodes_are_imitated() {
         "--keep",
         "kept.jsonl",
     ];
-    let said = run(directory.path(), &keep);
-    assert_eq!(said.code, 0, "{}", said.err);
+    let ended = succeeds(directory.path(), &keep);
     assert!(
-        said.out.contains("80 episodes are kept in kept.jsonl."),
+        ended.out.contains("80 episodes are kept in kept.jsonl."),
         "{}",
-        said.out
+        ended.out
     );
     let kept = lines(&directory.path().join("kept.jsonl"));
     assert_eq!(kept.len(), 80);
@@ -190,13 +169,6 @@ fn kept_episodes_are_imitated() {
         let usual = fs::metadata(made).unwrap().permissions().mode();
         assert_eq!(file.permissions().mode(), usual);
     }
-    let again = run(directory.path(), &keep);
-    assert_eq!(again.code, 1);
-    assert!(
-        again.err.contains("kept.jsonl is there already"),
-        "{}",
-        again.err
-    );
 
     let imitate = [
         "pretrain",
@@ -206,45 +178,22 @@ fn kept_episodes_are_imitated() {
         "adapter",
         "--only-success",
     ];
-    let said = run(directory.path(), &imitate);
-    assert_eq!(said.code, 0, "{}", said.err);
+    let ended = succeeds(directory.path(), &imitate);
     assert!(
-        said.out.contains("held-out loss, nats a token: "),
+        ended.out.contains("held-out loss, nats a token: "),
         "{}",
-        said.out
+        ended.out
     );
-    assert!(said.err.contains("step 27/27"), "{}", said.err);
+    assert!(ended.err.contains("step 27/27"), "{}", ended.err);
     let success = |more: &[&str]| {
         let eval = ["eval", "frozen-lake", "--episodes", "60", "--json"];
-        let said = run(directory.path(), &[&eval[..], more].concat());
-        assert_eq!(said.code, 0, "{}", said.err);
-        let examined: Value = serde_json::from_str(&said.out).unwrap();
-        examined["success_rate"].as_f64().unwrap()
+        let scores = json(directory.path(), &[&eval[..], more].concat());
+        scores["success_rate"].as_f64().unwrap()
     };
     let (before, after) = (success(&[]), success(&["--adapter", "adapter"]));
     assert!(after > before + 0.2, "{before} to {after}");
-
-    let again = run(directory.path(), &imitate);
-    assert!(
-        again.err.contains("exists and is not empty"),
-        "{}",
-        again.err
-    );
-    fs::write(directory.path().join("none.jsonl"), "{\"step\": 1}\n").unwrap();
-    let wrong = run(
-        directory.path(),
-        &["pretrain", "--from", "none.jsonl", "--out", "other"],
-    );
-    assert_eq!(wrong.code, 1);
-    assert!(
-        wrong.err.contains("none.jsonl: line 1 is no episode"),
-        "{}",
-        wrong.err
-    );
-    assert!(!directory.path().join("other").exists());
 }
 
-/// In whatever form the replies are asked for.
 #[test]
 fn scripted_replies_are_kept_in_the_form_that_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
@@ -258,8 +207,7 @@ fn scripted_replies_are_kept_in_the_form_that_is_asked_for() {
         "--keep",
         "kept.jsonl",
     ];
-    let said = run(directory.path(), &keep);
-    assert_eq!(said.code, 0, "{}", said.err);
+    succeeds(directory.path(), &keep);
     let turn = lines(&directory.path().join("kept.jsonl"))[0]["turns"][0].clone();
     let (reply, action) = (
         turn["reply"].as_str().unwrap(),

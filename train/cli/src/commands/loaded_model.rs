@@ -1,4 +1,4 @@
-//! What `score`, `generate` and `serve` have in common: a model outside of any game, and token ids from the user.
+//! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,17 +7,16 @@ use std::path::Path;
 use anyhow::Result;
 use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
 use lapwing_play::Progress;
-use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
 use lapwing_train::memory::{Demand, Plan};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::args;
+use crate::args::{self, DeviceArgs, ModelArgs};
 use crate::progress::Terminal;
 
-/// Something that was typed, or a file that was named, is not what it should be.
+/// An argument or an input file is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct InputError {
@@ -32,73 +31,73 @@ impl InputError {
     }
 }
 
-/// The files of the model that was asked for, or of the embedded one.
+/// Opens the files of the selected model, or of the built-in one.
 pub fn open(model: &Option<String>) -> Result<Files> {
-    Ok(Files::of(&typed(model), &Terminal::new())?)
+    Ok(Files::of(&source(model), &Terminal::new())?)
 }
 
-/// The model that was asked for, or the embedded one.
-pub fn typed(model: &Option<String>) -> Source {
+/// Returns the selected model, or the built-in one.
+pub fn source(model: &Option<String>) -> Source {
     let typed = |text: &str| Source::typed(&args::model(text));
     model.as_deref().map_or(Source::BuiltIn, typed)
 }
 
-/// A loaded model, with room for what is to be done with it.
-pub struct Subject {
+/// A model on a device, with an arena for its keys and values.
+pub struct LoadedModel {
     pub model: Model,
     pub adapter: Option<Adapter>,
     pub arena: Arena,
 }
 
-/// What an arena is to hold.
-pub struct Room {
-    /// tokens of the longest sequence
+/// The size of an arena, in tokens.
+pub struct Capacity {
+    /// Length of the longest sequence.
     pub longest: usize,
-    /// of these, those that are drawn
+    /// Length of the sampled part of the longest sequence.
     pub reply: usize,
-    /// sequences at once, if the memory suffices; else fewer
+    /// Number of sequences at once; fewer if the memory does not suffice.
     pub sequences: usize,
-    /// tokens that it can hold at once from the start; it grows
+    /// Initial size; the arena grows.
     pub first: usize,
-    /// what the sequence is called in an error
+    /// Name of the sequence in an error.
     pub name: &'static str,
-    /// what to do if it is too long
+    /// How to fix a sequence that is too long.
     pub cure: &'static str,
 }
 
-impl Subject {
-    /// Loads for `ids` and so many more tokens; the ids are checked before anything is loaded.
-    pub fn load(
-        open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-        chosen: &args::Chosen,
+impl LoadedModel {
+    /// Loads the model for one text of `ids` tokens, of which `more` more are sampled.
+    pub fn for_text(
+        device: DeviceArgs,
+        arguments: &ModelArgs,
         files: &Files,
         ids: usize,
         more: usize,
-    ) -> Result<Subject> {
-        let room = Room {
+    ) -> Result<LoadedModel> {
+        let capacity = Capacity {
             longest: ids + more,
             reply: ids + more - 1,
             sequences: 1,
             // A reply may be much shorter than the longest.
             first: ids + more.min(256),
-            name: "the text and what follows",
+            name: "the text and its continuation",
             cure: "use a shorter text or fewer tokens",
         };
-        Subject::load_with(open_gpu, chosen, files, &room)
+        LoadedModel::load(device, arguments, files, &capacity)
     }
 
-    /// Loads for more than one text.
-    pub fn load_with(
-        open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-        chosen: &args::Chosen,
+    /// Loads the model for sequences of this capacity.
+    pub fn load(
+        device: DeviceArgs,
+        arguments: &ModelArgs,
         files: &Files,
-        room: &Room,
-    ) -> Result<Subject> {
-        let stored = chosen.adapter.as_deref();
+        capacity: &Capacity,
+    ) -> Result<LoadedModel> {
+        let stored = arguments.adapter.as_deref();
         let stored = stored.map(|dir| files.adapter(&args::adapter(dir)?));
         let stored = stored.transpose()?;
-        let gpu = open_gpu()?;
-        let longest = room.longest;
+        let gpu = device.open()?;
+        let longest = capacity.longest;
         let demand = Demand {
             trained: 0,
             whole: false,
@@ -109,31 +108,28 @@ impl Subject {
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
             tokens_per_batch: 0,
             longest,
-            reply: room.reply,
+            reply: capacity.reply,
             shared: 0,
-            episodes: room.sequences,
-            cure: room.cure,
+            episodes: capacity.sequences,
+            cure: capacity.cure,
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + ROOM > plan.arena_rows {
             let most = plan.arena_rows.saturating_sub(ROOM);
-            let problem = format!(
-                "{longest} tokens, and {most} fit this adapter's memory; {}",
-                room.cure
-            );
-            return Err(InputError::new(room.name, problem).into());
+            let cure = capacity.cure;
+            let problem = format!("{longest} tokens, and the device's memory holds {most}; {cure}");
+            return Err(InputError::new(capacity.name, problem).into());
         }
         let terminal = Terminal::new();
         terminal.note(&plan.to_string());
         let model = files.load(&gpu, &terminal)?;
-        drop(terminal);
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
-        let most = match room.sequences {
+        let most = match capacity.sequences {
             1 => longest + ROOM,
             _ => plan.arena_rows,
         };
-        let arena = Arena::new(&model, room.first, most);
-        Ok(Subject {
+        let arena = Arena::new(&model, capacity.first, most);
+        Ok(LoadedModel {
             model,
             adapter,
             arena,
@@ -141,7 +137,7 @@ impl Subject {
     }
 }
 
-/// Token ids of a JSON file.
+/// Reads token ids from a JSON file.
 pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
     let origin = origin(path);
@@ -155,42 +151,34 @@ pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// Complains of no tokens, of tokens that the model does not have, and of more than it was made for.
+/// Refuses an empty list, tokens outside of the vocabulary, and more tokens than the model supports.
 pub fn check_ids(origin: String, ids: &[u32], config: &Config) -> Result<()> {
-    let wrong = |problem: String| Err(InputError::new(origin.clone(), problem).into());
-    if ids.is_empty() {
-        return wrong("there is no token in it".into());
-    }
-    if let Some(id) = ids.iter().find(|&&id| id as usize >= config.vocab) {
-        return wrong(format!(
-            "token {id} is beyond the model's vocabulary of {}",
-            config.vocab
-        ));
-    }
-    if ids.len() > config.max_positions {
-        let (found, most) = (ids.len(), config.max_positions);
-        return wrong(format!(
-            "{found} tokens, and the model was made for {most} (max_position_embeddings)"
-        ));
-    }
-    Ok(())
+    let (vocab, found, most) = (config.vocab, ids.len(), config.max_positions);
+    let problem = match ids.iter().find(|&&id| id as usize >= vocab) {
+        _ if ids.is_empty() => "there is no token in it".to_owned(),
+        Some(id) => format!("token {id} is outside of the model's vocabulary of {vocab}"),
+        None if found > most => {
+            format!("{found} tokens, and the model supports {most} (max_position_embeddings)")
+        }
+        None => return Ok(()),
+    };
+    Err(InputError::new(origin, problem).into())
 }
 
-/// Bytes of a file or an input: the longest contexts of published models are a few megabytes.
-const LONGEST: u64 = 64 << 20;
+/// Maximum size of an input file: the longest contexts of published models are a few megabytes.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// A JSON file of some form, or standard input.
+/// Reads a JSON file or standard input.
 pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
-    let origin = origin(path);
-    let wrong = |problem: String| InputError::new(origin.clone(), problem);
+    let wrong = |problem: String| InputError::new(origin(path), problem);
     let text = read(path).map_err(|e| wrong(e.to_string()))?;
-    if text.len() as u64 > LONGEST {
-        return Err(wrong(format!("larger than {} MiB", LONGEST >> 20)).into());
+    if text.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("larger than {} MiB", MAX_BYTES >> 20)).into());
     }
     Ok(serde_json::from_str(&text).map_err(|e| wrong(format!("{wanted}: {e}")))?)
 }
 
-/// What a file is called: `-` is standard input.
+/// Returns the name of an input file in messages.
 pub fn origin(path: &Path) -> String {
     match path == Path::new("-") {
         true => "standard input".to_owned(),
@@ -199,15 +187,12 @@ pub fn origin(path: &Path) -> String {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    if path == Path::new("-") {
-        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
     } else if std::fs::metadata(path)?.is_file() {
-        File::open(path)?
-            .take(LONGEST + 1)
-            .read_to_string(&mut text)?;
+        Box::new(File::open(path)?)
     } else {
         return Err(io::Error::other("not a plain file (- is standard input)"));
-    }
-    Ok(text)
+    };
+    io::read_to_string(input.take(MAX_BYTES + 1))
 }

@@ -1,12 +1,11 @@
-//! Runs that train all weights of a model, and every command that meets one.
+//! Runs that train all weights of a model, with every command.
 
 use std::fs;
-use std::path::Path;
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{Said, run};
+use crate::support::{fails, files, json, succeeds};
 
 const WHOLE: [&str; 14] = [
     "train",
@@ -25,31 +24,6 @@ const WHOLE: [&str; 14] = [
     "--quiet",
 ];
 
-fn succeeds(home: &Path, arguments: &[&str]) -> Said {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
-    said
-}
-
-fn refusal(home: &Path, arguments: &[&str]) -> String {
-    let said = run(home, arguments);
-    assert_ne!(said.code, 0, "{arguments:?}: {}", said.out);
-    said.err.lines().last().unwrap_or_default().to_owned()
-}
-
-/// Names and contents of what is kept.
-fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
-    let mut files: Vec<(String, Vec<u8>)> = entries
-        .map(|entry| {
-            let name = entry.file_name().into_string().unwrap();
-            (name, fs::read(entry.path()).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn a_run_keeps_a_model_that_every_command_takes() {
     let home = tempfile::tempdir().unwrap();
@@ -58,8 +32,8 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let would: Vec<&str> = dry.out.lines().rev().take(2).collect();
     let would = format!("{}\n{}", would[1], would[0].split("; on ").next().unwrap());
     assert_snapshot!(would, @"
-    would change 242,880 parameters, all that the model has
-    would train frozen-lake: 100 steps of 1 x 6 episodes, learning from 3 of each 6, drawn by absolute advantage (AAW), with all weights of the model
+    would train 242,880 parameters, all of the model's
+    would train frozen-lake: 100 steps of 1 x 6 episodes, training on 3 of each 6, sampled by absolute advantage (AAW), with all weights of the model
     ");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 
@@ -71,17 +45,20 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         trained.out
     );
 
-    // What was broken off and gone on with is what was not.
+    // A resumed run gives the same weights.
     succeeds(home, &begin("1", "other"));
     succeeds(home, &["train", "--resume", "other", "--steps", "2"]);
     let kept = files(&home.join("run/model"));
-    assert!(kept == files(&home.join("other/model")));
+    let contents = |files: &[(String, Vec<u8>)]| -> Vec<Vec<u8>> {
+        files.iter().map(|(_, bytes)| bytes.clone()).collect()
+    };
+    assert!(contents(&kept) == contents(&files(&home.join("other/model"))));
     let (name, weights) = &kept[3];
-    assert_eq!(name, "model.safetensors");
+    assert!(name.ends_with("model.safetensors"), "{name}");
     // Four bytes for each, and a header.
     assert!((0..8192).contains(&(weights.len() - 4 * 242_880)));
 
-    // It is examined beside what it was before.
+    // It is compared with the initial model.
     let examined = succeeds(home, &["eval", "run", "--json"]);
     assert!(
         examined.err.starts_with("plays with run/best\n"),
@@ -97,14 +74,13 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let players: Vec<&Value> = players.iter().map(|player| &player["player"]).collect();
     assert_eq!(players, ["trained model", "model"]);
     // The base's row is that of the base by itself, on the same scenes.
-    let base = succeeds(home, &["eval", "--json", "--set", "eval.episodes=5"]);
-    let base: Value = serde_json::from_str(&base.out).unwrap();
+    let base = json(home, &["eval", "--json", "--set", "eval.episodes=5"]);
     assert_eq!(
         found["games"][0]["players"][1]["return_mean"],
         base["games"][0]["players"][0]["return_mean"]
     );
 
-    // With others: the other run, whose model is the same, and an adapter for the base.
+    // And with the other run, whose model is the same, and with an adapter of the base.
     let begin = ["train", "--quiet", "--steps", "0", "--out", "lora"];
     succeeds(home, &[&begin[..], &["--set", "eval.episodes=5"]].concat());
     let against = [
@@ -116,10 +92,10 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         "--against",
         "lora",
     ];
-    let found: Value = serde_json::from_str(&succeeds(home, &against).out).unwrap();
+    let found = json(home, &against);
     let player = |i: usize| &found["games"][0]["players"][i];
     assert_eq!(player(2)["player"], "lora");
-    // An adapter that has learned nothing changes nothing.
+    // A new adapter changes nothing.
     for key in ["return_mean", "success_rate", "episode_length_mean"] {
         assert_eq!(player(2)[key], player(3)[key], "{key}");
     }
@@ -128,7 +104,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     succeeds(home, &["probe", "run", "--quiet"]);
     let score = |model: &[&str]| {
         let score = [&["score", "--text", "left right", "--json"], model].concat();
-        succeeds(home, &score).out
+        json(home, &score)
     };
     assert_eq!(score(&["--model", "run"]), score(&["--model", "run/best"]));
     assert_ne!(score(&["--model", "run"]), score(&[]));
@@ -149,14 +125,13 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     }
     succeeds(home, &["report", "run"]);
     succeeds(home, &["watch", "run", "--once"]);
-    // Training goes on from it, with an adapter this time.
+    // It can be the base of an adapter.
     let on = [
         "train", "--model", "run", "--steps", "0", "--out", "on", "--quiet",
     ];
     succeeds(home, &[&on[..], &["--set", "eval.episodes=5"]].concat());
     assert!(home.join("on/adapter/adapter_config.json").exists());
-    let on = succeeds(home, &["eval", "on", "--json"]);
-    let on: Value = serde_json::from_str(&on.out).unwrap();
+    let on = json(home, &["eval", "on", "--json"]);
     let player = |i: usize| &on["games"][0]["players"][i];
     assert_eq!(player(1)["player"], "model");
     assert_eq!(
@@ -164,12 +139,12 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         found["games"][0]["players"][0]["return_mean"]
     );
 
-    // What has no use for it says so.
-    assert_snapshot!(refusal(home, &["eval", "--adapter", "run"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
-    assert_snapshot!(refusal(home, &["score", "--adapter", "run/model", "--text", "x"]), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
-    assert_snapshot!(refusal(home, &["merge", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: all weights of its model were trained, which is run/best, as it is");
-    assert_snapshot!(refusal(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: all weights of its model were trained, which is run/best, as it is");
-    assert_snapshot!(refusal(home, &[&WHOLE[..], &["--adapter", "lora"]].concat()), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
+    // Commands that need an adapter refuse it.
+    assert_snapshot!(fails(home, &["eval", "--adapter", "run"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
+    assert_snapshot!(fails(home, &["score", "--adapter", "run/model", "--text", "x"]), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
+    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: the run trained all weights; its model is run/best");
+    assert_snapshot!(fails(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: the run trained all weights; its model is run/best");
+    assert_snapshot!(fails(home, &[&WHOLE[..], &["--adapter", "lora"]].concat()), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
     let idle = [
         "config",
         "--set",
@@ -183,9 +158,9 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     "#);
 }
 
-/// In a game of two the base is what the run began from, and a whole model may be met.
+/// In a game of two, the opponent can be the base or a whole model.
 #[test]
-fn a_model_meets_what_it_was() {
+fn a_model_plays_against_its_base() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let duel = [
@@ -215,14 +190,14 @@ fn a_model_meets_what_it_was() {
             "--opponent",
             who,
         ];
-        let found: Value = serde_json::from_str(&succeeds(home, &eval).out).unwrap();
+        let found = json(home, &eval);
         found["games"][0]["players"][0]["return_mean"].clone()
     };
-    // It has learned nothing yet, so that both are the same.
+    // After no steps, both are the same.
     assert_eq!(eval("base"), eval("run"));
 }
 
-/// Imitation, too, teaches the whole model if that is asked for.
+/// Imitation can train all weights, too.
 #[test]
 fn imitation_writes_a_model() {
     let home = tempfile::tempdir().unwrap();
@@ -246,11 +221,11 @@ fn imitation_writes_a_model() {
         "--out",
         "model",
     ];
-    let said = succeeds(
+    let ended = succeeds(
         home,
         &[&imitate[..], &["--set", "train.weights=all"]].concat(),
     );
-    let mut lines = said.out.lines();
+    let mut lines = ended.out.lines();
     let loss = lines.next().unwrap();
     let numbers: Vec<f64> = loss
         .split(' ')

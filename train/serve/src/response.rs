@@ -1,63 +1,63 @@
-//! Replies as OpenAI's API has them, whole or in chunks.
+//! OpenAI's JSON for replies, complete or in chunks.
 
 use serde_json::{Map, Value, json};
 
-use super::reply::{Piece, Token};
-use super::worker::Finish;
+use super::detokenizer::{ReplyPiece, ReplyToken};
+use super::model_thread::Finish;
 
-/// Which of the two forms.
+/// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Form {
+pub enum Endpoint {
     Chat,
     Completion,
 }
 
-/// What is the same in all that answers one request.
+/// Builds the response to one request.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    pub form: Form,
+pub struct ResponseBuilder {
+    pub endpoint: Endpoint,
     pub id: String,
     pub created: u64,
     pub model: String,
-    /// how many of the likeliest tokens were asked for; none: no log-probs
-    pub tell: Option<usize>,
+    /// Number of most likely tokens beside each token; `None` for no log-probabilities.
+    pub likeliest: Option<usize>,
     pub prompt_tokens: usize,
-    /// whether each chunk speaks of the usage, and one has it
+    /// Whether chunks have the field `usage`.
     pub include_usage: bool,
 }
 
-/// One reply, whole.
+/// A complete reply.
 #[derive(Debug, Clone, Default)]
-pub struct Choice {
-    pub piece: Piece,
+pub struct CompleteReply {
+    pub piece: ReplyPiece,
     pub finish: Option<Finish>,
     pub tokens: usize,
 }
 
-impl Answer {
-    /// All replies in one.
-    pub fn whole(&self, choices: &[Choice]) -> Value {
-        let tokens = choices.iter().map(|choice| choice.tokens).sum();
-        let choices = choices.iter().enumerate();
-        let choices: Vec<Value> = choices.map(|(i, choice)| self.choice(i, choice)).collect();
-        let object = match self.form {
-            Form::Chat => "chat.completion",
-            Form::Completion => "text_completion",
+impl ResponseBuilder {
+    /// Returns the response with all replies.
+    pub fn complete(&self, replies: &[CompleteReply]) -> Value {
+        let tokens = replies.iter().map(|reply| reply.tokens).sum();
+        let choices = replies.iter().enumerate();
+        let choices: Vec<Value> = choices.map(|(i, reply)| self.choice(i, reply)).collect();
+        let object = match self.endpoint {
+            Endpoint::Chat => "chat.completion",
+            Endpoint::Completion => "text_completion",
         };
-        let mut answer = self.frame(object, choices);
-        answer["usage"] = self.usage(tokens);
-        answer
+        let mut response = self.frame(object, choices);
+        response["usage"] = self.usage(tokens);
+        response
     }
 
-    fn choice(&self, index: usize, choice: &Choice) -> Value {
-        let Choice { piece, finish, .. } = choice;
+    fn choice(&self, index: usize, reply: &CompleteReply) -> Value {
+        let CompleteReply { piece, finish, .. } = reply;
         let text = &piece.text;
-        let (name, value) = match self.form {
-            Form::Chat => (
+        let (name, value) = match self.endpoint {
+            Endpoint::Chat => (
                 "message",
                 json!({"role": "assistant", "content": text, "refusal": null}),
             ),
-            Form::Completion => ("text", json!(text)),
+            Endpoint::Completion => ("text", json!(text)),
         };
         let mut choice = json!({"index": index, name: value});
         choice["logprobs"] = self.log_probs(&piece.tokens);
@@ -65,20 +65,20 @@ impl Answer {
         choice
     }
 
-    /// What comes before the first piece of a reply, if anything does.
+    /// Returns the chunk before the first piece of a reply, if there is one.
     pub fn opening(&self, index: usize) -> Option<Value> {
         let delta = json!({"role": "assistant", "content": "", "refusal": null});
         let choice =
             json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
-        (self.form == Form::Chat).then(|| self.chunk(vec![choice]))
+        (self.endpoint == Endpoint::Chat).then(|| self.chunk(vec![choice]))
     }
 
-    /// Some of a reply, or with a reason its end.
-    pub fn piece(&self, index: usize, piece: &Piece, finish: Option<Finish>) -> Value {
-        let (name, value) = match self.form {
-            Form::Chat if piece.text.is_empty() && finish.is_some() => ("delta", json!({})),
-            Form::Chat => ("delta", json!({"content": piece.text})),
-            Form::Completion => ("text", json!(piece.text)),
+    /// Returns a chunk of a reply. The last one has a finish reason.
+    pub fn piece(&self, index: usize, piece: &ReplyPiece, finish: Option<Finish>) -> Value {
+        let (name, value) = match self.endpoint {
+            Endpoint::Chat if piece.text.is_empty() && finish.is_some() => ("delta", json!({})),
+            Endpoint::Chat => ("delta", json!({"content": piece.text})),
+            Endpoint::Completion => ("text", json!(piece.text)),
         };
         let mut choice = json!({"index": index, name: value});
         choice["logprobs"] = match piece.tokens.is_empty() {
@@ -89,7 +89,7 @@ impl Answer {
         self.chunk(vec![choice])
     }
 
-    /// What comes after the last piece of all, if it was asked for.
+    /// Returns the chunk after the last piece of all replies, if it is requested.
     pub fn closing(&self, tokens: usize) -> Option<Value> {
         let mut chunk = self.chunk(Vec::new());
         chunk["usage"] = self.usage(tokens);
@@ -97,9 +97,9 @@ impl Answer {
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
-        let object = match self.form {
-            Form::Chat => "chat.completion.chunk",
-            Form::Completion => "text_completion",
+        let object = match self.endpoint {
+            Endpoint::Chat => "chat.completion.chunk",
+            Endpoint::Completion => "text_completion",
         };
         let mut chunk = self.frame(object, choices);
         if self.include_usage {
@@ -127,12 +127,12 @@ impl Answer {
         })
     }
 
-    fn log_probs(&self, tokens: &[Token]) -> Value {
-        let Some(tell) = self.tell else {
+    fn log_probs(&self, tokens: &[ReplyToken]) -> Value {
+        let Some(count) = self.likeliest else {
             return Value::Null;
         };
-        if self.form == Form::Chat {
-            let token = |token: &Token| {
+        if self.endpoint == Endpoint::Chat {
+            let token = |token: &ReplyToken| {
                 let mut entry = scored(&token.text, token.log_prob);
                 let likeliest = token.likeliest.iter();
                 let likeliest: Vec<Value> =
@@ -143,17 +143,15 @@ impl Answer {
             let content: Vec<Value> = tokens.iter().map(token).collect();
             return json!({"content": content, "refusal": null});
         }
-        let likeliest = |token: &Token| {
+        let likeliest = |token: &ReplyToken| {
             let mut map = Map::new();
-            // Tokens that are written alike share an entry, which is the likelier's.
-            let own = token
-                .log_prob
-                .map(|log_prob| (token.text.clone(), log_prob));
+            // Tokens with the same text share the entry of the likelier one.
+            let own = token.log_prob.map(|x| (token.text.clone(), x));
             for (text, log_prob) in token.likeliest.iter().cloned().chain(own) {
                 map.entry(text).or_insert(json!(number(log_prob)));
             }
             match token.log_prob {
-                Some(_) if tell > 0 => Value::Object(map),
+                Some(_) if count > 0 => Value::Object(map),
                 _ => Value::Null,
             }
         };
@@ -166,13 +164,13 @@ impl Answer {
     }
 }
 
-/// A token with its bytes, which are not known of one that is a part of a letter.
+/// Returns a token with its bytes, which are unknown for a part of a character.
 fn scored(text: &str, log_prob: Option<f32>) -> Value {
     let bytes = (!text.contains('\u{fffd}')).then_some(text.as_bytes());
     json!({"token": text, "logprob": log_prob.map(number), "bytes": bytes})
 }
 
-/// With the digits that it has: widened as it is, it would be written with eight more that say nothing.
+/// Converts the decimal digits of a number: widening it would add eight digits of noise.
 fn number(x: f32) -> f64 {
     x.to_string().parse().expect("digits")
 }

@@ -1,10 +1,9 @@
-//! What people scored by hand: `lapwing play --human` keeps it, `lapwing eval` shows it.
+//! Scores of people: `lapwing play --human` records them, `lapwing eval` shows them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::folders;
 use lapwing_env::Scenario;
 use lapwing_lab::stats::mean_and_deviation;
 use lapwing_play::Episode;
@@ -12,9 +11,11 @@ use lapwing_train::record::metrics::now;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One game that somebody played to its end: a line of the file.
+use crate::folders;
+
+/// A finished game: a line of the file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct HumanScore {
     time: f64,
     game: String,
     options: Value,
@@ -25,9 +26,9 @@ struct Line {
     length: usize,
 }
 
-/// What people scored in one game, in all.
+/// Mean scores of people in one game.
 #[derive(Serialize)]
-pub struct Human {
+pub struct HumanScores {
     pub episodes: usize,
     pub return_mean: f64,
     pub success_rate: f64,
@@ -35,8 +36,8 @@ pub struct Human {
     return_std: f64,
 }
 
-impl Human {
-    /// As a row among players; on scenes of their own choice, so without what pairs are made of.
+impl HumanScores {
+    /// Returns a row of the table of players. The scenes differ from theirs, so intervals are missing.
     pub fn cells(&self) -> [String; 10] {
         [
             "human, other scenes".to_owned(),
@@ -53,12 +54,12 @@ impl Human {
     }
 }
 
-/// Where it is kept, if the environment says where the user's home is.
+/// Returns the file of the scores, if the environment names the user's home.
 pub fn file() -> Option<PathBuf> {
     folders::data().map(|data| data.join("human.jsonl"))
 }
 
-/// Adds a game that was played to its end.
+/// Records a finished game.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -66,7 +67,7 @@ pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Resul
     let Some(path) = file() else {
         return Ok(());
     };
-    let line = Line {
+    let score = HumanScore {
         time: now(),
         game: scenario.name().to_owned(),
         options: scenario.options(),
@@ -77,26 +78,26 @@ pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Resul
     };
     fs::create_dir_all(path.parent().unwrap_or(&path))?;
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    // One write, so that two who play at once do not mix their lines.
-    file.write_all(format!("{}\n", serde_json::to_string(&line)?).as_bytes())
+    // One write, so that the lines of two programs do not mix.
+    file.write_all(format!("{}\n", serde_json::to_string(&score)?).as_bytes())
 }
 
-/// What people scored in this game with just these options; `None` if nobody has played it here. Lines that cannot be
-/// read are left out: a newer program may have written them.
-pub fn of(scenario: &dyn Scenario) -> Option<Human> {
+/// Returns the scores in this game with the same options; `None` if there are none. Unreadable lines are skipped: a newer
+/// program may have written them.
+pub fn of(scenario: &dyn Scenario) -> Option<HumanScores> {
     let text = fs::read_to_string(file()?).ok()?;
     let options = scenario.options();
     let lines = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
-    let same = |line: &Line| line.game == scenario.name() && line.options == options;
-    let lines: Vec<Line> = lines.filter(same).collect();
+    let same = |line: &HumanScore| line.game == scenario.name() && line.options == options;
+    let lines: Vec<HumanScore> = lines.filter(same).collect();
     if lines.is_empty() {
         return None;
     }
-    let over = |of: fn(&Line) -> f64| -> Vec<f64> { lines.iter().map(of).collect() };
+    let over = |of: fn(&HumanScore) -> f64| -> Vec<f64> { lines.iter().map(of).collect() };
     let (return_mean, return_std) = mean_and_deviation(&over(|line| line.game_return));
-    Some(Human {
+    Some(HumanScores {
         episodes: lines.len(),
         return_mean,
         return_std,

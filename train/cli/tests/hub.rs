@@ -1,4 +1,4 @@
-//! Models of the Hugging Face hub, by name. How they are downloaded is tested where that is done.
+//! Models of the Hugging Face hub, by name. The tests of lapwing-model cover downloads.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,24 +7,18 @@ use std::path::Path;
 
 use insta::assert_snapshot;
 
-use crate::models::golden;
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{Ended, copy, fails, golden, lapwing};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// A cache with one model in it, as Hugging Face's own libraries leave it.
+/// Makes a cache with one model, in the layout of Hugging Face's libraries.
 fn fill(cache: &Path) {
     let repository = cache.join("models--owner--name");
     let snapshot = repository.join("snapshots").join(COMMIT);
     fs::create_dir_all(&snapshot).unwrap();
     fs::create_dir_all(repository.join("refs")).unwrap();
     fs::write(repository.join("refs/main"), COMMIT).unwrap();
-    for entry in fs::read_dir(golden("qwen2")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, snapshot.join(path.file_name().unwrap())).unwrap();
-        }
-    }
+    copy(&golden("qwen2"), &snapshot);
 }
 
 #[test]
@@ -35,9 +29,9 @@ fn a_model_of_the_cache_is_used_by_its_name() {
     let score = |model: &str| {
         let arguments = ["score", "--json", "--ids", "ids.json", "--model", model];
         let mut command = lapwing(home.path(), &arguments);
-        let said = said(home.path(), command.env("HF_HOME", "hf").output().unwrap());
-        assert_eq!(said.code, 0, "{}", said.err);
-        (said.out, said.err)
+        let ended = Ended::new(home.path(), command.env("HF_HOME", "hf").output().unwrap());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        (ended.out, ended.err)
     };
     let (named, told) = score("owner/name");
     assert!(
@@ -49,11 +43,9 @@ fn a_model_of_the_cache_is_used_by_its_name() {
     // A directory of that name comes first.
     fs::create_dir_all(home.path().join("owner/name")).unwrap();
     let arguments = ["score", "--ids", "ids.json", "--model", "owner/name"];
-    let told = run(home.path(), &arguments).err;
-    assert_snapshot!(told, @"error: owner/name/config.json: No such file or directory (os error 2)");
+    assert_snapshot!(fails(home.path(), &arguments), @"error: owner/name/config.json: No such file or directory (os error 2)");
 }
 
-/// A branch moves on; what a run was made with does not.
 #[test]
 fn a_run_notes_the_commit() {
     let home = tempfile::tempdir().unwrap();
@@ -73,8 +65,8 @@ fn a_run_notes_the_commit() {
         .concat();
         let mut command = lapwing(home.path(), &arguments);
         let output = command.env("HF_HUB_CACHE", "cache").output().unwrap();
-        let said = said(home.path(), output);
-        assert_eq!(said.code, 0, "{}", said.err);
+        let ended = Ended::new(home.path(), output);
+        assert_eq!(ended.code, 0, "{}", ended.err);
     };
     let repo = |run: &str| {
         let text = fs::read_to_string(home.path().join(run).join("config.toml")).unwrap();
@@ -86,7 +78,7 @@ fn a_run_notes_the_commit() {
     let adapter = fs::read_to_string(home.path().join("one/adapter/adapter_config.json"));
     let adapter: serde_json::Value = serde_json::from_str(&adapter.unwrap()).unwrap();
     assert_eq!(adapter["base_model_name_or_path"], "owner/name");
-    // The branch has moved on to what is not there.
+    // The branch moves to a commit that is not in the cache.
     let moved = home.path().join("cache/models--owner--name/refs/main");
     fs::write(moved, "f".repeat(40)).unwrap();
     train("one/config.toml", &["--out", "two"]);
@@ -94,14 +86,14 @@ fn a_run_notes_the_commit() {
 }
 
 #[test]
-fn a_model_that_cannot_be_had_is_told_with_the_cure() {
+fn an_unavailable_model_is_named_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     let told = |arguments: &[&str]| {
         let mut command = lapwing(home.path(), arguments);
         let output = command.env("HF_HUB_CACHE", "cache").output().unwrap();
-        let Said { code, out, err } = said(home.path(), output);
+        let Ended { code, out, err } = Ended::new(home.path(), output);
         assert_eq!(out, "");
-        // What the preset is for was said before.
+        // A note about the preset comes before.
         (code, err.lines().last().unwrap_or_default().to_owned())
     };
     let (code, error) = told(&["score", "--text", "a", "--model", "owner/name"]);
@@ -118,9 +110,8 @@ fn a_model_that_cannot_be_had_is_told_with_the_cure() {
     assert_snapshot!(error, @r#"error: key `model.repo`: found "a", wanted none beside model.dir, which is "b""#);
 }
 
-/// The hub is where the environment says, and is told whose token it is.
 #[test]
-fn the_hub_is_asked_as_the_environment_says() {
+fn the_environment_sets_the_hub_and_the_token() {
     let home = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -144,7 +135,7 @@ fn the_hub_is_asked_as_the_environment_says() {
         .env("HF_HOME", "hf")
         .env("HF_TOKEN", "hf_secret")
         .env("HF_HUB_OFFLINE", "0");
-    let said = said(home.path(), command.output().unwrap());
+    let ended = Ended::new(home.path(), command.output().unwrap());
     let head = hub.join().unwrap();
     assert_eq!(
         head[0],
@@ -155,6 +146,6 @@ fn the_hub_is_asked_as_the_environment_says() {
         head.iter().any(|line| line.to_lowercase() == token),
         "{head:?}"
     );
-    assert_eq!(said.code, 1);
-    assert_snapshot!(said.err.replace(&endpoint, "HUB"), @"error: owner/name@v1: there is no directory of that name, and no repository at HUB that may be read: check the name, or set HF_TOKEN if it is private");
+    assert_eq!(ended.code, 1);
+    assert_snapshot!(ended.err.replace(&endpoint, "HUB"), @"error: owner/name@v1: there is no directory of that name, and no repository at HUB that may be read: check the name, or set HF_TOKEN if it is private");
 }
