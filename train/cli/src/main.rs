@@ -3,6 +3,7 @@
 mod args;
 mod board;
 mod commands;
+mod comparison;
 mod describe;
 mod folders;
 mod interrupt;
@@ -12,7 +13,6 @@ mod picture;
 mod progress;
 mod records;
 mod screen;
-mod table;
 
 use std::io;
 use std::process::ExitCode;

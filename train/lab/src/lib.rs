@@ -10,4 +10,5 @@ pub mod scores;
 pub mod stats;
 pub mod sweep;
 pub mod tensorboard;
+pub mod text_table;
 mod vocabulary;

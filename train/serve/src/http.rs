@@ -24,12 +24,13 @@ use lapwing_model::{
 use lapwing_tensor::random::mix;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::error::{ApiError, shown};
-use super::model_thread::{ModelThread, ReplyEvent, ReplyRequest, Slots};
+use super::model_thread::{ModelThread, ReplyEvent, ReplyRequest};
 use super::prompts::{EncodedPrompt, PromptEncoder};
 use super::request::{self, CompletionRequest};
 use super::response::{CompleteReply, Endpoint, ResponseBuilder};
@@ -102,7 +103,8 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
         },
         stop_ids: options.tokenizer.stop_ids().to_vec(),
         requests: sender,
-        slots: Slots::new(options.batch + options.queue),
+        slots: Arc::new(Semaphore::new(options.batch + options.queue)),
+        max_replies: options.batch + options.queue,
         key: options.key.take(),
         stop: options.stop,
     };
@@ -131,7 +133,9 @@ struct Server {
     /// Tokens that end a reply.
     stop_ids: Vec<u32>,
     requests: Sender<ReplyRequest>,
-    slots: Slots,
+    /// One permit for each reply in progress or waiting.
+    slots: Arc<Semaphore>,
+    max_replies: usize,
     key: Option<String>,
     stop: &'static AtomicBool,
 }
@@ -373,22 +377,18 @@ async fn reply(
     prompts: Vec<EncodedPrompt>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let count = prompts.len() * request.n;
-    let Some(mut slots) = server.slots.take(count) else {
-        let most = server.slots.most;
-        return Err(match count > most {
-            true => {
-                let problem = format!(
-                    "n: {count} replies, and this server takes {most} at a time (--batch, --queue)"
-                );
-                ApiError::field("n", "invalid_value", problem)
-            }
-            false => ApiError::status(
-                429,
-                "queue_full",
-                "too many requests are waiting; try again in a moment",
-            ),
-        });
-    };
+    let most = server.max_replies;
+    if count > most {
+        let problem = format!(
+            "n: {count} replies, and this server takes {most} at a time (--batch, --queue)"
+        );
+        return Err(ApiError::field("n", "invalid_value", problem));
+    }
+    let slots = server.slots.clone().try_acquire_many_owned(count as u32);
+    let mut slots = slots.map_err(|_| {
+        let problem = "too many requests are waiting; try again in a moment";
+        ApiError::status(429, "queue_full", problem)
+    })?;
     let seed = request.seed.unwrap_or_else(random_number);
     let prefix = match endpoint {
         Endpoint::Chat => "chatcmpl",
@@ -430,7 +430,7 @@ async fn reply(
             stop: request.stop.clone(),
             echo: request.echo,
             events: events.clone(),
-            _slot: slots.pop().expect("one for each reply"),
+            _slot: slots.split(1).expect("one for each reply"),
         };
         let sent = server.requests.send(reply);
         sent.map_err(|_| ApiError::stopping())?;

@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use lapwing_model::{Arena, Batch, Drawn, End, Joining, ModelError, Tokenizer, Told};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::detokenizer::{Detokenizer, ReplyPiece, ReplyToken};
@@ -25,7 +26,7 @@ pub struct ReplyRequest {
     pub echo: bool,
     pub events: UnboundedSender<ReplyEvent>,
     /// Freed when the reply ends.
-    pub _slot: Slot,
+    pub _slot: OwnedSemaphorePermit,
 }
 
 /// A part of a reply. The index of the reply comes first.
@@ -42,38 +43,6 @@ pub enum ReplyEvent {
 pub enum Finish {
     Stop,
     Length,
-}
-
-/// Counts the replies in progress and waiting.
-pub struct Slots {
-    taken: Arc<AtomicUsize>,
-    pub most: usize,
-}
-
-/// The slot of one reply, freed on drop.
-pub struct Slot(Arc<AtomicUsize>);
-
-impl Slots {
-    pub fn new(most: usize) -> Slots {
-        Slots {
-            taken: Arc::default(),
-            most,
-        }
-    }
-
-    /// Takes this many slots; none if there are not enough.
-    pub fn take(&self, count: usize) -> Option<Vec<Slot>> {
-        let most = self.most;
-        let more = |taken: usize| taken.checked_add(count).filter(|&taken| taken <= most);
-        self.taken.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some((0..count).map(|_| Slot(self.taken.clone())).collect())
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 /// How long an idle thread waits for requests that arrive together with the first one.

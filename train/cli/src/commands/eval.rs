@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, Scores};
+use lapwing_lab::text_table::TextTable;
 use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::Trained;
 use lapwing_play::config::Game;
@@ -27,7 +28,6 @@ use super::opponent::Opponent;
 use super::other_player;
 use crate::args::{DeviceArgs, EvalArgs};
 use crate::progress::Terminal;
-use crate::table::Table;
 use crate::{interrupt, out};
 
 /// Note on a game without held-out scenes.
@@ -111,7 +111,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
-    let print = |table: Table| match arguments.markdown {
+    let print = |table: TextTable| match arguments.markdown {
         true => table.markdown(),
         false => table.text(),
     };
@@ -406,8 +406,8 @@ impl GameScores {
         Ok(())
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[
+    fn table(&self) -> TextTable {
+        let mut table = TextTable::new(&[
             "",
             "success",
             "95 %",
@@ -446,9 +446,9 @@ impl GameScores {
     }
 
     /// Returns a table of the first player's lead over each of the others.
-    fn difference_table(&self) -> Table {
+    fn difference_table(&self) -> TextTable {
         let head = format!("{}, ahead of", self.players[0].player);
-        let mut table = Table::new(&[&head, "return by", "95 %", "success by", "95 %"]);
+        let mut table = TextTable::new(&[&head, "return by", "95 %", "success by", "95 %"]);
         for difference in &self.differences {
             table.row([
                 difference.against.clone(),
@@ -463,11 +463,11 @@ impl GameScores {
 }
 
 /// Returns a table of mean returns, one row per game.
-fn transfer(all: &[GameScores]) -> Table {
+fn transfer(all: &[GameScores]) -> TextTable {
     let mut head = vec!["", "random player"];
     head.extend(all[0].players.iter().map(|scores| &*scores.player));
     head.extend(["scripted player", "best possible"]);
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
     let mean = |scores: &Scores| scores.play.return_mean;
     for game in all {

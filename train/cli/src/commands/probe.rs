@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_env::{Probe, Scenario};
 use lapwing_lab::scores::Scores;
+use lapwing_lab::text_table::TextTable;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
 use lapwing_play::evaluate::{examine, unaided};
@@ -18,7 +19,6 @@ use super::eval::interval;
 use crate::args::{DeviceArgs, ProbeArgs};
 use crate::out;
 use crate::progress::Terminal;
-use crate::table::Table;
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -161,8 +161,8 @@ fn row(
     })
 }
 
-fn table(rows: &[ProbeScores]) -> Table {
-    let mut table = Table::new(&[
+fn table(rows: &[ProbeScores]) -> TextTable {
+    let mut table = TextTable::new(&[
         "probe", "player", "return", "95 %", "random", "scripted", "valid", "told", "habit",
         "verdict",
     ]);

@@ -25,9 +25,9 @@ use lapwing_train::{Error, checkpoint};
 
 use super::eval::NOT_DIVIDED;
 use crate::args::{DeviceArgs, TrainArgs};
+use crate::comparison::comparison;
 use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
-use crate::table::comparison;
 use crate::{describe, folders, out, records};
 
 /// Trains, and compares the model before and after with players that need none.
