@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::stub::{Manner, Stub};
+use crate::stub::{Stub, StubResponse};
 use crate::support::{Ended, json, lapwing, lines, succeeds};
 
 const SECRET: &str = "sk-a-secret-that-nobody-sees";
@@ -32,8 +32,8 @@ fn by_api(directory: &Path, stub: &Stub, more: &[&str]) -> Ended {
 #[test]
 fn replies_of_an_api_are_cached() {
     let directory = tempfile::tempdir().unwrap();
-    let busy = Manner::Status(429, "Retry-After: 0\r\n", "busy".to_owned());
-    let stub = Stub::new(&[busy], Manner::Says("right", false));
+    let busy = StubResponse::Status(429, "Retry-After: 0\r\n", "busy".to_owned());
+    let stub = Stub::new(&[busy], StubResponse::Says("right", false));
     let named = ["--player-model", "some-model", "--episodes", "2"];
     let first = by_api(directory.path(), &stub, &named);
     assert_eq!(first.code, 0, "{}", first.err);
@@ -71,8 +71,12 @@ fn replies_of_an_api_are_cached() {
 #[test]
 fn failed_requests_are_retried() {
     let directory = tempfile::tempdir().unwrap();
-    let bad = [Manner::HalfABody, Manner::Closes, Manner::Hangs];
-    let stub = Stub::new(&bad, Manner::Says("right", false));
+    let bad = [
+        StubResponse::HalfABody,
+        StubResponse::Closes,
+        StubResponse::Hangs,
+    ];
+    let stub = Stub::new(&bad, StubResponse::Says("right", false));
     let more = [
         "--player-model",
         "m",
@@ -95,7 +99,7 @@ fn failed_requests_are_retried() {
 #[test]
 fn an_error_of_an_api_comes_with_its_cost() {
     let directory = tempfile::tempdir().unwrap();
-    let refused = Manner::Status(401, "", format!("wrong key {SECRET}"));
+    let refused = StubResponse::Status(401, "", format!("wrong key {SECRET}"));
     let stub = Stub::new(&[], refused);
     let ended = by_api(directory.path(), &stub, &["--player-model", "m"]);
     assert_eq!((ended.code, &*ended.out), (1, ""));
@@ -106,7 +110,7 @@ fn an_error_of_an_api_comes_with_its_cost() {
     );
     assert!(ended.err.contains("API: 1 requests"), "{}", ended.err);
 
-    let stub = Stub::new(&[], Manner::Says("left", false));
+    let stub = Stub::new(&[], StubResponse::Says("left", false));
     let more = [
         "--player-model",
         "m",

@@ -526,6 +526,16 @@ const MODELS: &[Row] = &[
         &["score", "--model", "no/such/model", "--text", "a"],
     ),
     row(
+        "a missing model to train",
+        nothing,
+        &["train", "--model", "no/such/model"],
+    ),
+    row(
+        "a missing adapter to evaluate",
+        nothing,
+        &["eval", "--adapter", "no/such/adapter"],
+    ),
+    row(
         "a run in place of a model",
         new_run,
         &["train", "--model", "run"],
@@ -710,6 +720,11 @@ const RUNS: &[Row] = &[
         "an output directory that is not empty",
         |d| write(d, "notes/a.txt", ""),
         &["train", "--out", "notes"],
+    ),
+    row(
+        "an output directory with a checkpoint",
+        model,
+        &["pretrain", "--out", "model", "--steps", "1"],
     ),
     row(
         "a truncated config of a run",

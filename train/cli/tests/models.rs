@@ -1,4 +1,4 @@
-//! score, generate and merge, on golden checkpoints and on wrong input.
+//! score, generate and merge on golden checkpoints.
 
 use std::fs;
 use std::path::Path;

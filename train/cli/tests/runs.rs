@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Ended, fails, json, lines, succeeds, with_input};
 
-/// A run of a step, in a directory with a name that a shell would take apart.
+/// A run of one step, in a directory with a space in its name.
 const SMALL: [&str; 13] = [
     "train",
     "--steps",
@@ -25,10 +25,10 @@ const SMALL: [&str; 13] = [
     "eval.episodes=5",
 ];
 
-/// Turn-level PPO from the command: it says when only the critic learns, records how well it knows, saves it beside the
-/// adapter and not in it, and goes on.
+/// Turn-level PPO: the warm-up is printed, metrics of the critic are recorded, and the critic is saved in checkpoints and
+/// not in the adapter.
 #[test]
-fn a_critic_is_trained_told_and_kept() {
+fn a_critic_is_trained_and_saved() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let settings = [
@@ -71,14 +71,14 @@ fn a_critic_is_trained_told_and_kept() {
     let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
     assert!(columns.contains(&"value_loss") && columns.contains(&"value_mean"));
 
-    // With another credit its knobs do nothing, and that is said.
+    // With another method, settings of the critic have no effect, which is noted.
     let dry = succeeds(home, &[&["train", "--dry-run"], &settings[2..4]].concat());
     let note = "critic.warmup (--set) has no effect with credit.method = \"episode\"";
     assert!(dry.err.contains(note), "{}", dry.err);
 }
 
 #[test]
-fn a_run_stands_for_its_config_and_its_adapter() {
+fn a_run_is_an_argument_for_its_config_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let dry = succeeds(home, &[&SMALL[..], &["--dry-run"]].concat());
@@ -95,7 +95,7 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     assert_eq!(trained.err, "");
     assert!(trained.out.contains(" play 'my run'\n"), "{}", trained.out);
 
-    // What was learned is what is examined, and said to be.
+    // A run is evaluated with its best adapter, which is noted.
     let examined = succeeds(home, &["eval", "my run", "--json"]);
     assert!(
         examined.err.starts_with("plays with my run/best\n"),
@@ -115,7 +115,7 @@ fn a_run_stands_for_its_config_and_its_adapter() {
         base.err
     );
 
-    // An object for each episode.
+    // One object per episode.
     let played = succeeds(home, &["play", "my run", "--episodes", "3", "--json"]);
     let scenes: Vec<String> = played
         .out
@@ -148,7 +148,7 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     succeeds(home, &["merge", "my run", "--out", "merged"]);
     assert!(home.join("merged/model.safetensors").exists());
 
-    // From elsewhere, and again.
+    // From another directory.
     let elsewhere = home.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let again = succeeds(&elsewhere, &["train", "../my run"]);
@@ -166,9 +166,9 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     );
 }
 
-/// Two lines of the run's own: what it says of a template's variables, and where a model of one's own was found.
+/// Unused template variables are noted, and the path of the model is absolute in the config.
 #[test]
-fn a_run_keeps_whole_paths_and_names_idle_variables() {
+fn a_config_keeps_absolute_paths_and_unused_variables_are_noted() {
     let home = tempfile::tempdir().unwrap();
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden/qwen2");
     let own = home.path().join("model");
@@ -255,7 +255,6 @@ fn completions_and_manual_pages_are_printed() {
     assert_snapshot!(fails(home.path(), &["man", "trian"]));
 }
 
-/// Conversations and ids come from a pipe, too.
 #[test]
 fn standard_input_is_a_file() {
     let home = tempfile::tempdir().unwrap();
@@ -266,10 +265,10 @@ fn standard_input_is_a_file() {
     assert_eq!(scored["ids"], serde_json::json!([1, 2, 3]));
 }
 
-/// A limit on the size of files is told like a full disk, and leaves no temporary files.
+/// A file size limit is an error like a full disk, and leaves no temporary files.
 #[cfg(unix)]
 #[test]
-fn a_limit_on_files_is_told() {
+fn a_file_size_limit_is_named() {
     let home = tempfile::tempdir().unwrap();
     let mut limited = std::process::Command::new("sh");
     let script = "ulimit -f 1500; exec \"$0\" \"$@\"";

@@ -1,4 +1,4 @@
-//! `lapwing serve` as its clients see it, with the embedded base.
+//! Clients of `lapwing serve`, with the built-in model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::support::{golden, json as program, lapwing, run};
 
-/// A server on a port of its own; it ends with this.
+/// A server on a free port, which ends when this is dropped.
 struct TestServer {
     child: Child,
     port: u16,
-    /// what it said until it was ready
+    /// Its output until it was ready.
     told: Vec<String>,
     stderr: BufReader<std::process::ChildStderr>,
 }
@@ -35,7 +35,7 @@ impl TestServer {
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut told = Vec::new();
-        // The example is the last of what is always said.
+        // The example is the last line that is always printed.
         while !told
             .last()
             .is_some_and(|line: &String| line.contains("curl "))
@@ -72,7 +72,7 @@ impl TestServer {
         TcpStream::connect(("127.0.0.1", self.port)).unwrap()
     }
 
-    /// Sends a request and does not wait.
+    /// Sends a request without waiting for the response.
     fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
         let mut stream = self.connect();
         let length = body.len();
@@ -80,7 +80,7 @@ impl TestServer {
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses may close before it has read all.
+        // The server may refuse the request before it has read all of it.
         let _ = stream.write_all(body);
         stream
     }
@@ -172,7 +172,7 @@ impl HttpResponse {
         self.json()["error"].clone()
     }
 
-    /// The events of a stream.
+    /// Returns the events of a stream.
     fn events(&self) -> Vec<String> {
         assert_eq!(self.headers["content-type"], "text/event-stream");
         let events = self.body.split_terminator("\n\n");
@@ -209,7 +209,7 @@ fn with(mut body: Value, more: Value) -> Value {
     body
 }
 
-/// A reply that goes on for long: any token is as likely as any other.
+/// A request for long replies, in which all tokens are about equally likely.
 fn endless() -> Value {
     chat(
         "go",
@@ -217,7 +217,7 @@ fn endless() -> Value {
     )
 }
 
-/// Choices without what differs from answer to answer.
+/// Returns the replies, without ids and times.
 fn choices(answer: Value) -> Value {
     answer["choices"].clone()
 }
@@ -227,7 +227,7 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_server_answers_as_openais_api_does() {
+fn responses_are_those_of_openais_api() {
     let server = TestServer::start(&[]);
     let ready = server
         .told
@@ -264,7 +264,7 @@ fn a_server_answers_as_openais_api_does() {
         count("prompt_tokens") + count("completion_tokens")
     );
 
-    // The same numbers as of the program's other commands, for a text and for its tokens.
+    // The numbers are those of `generate` and `score`.
     let home = tempfile::tempdir().unwrap();
     let file = |value: &Value| fs::write(home.path().join("in.json"), value.to_string()).unwrap();
     file(&chat("go", json!({}))["messages"]);
@@ -311,7 +311,7 @@ fn a_server_answers_as_openais_api_does() {
         assert!((2..=3).contains(&likeliest.len()), "{likeliest:?}");
     }
 
-    // The prompt scored, and nothing drawn: what harnesses ask.
+    // Evaluation harnesses score a prompt without new tokens.
     let more = json!({"echo": true, "max_tokens": 0, "logprobs": 1});
     let echoed = server.post(TEXT, &completion(json!(all), more)).right();
     let told = &echoed["choices"][0]["logprobs"]["token_logprobs"];
@@ -319,7 +319,7 @@ fn a_server_answers_as_openais_api_does() {
     assert_eq!(told.as_array().unwrap()[1..], scored[..]);
     assert_eq!(echoed["usage"]["completion_tokens"], 0);
 
-    // Several prompts, several replies to each: in order, and the first of each as it is alone.
+    // Several replies to several prompts come in order, and the first of each is that of a single request.
     let more = json!({"n": 2, "seed": 9, "max_tokens": 8});
     let many = server
         .post(TEXT, &completion(json!(["go left", "up"]), more))
@@ -332,7 +332,7 @@ fn a_server_answers_as_openais_api_does() {
         assert_eq!(many["choices"][index]["index"], index);
     }
 
-    // A text at which to stop, which is not told.
+    // A stop text is not part of the reply.
     let more = |stop: Value| json!({"temperature": 2, "seed": 4, "max_tokens": 40, "stop": stop});
     let whole = server
         .post(TEXT, &completion(json!("go"), more(Value::Null)))
@@ -347,7 +347,7 @@ fn a_server_answers_as_openais_api_does() {
 }
 
 #[test]
-fn a_stream_says_what_an_answer_says_whole() {
+fn a_stream_has_the_same_content() {
     let server = TestServer::start(&[]);
     let more = json!({"temperature": 2, "seed": 7, "n": 3, "max_tokens": 20, "logprobs": true, "top_logprobs": 2, "stop": ["e"]});
     let whole = server.post(CHAT, &chat("go", more.clone())).right();
@@ -421,9 +421,9 @@ fn a_stream_says_what_an_answer_says_whole() {
     }
 }
 
-/// A client's reply follows from its request, whoever else asks.
+/// A reply is bit-identical whatever else is in the batch.
 #[test]
-fn eight_clients_get_what_each_would_get_alone() {
+fn eight_clients_get_the_same_replies_as_alone() {
     let server = TestServer::start(&["--batch", "4"]);
     let request = |i: usize| {
         let temperature = [0.0, 0.7, 1.0, 1.8][i % 4];
@@ -445,7 +445,7 @@ fn eight_clients_get_what_each_would_get_alone() {
             }
         });
     }
-    // Without a seed, chance decides.
+    // Without a seed, replies differ.
     let free = chat("go", json!({"temperature": 3, "max_tokens": 30}));
     let [one, other] = [0, 1].map(|_| choices(server.post(CHAT, &free).right()));
     assert_ne!(one, other);
@@ -548,7 +548,7 @@ fn wrong_requests_are_refused_in_the_same_form() {
     tell("huge", HttpResponse::read(stream));
     assert_snapshot!(told);
 
-    // Half a body, no HTTP, a connection that says nothing: none of them keeps others from theirs.
+    // An incomplete body, invalid HTTP and a silent connection do not block others.
     let mut half = server.send("POST", CHAT, &format!("{JSON}Expect: nothing\r\n"), b"");
     half.write_all(b"{").unwrap();
     let mut half = server.connect();
@@ -570,12 +570,12 @@ fn wrong_requests_are_refused_in_the_same_form() {
 }
 
 #[test]
-fn who_goes_frees_its_place() {
+fn a_disconnected_client_frees_its_slot() {
     let server = TestServer::start(&["--batch", "2", "--queue", "2"]);
     let stream = json!({"stream": true});
     let mut first = server.begin(CHAT, &with(endless(), stream));
     first.read_exact(&mut [0; 400]).unwrap();
-    // All four places are taken, two of them by those who wait.
+    // All four slots are taken, two of them by waiting replies.
     let refused = server.post(CHAT, &chat("go", json!({})));
     assert_eq!(
         (refused.status, &*refused.headers["retry-after"]),
@@ -583,7 +583,7 @@ fn who_goes_frees_its_place() {
     );
     assert_eq!(refused.error()["code"], "queue_full");
     drop(first);
-    // One who waits for the whole goes too.
+    // A client that waits for a complete response disconnects, too.
     let begun = Instant::now();
     let second = loop {
         let answer = server.begin(CHAT, &with(endless(), json!({"stream": false})));
@@ -595,7 +595,7 @@ fn who_goes_frees_its_place() {
         }
         assert!(
             begun.elapsed() < Duration::from_secs(5),
-            "the place is not free"
+            "the slot is not free"
         );
         thread::sleep(Duration::from_millis(20));
     };
@@ -608,7 +608,7 @@ fn who_goes_frees_its_place() {
     {
         assert!(
             begun.elapsed() < Duration::from_secs(5),
-            "the place is not free"
+            "the slot is not free"
         );
         thread::sleep(Duration::from_millis(20));
     }
@@ -616,7 +616,7 @@ fn who_goes_frees_its_place() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_it_at_once_and_says_so_to_whom_it_concerns() {
+fn ctrl_c_ends_the_server_and_its_requests() {
     let mut server = TestServer::start(&[]);
     let mut idle = server.connect();
     idle.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -673,7 +673,7 @@ fn addresses_and_names_are_checked_before_anything_is_loaded() {
 }
 
 #[test]
-fn a_key_is_asked_for_and_quiet_is_quiet() {
+fn a_key_is_required_and_quiet_prints_nothing() {
     let server = TestServer::start_with(&["--host", "0.0.0.0", "--name", "mine"], |command| {
         command.env("LAPWING_API_KEY", "secret");
     });
@@ -723,7 +723,7 @@ fn a_key_is_asked_for_and_quiet_is_quiet() {
         assert!(begun.elapsed() < Duration::from_secs(30));
         thread::sleep(Duration::from_millis(20));
     }
-    // It answers, and has said nothing by then.
+    // It responds without having printed anything.
     let mut stream = TcpStream::connect(("127.0.0.1", free)).unwrap();
     stream
         .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -738,7 +738,7 @@ fn a_key_is_asked_for_and_quiet_is_quiet() {
     );
 }
 
-/// Another model, with an adapter and a template in a process of its own.
+/// Another model, with an adapter and a template in a sandbox.
 #[test]
 fn a_directory_with_an_adapter_is_served() {
     let (model, adapter) = (golden("qwen2"), golden("qwen2/adapter"));

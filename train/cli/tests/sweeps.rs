@@ -1,4 +1,4 @@
-//! Sweeps: runs of their own, and a table.
+//! Sweeps.
 
 use std::fs;
 
@@ -74,7 +74,7 @@ fn a_failed_run_does_not_lose_the_rest() {
         results["equal_seconds"].as_f64().unwrap(),
         (0..4).map(seconds).reduce(f64::min).unwrap()
     );
-    // Any return is at least -1, and none of the lake is 2.
+    // All returns of frozen-lake are at least -1 and below 2.
     let reached = &results["rows"][1]["reached"];
     assert_eq!(reached[0]["seconds"]["mean"], 0.0);
     assert_eq!(reached[1]["runs"], Value::from([0; 0].as_slice()));
@@ -92,9 +92,9 @@ fn a_failed_run_does_not_lose_the_rest() {
     ");
     assert_eq!(read("results.csv").lines().count(), 5);
 
-    // What is done is not done again; what is asked for beyond it is.
+    // Finished runs are kept; additional steps are made.
     let metrics = read("aaw/seed-1/metrics.jsonl");
-    // Other things may be asked of it.
+    // Other comparisons need no new run.
     let without = FILE.replace("[settings.broken]\nmodel.dir = \"no/such/model\"\n", "");
     write(&without.replace("reach = [-1, 2]\n", ""));
     let again = run(directory.path(), &["sweep", "trial.toml"]);
@@ -115,16 +115,16 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert!(read("aaw/seed-1/metrics.jsonl").starts_with(&metrics));
     assert!(read("aaw/seed-1/metrics.jsonl").contains("\"kind\":\"step\",\"step\":3"));
 
-    // Another sweep of that name is not mixed with it.
+    // A sweep with another config and the same name is refused.
     write(&longer.replace("train.group_size = 4", "train.group_size = 6"));
     let other = run(directory.path(), &["sweep", "trial.toml"]);
     assert_eq!((other.code, other.out.as_str()), (1, ""));
     assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
 }
 
-/// A file elsewhere with its base beside it, as experiments are kept; the runs are below where one is.
+/// The base is beside the sweep file; the runs are below the current directory.
 #[test]
-fn a_sweep_may_be_kept_elsewhere_with_its_base() {
+fn a_base_beside_the_sweep_file_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("train/experiments");
     fs::create_dir_all(&folder).unwrap();
@@ -142,9 +142,9 @@ fn a_sweep_may_be_kept_elsewhere_with_its_base() {
     assert!(place.join("results.svg").is_file());
 }
 
-/// What was trained is asked to follow other instructions, once, and again if it has learned more since.
+/// A run is probed once, and again after more steps.
 #[test]
-fn what_was_trained_is_probed() {
+fn runs_are_probed() {
     let directory = tempfile::tempdir().unwrap();
     let file = FILE.split("[settings.top]").next().unwrap();
     let probes = |names: &str| format!("{file}\n[compare]\nprobes = [{names}]\n");
@@ -181,10 +181,10 @@ fn what_was_trained_is_probed() {
         "{}",
         results["words"]
     );
-    // Nothing is asked twice.
+    // Finished probes are kept.
     assert!(sweep().err.contains("2 runs, 2 of them done"));
     assert_eq!(answers(), first);
-    // More is asked of the same runs; and of what has learned more, all anew.
+    // More probes need no new run; after more steps, all probes are repeated.
     write(&probes("\"swapped\", \"symbols\""));
     let again = sweep();
     assert!(!again.err.contains("starts"), "{}", again.err);
@@ -204,7 +204,7 @@ fn what_was_trained_is_probed() {
     assert_snapshot!(network.err);
 }
 
-/// Results are there while the sweep goes on, and say what is missing.
+/// Results of a sweep in progress name the missing runs.
 #[cfg(unix)]
 #[test]
 fn results_are_written_after_each_run() {

@@ -1,4 +1,4 @@
-//! Templates and tokenizers that would take the program's memory, stack or process: an error that names the file.
+//! Untrusted templates and tokenizers that exhaust memory, stack or time end with an error that names the file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Ended, run};
 
-/// A copy of a golden checkpoint under the name `model`.
+/// Copies a golden checkpoint to `model`.
 fn model(home: &Path) -> PathBuf {
     let (from, to) = (crate::support::golden("qwen2"), home.join("model"));
     fs::create_dir(&to).unwrap();
@@ -23,7 +23,7 @@ fn model(home: &Path) -> PathBuf {
     to
 }
 
-/// It ends with 1, and all that it says is one line.
+/// Returns the only line of an error with status 1.
 fn refused(ended: Ended) -> String {
     assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
@@ -31,7 +31,7 @@ fn refused(ended: Ended) -> String {
 }
 
 #[test]
-fn a_strangers_template_ends_with_an_error() {
+fn an_untrusted_template_ends_with_an_error() {
     let home = tempfile::tempdir().unwrap();
     let model = model(home.path());
     let with = |template: &str| {
@@ -60,7 +60,7 @@ fn a_strangers_template_ends_with_an_error() {
 }
 
 #[test]
-fn a_strangers_tokenizer_ends_with_an_error() {
+fn an_untrusted_tokenizer_ends_with_an_error() {
     let home = tempfile::tempdir().unwrap();
     let path = model(home.path()).join("tokenizer.json");
     let mut tokenizer: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Runs of learners that read no words, from the command line.
+//! Runs of the value learners DQN and PQN.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Ended, fails, json, lines, run};
 
-/// Two steps of a small network, in a directory called net.
+/// Trains a small network for two steps, in the directory `net`.
 fn trained(home: &Path, learner: &str) -> Ended {
     let preset = format!("frozen-lake-{learner}");
     let small = [
@@ -31,7 +31,7 @@ fn trained(home: &Path, learner: &str) -> Ended {
         "--tensorboard",
     ];
     let small: Vec<&str> = match learner {
-        // What it does not read is told, and this test wants nothing told.
+        // Without settings that would be noted as unused.
         "pqn" => small[..10].iter().chain(&small[14..]).copied().collect(),
         _ => small.to_vec(),
     };
@@ -39,7 +39,7 @@ fn trained(home: &Path, learner: &str) -> Ended {
 }
 
 #[test]
-fn a_network_is_trained_examined_and_played_like_an_adapter() {
+fn a_network_is_trained_evaluated_and_played() {
     for learner in ["dqn", "pqn"] {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
@@ -71,7 +71,6 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
             kinds,
             ["yardsticks", "evaluation", "step", "step", "evaluation"]
         );
-        // What it costs to get somewhere can be counted.
         let step = &lines[3];
         assert_eq!(step["episodes"], 4);
         let turns = step["episode_length_mean"].as_f64().unwrap() * 4.0;
@@ -87,7 +86,7 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
             best[0].max(best[1])
         );
         assert_eq!(examined["model"], learner);
-        // The scenes are those of everybody else.
+        // The scenes are those of other players.
         let other = [
             "eval",
             "frozen-lake",
@@ -120,9 +119,8 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
     }
 }
 
-/// Each says what is wrong in a sentence, and leaves nothing behind.
 #[test]
-fn what_a_network_cannot_do_is_refused() {
+fn commands_for_language_models_refuse_a_network() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     assert_eq!(trained(home, "pqn").code, 0);

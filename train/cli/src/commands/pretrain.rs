@@ -20,6 +20,8 @@ use crate::{folders, out};
 
 /// Makes a base model; with `--from`, imitates episodes.
 pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
+    // Checked before anything is loaded.
+    directory::check_free(&arguments.out)?;
     match arguments.imitation.from.is_empty() {
         true => from_scratch(device, arguments),
         false => imitate(device, arguments),
@@ -32,7 +34,6 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
             "--from takes one config, whose [lora] and [policy] are used; the games are those of the episodes"
         );
     }
-    directory::check_free(&arguments.out)?;
     let mut config = arguments.config()?;
     // Imitation has no reference model.
     config.train.beta = 0.0;

@@ -43,18 +43,12 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let work = Work {
-        arguments,
-        resumed,
-        gpu: &gpu,
-        terminal,
-        stop,
-    };
     if config.learner != LearnerKind::MsGrpo {
-        return work.run(State::network(&gpu, config)?);
+        let state = State::network(&gpu, config)?;
+        return run(state, arguments, resumed, &gpu, terminal, stop);
     }
-    let state = State::new(&gpu, config, Purpose::Train, &work.terminal)?;
-    work.run(state)
+    let state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    run(state, arguments, resumed, &gpu, terminal, stop)
 }
 
 /// The messages about a learner.
@@ -158,68 +152,58 @@ fn introduction<L: Describe>(state: &State<L>, gpu: &Gpu) -> String {
     format!("{game}: {steps} steps of {learner}{from}; on {device}{software}")
 }
 
-/// A run that is about to start or resume.
-struct Work<'a> {
-    arguments: &'a TrainArgs,
+/// Starts or resumes a run.
+fn run<L: Describe>(
+    mut state: State<L>,
+    arguments: &TrainArgs,
     resumed: Option<RunDirectory>,
-    gpu: &'a Gpu,
+    gpu: &Gpu,
     terminal: Terminal,
-    stop: &'static AtomicBool,
-}
-
-impl Work<'_> {
-    fn run<L: Describe>(self, mut state: State<L>) -> Result<()> {
-        let Work {
-            arguments,
-            resumed,
-            gpu,
-            terminal,
-            stop,
-        } = self;
-        if arguments.dry_run {
-            drop(terminal);
-            return dry_run(state, gpu, arguments);
-        }
-        let mut run = match resumed {
-            Some(mut run) => {
-                resume(&mut state, &mut run, &terminal)?;
-                run
-            }
-            // Created last: an error above leaves nothing behind.
-            None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
-        };
-        let place = run.path().to_owned();
-        run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
-        let introduction = introduction(&state, gpu);
-        terminal.line(&format!("{introduction}, kept in {}", place.display()));
-        if !state.learner.game().1.divided() {
-            terminal.line(NOT_DIVIDED);
-        }
-        let total = state.config.train.steps;
-        let mut steps = Steps {
-            terminal: &terminal,
-            total,
-        };
-        let mut events = EventFile::of_run(&place, &state.config)?;
-        let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
-        sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
-        let shown_place = out::quoted(&place.to_string_lossy());
-        let resume = format!("resume with: {} train --resume {shown_place}", program());
-        let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
-            .inspect_err(|_| terminal.line(&resume))?;
-        // Removes the progress bars.
+    stop: &AtomicBool,
+) -> Result<()> {
+    if arguments.dry_run {
         drop(terminal);
-        let records = run.records()?;
-        write!(out::shown(), "{}", before_and_after(&records))?;
-        if ending == Ending::Stopped {
-            let step = state.step;
-            let text = format!(" at step {step} of {total}, and saved; {resume}");
-            return Err(Stopped(text).into());
-        }
-        // Unlocks the run, so that the report shows it as finished.
-        drop(run);
-        conclude(&state, &records, &place)
+        return dry_run(state, gpu, arguments);
     }
+    let mut run = match resumed {
+        Some(mut run) => {
+            resume(&mut state, &mut run, &terminal)?;
+            run
+        }
+        // Created last: an error above leaves nothing behind.
+        None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
+    };
+    let place = run.path().to_owned();
+    run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
+    let introduction = introduction(&state, gpu);
+    terminal.line(&format!("{introduction}, kept in {}", place.display()));
+    if !state.learner.game().1.divided() {
+        terminal.line(NOT_DIVIDED);
+    }
+    let total = state.config.train.steps;
+    let mut steps = Steps {
+        terminal: &terminal,
+        total,
+    };
+    let mut events = EventFile::of_run(&place, &state.config)?;
+    let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
+    sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
+    let shown_place = out::quoted(&place.to_string_lossy());
+    let hint = format!("resume with: {} train --resume {shown_place}", program());
+    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
+        .inspect_err(|_| terminal.line(&hint))?;
+    // Removes the progress bars.
+    drop(terminal);
+    let records = run.records()?;
+    write!(out::shown(), "{}", before_and_after(&records))?;
+    if ending == Ending::Stopped {
+        let step = state.step;
+        let text = format!(" at step {step} of {total}, and saved; {hint}");
+        return Err(Stopped(text).into());
+    }
+    // Unlocks the run, so that the report shows it as finished.
+    drop(run);
+    conclude(&state, &records, &place)
 }
 
 fn dry_run<L: Describe>(mut state: State<L>, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
