@@ -155,7 +155,7 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
     assert!(
         again
             .err
-            .starts_with("makes the run in ../my run again, from its config.toml\n"),
+            .starts_with("repeats the run in ../my run, from its config.toml\n"),
         "{}",
         again.err
     );

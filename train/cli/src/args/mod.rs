@@ -32,7 +32,7 @@ pub struct Cli {
 
 #[derive(Debug, Clone, Copy, Args)]
 pub struct DeviceArgs {
-    /// Use this device of the list that `lapwing devices` prints
+    /// Use this device: a number of `lapwing devices`. If omitted, the best one
     #[arg(
         long = "device",
         alias = "adapter-index",
