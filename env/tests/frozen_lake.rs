@@ -25,24 +25,24 @@ fn a_bad_option_is_refused() {
     let refused = |options| refusal("frozen-lake", options);
     insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
     insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
-    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number, 0 or more");
-    insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number, 0 or more"#);
-    insta::assert_snapshot!(refused(json!({ "width": null })), @"frozen-lake: option `width` is null, but must be a whole number, 0 or more");
+    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number from 2 to 64"#);
+    insta::assert_snapshot!(refused(json!({ "width": null })), @"frozen-lake: option `width` is null, but must be a whole number from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"frozen-lake: option `size` is 6, but must be left out beside `width` and `height`");
-    insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from 4 to 64");
-    insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be from 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from `size` = 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be a whole number from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "largest": 8, "height": 4 })), @"frozen-lake: option `height` is 4, but must be left out beside `largest`, which draws it");
-    insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number");
+    insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number above 0, at most 1");
     insta::assert_snapshot!(refused(json!({ "map": [1, 2] })), @"frozen-lake: option `map` is [1,2], but must be a list of texts in quotes");
-    insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0.0, but must be more than 0 and at most 1");
-    insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be more than 0 and at most 1");
+    insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0, but must be a number above 0, at most 1");
+    insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be a number above 0, at most 1");
     insta::assert_snapshot!(refused(json!({ "slippery": 1 })), @"frozen-lake: option `slippery` is 1, but must be true or false");
-    insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list"#);
-    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be from 1 to 1000");
-    insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be from 1 to 20");
-    insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be from 0 to 4096");
+    insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list of texts in quotes"#);
+    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be a whole number from 1 to 1000");
+    insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be at most `step_limit` = 20");
+    insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be a whole number from 0 to 4096");
     insta::assert_snapshot!(refused(json!({ "target": "start" })), @r#"frozen-lake: option `target` is "start", but must be `goal` or `holes`"#);
     insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be `board` or `full`"#);
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
@@ -51,10 +51,19 @@ fn a_bad_option_is_refused() {
 /// A map says the size and every cell, so options for drawing one would be ignored beside it.
 #[test]
 fn a_map_stands_alone() {
-    for drawn in ["size", "width", "height", "largest", "frozen"] {
-        let error = refusal("frozen-lake", json!({ "map": ["SG"], drawn: 1 }));
-        let wanted = "is 1, but must be left out beside `map`, which stands for it";
-        assert_eq!(error, format!("frozen-lake: option `{drawn}` {wanted}"));
+    for (drawn, value) in [
+        ("size", 4),
+        ("width", 4),
+        ("height", 4),
+        ("largest", 8),
+        ("frozen", 1),
+    ] {
+        let error = refusal("frozen-lake", json!({ "map": ["SG"], drawn: value }));
+        let wanted = "but must be left out beside `map`, which replaces it";
+        assert_eq!(
+            error,
+            format!("frozen-lake: option `{drawn}` is {value}, {wanted}")
+        );
     }
 }
 

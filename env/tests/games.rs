@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Options worth testing beside the defaults.
-const VARIANTS: &[(&str, &str)] = &[
+const TESTED: &[(&str, &str)] = &[
     ("frozen-lake", r#"{"slippery": true, "view": "full"}"#),
     ("frozen-lake", r#"{"width": 7, "height": 3, "frozen": 0.6}"#),
     (
@@ -69,20 +69,23 @@ const VARIANTS: &[(&str, &str)] = &[
 pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
     let mut all = Vec::new();
     for kind in GAMES {
-        let mut add = |name: String, options: &str| {
-            let options = serde_json::from_str(options).unwrap();
+        let mut add = |name: String, options: Value| {
             all.push((name, kind, configured(kind, &options)));
         };
-        let tested = VARIANTS.iter().filter(|(name, _)| *name == kind.name);
+        let tested = TESTED.iter().filter(|(name, _)| *name == kind.name);
         let numbered = std::iter::once("{}").chain(tested.map(|(_, options)| *options));
         for (number, options) in numbered.enumerate() {
+            let options = serde_json::from_str(options).unwrap();
             add(format!("{}-{number}", kind.name), options);
         }
         for variant in kind.variants {
-            add(variant.name.to_owned(), variant.options);
+            add(variant.name.to_owned(), variant.options());
         }
         for probe in kind.probes {
-            add(format!("{}-probe-{}", kind.name, probe.name), probe.options);
+            add(
+                format!("{}-probe-{}", kind.name, probe.name),
+                probe.options(),
+            );
         }
     }
     all
@@ -403,13 +406,15 @@ fn the_options_in_force_configure_the_same_scenario() {
 
 #[test]
 fn the_options_given_are_in_force() {
-    let mut all: Vec<(&str, &str)> = VARIANTS.to_vec();
+    let parsed = |(name, options): &(&'static str, &str)| {
+        (*name, serde_json::from_str::<Value>(options).unwrap())
+    };
+    let mut all: Vec<(&str, Value)> = TESTED.iter().map(parsed).collect();
     for kind in GAMES {
-        all.extend(kind.variants.iter().map(|it| (kind.name, it.options)));
-        all.extend(kind.probes.iter().map(|it| (kind.name, it.options)));
+        all.extend(kind.variants.iter().map(|it| (kind.name, it.options())));
+        all.extend(kind.probes.iter().map(|it| (kind.name, it.options())));
     }
-    for (name, options) in all {
-        let given: Value = serde_json::from_str(options).unwrap();
+    for (name, given) in all {
         let in_force = configured(find(name).unwrap(), &given).options();
         for (option, value) in given.as_object().unwrap() {
             assert!(
@@ -516,10 +521,7 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
             let (of, options) = find_variant(variant.name).unwrap();
             assert!(names.insert(variant.name), "{} twice", variant.name);
             assert_eq!(of.name, kind.name);
-            assert_eq!(
-                options,
-                serde_json::from_str::<Value>(variant.options).unwrap()
-            );
+            assert_eq!(options, variant.options());
             assert!(
                 variant.name.starts_with(&format!("{}-", kind.name)),
                 "{}",
@@ -529,10 +531,10 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
         }
         let mut probes = HashSet::new();
         for probe in kind.probes {
-            let (found, options) = kind.probe(probe.name).unwrap();
-            assert_eq!(found, probe);
             assert!(probes.insert(probe.name), "{} twice", probe.name);
-            assert!(options.as_object().is_some_and(|set| !set.is_empty()));
+            let found = kind.probe(probe.name).unwrap().options();
+            assert_eq!(found, probe.options());
+            assert!(found.as_object().is_some_and(|set| !set.is_empty()));
             assert!(probe.summary.ends_with('.'), "{}", probe.summary);
         }
         assert!(kind.probe("no such probe").is_none());
@@ -545,7 +547,7 @@ fn a_probe_is_told_to_the_agent() {
     for kind in GAMES {
         let usual = configured(kind, &json!({}));
         for probe in kind.probes {
-            let probed = configured(kind, &serde_json::from_str(probe.options).unwrap());
+            let probed = configured(kind, &probe.options());
             let told = |scenario: &dyn Scenario| {
                 let game = scenario.start(1, 1).unwrap();
                 (scenario.rules(), game.observe(0).unwrap())
@@ -567,7 +569,7 @@ fn habits_are_known_where_the_meaning_has_changed() {
     for kind in GAMES {
         let usual = ("the usual game", json!({}), false);
         let probes = kind.probes.iter().map(|probe| {
-            let options: Value = serde_json::from_str(probe.options).unwrap();
+            let options = probe.options();
             let same_meaning = |name: &String| name == "wording" || name == "symbols";
             let changed = !options.as_object().unwrap().keys().all(same_meaning);
             (probe.name, options, changed)

@@ -6,7 +6,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use serde_json::json;
 
-use super::map::Cell;
+use super::map::LakeCell;
 use super::*;
 use crate::options::LONGEST_SIDE;
 
@@ -62,13 +62,13 @@ fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
 
 fn lake(rows: &[String], slippery: bool, step_limit: usize) -> Arc<Lake> {
     let options = json!({ "slippery": slippery, "step_limit": step_limit });
-    let (options, _) = Options::checked(&options).unwrap();
-    let map = Map::parse(rows, LONGEST_SIDE).unwrap();
+    let (options, _) = LakeOptions::checked(&options).unwrap();
+    let map = LakeMap::parse(rows, LONGEST_SIDE).unwrap();
     Arc::new(Lake::new(map, Arc::new(options)))
 }
 
-fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
-    Walk {
+fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> LakeEpisode {
+    LakeEpisode {
         lake: lake.clone(),
         player,
         steps: 0,
@@ -83,7 +83,7 @@ fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
 fn playing_follows_the_golden_transition_tables() {
     for (lake, table, _) in golden() {
         let tries = if lake.task.slippery { 1000 } else { 1 };
-        let on_ice = |state: &usize| lake.map.cell(*state) == Cell::Ice;
+        let on_ice = |state: &usize| lake.map.cell(*state) == LakeCell::Ice;
         for state in (0..lake.map.size()).filter(on_ice) {
             for (action, outcomes) in table[state].iter().enumerate() {
                 let mut expected = vec![0.0; lake.map.size()];
@@ -120,11 +120,11 @@ fn playing_follows_the_golden_transition_tables() {
 fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usize>) -> f64 {
     let map = &lake.map;
     let mut chances: Vec<f64> = (0..map.size())
-        .map(|cell| f64::from(u8::from(map.cell(cell) == Cell::Goal)))
+        .map(|cell| f64::from(u8::from(map.cell(cell) == LakeCell::Goal)))
         .collect();
     for left in 1..=20 {
         let chance = |cell| {
-            if map.cell(cell) != Cell::Ice {
+            if map.cell(cell) != LakeCell::Ice {
                 return chances[cell];
             }
             let ways = |action| {
@@ -214,10 +214,12 @@ fn the_optima_are_the_golden_ones() {
 fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
     let mut ice = 0;
     for seed in 0..2000 {
-        let map = Map::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
+        let map = LakeMap::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
         assert!(map.distances()[map.start()].is_some(), "{:?}", map.rows());
-        assert_eq!((map.start(), map.cell(47)), (0, Cell::Goal));
-        ice += (1..47).filter(|&cell| map.cell(cell) == Cell::Ice).count();
+        assert_eq!((map.start(), map.cell(47)), (0, LakeCell::Goal));
+        ice += (1..47)
+            .filter(|&cell| map.cell(cell) == LakeCell::Ice)
+            .count();
     }
     // 0.9 but for the few maps drawn again, which had more holes.
     let frozen = ice as f64 / (2000.0 * 46.0);
@@ -227,15 +229,15 @@ fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
 /// With so few cells frozen no draw succeeds, and a path is cleared.
 #[test]
 fn a_hopeless_map_gets_a_path() {
-    let map = Map::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
+    let map = LakeMap::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
     assert_eq!(map.distances()[map.start()], Some(28));
 }
 
 #[test]
 fn rows_read_back_as_the_same_map() {
-    let map = Map::draw(5, 7, 0.8, &mut Stream::new(5, "test"));
+    let map = LakeMap::draw(5, 7, 0.8, &mut Stream::new(5, "test"));
     assert_eq!(
-        Map::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
+        LakeMap::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
         map.rows()
     );
 }
@@ -272,9 +274,9 @@ fn plans_are_exact_for_every_task() {
             let mut options = task.clone();
             options["slippery"] = json!(slippery);
             options["step_limit"] = json!(5);
-            let (options, _) = Options::checked(&options).unwrap();
+            let (options, _) = LakeOptions::checked(&options).unwrap();
             let rows = ["SFF", "FFH", "FFG"].map(str::to_owned);
-            let mut map = Map::parse(&rows, LONGEST_SIDE).unwrap();
+            let mut map = LakeMap::parse(&rows, LONGEST_SIDE).unwrap();
             map.redden(options.red, &mut Stream::new(1, "test"));
             let lake = Arc::new(Lake::new(map, Arc::new(options)));
             for cell in (0..9).filter(|&cell| lake.map.cell(cell).is_ice()) {
@@ -307,14 +309,14 @@ fn plans_are_exact_for_every_task() {
 #[test]
 fn red_ice_leaves_a_way_and_is_as_much_as_was_asked_for() {
     for seed in 0..200 {
-        let mut map = Map::draw(4, 4, 0.8, &mut Stream::new(seed, "test"));
+        let mut map = LakeMap::draw(4, 4, 0.8, &mut Stream::new(seed, "test"));
         let before = map.clone();
         map.redden(4, &mut Stream::new(seed, "red"));
-        let red = map.cells_of(Cell::Red).count();
-        let white = map.distances_to(Cell::Goal, |cell| cell == Cell::Ice);
+        let red = map.cells_of(LakeCell::Red).count();
+        let white = map.distances_to(LakeCell::Goal, |cell| cell == LakeCell::Ice);
         assert!(white[map.start()].is_some(), "{:?}", map.rows());
         assert!(
-            red == 4 || before.cells_of(Cell::Ice).count() < 12,
+            red == 4 || before.cells_of(LakeCell::Ice).count() < 12,
             "{red} in {:?}",
             map.rows()
         );

@@ -5,9 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
-use draw::Drawn;
 
-fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -> Drawn {
+fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -> DrawnLevel {
     draw::draw(
         width,
         height,
@@ -18,7 +17,7 @@ fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -
 }
 
 /// The state after all of the ways, none of which may be barred.
-fn played(level: &Level, start: &State, ways: &[usize]) -> State {
+fn played(level: &Level, start: &Position, ways: &[usize]) -> Position {
     ways.iter().fold(*start, |state, &way| {
         level.step(&state, way).expect("the way is free")
     })
@@ -34,7 +33,7 @@ fn every_level_is_solved_by_its_record() {
         (15, 15, 8, 500),
     ] {
         for scene in 0..100 {
-            let Drawn {
+            let DrawnLevel {
                 level,
                 start,
                 solution,
@@ -65,7 +64,7 @@ fn every_level_is_solved_by_its_record() {
 fn the_plain_level_is_solved_by_its_record() {
     for (width, height) in [(5, 5), (10, 5), (5, 12), (15, 15)] {
         for boxes in 1..=(width - 2).min(level::MOST_BOXES) {
-            let Drawn {
+            let DrawnLevel {
                 level,
                 start,
                 solution,
@@ -81,7 +80,7 @@ proptest! {
 
     #[test]
     fn steps_keep_boxes_and_go_through_nothing(scene: u64, player: u64) {
-        let Drawn { level, start, .. } = drawn(8, 7, 3, 200, scene);
+        let DrawnLevel { level, start, .. } = drawn(8, 7, 3, 200, scene);
         let mut random = Stream::new(player, "random player");
         let mut state = start;
         for _ in 0..100 {
@@ -101,7 +100,7 @@ proptest! {
 }
 
 /// By breadth-first search over all states the steps to a solution.
-fn shortest(level: &Level, start: &State) -> Option<usize> {
+fn shortest(level: &Level, start: &Position) -> Option<usize> {
     let mut steps = HashMap::from([(*start, 0)]);
     let mut open = VecDeque::from([*start]);
     while let Some(state) = open.pop_front() {
@@ -122,7 +121,7 @@ fn shortest(level: &Level, start: &State) -> Option<usize> {
 fn the_search_finds_shortest_solutions_and_hopeless_states() {
     let (mut solved, mut hopeless) = (0, 0);
     for scene in 0..150 {
-        let Drawn { level, start, .. } = drawn(6, 6, 2, 200, scene);
+        let DrawnLevel { level, start, .. } = drawn(6, 6, 2, 200, scene);
         let mut random = Stream::new(scene, "random player");
         let mut state = start;
         for _ in 0..4 {
@@ -130,12 +129,12 @@ fn the_search_finds_shortest_solutions_and_hopeless_states() {
                 state = level.step(&state, random.below(4)).unwrap_or(state);
             }
             match (plan::solve(&level, &state), shortest(&level, &state)) {
-                (Found::Shortest(ways), Some(steps)) => {
+                (Solution::Shortest(ways), Some(steps)) => {
                     assert_eq!(ways.len(), steps);
                     assert!(level.solved(&played(&level, &state, &ways)));
                     solved += 1;
                 }
-                (Found::Nothing, None) => hopeless += 1,
+                (Solution::Impossible, None) => hopeless += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -146,10 +145,10 @@ fn the_search_finds_shortest_solutions_and_hopeless_states() {
 /// The highest return with so many steps left, by trying everything.
 fn highest(
     level: &Level,
-    options: &Options,
-    state: &State,
+    options: &SokobanOptions,
+    state: &Position,
     left: usize,
-    known: &mut HashMap<(State, usize), f64>,
+    known: &mut HashMap<(Position, usize), f64>,
 ) -> f64 {
     if left == 0 || level.solved(state) {
         return 0.0;
@@ -184,7 +183,7 @@ fn the_optimum_is_what_trying_everything_finds() {
         let scenario = Sokoban::new(&options).unwrap();
         let options = &scenario.options;
         for scene in 0..40 {
-            let Drawn { level, start, .. } = drawn(6, 6, options.boxes(), options.effort(), scene);
+            let DrawnLevel { level, start, .. } = drawn(6, 6, options.boxes, options.effort, scene);
             let mut game = scenario.start(scene, 0).unwrap();
             let mut random = Stream::new(scene, "random player");
             let (mut state, mut known) = (start, HashMap::new());
@@ -235,7 +234,7 @@ fn files_are_read_and_their_mistakes_named() {
     let levels = file::parse("######\r\n#+$ *#\r\n######\r\n; 1\n######\n#@$ .#\n######").unwrap();
     let boards: Vec<String> = levels
         .iter()
-        .map(|(level, state)| text::in_short(level, state))
+        .map(|(level, state)| text::key(level, state))
         .collect();
     assert_eq!(boards, ["######/#SX_V#/######", "######/#PX_O#/######"]);
 }
