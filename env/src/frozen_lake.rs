@@ -47,7 +47,7 @@ use serde_json::Value;
 use crate::options::OptionsError;
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Outcome, Planes, Role, Scenario, check_actions, sorted,
+    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, check_actions, sorted,
 };
 use map::{LakeCell, LakeMap};
 use options::{LakeOptions, LakeTask};
@@ -156,8 +156,8 @@ impl Scenario for FrozenLake {
         options
     }
 
-    fn role(&self, cell: &str) -> Option<Role> {
-        text::role(cell)
+    fn legend(&self) -> Legend {
+        text::role
     }
 }
 

@@ -40,7 +40,7 @@ pub use options::{
     GameOption, GameOptions, OptionRange, OptionsError, UnknownGame, described, refused,
     suggestion, wrong,
 };
-pub use picture::Role;
+pub use picture::{Legend, Role};
 pub use planes::Planes;
 
 /// The result of one round for one agent.
@@ -195,11 +195,9 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
     /// they have their defaults. Configuring the game with this object gives the same scenario.
     fn options(&self) -> Value;
 
-    /// Returns the meaning of a cell of the game's pictures, in any of its sets of signs. `None` if no picture has such a
-    /// cell.
-    fn role(&self, cell: &str) -> Option<Role> {
-        let _ = cell;
-        None
+    /// Returns the legend of the game's pictures, for all of its sets of signs. A game without pictures has an empty one.
+    fn legend(&self) -> Legend {
+        |_| None
     }
 }
 

@@ -114,6 +114,8 @@ pub struct GameOption {
     pub name: &'static str,
     /// Its documentation, with a leading space.
     pub doc: &'static str,
+    /// Returns its default, null for none.
+    pub default: fn() -> Value,
     /// Its range: at most one.
     pub range: &'static [OptionRange],
     /// Describes the values of its type.
@@ -178,12 +180,17 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
         serde_json::from_value(given.clone()).map_err(|error| not_a_table(error.to_string()))
     }
 
+    /// Returns the default of an option, null for none.
+    fn default_of(name: &str) -> Value {
+        table(&Self::default()).remove(name).unwrap_or_default()
+    }
+
     /// Returns the options in force. Options without a value are left out, and so are unchanged ones that are declared
     /// with `if changed`.
     fn in_force(&self) -> Value {
-        let (mut table, defaults) = (table(self), table(&Self::default()));
+        let mut table = table(self);
         for option in Self::LIST.iter().filter(|option| option.if_changed) {
-            if table[option.name] == defaults[option.name] {
+            if table[option.name] == Self::default_of(option.name) {
                 table[option.name] = Value::Null;
             }
         }
@@ -239,6 +246,7 @@ macro_rules! options {
             const LIST: &'static [$crate::GameOption] = &[$($crate::GameOption {
                 name: stringify!($name),
                 doc: concat!($($doc),+),
+                default: || <$Options as $crate::GameOptions>::default_of(stringify!($name)),
                 range: &[$($range)?],
                 values: $crate::described::<$type>,
                 if_changed: !stringify!($($changed)?).is_empty(),

@@ -27,6 +27,9 @@ pub enum Role {
     Tile(u32),
 }
 
+/// A legend returns the meaning of a cell; `None` for a text that is no cell of the game's pictures.
+pub type Legend = fn(cell: &str) -> Option<Role>;
+
 /// Column and row of a cell. Each game has its own origin.
 pub(crate) type Cell = (usize, usize);
 

@@ -68,7 +68,7 @@ use crate::options::View;
 use crate::picture::Cell;
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Outcome, Planes, Role, Scenario, check_actions, sorted,
+    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, check_actions, sorted,
 };
 use board::{Food, Snake, SnakeBoard, SnakeEvent};
 use options::{Opponent, SnakeOptions, usual_worth};
@@ -158,8 +158,8 @@ impl Scenario for SnakeGame {
         self.options.in_force()
     }
 
-    fn role(&self, cell: &str) -> Option<Role> {
-        text::role(cell)
+    fn legend(&self) -> Legend {
+        text::role
     }
 }
 

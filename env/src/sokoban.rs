@@ -51,7 +51,7 @@ use serde_json::Value;
 use crate::options::{OptionsError, Phrasing, View, set};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, GameVariant, Kind, Outcome, Role, Scenario, SemanticProbe,
+    Game, GameError, GameOptions, GameVariant, Kind, Legend, Outcome, Scenario, SemanticProbe,
     Subtlety, check_actions, sorted,
 };
 use draw::DrawnLevel;
@@ -234,8 +234,8 @@ impl Scenario for Sokoban {
         options
     }
 
-    fn role(&self, cell: &str) -> Option<Role> {
-        text::role(cell)
+    fn legend(&self) -> Legend {
+        text::role
     }
 }
 

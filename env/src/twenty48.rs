@@ -40,7 +40,7 @@ use serde_json::Value;
 use crate::options::{Phrasing, View, set};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, GameVariant, Kind, Outcome, Role, Scenario, SemanticProbe,
+    Game, GameError, GameOptions, GameVariant, Kind, Legend, Outcome, Scenario, SemanticProbe,
     Subtlety, check_actions, sorted,
 };
 use board::TileBoard;
@@ -197,8 +197,8 @@ impl Scenario for Tiles {
         self.options.in_force()
     }
 
-    fn role(&self, cell: &str) -> Option<Role> {
-        board::role(cell)
+    fn legend(&self) -> Legend {
+        board::role
     }
 }
 
