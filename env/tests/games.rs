@@ -1,12 +1,15 @@
 //! What must hold of every game in the list: with its default options, those named here, its variants and its probes.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
 
 use lapwing_env::{
     GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, find_variant, rng::Stream,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::pinned::Digest;
 
 /// Options worth testing beside the defaults.
 const TESTED: &[(&str, &str)] = &[
@@ -647,7 +650,10 @@ fn an_unknown_game_is_answered_with_those_there_are() {
     }
 }
 
-/// The rules and an episode of the scripted player (with one unread action), for each game and variant.
+/// The most rounds that a transcript shows. The digest in its last line covers all.
+const SHOWN: usize = 30;
+
+/// The rules and an episode of the scripted player with one unreadable action, for each game, variant and probe.
 #[test]
 fn transcripts() {
     for (name, _, scenario) in named() {
@@ -660,7 +666,7 @@ fn transcripts() {
                 _ => Some(game.best_actions(agent).unwrap()[0]),
             }
         };
-        // Where there is but one agent it needs no number.
+        // A single agent needs no number.
         let alone = scenario.agents() == 1;
         let whose = |agent| {
             if alone {
@@ -671,20 +677,40 @@ fn transcripts() {
         };
         let mut text = format!("options: {}\n\n{}\n", scenario.options(), scenario.rules());
         let mut over = vec![false; scenario.agents()];
-        for round in play(&*scenario, &mut *game, player) {
+        let (mut all, mut returns) = (text.clone(), vec![0.0; scenario.agents()]);
+        let rounds = play(&*scenario, &mut *game, player);
+        for (number, round) in rounds.iter().enumerate() {
             let seen = round.seen.iter().enumerate();
             for (agent, seen) in seen.filter(|(agent, _)| !over[*agent]) {
                 let word = round.actions[agent]
                     .map_or("(not readable)", |action| &scenario.actions()[action]);
                 let reward = round.outcomes[agent].reward;
-                text += &format!("\n{}{seen}\n> {word}   reward {reward}\n", whose(agent));
+                returns[agent] += reward;
+                all += &format!("\n{}{seen}\n> {word}   reward {reward}\n", whose(agent));
             }
             over = round.outcomes.iter().map(|outcome| outcome.over).collect();
+            if number < SHOWN {
+                text.clone_from(&all);
+            }
         }
+        let mut ends = String::new();
         for agent in 0..scenario.agents() {
             let (seen, success) = (game.observe(agent).unwrap(), game.succeeded(agent));
-            text += &format!("\n{}{seen}\nsuccess: {success}\n", whose(agent));
+            let sum = returns[agent];
+            ends += &format!(
+                "\n{}{seen}\nsuccess: {success}, return: {sum}\n",
+                whose(agent)
+            );
         }
+        all += &ends;
+        if rounds.len() > SHOWN {
+            text += &format!("\n[{} more rounds]\n", rounds.len() - SHOWN);
+        }
+        let mut digest = Digest::default();
+        digest.write(all.as_bytes());
+        let (count, digest) = (rounds.len(), digest.finish());
+        text +=
+            &format!("{ends}\nrounds: {count}, digest of the whole transcript: {digest:016x}\n");
         insta::assert_snapshot!(name, text);
     }
 }

@@ -1,12 +1,11 @@
-//! What a seed means may never change: scenes and luck are named by their seeds in reports, and making games faster is no
-//! reason for other games.
+//! The games of a seed never change: reports name scenes and luck by their seeds.
 
 use std::hash::Hasher;
 
 use crate::games::{named, play, random};
 
-/// FNV-1a, which is the same on every machine and in every version.
-struct Digest(u64);
+/// FNV-1a, which is equal on every machine and in every version.
+pub struct Digest(u64);
 
 impl Default for Digest {
     fn default() -> Digest {
