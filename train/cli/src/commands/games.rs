@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_env::{GAMES, Kind};
+use lapwing_env::{GAMES, GameOption, Kind};
 use serde_json::Value;
 
 use crate::out;
@@ -38,18 +38,20 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let defaults = scenario.options();
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
-    writeln!(out, "  options, with their defaults, meaning and range:")?;
-    let value = |name: &str| {
-        defaults
-            .get(name)
-            .map_or("not set".to_owned(), Value::to_string)
+    writeln!(out, "  options, with their defaults, meaning and values:")?;
+    let value = |option: &GameOption| match defaults.get(option.name) {
+        Some(default) => default.to_string(),
+        None => match (option.default)() {
+            Value::Null => "not set".to_owned(),
+            default => default.to_string(),
+        },
     };
     let lines: Vec<[String; 3]> = kind
         .options
         .iter()
         .map(|option| {
-            let named = format!("{} = {}", option.name, value(option.name));
-            [named, option.meaning.to_owned(), option.range.to_owned()]
+            let named = format!("{} = {}", option.name, value(option));
+            [named, option.meaning().to_owned(), option.wanted()]
         })
         .collect();
     let width = |column: usize| {
