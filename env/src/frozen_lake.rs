@@ -55,7 +55,7 @@ use plan::LakePlan;
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
-    summary: "LakeEpisode over the ice to the goal without falling into a hole, on firm or slippery ice.",
+    summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
     options: LakeOptions::LIST,
     variants: named::VARIANTS,
     probes: named::PROBES,

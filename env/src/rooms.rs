@@ -71,17 +71,17 @@ pub(crate) const KIND: Kind = Kind {
         },
         GameVariant {
             name: "rooms-pickup-loc",
-            summary: "Pick up a thing that may be told by its side, among eight (PickupLoc), 20 steps.",
+            summary: "Pick up one of eight things, which may be described by its side (PickupLoc), 20 steps.",
             set: set!(RoomsOptions, task = RoomsTask::PickupLoc),
         },
         GameVariant {
             name: "rooms-pickup-dist",
-            summary: "Pick up a thing told by kind, colour or both, among five (PickupDist), 20 steps.",
+            summary: "Pick up one of five things, described by kind, colour or both (PickupDist), 20 steps.",
             set: set!(RoomsOptions, task = RoomsTask::PickupDist),
         },
         GameVariant {
             name: "rooms-put-next-local",
-            summary: "Phrasing one thing next to another (PutNextLocalS5N3), 20 steps.",
+            summary: "Put one thing next to another (PutNextLocalS5N3), 20 steps.",
             set: set!(RoomsOptions, task = RoomsTask::PutNextLocal),
         },
         GameVariant {
@@ -120,7 +120,7 @@ pub(crate) const KIND: Kind = Kind {
         },
         SemanticProbe {
             name: "symbols",
-            summary: "What is seen is told without its beginning.",
+            summary: "Observations without their first words, \"You see\".",
             subtlety: Subtlety::Subtle,
             set: set!(RoomsOptions, symbols = Phrasing::Other),
         },
