@@ -1,38 +1,7 @@
 //! Frozen Lake: walk over the ice to the goal without falling into a hole.
 //!
-//! **Description.** A grid of ice and holes with a start and a goal, after Gymnasium's `FrozenLake-v1`.
-//!
-//! **Actions.** `left`, `down`, `right`, `up` move the player by one cell; at the edge it stays. On slippery ice the
-//! player goes in the intended direction or to either side of it, each with probability 1/3. After an unreadable action
-//! the player stays and does not slip.
-//!
-//! **Observation.** `view = "board"`: the rows from top to bottom, one character per cell with spaces between: `P`
-//! player, `O` hole, `G` goal, `_` any other cell. `view = "full"` adds coordinates, column and row from (0, 0) at the
-//! bottom left, and a key. The key of a state is the map and the player's cell, in both views. With `exact` the number of
-//! steps taken is part of both.
-//!
-//! **Start.** At `S`. The map is the option `map` or is drawn from the scene: the start is at the top left, the goal at
-//! the bottom right, every other cell is ice with probability `frozen`; maps without a way to the goal are drawn again.
-//! After 1,000 draws a shortest path is cleared in the last one.
-//!
-//! **Rewards.** 1 for reaching the target (only at step `exact` if given), -1 for each step that ends on red ice,
-//! otherwise 0. The episode succeeds with the reward of 1 and no step on red ice.
-//!
-//! **End.** In a hole or at the goal. The referee's step limit is `step_limit`.
-//!
-//! **Options.** See `options.rs`. An option that has no effect beside another is refused.
-//!
-//! **Scripted player.** Optimal. On firm ice it takes any step along a shortest path. Otherwise it maximises the expected
-//! return in the remaining steps of `step_limit` (value iteration); without any chance left it moves as at the start.
-//!
-//! **Optimum.** Exact: the expected return of the best player in the remaining steps of `step_limit` if every reply is an
-//! action. (With red ice or an exact step, standing still after an unreadable reply could bring more.)
-//!
-//! **Habit.** The scripted player's choice under the usual instructions on the same lake, if the instructions have another
-//! meaning.
-//!
-//! **Departures from Gymnasium.** Every scene draws its own map; Gymnasium keeps one map per environment. The step limit
-//! is the referee's. Clearing a path after 1,000 draws and the unreadable action are ours.
+//! After Gymnasium's `FrozenLake-v1`. `docs/games/frozen-lake.md` describes rules, observations, rewards, options, the scripted player
+//! and the departures from the source.
 
 mod map;
 mod named;

@@ -112,8 +112,8 @@ impl fmt::Display for OptionRange {
 pub struct GameOption {
     /// Its name.
     pub name: &'static str,
-    /// Its documentation, with a leading space.
-    pub doc: &'static str,
+    /// Its documentation.
+    pub meaning: &'static str,
     /// Returns its default, null for none.
     pub default: fn() -> Value,
     /// Its range: at most one.
@@ -125,11 +125,6 @@ pub struct GameOption {
 }
 
 impl GameOption {
-    /// Returns its documentation.
-    pub fn meaning(&self) -> &'static str {
-        self.doc.trim()
-    }
-
     /// Describes the values that it accepts.
     pub fn wanted(&self) -> String {
         match self.range.first() {
@@ -245,7 +240,7 @@ macro_rules! options {
         impl $crate::GameOptions for $Options {
             const LIST: &'static [$crate::GameOption] = &[$($crate::GameOption {
                 name: stringify!($name),
-                doc: concat!($($doc),+),
+                meaning: concat!($($doc),+).trim_ascii(),
                 default: || <$Options as $crate::GameOptions>::default_of(stringify!($name)),
                 range: &[$($range)?],
                 values: $crate::described::<$type>,
@@ -255,17 +250,42 @@ macro_rules! options {
     };
 }
 
-/// Returns some options of a game as a function that makes a JSON object: `set!(LakeOptions, size = Some(8))`.
+/// Declares variants: a summary, a name, and the options that it sets.
+macro_rules! variants {
+    ($Options:ident; $(#[doc = $summary:literal] $name:literal: $($option:ident = $value:expr),+;)+) => {
+        &[$($crate::GameVariant {
+            name: $name,
+            summary: $summary.trim_ascii(),
+            set: $crate::options::set!($Options, $($option = $value),+),
+        },)+]
+    };
+}
+
+/// Declares semantic probes: a summary, a name, the subtlety, and the options that it sets.
+macro_rules! probes {
+    (
+        $Options:ident;
+        $(#[doc = $summary:literal] $name:literal, $subtlety:ident: $($option:ident = $value:expr),+;)+
+    ) => {
+        &[$($crate::SemanticProbe {
+            name: $name,
+            summary: $summary.trim_ascii(),
+            subtlety: $crate::Subtlety::$subtlety,
+            set: $crate::options::set!($Options, $($option = $value),+),
+        },)+]
+    };
+}
+
+/// Returns a function that returns a JSON object of these options.
 macro_rules! set {
-    ($Options:ident, $($name:ident = $value:expr),+ $(,)?) => {
+    ($Options:ident, $($option:ident = $value:expr),+) => {
         || {
-            #[allow(clippy::needless_update)]
-            let options = $Options { $($name: $value,)+ ..Default::default() };
-            serde_json::json!({ $(stringify!($name): options.$name),+ })
+            let options = $Options { $($option: $value,)+ ..Default::default() };
+            serde_json::json!({ $(stringify!($option): options.$option),+ })
         }
     };
 }
-pub(crate) use set;
+pub(crate) use {probes, set, variants};
 
 /// The content of an observation: option `view`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -1,37 +1,7 @@
 //! Rooms: walk through rooms with doors and keys and do a mission.
 //!
-//! **Description.** A grid of rooms with walls, doors, keys, balls and boxes in six colours, and a mission in plain
-//! words, after nine levels of BabyAI (MiniGrid 3.2) in the sentences of BabyAI-Text.
-//!
-//! **Actions.** `turn left`, `turn right`, `go forward`, `pick up`, `drop`, `toggle`. The agent looks in one direction and
-//! acts on the cell in front of it. It enters an empty cell or an open door, picks up a thing with empty hands, drops the
-//! carried thing on an empty cell, and toggles a door: open and closed, or locked to open with a key of its colour in
-//! hand. A toggled box is opened and disappears. An impossible or unreadable action has no effect; the step counts.
-//!
-//! **Observation.** First the mission. `view = "board"`: the carried thing, and of the 7x7 cells in front of the agent
-//! those that light reaches (MiniGrid's rule; walls and doors that are not open block it): the wall ahead and to both
-//! sides, if nothing stands before it, and things and doors with the steps to them. `symbols = "other"` omits "You see",
-//! as BALROG does. `view = "full"` describes the whole house with a picture and marks the things of the mission. The key
-//! of a state is the mission, the agent, the carried thing, all things and doors and which of them are meant, seen or not.
-//! The number of steps is not part of it, although the reward depends on it.
-//!
-//! **Start.** The scene draws rooms, things and mission by the rules of the level, again until each thing can be reached.
-//! Luck has no effect.
-//!
-//! **Rewards.** 1 - 0.9 * steps / `step_limit` when the mission is done, otherwise 0. With `goal = "avoid"` doing the
-//! mission costs as much, and the episode succeeds if it is not done.
-//!
-//! **End.** When the mission is done. The referee's step limit is `step_limit`.
-//!
-//! **Options.** See `options.rs`.
-//!
-//! **Scripted player.** It knows the whole house and plans by needs (go to, fetch, put away, unlock), each by the cheapest
-//! way through obstacles. It is not optimal for missions with several parts. To avoid a mission it takes any action that
-//! does not do it. The optimum is not known.
-//!
-//! **Departures from BabyAI.** An open door is "an open door" (BabyAI-Text: "a open"). A thing that is carried or gone has
-//! no place (in MiniGrid its old place counts for going there). All levels except blocked-unlock-pickup are drawn again
-//! until each thing can be reached without moving another, with doors open. Rewards depend on `step_limit`.
+//! After nine levels of BabyAI (MiniGrid 3.2) in the sentences of BabyAI-Text. `docs/games/rooms.md` describes rules, observations, rewards, options, the scripted player
+//! and the departures from the source.
 
 mod draw;
 mod grid;
@@ -44,12 +14,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::options::{Phrasing, View, set};
+use crate::options::{Phrasing, View, probes, variants};
 use crate::rng::Stream;
-use crate::{
-    Game, GameError, GameOptions, GameVariant, Kind, Outcome, Scenario, SemanticProbe, Subtlety,
-    check_actions, sorted,
-};
+use crate::{Game, GameError, GameOptions, Kind, Outcome, Scenario, check_actions, sorted};
 use grid::{Act, Grid};
 use mission::Mission;
 use options::{MissionGoal, RoomsOptions, RoomsTask};
@@ -58,79 +25,38 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk through rooms with doors and keys and do what the mission says.",
     options: RoomsOptions::LIST,
-    variants: &[
-        GameVariant {
-            name: "rooms-goto-local",
-            summary: "Go to a thing in a room of 3x3 cells (GoToLocalS5N2), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::GotoLocal),
-        },
-        GameVariant {
-            name: "rooms-goto-maze",
-            summary: "Go to a thing in four small rooms with doors (GoToObjMazeS4R2), 60 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::GotoMaze),
-        },
-        GameVariant {
-            name: "rooms-pickup-loc",
-            summary: "Pick up one of eight things, which may be described by its side (PickupLoc), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::PickupLoc),
-        },
-        GameVariant {
-            name: "rooms-pickup-dist",
-            summary: "Pick up one of five things, described by kind, colour or both (PickupDist), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::PickupDist),
-        },
-        GameVariant {
-            name: "rooms-put-next-local",
-            summary: "Put one thing next to another (PutNextLocalS5N3), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::PutNextLocal),
-        },
-        GameVariant {
-            name: "rooms-unlock-local",
-            summary: "Fetch a key and open the door, among other things (UnlockLocalDist), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::UnlockLocal),
-        },
-        GameVariant {
-            name: "rooms-unlock-pickup",
-            summary: "Unlock a door and pick up the box behind it (UnlockPickup), 20 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::UnlockPickup),
-        },
-        GameVariant {
-            name: "rooms-blocked-unlock-pickup",
-            summary: "The same with a ball before the door (BlockedUnlockPickup), 40 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::BlockedUnlockPickup),
-        },
-        GameVariant {
-            name: "rooms-unlock-to-unlock",
-            summary: "Unlock a door to the key of another (UnlockToUnlock), 60 steps.",
-            set: set!(RoomsOptions, task = RoomsTask::UnlockToUnlock),
-        },
-    ],
-    probes: &[
-        SemanticProbe {
-            name: "avoid",
-            summary: "The mission is what not to do.",
-            subtlety: Subtlety::Blatant,
-            set: set!(RoomsOptions, goal = MissionGoal::Avoid),
-        },
-        SemanticProbe {
-            name: "swapped",
-            summary: "The words left and right have changed their meaning.",
-            subtlety: Subtlety::Plain,
-            set: set!(RoomsOptions, swapped = true),
-        },
-        SemanticProbe {
-            name: "symbols",
-            summary: "Observations without their first words, \"You see\".",
-            subtlety: Subtlety::Subtle,
-            set: set!(RoomsOptions, symbols = Phrasing::Other),
-        },
-        SemanticProbe {
-            name: "wording",
-            summary: "Rules and missions in other words.",
-            subtlety: Subtlety::Subtle,
-            set: set!(RoomsOptions, wording = Phrasing::Other),
-        },
-    ],
+    variants: variants! {
+        RoomsOptions;
+        /// Go to a thing in a room of 3x3 cells (GoToLocalS5N2), 20 steps.
+        "rooms-goto-local": task = RoomsTask::GotoLocal;
+        /// Go to a thing in four small rooms with doors (GoToObjMazeS4R2), 60 steps.
+        "rooms-goto-maze": task = RoomsTask::GotoMaze;
+        /// Pick up one of eight things, which may be described by its side (PickupLoc), 20 steps.
+        "rooms-pickup-loc": task = RoomsTask::PickupLoc;
+        /// Pick up one of five things, described by kind, colour or both (PickupDist), 20 steps.
+        "rooms-pickup-dist": task = RoomsTask::PickupDist;
+        /// Put one thing next to another (PutNextLocalS5N3), 20 steps.
+        "rooms-put-next-local": task = RoomsTask::PutNextLocal;
+        /// Fetch a key and open the door, among other things (UnlockLocalDist), 20 steps.
+        "rooms-unlock-local": task = RoomsTask::UnlockLocal;
+        /// Unlock a door and pick up the box behind it (UnlockPickup), 20 steps.
+        "rooms-unlock-pickup": task = RoomsTask::UnlockPickup;
+        /// The same with a ball before the door (BlockedUnlockPickup), 40 steps.
+        "rooms-blocked-unlock-pickup": task = RoomsTask::BlockedUnlockPickup;
+        /// Unlock a door to the key of another (UnlockToUnlock), 60 steps.
+        "rooms-unlock-to-unlock": task = RoomsTask::UnlockToUnlock;
+    },
+    probes: probes! {
+        RoomsOptions;
+        /// The mission is what not to do.
+        "avoid", Blatant: goal = MissionGoal::Avoid;
+        /// The words left and right have changed their meaning.
+        "swapped", Plain: swapped = true;
+        /// Observations without their first words, "You see".
+        "symbols", Subtle: symbols = Phrasing::Other;
+        /// Rules and missions in other words.
+        "wording", Subtle: wording = Phrasing::Other;
+    },
     configure: |options| {
         Ok(Box::new(Rooms {
             options: RoomsOptions::checked(options)?,

@@ -1,58 +1,7 @@
 //! Snake: eat, grow and avoid collisions while other snakes do the same.
 //!
-//! **Description.** A board of snakes and apples on which all snakes move at once, after FastSnake, the game that the
-//! first author of MS-GRPO published (github.com/jim-dilkes/FastSnake at 9c68315). Agents play some of the snakes; the
-//! others are enemies.
-//!
-//! **Agents.** Each agent has its own observations, rewards and end. It sees its own head as `1` and the other snakes
-//! after it in the order agents, enemies. So rules and prompts are equal for all agents, and one policy can play every
-//! seat. To an agent every other snake is an enemy.
-//!
-//! **Actions.** `up`, `down`, `left`, `right` move the head by one cell. A snake dies if that cell is off the board, if
-//! another head moves there in the same round, or if any snake, itself included, occupied it before the round: a tail
-//! counts although it moves away, and so does a cell that another head leaves. A snake of one cell can turn back.
-//!
-//! **Unreadable action.** The agent stays where it is with its whole body. The others move, food reappears, the round
-//! counts and gives `step_reward`. A snake that runs into the standing snake dies. So an agent never dies in such a round.
-//!
-//! **Enemies.** `opponent = "random"`: an enemy draws its move evenly from those that keep it on the board and off its own
-//! body (from length 3 it wrongly treats its tail as free), or from all four if there are none. It ignores other snakes.
-//! `opponent = "greedy"`: luck draws one of the scripted player's moves.
-//!
-//! **Food.** Apples, bananas and fires have the rewards of the options. A snake that eats one grows by a cell. Eaten food
-//! reappears on an empty cell, drawn evenly, after all snakes have moved. A dead snake leaves the board.
-//!
-//! **Hill.** With `hill` every apple rolls one cell in that direction after all snakes have moved, the farthest downhill
-//! first, unless the wall, a body or other food is in the way. An apple that rolls onto a head is eaten by that snake,
-//! which does not grow. New apples appear on free cells of the uphill edge, or anywhere if it has none.
-//!
-//! **Observation.** `view = "board"`: the rows from top to bottom, one character per cell with spaces between: `1` own
-//! head, `2` to `9` enemy heads, `T` any body, `A` apple, `B` banana, `F` fire, `_` empty. `view = "full"` adds
-//! coordinates, rewards and a key; only it shows whose body is whose. The key of a state has the same content in both
-//! views.
-//!
-//! **Start.** Food, agents and enemies, in this order, on empty cells drawn evenly from the scene. Each snake has one
-//! cell. Luck determines the enemies' moves and where food reappears.
-//!
-//! **Rewards.** Each round gives `step_reward`, and the reward of the food eaten or `death_reward`. The episode succeeds
-//! if the agent is alive and its food was worth more than 0, or, if no food of the game is worth points, not less than 0.
-//!
-//! **End.** For an agent when it dies. For all agents when at most one snake lives, unless the game started with one. The
-//! referee's step limit is `step_limit`.
-//!
-//! **Options.** See `options.rs`.
-//!
-//! **Habit.** In the usual instructions apples give a point and there is no other food. If other food has a worth, or
-//! words are swapped, the habit is the scripted player's choice under the usual ones. A hill does not count.
-//!
-//! **Scripted player.** Greedy: among moves that do not kill it prefers those away from enemies' heads, then those onto
-//! nothing that costs points, then those nearest to food worth points. It does not plan ahead.
-//!
-//! **Departures from FastSnake.** Drawn cells are always empty (there an apple can appear on a snake). Bananas and fires
-//! reappear after all snakes have moved, like apples. `death_reward` is the whole cost of death (there a fixed -1 plus the
-//! option). Without other snakes the game lasts until the agent dies (there one round). The game ends when all agents are
-//! dead, even if two enemies live. The round limit is the referee's. A hill does not destroy apples at its bottom edge.
-//! Greedy enemies and probes are ours.
+//! After FastSnake (github.com/jim-dilkes/FastSnake at 9c68315), the game of the first author of MS-GRPO. `docs/games/snake.md` describes rules, observations, rewards, options, the scripted player
+//! and the departures from the source.
 
 mod board;
 mod named;

@@ -1,40 +1,7 @@
 //! Sokoban: push every box onto a target; boxes cannot be pulled.
 //!
-//! **Description.** A room of walls, boxes and as many targets, after `gym_sokoban` (0.0.6) and Boxoban's levels.
-//!
-//! **Actions.** `up`, `down`, `left`, `right` move the player by one cell and push a box that is there, if the cell
-//! behind it is free. A wall or a second box stops the player. It also stays after an unreadable action; the step counts.
-//!
-//! **Observation.** `view = "board"`: the rows from top to bottom, one character per cell with spaces between: `#` wall,
-//! `_` floor, `O` target, `X` box, `V` box on a target, `P` player, `S` player on a target. These are RAGEN's signs except
-//! for its `√`, which costs tokenizers several tokens. `symbols = "other"`: `W . T B * @ +`. `view = "full"` adds
-//! coordinates, column and row from (0, 0) at the bottom left, and a key. The key of a state is the board, in both views.
-//!
-//! **Start.** Drawn from the scene: a random walk clears a room, boxes stand on their targets, and reverse play, in which
-//! the player pulls, scatters them. Of the states visited in four rooms, at most `effort` per room, the start is the one
-//! with the highest product of changes between boxes and their distances from targets. So every drawn level can be
-//! solved, and none is solved at the start. With `levels`, a file in Boxoban's format, the scene selects a level: the
-//! remainder of scene by number of levels. These are not checked for being solvable. Luck has no effect.
-//!
-//! **Rewards.** Each step gives `step_reward`, a box that gets onto a target `box_reward`, a box that leaves one the
-//! negative of that, all boxes on targets `done_reward`. The episode succeeds with all boxes on targets. With
-//! `goal = "off"` the rewards of boxes are costs, and the episode succeeds if no box is on a target.
-//!
-//! **End.** When all boxes are on targets. The referee's step limit is `step_limit`.
-//!
-//! **Options.** See `options.rs`. An option that has no effect beside another is refused.
-//!
-//! **Scripted player.** The first step of a shortest solution, by A* over at most 20,000 states. If these are not enough,
-//! it follows the solution known from drawing the level while the player keeps to it, and otherwise avoids losing a box
-//! for good. With `goal = "off"` it pushes no box onto a target and prefers to push one off.
-//!
-//! **Optimum.** Known where the search finds a shortest solution within the remaining steps of `step_limit`. Rewards of
-//! boxes add up to the number that comes onto targets by the end, and a step never gives a positive reward, so nothing
-//! brings more than a shortest solution.
-//!
-//! **Departures from gym_sokoban.** Episodes share no state, and there is no recursion. A room without a level is drawn
-//! again, up to 50 times in all; then an open room takes its place, so that starting always ends. Reverse play measures a
-//! box's distance to the nearest target, there to its own.
+//! After `gym_sokoban` 0.0.6 and Boxoban's levels. `docs/games/sokoban.md` describes rules, observations, rewards, options, the scripted player
+//! and the departures from the source.
 
 mod draw;
 mod file;
@@ -48,12 +15,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::options::{OptionsError, Phrasing, View, set};
+use crate::options::{OptionsError, Phrasing, View, probes, variants};
 use crate::rng::Stream;
-use crate::{
-    Game, GameError, GameOptions, GameVariant, Kind, Legend, Outcome, Scenario, SemanticProbe,
-    Subtlety, check_actions, sorted,
-};
+use crate::{Game, GameError, GameOptions, Kind, Legend, Outcome, Scenario, check_actions, sorted};
 use draw::DrawnLevel;
 use level::{Level, Position};
 use options::{BoxGoal, SokobanOptions};
@@ -63,61 +27,28 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Push every box onto a target; boxes cannot be pulled.",
     options: SokobanOptions::LIST,
-    variants: &[
-        GameVariant {
-            name: "sokoban-small",
-            summary: "6x6 with 1 box, as in RAGEN, 15 steps.",
-            set: set!(SokobanOptions, size = Some(6), boxes = 1, step_limit = 15),
-        },
-        GameVariant {
-            name: "sokoban-textarena",
-            summary: "6x6 with 3 boxes, 30 steps.",
-            set: set!(SokobanOptions, size = Some(6), boxes = 3, step_limit = 30),
-        },
-        GameVariant {
-            name: "sokoban-standard",
-            summary: "10x10 with 4 boxes, as gym_sokoban's default, 120 steps.",
-            set: set!(
-                SokobanOptions,
-                size = Some(10),
-                boxes = 4,
-                effort = 3000,
-                step_limit = 120
-            ),
-        },
-    ],
-    probes: &[
-        SemanticProbe {
-            name: "off",
-            summary: "Targets are traps: what boxes on them brought they cost.",
-            subtlety: Subtlety::Blatant,
-            set: set!(SokobanOptions, goal = BoxGoal::Off),
-        },
-        SemanticProbe {
-            name: "swapped",
-            summary: "The words left and right have changed their meaning.",
-            subtlety: Subtlety::Plain,
-            set: set!(SokobanOptions, swapped = true),
-        },
-        SemanticProbe {
-            name: "worth",
-            summary: "A box on a target brings 3 points, and all of them 5.",
-            subtlety: Subtlety::Subtle,
-            set: set!(SokobanOptions, box_reward = 3.0, done_reward = 5.0),
-        },
-        SemanticProbe {
-            name: "symbols",
-            summary: "The picture has other signs.",
-            subtlety: Subtlety::Subtle,
-            set: set!(SokobanOptions, symbols = Phrasing::Other),
-        },
-        SemanticProbe {
-            name: "wording",
-            summary: "The same rules in other words.",
-            subtlety: Subtlety::Subtle,
-            set: set!(SokobanOptions, wording = Phrasing::Other),
-        },
-    ],
+    variants: variants! {
+        SokobanOptions;
+        /// 6x6 with 1 box, as in RAGEN, 15 steps.
+        "sokoban-small": size = Some(6), boxes = 1, step_limit = 15;
+        /// 6x6 with 3 boxes, 30 steps.
+        "sokoban-textarena": size = Some(6), boxes = 3, step_limit = 30;
+        /// 10x10 with 4 boxes, as gym_sokoban's default, 120 steps.
+        "sokoban-standard": size = Some(10), boxes = 4, effort = 3000, step_limit = 120;
+    },
+    probes: probes! {
+        SokobanOptions;
+        /// Targets are traps: what boxes on them brought they cost.
+        "off", Blatant: goal = BoxGoal::Off;
+        /// The words left and right have changed their meaning.
+        "swapped", Plain: swapped = true;
+        /// A box on a target brings 3 points, and all of them 5.
+        "worth", Subtle: box_reward = 3.0, done_reward = 5.0;
+        /// The picture has other signs.
+        "symbols", Subtle: symbols = Phrasing::Other;
+        /// The same rules in other words.
+        "wording", Subtle: wording = Phrasing::Other;
+    },
     configure: |options| Ok(Box::new(Sokoban::new(options)?)),
 };
 

@@ -1,33 +1,7 @@
 //! 2048: slide the tiles of a 4x4 board and merge equal ones until one is large enough.
 //!
-//! **Description.** Gabriele Cirulli's game with TextArena's choice of targets.
-//!
-//! **Actions.** `up`, `down`, `left`, `right` slide all tiles in that direction as far as they go. Two equal tiles that
-//! meet merge into one of twice the number, the pair nearest to the wall first, and no tile merges twice in a move. If
-//! anything moved, a new tile appears on an empty cell, drawn evenly: 2 with probability 9/10, otherwise 4. A move that
-//! moves nothing and an unreadable action add no tile, but the step counts.
-//!
-//! **Observation.** `view = "board"`: the rows from top to bottom, each tile as its number, `_` for an empty cell, with
-//! spaces between. `view = "full"` adds the size, the highest tile and the number of empty cells. With `symbols = "other"`
-//! tiles are letters: `A` for 2, `B` for 4, and so on. The key of a state is its sixteen tiles, in both views.
-//!
-//! **Start.** Two tiles, drawn as above from the scene. Luck draws the later ones.
-//!
-//! **Rewards.** Each merge that makes a tile higher than all before gives one share; the doublings from 2 to `target` add
-//! up to 1. So the return is at most 1, and even a policy that never reaches the target is rewarded on the way. (The usual
-//! score has no bound that fits all targets, and TextArena rewards only the end.) Each `up` costs `up_cost`. The episode
-//! succeeds with a tile of `target`; with `goal = "low"`, where shares are costs, without one.
-//!
-//! **End.** When the target is reached or no move would move anything. The referee's step limit is `step_limit`.
-//!
-//! **Options.** See `options.rs`.
-//!
-//! **Scripted player.** Expectimax two moves deep over every cell where a 2 can appear; it prefers high tiles along a path
-//! that winds from a corner. If `up` has a cost, it moves up only if nothing else moves. To keep tiles low it prefers moves
-//! that move nothing, then merges of the lowest tiles. It is strong but not optimal. The optimum is not known.
-//!
-//! **Departures from TextArena.** The rewards (above). A move that moves nothing costs a step and is not an invalid reply.
-//! The step limit is the referee's.
+//! Gabriele Cirulli's game with TextArena's choice of targets. `docs/games/2048.md` describes rules, observations, rewards, options, the scripted player
+//! and the departures from the source.
 
 mod board;
 mod options;
@@ -37,12 +11,9 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::options::{Phrasing, View, set};
+use crate::options::{Phrasing, View, probes, variants};
 use crate::rng::Stream;
-use crate::{
-    Game, GameError, GameOptions, GameVariant, Kind, Legend, Outcome, Scenario, SemanticProbe,
-    Subtlety, check_actions, sorted,
-};
+use crate::{Game, GameError, GameOptions, Kind, Legend, Outcome, Scenario, check_actions, sorted};
 use board::TileBoard;
 use options::{TilesGoal, TilesOptions};
 
@@ -50,55 +21,28 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Slide tiles and merge equal ones until one is large enough.",
     options: TilesOptions::LIST,
-    variants: &[
-        GameVariant {
-            name: "2048-small",
-            summary: "A tile of 32 within 25 moves.",
-            set: set!(TilesOptions, target = 32, step_limit = 25),
-        },
-        GameVariant {
-            name: "2048-medium",
-            summary: "A tile of 256 within 150 moves.",
-            set: set!(TilesOptions, target = 256, step_limit = 150),
-        },
-        GameVariant {
-            name: "2048-standard",
-            summary: "A tile of 2048 within 1500 moves.",
-            set: set!(TilesOptions, target = 2048, step_limit = 1500),
-        },
-    ],
-    probes: &[
-        SemanticProbe {
-            name: "low",
-            summary: "Tiles are to stay low: what brought points costs them.",
-            subtlety: Subtlety::Blatant,
-            set: set!(TilesOptions, goal = TilesGoal::Low, target = 32),
-        },
-        SemanticProbe {
-            name: "costly-up",
-            summary: "Each up costs a tenth of a point.",
-            subtlety: Subtlety::Plain,
-            set: set!(TilesOptions, up_cost = 0.1),
-        },
-        SemanticProbe {
-            name: "swapped",
-            summary: "The words left and right have changed their meaning.",
-            subtlety: Subtlety::Plain,
-            set: set!(TilesOptions, swapped = true),
-        },
-        SemanticProbe {
-            name: "symbols",
-            summary: "Tiles are letters.",
-            subtlety: Subtlety::Subtle,
-            set: set!(TilesOptions, symbols = Phrasing::Other),
-        },
-        SemanticProbe {
-            name: "wording",
-            summary: "The same rules in other words.",
-            subtlety: Subtlety::Subtle,
-            set: set!(TilesOptions, wording = Phrasing::Other),
-        },
-    ],
+    variants: variants! {
+        TilesOptions;
+        /// A tile of 32 within 25 moves.
+        "2048-small": target = 32, step_limit = 25;
+        /// A tile of 256 within 150 moves.
+        "2048-medium": target = 256, step_limit = 150;
+        /// A tile of 2048 within 1500 moves.
+        "2048-standard": target = 2048, step_limit = 1500;
+    },
+    probes: probes! {
+        TilesOptions;
+        /// Tiles are to stay low: what brought points costs them.
+        "low", Blatant: goal = TilesGoal::Low, target = 32;
+        /// Each up costs a tenth of a point.
+        "costly-up", Plain: up_cost = 0.1;
+        /// The words left and right have changed their meaning.
+        "swapped", Plain: swapped = true;
+        /// Tiles are letters.
+        "symbols", Subtle: symbols = Phrasing::Other;
+        /// The same rules in other words.
+        "wording", Subtle: wording = Phrasing::Other;
+    },
     configure: |options| {
         Ok(Box::new(Tiles {
             options: TilesOptions::checked(options)?,

@@ -36,7 +36,7 @@ fn table(kind: &Kind) -> String {
             Value::String(name) => format!("`{name}`"),
             other => format!("`{other}`"),
         };
-        let (name, values, meaning) = (option.name, option.wanted(), option.meaning());
+        let (name, values, meaning) = (option.name, option.wanted(), option.meaning);
         table += &format!("| `{name}` | {default} | {values} | {meaning} |\n");
     }
     let last = changed.pop().expect("every game has probes");

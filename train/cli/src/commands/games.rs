@@ -53,7 +53,7 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
         .collect();
     let width = named.iter().map(String::len).max().unwrap_or(0);
     for (named, option) in named.iter().zip(kind.options) {
-        let (meaning, values) = (option.meaning(), option.wanted());
+        let (meaning, values) = (option.meaning, option.wanted());
         writeln!(out, "    {named:width$}  {meaning} ({values})")?;
     }
     let named: Vec<(&str, &str)> = kind.variants.iter().map(|v| (v.name, v.summary)).collect();
