@@ -1,7 +1,7 @@
 //! Frozen Lake: walk over the ice to the goal without falling into a hole.
 //!
-//! After Gymnasium's `FrozenLake-v1`. `docs/games/frozen-lake.md` describes rules, observations, rewards, options, the scripted player
-//! and the departures from the source.
+//! After Gymnasium's `FrozenLake-v1`.
+//! `docs/games/frozen-lake.md` describes the rules, the scripted player and the departures from the source.
 
 mod map;
 mod named;

@@ -1,7 +1,7 @@
 //! Rooms: walk through rooms with doors and keys and do a mission.
 //!
-//! After nine levels of BabyAI (MiniGrid 3.2) in the sentences of BabyAI-Text. `docs/games/rooms.md` describes rules, observations, rewards, options, the scripted player
-//! and the departures from the source.
+//! After nine levels of BabyAI (MiniGrid 3.2) in the sentences of BabyAI-Text.
+//! `docs/games/rooms.md` describes the rules, the scripted player and the departures from the source.
 
 mod draw;
 mod grid;
@@ -23,7 +23,7 @@ use options::{MissionGoal, RoomsOptions, RoomsTask};
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
-    summary: "Walk through rooms with doors and keys and do what the mission says.",
+    summary: "Walk through rooms with doors and keys and do a mission.",
     options: RoomsOptions::LIST,
     variants: variants! {
         RoomsOptions;
@@ -50,7 +50,7 @@ pub(crate) const KIND: Kind = Kind {
         RoomsOptions;
         /// The mission is what not to do.
         "avoid", Blatant: goal = MissionGoal::Avoid;
-        /// The words left and right have changed their meaning.
+        /// The words left and right swap their meanings.
         "swapped", Plain: swapped = true;
         /// Observations without their first words, "You see".
         "symbols", Subtle: symbols = Phrasing::Other;

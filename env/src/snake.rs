@@ -1,7 +1,7 @@
 //! Snake: eat, grow and avoid collisions while other snakes do the same.
 //!
-//! After FastSnake (github.com/jim-dilkes/FastSnake at 9c68315), the game of the first author of MS-GRPO. `docs/games/snake.md` describes rules, observations, rewards, options, the scripted player
-//! and the departures from the source.
+//! After FastSnake (github.com/jim-dilkes/FastSnake at 9c68315), the game of the first author of MS-GRPO.
+//! `docs/games/snake.md` describes the rules, the scripted player and the departures from the source.
 
 mod board;
 mod named;

@@ -1,7 +1,7 @@
 //! Sokoban: push every box onto a target; boxes cannot be pulled.
 //!
-//! After `gym_sokoban` 0.0.6 and Boxoban's levels. `docs/games/sokoban.md` describes rules, observations, rewards, options, the scripted player
-//! and the departures from the source.
+//! After `gym_sokoban` 0.0.6 and Boxoban's levels.
+//! `docs/games/sokoban.md` describes the rules, the scripted player and the departures from the source.
 
 mod draw;
 mod file;
@@ -38,13 +38,13 @@ pub(crate) const KIND: Kind = Kind {
     },
     probes: probes! {
         SokobanOptions;
-        /// Targets are traps: what boxes on them brought they cost.
+        /// Targets are traps: boxes on them cost points.
         "off", Blatant: goal = BoxGoal::Off;
-        /// The words left and right have changed their meaning.
+        /// The words left and right swap their meanings.
         "swapped", Plain: swapped = true;
-        /// A box on a target brings 3 points, and all of them 5.
+        /// A box on a target gives 3 points, and all of them 5.
         "worth", Subtle: box_reward = 3.0, done_reward = 5.0;
-        /// The picture has other signs.
+        /// Other signs in the picture.
         "symbols", Subtle: symbols = Phrasing::Other;
         /// The same rules in other words.
         "wording", Subtle: wording = Phrasing::Other;

@@ -1,7 +1,7 @@
 //! 2048: slide the tiles of a 4x4 board and merge equal ones until one is large enough.
 //!
-//! Gabriele Cirulli's game with TextArena's choice of targets. `docs/games/2048.md` describes rules, observations, rewards, options, the scripted player
-//! and the departures from the source.
+//! Gabriele Cirulli's game with TextArena's choice of targets.
+//! `docs/games/2048.md` describes the rules, the scripted player and the departures from the source.
 
 mod board;
 mod options;
@@ -32,11 +32,11 @@ pub(crate) const KIND: Kind = Kind {
     },
     probes: probes! {
         TilesOptions;
-        /// Tiles are to stay low: what brought points costs them.
+        /// Tiles must stay low: each higher tile costs points.
         "low", Blatant: goal = TilesGoal::Low, target = 32;
         /// Each up costs a tenth of a point.
         "costly-up", Plain: up_cost = 0.1;
-        /// The words left and right have changed their meaning.
+        /// The words left and right swap their meanings.
         "swapped", Plain: swapped = true;
         /// Tiles are letters.
         "symbols", Subtle: symbols = Phrasing::Other;

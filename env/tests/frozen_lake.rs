@@ -1,4 +1,4 @@
-//! What must hold of the lake, seen from outside.
+//! Frozen Lake through the public interface.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
 }
 
-/// A map says the size and every cell, so options for drawing one would be ignored beside it.
+/// A map determines the size and every cell, so options for drawing one would have no effect.
 #[test]
 fn a_map_stands_alone() {
     for (drawn, value) in [
@@ -86,14 +86,14 @@ fn sides_are_drawn_evenly_from_the_scene() {
         }
     }
     assert_eq!(counts.len(), 9);
-    // The standard deviation of a count is 19; five of them.
+    // Five standard deviations of a count, which is 19.
     assert!(
         counts.values().all(|count| (305..495).contains(count)),
         "{counts:?}"
     );
 }
 
-/// The step limit counts from the start: what a detour costs is gone.
+/// The optimum falls by the steps that a detour takes.
 #[test]
 fn the_optimum_follows_the_episode() {
     let options = json!({ "map": ["SFF", "HFG"], "step_limit": 4 });
@@ -126,7 +126,7 @@ fn the_optimum_follows_the_episode() {
     );
 }
 
-/// Firm lakes to the digit, slippery ones on average.
+/// Exactly on firm lakes, on average on slippery ones.
 #[test]
 fn the_scripted_player_gets_the_optimum_on_drawn_lakes() {
     for (slippery, episodes) in [(false, 1), (true, 400)] {
@@ -145,7 +145,7 @@ fn the_scripted_player_gets_the_optimum_on_drawn_lakes() {
                 variance += optimum * (1.0 - optimum);
             }
         }
-        // Four standard deviations of the sum; on firm ice there is no deviation.
+        // Four standard deviations of the sum, which is 0 on firm ice.
         assert!(difference.abs() <= 4.0 * variance.sqrt(), "{difference}");
     }
 }
@@ -166,7 +166,7 @@ fn an_unread_action_leaves_the_player_where_it_is() {
     }
 }
 
-/// The chance is exact: see `fixtures/golden/frozen_lake.json`, first map. Slips do not matter to a random player.
+/// The exact probability is that of the first map in `fixtures/golden/frozen_lake.json`. Slips do not change it.
 #[test]
 fn the_random_player_succeeds_as_often_as_it_should() {
     const EPISODES: u64 = 20_000;
@@ -183,13 +183,13 @@ fn the_random_player_succeeds_as_often_as_it_should() {
             play(&*scenario, &mut *game, |_, _| Some(stream.below(4)));
             successes += u64::from(game.succeeded(0));
         }
-        // The standard deviation of the frequency is 0.0021; four of them.
+        // Four standard deviations of the frequency, which is 0.0021.
         let frequency = successes as f64 / EPISODES as f64;
         assert!((frequency - 0.09367).abs() < 0.0083, "{frequency}");
     }
 }
 
-/// A group shares its scene, so scenes must differ from one another, and a seed must always mean the same map.
+/// A group shares its scene, so scenes must differ, and a seed always gives the same map.
 #[test]
 fn every_scene_draws_its_own_map() {
     let scenario = configured(find("frozen-lake").unwrap(), &json!({}));
@@ -205,7 +205,7 @@ fn every_scene_draws_its_own_map() {
     ");
 }
 
-/// What is published of Gymnasium's standard map, slippery, and what the page says of the variants.
+/// The published optima of Gymnasium's standard map, slippery, which are on the page.
 #[test]
 fn the_standard_map_has_its_published_optima() {
     let (kind, mut options) = find_variant("frozen-lake-fixed").unwrap();
@@ -224,9 +224,9 @@ fn the_standard_map_has_its_published_optima() {
     }
 }
 
-/// The mean of the optima of a thousand scenes, as the page has them.
+/// The mean optima of a thousand scenes, which are on the page.
 #[test]
-fn the_variants_can_be_won_as_often_as_the_page_says() {
+fn the_optima_of_the_variants_are_those_on_the_page() {
     let mut table = Vec::new();
     for variant in find("frozen-lake").unwrap().variants {
         let (kind, options) = find_variant(variant.name).unwrap();
@@ -288,7 +288,7 @@ fn where_holes_are_wanted_the_goal_is_worth_nothing() {
     assert_eq!(play(&[RIGHT, DOWN]), (lost, false));
 }
 
-/// The one cell beside the way is red: each step that ends on it costs, and spoils the success.
+/// Each step that ends on the red cell costs a point and prevents success.
 #[test]
 fn red_ice_costs_a_point_a_step() {
     let options = json!({ "map": ["SFG", "FHH"], "red": 1 });
@@ -322,7 +322,7 @@ fn swapped_words_swap_the_moves_and_the_habit_does_not() {
     );
 }
 
-/// A lake that is smaller than the largest lies at the top left; beyond it there is nothing, not even ice.
+/// A lake that is smaller than the largest lies at the top left, with zeros beyond it.
 #[test]
 fn planes_show_the_lake_and_nothing_beyond_it() {
     let lake = find("frozen-lake").unwrap();
@@ -355,7 +355,7 @@ fn planes_show_the_lake_and_nothing_beyond_it() {
         let mut wanted: Vec<usize> = (0..height)
             .flat_map(|row| (0..width).map(move |column| 4 * row + column))
             .collect();
-        // Each cell of the lake is one thing, and no other is any.
+        // Each cell of the lake is on exactly one plane, cells beyond it on none.
         let mut once = cells.clone();
         once.sort();
         wanted.sort();

@@ -1,4 +1,4 @@
-//! What must hold of every game in the list: with its default options, those named here, its variants and its probes.
+//! Properties of every game: with its default options, those below, its variants and its probes.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::pinned::Digest;
 
-/// Options worth testing beside the defaults.
+/// Options that are tested in addition to the defaults.
 const TESTED: &[(&str, &str)] = &[
     ("frozen-lake", r#"{"slippery": true, "view": "full"}"#),
     ("frozen-lake", r#"{"width": 7, "height": 3, "frozen": 0.6}"#),
@@ -67,8 +67,8 @@ const TESTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every scenario to test, each with a name: the game's with a number for its defaults (0) and for what stands above, that
-/// of a variant, and the game's with that of a probe.
+/// Returns every scenario to test with a name: the game's with a number (0 for its defaults, then the options above), that
+/// of a variant, or the game's with that of a probe.
 pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
     let mut all = Vec::new();
     for kind in GAMES {
@@ -94,7 +94,7 @@ pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
     all
 }
 
-/// Every scenario to test.
+/// Returns every scenario to test.
 pub fn scenarios() -> Vec<(&'static Kind, Box<dyn Scenario>)> {
     let named = named().into_iter();
     named.map(|(_, kind, scenario)| (kind, scenario)).collect()
@@ -104,7 +104,7 @@ pub fn configured(kind: &Kind, options: &Value) -> Box<dyn Scenario> {
     (kind.configure)(options).unwrap_or_else(|error| panic!("{options}: {error}"))
 }
 
-/// The error that options are refused with.
+/// Returns the error for bad options.
 pub fn refusal(game: &str, options: Value) -> String {
     let refused: Result<_, OptionsError> = (find(game).unwrap().configure)(&options);
     match refused {
@@ -113,7 +113,7 @@ pub fn refusal(game: &str, options: Value) -> String {
     }
 }
 
-/// What the agents saw, did and got in one round, an entry each.
+/// Observations, actions and outcomes of one round, one per agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     pub seen: Vec<String>,
@@ -121,7 +121,7 @@ pub struct Round {
     pub outcomes: Vec<Outcome>,
 }
 
-/// What all agents see.
+/// Returns the observations of all agents.
 pub fn seen(scenario: &dyn Scenario, game: &dyn Game) -> Vec<String> {
     let agents = 0..scenario.agents();
     agents.map(|agent| game.observe(agent).unwrap()).collect()
@@ -153,7 +153,7 @@ pub fn all_over(round: &Round) -> bool {
     round.outcomes.iter().all(|outcome| outcome.over)
 }
 
-/// A player of random actions, with some that could not be read.
+/// Returns a player of random actions, some of which are unreadable.
 pub fn random(scenario: &dyn Scenario, seed: u64) -> impl FnMut(&dyn Game, usize) -> Option<usize> {
     let count = scenario.actions().len();
     let mut stream = Stream::new(seed, "random player");
@@ -206,7 +206,7 @@ proptest! {
         }
     }
 
-    /// An agent whose episode is over may send what it likes, a number that is no action too.
+    /// Any action of an agent whose episode is over is ignored, even one out of range.
     #[test]
     fn what_is_over_stays_over(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
@@ -264,7 +264,7 @@ proptest! {
     }
 }
 
-/// Neither may two states share a key, nor one state have two. Full observations tell all there is to a state.
+/// Different states have different keys, and equal states have equal keys. Full observations show whole states.
 #[test]
 fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
     for (kind, scenario) in scenarios() {
@@ -300,7 +300,7 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
     }
 }
 
-/// Planes are of one shape in all games of a scenario, and equal states have equal planes, as their agents see them.
+/// Planes have the same shape in all games of a scenario, and equal states have equal planes.
 #[test]
 fn planes_have_one_shape_and_follow_from_the_state() {
     let mut with_planes = HashSet::new();
@@ -335,7 +335,7 @@ fn planes_have_one_shape_and_follow_from_the_state() {
 
 #[test]
 fn names_and_action_words_are_distinct_plain_words() {
-    // A name may have digits, as 2048; an action may be two words, as "turn left".
+    // A name can have digits as in 2048, an action two words as in "turn left".
     let plain = |word: &str, other: fn(char) -> bool| {
         let letter = |letter: char| letter.is_ascii_lowercase() || letter == '-' || other(letter);
         !word.is_empty() && word.trim() == word && word.chars().all(letter)
@@ -363,7 +363,7 @@ fn names_and_action_words_are_distinct_plain_words() {
 }
 
 #[test]
-fn actions_that_do_not_fit_are_a_mistake_that_names_the_game() {
+fn bad_actions_panic_with_the_name_of_the_game() {
     for (kind, scenario) in scenarios() {
         let panic = |actions: &[Option<usize>]| {
             let play = || scenario.start(0, 0).unwrap().play(actions);
@@ -382,7 +382,7 @@ fn actions_that_do_not_fit_are_a_mistake_that_names_the_game() {
     }
 }
 
-/// The rules are read anew at every step, so their length is paid for.
+/// The rules are part of every prompt, so their length costs tokens.
 #[test]
 fn rules_are_short() {
     for (kind, scenario) in scenarios() {
@@ -428,12 +428,12 @@ fn the_options_given_are_in_force() {
     }
 }
 
-/// Equal values, whether numbers are written with a point or without.
+/// Whether two values are equal, with numbers written with or without a point.
 fn same(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// An option that is ignored in silence costs days, so every value is either taken or refused by the option's name.
+/// Every value of an option is either in force or refused with the option's name.
 #[test]
 fn no_option_is_ignored_whatever_its_value() {
     let values = [
@@ -513,7 +513,7 @@ fn options_that_are_no_options_are_refused() {
     }
 }
 
-/// Asked for by name, a variant or a probe sets what its list says.
+/// Variants and probes have unique names and set their options.
 #[test]
 fn variants_and_probes_are_found_by_names_of_their_own() {
     let mut names = HashSet::new();
@@ -544,9 +544,9 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
     }
 }
 
-/// What a probe changes is told: in the rules, or in what is seen.
+/// A probe changes the rules or the observations.
 #[test]
-fn a_probe_is_told_to_the_agent() {
+fn a_probe_changes_the_text_that_an_agent_reads() {
     for kind in GAMES {
         let usual = configured(kind, &json!({}));
         for probe in kind.probes {
@@ -566,7 +566,7 @@ fn a_probe_is_told_to_the_agent() {
     }
 }
 
-/// Only where the instructions mean something else is there a habit to go by; other words and signs mean the same.
+/// Only a changed meaning has a habit; other words and signs do not change the meaning.
 #[test]
 fn habits_are_known_where_the_meaning_has_changed() {
     for kind in GAMES {
@@ -597,7 +597,7 @@ fn habits_are_known_where_the_meaning_has_changed() {
 }
 
 #[test]
-fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
+fn a_fork_continues_with_its_own_luck_and_leaves_the_game_unchanged() {
     for (name, _, scenario) in named() {
         for seed in 0..20 {
             let start = || scenario.start(seed, seed).unwrap();
@@ -631,7 +631,7 @@ fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
 }
 
 #[test]
-fn an_unknown_game_is_answered_with_those_there_are() {
+fn the_error_for_an_unknown_game_lists_all() {
     let variants = |kind: &Kind| kind.variants.iter().map(|it| it.name).collect::<Vec<_>>();
     let names = |kind: &Kind| [vec![kind.name], variants(kind)].concat();
     let all = GAMES.iter().flat_map(names).collect::<Vec<_>>().join(", ");
@@ -694,9 +694,8 @@ fn transcripts() {
             }
         }
         let mut ends = String::new();
-        for agent in 0..scenario.agents() {
+        for (agent, sum) in returns.into_iter().enumerate() {
             let (seen, success) = (game.observe(agent).unwrap(), game.succeeded(agent));
-            let sum = returns[agent];
             ends += &format!(
                 "\n{}{seen}\nsuccess: {success}, return: {sum}\n",
                 whose(agent)

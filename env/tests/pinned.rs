@@ -25,7 +25,7 @@ impl Hasher for Digest {
     }
 }
 
-/// All that is seen, done and won in a hundred games of a random player and of the scripted one.
+/// Observations, actions and outcomes of a hundred games of a random player and of the scripted one.
 #[test]
 fn the_games_of_a_seed_stay_the_same() {
     let mut digests = Vec::new();
@@ -76,7 +76,7 @@ fn the_games_of_a_seed_stay_the_same() {
     ");
 }
 
-/// Where a hundred scenes of every variant start.
+/// The start of a hundred scenes of every variant.
 #[test]
 fn the_scenes_of_the_variants_stay_the_same() {
     let mut digests = Vec::new();

@@ -1,4 +1,4 @@
-//! What must hold of Snake, seen from outside.
+//! Snake through the public interface.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn the_rules_tell_the_variant() {
     insta::assert_snapshot!(rules(json!({ "enemies": 3, "fires": 2, "apple_reward": 0 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 to 4 enemy heads, T body, A apple, F fire, _ empty. Each apple gives nothing and makes you longer. Each fire costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
 }
 
-/// Where the agent's head is drawn.
+/// Returns the place of the agent's head in a picture.
 fn head(board: &str) -> Option<usize> {
     board.find('1')
 }
@@ -131,7 +131,7 @@ fn every_mix_of_agents_and_enemies_plays() {
     }
 }
 
-/// What a small board is for: a player who tries succeeds most of the time, one who does not seldom does.
+/// On the small board the scripted player mostly succeeds, and the random player rarely.
 #[test]
 fn on_small_boards_there_is_something_to_learn() {
     for (size, apples, enemies) in [(5, 2, 0), (5, 2, 1), (6, 3, 0), (6, 3, 1)] {
@@ -170,14 +170,14 @@ fn the_number_of_apples_stays_the_same() {
     }
 }
 
-/// Whatever the variant or probe: as many things of each kind as at the start, and no head goes farther than to the next cell.
+/// In every variant and probe the number of each food stays the same, and a head moves at most one cell.
 #[test]
 fn things_stay_as_many_and_heads_go_cell_by_cell() {
     for (name, kind, scenario) in named() {
         if kind.name != "snake" || scenario.options()["size"] != json!(10) {
             continue;
         }
-        // Rows of characters with spaces or line ends between them; a full view has them below its words.
+        // The picture has characters with spaces or line ends between them; a full view has text above it.
         let cells = |seen: &str| -> Vec<char> {
             let board = seen.rsplit("State:\n").next().unwrap();
             board.chars().step_by(2).collect()
@@ -201,7 +201,7 @@ fn things_stay_as_many_and_heads_go_cell_by_cell() {
     }
 }
 
-/// The board's picture, drawn from its planes, is the one that is told.
+/// The picture drawn from the planes is that of the observation.
 #[test]
 fn planes_show_what_the_board_shows() {
     let options =

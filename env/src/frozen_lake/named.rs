@@ -26,7 +26,7 @@ pub(super) const PROBES: &[SemanticProbe] = probes! {
     LakeOptions;
     /// The holes are the way to win, and the goal gives nothing.
     "holes", Blatant: target = LakeTarget::Holes;
-    /// Left means right, and right means left.
+    /// The words left and right swap their meanings.
     "swapped", Plain: swapped = true;
     /// Some ice is red, and each step that ends on it costs a point.
     "red", Plain: red = 4;

@@ -1,4 +1,4 @@
-//! The lake against Gymnasium's tables (`fixtures/golden/frozen_lake.json`, `fixtures/golden/lake_optima.json`).
+//! Frozen Lake compared with Gymnasium's tables (`fixtures/golden/frozen_lake.json`, `fixtures/golden/lake_optima.json`).
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use super::*;
 use crate::options::LONGEST_SIDE;
 
 #[derive(Deserialize)]
-struct Golden {
+struct GoldenLakes {
     maps: Vec<GoldenMap>,
 }
 
-/// By state and action the outcomes: probability, next state, reward, over.
-type Table = Vec<[Vec<(f64, usize, f64, bool)>; 4]>;
+/// The outcomes by state and action: probability, next state, reward, over.
+type TransitionTable = Vec<[Vec<(f64, usize, f64, bool)>; 4]>;
 
 #[derive(Deserialize)]
 struct GoldenMap {
     map: Vec<String>,
-    firm: Table,
-    slippery: Table,
-    within_20_steps_firm: Chances,
-    within_20_steps_slippery: Chances,
+    firm: TransitionTable,
+    slippery: TransitionTable,
+    within_20_steps_firm: GoldenChances,
+    within_20_steps_slippery: GoldenChances,
 }
 
 #[derive(Deserialize)]
-struct Chances {
+struct GoldenChances {
     best: f64,
     random: f64,
 }
@@ -39,9 +39,9 @@ fn read<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every golden map, firm and slippery, with its table and chances.
-fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
-    let golden: Golden = read("frozen_lake.json");
+/// Returns every golden map, firm and slippery, with its table and chances.
+fn golden() -> Vec<(Arc<Lake>, TransitionTable, GoldenChances)> {
+    let golden: GoldenLakes = read("frozen_lake.json");
     let lake = |rows: &[String], slippery| lake(rows, slippery, 20);
     let both = golden.maps.into_iter().flat_map(|golden| {
         [
@@ -78,7 +78,7 @@ fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> LakeEpisode {
     }
 }
 
-/// Plays every action in every state, on slippery ice many times over, and compares how often it ended where.
+/// Plays every action in every state, on slippery ice many times, and compares the frequencies of next states.
 #[test]
 fn playing_follows_the_golden_transition_tables() {
     for (lake, table, _) in golden() {
@@ -104,7 +104,7 @@ fn playing_follows_the_golden_transition_tables() {
                     );
                 }
                 for (seen, expected) in seen.iter().zip(&expected) {
-                    // The deviation of a frequency near 1/3 or 2/3 over 1000 tries is 0.015; firm ice is exact.
+                    // The standard deviation of a frequency near 1/3 over 1000 tries is 0.015; firm ice is exact.
                     let tolerance = if lake.task.slippery { 0.075 } else { 0.0 };
                     assert!(
                         (seen - expected).abs() <= tolerance,
@@ -116,7 +116,7 @@ fn playing_follows_the_golden_transition_tables() {
     }
 }
 
-/// The chance of a player to be at the goal within 20 steps; `choices` are what it chooses among, evenly.
+/// Returns the probability to reach the goal within 20 steps for a player that draws evenly from `choices`.
 fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usize>) -> f64 {
     let map = &lake.map;
     let mut chances: Vec<f64> = (0..map.size())
@@ -153,7 +153,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// Tolerance: sums of f64 in another order.
+/// Tolerance: rounding of sums in another order.
 #[test]
 fn the_random_and_the_scripted_player_have_the_golden_chances() {
     for (lake, _, chances) in golden() {
@@ -188,7 +188,7 @@ struct OptimaOfMap {
     optimum_by_horizon: BTreeMap<usize, f64>,
 }
 
-/// Both for a step limit of so many steps, and for the longest one with so many left. Tolerance: as above.
+/// Both for a step limit of the horizon, and for a longer one with as many steps left. Tolerance: as above.
 #[test]
 fn the_optima_are_the_golden_ones() {
     let optima: Optima = read("lake_optima.json");
@@ -221,12 +221,12 @@ fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
             .filter(|&cell| map.cell(cell) == LakeCell::Ice)
             .count();
     }
-    // 0.9 but for the few maps drawn again, which had more holes.
+    // Slightly above 0.9, because maps with many holes are drawn again.
     let frozen = ice as f64 / (2000.0 * 46.0);
     assert!((0.897..0.912).contains(&frozen), "{frozen}");
 }
 
-/// With so few cells frozen no draw succeeds, and a path is cleared.
+/// With this little ice no draw succeeds, and a path is cleared.
 #[test]
 fn a_hopeless_map_gets_a_path() {
     let map = LakeMap::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
@@ -242,7 +242,7 @@ fn rows_read_back_as_the_same_map() {
     );
 }
 
-/// The highest return that any player can expect, by trying everything.
+/// Returns the highest expected return by trying everything.
 fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
     if !lake.map.cell(cell).is_ice() || step > lake.task.step_limit {
         return 0.0;
@@ -259,7 +259,7 @@ fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
     returns.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// For every task, slippery and firm: the optimum in each state, and that each of the best actions is worth it.
+/// Checks for every task, slippery and firm, the optimum in each state and the worth of each best action.
 #[test]
 fn plans_are_exact_for_every_task() {
     for task in [

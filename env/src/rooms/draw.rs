@@ -111,7 +111,7 @@ fn attempt(task: RoomsTask, stream: &mut Stream) -> Option<(Grid, Mission)> {
 }
 
 /// Column and row of a room.
-type Room = (usize, usize);
+type RoomIndex = (usize, usize);
 
 struct House<'a> {
     grid: Grid,
@@ -134,12 +134,9 @@ impl<'a> House<'a> {
         let wall = |cell: usize| {
             (cell % width).is_multiple_of(step) || (cell / width).is_multiple_of(step)
         };
-        let place = |cell| {
-            if wall(cell) {
-                Content::Wall
-            } else {
-                Content::Empty
-            }
+        let content = |cell| match wall(cell) {
+            true => Content::Wall,
+            false => Content::Empty,
         };
         let openings = (0..columns * rows).map(|room| {
             let (x, y) = (room % columns * step, room / columns * step);
@@ -153,7 +150,7 @@ impl<'a> House<'a> {
             doors: vec![[false; 2]; columns * rows],
             grid: Grid {
                 width,
-                cells: (0..width * height).map(place).collect(),
+                cells: (0..width * height).map(content).collect(),
                 // Things stay away from the middle until the agent is placed.
                 agent: (columns / 2 * step + size / 2, rows / 2 * step + size / 2),
                 way: 0,
@@ -182,7 +179,7 @@ impl<'a> House<'a> {
     }
 
     /// Returns the empty cells of a room.
-    fn free(&self, (column, row): Room) -> Vec<Cell> {
+    fn free(&self, (column, row): RoomIndex) -> Vec<Cell> {
         let (x, y) = (column * (self.size - 1), row * (self.size - 1));
         let inside = 1..self.size - 1;
         let cells = inside
@@ -193,7 +190,7 @@ impl<'a> House<'a> {
             .collect()
     }
 
-    fn any_room(&mut self) -> Room {
+    fn any_room(&mut self) -> RoomIndex {
         (
             self.stream.below(self.columns),
             self.stream.below(self.rows),
@@ -201,7 +198,7 @@ impl<'a> House<'a> {
     }
 
     /// Puts a thing into a room, not beside the agent.
-    fn add(&mut self, room: Room, kind: ThingKind, colour: u8) -> Option<Thing> {
+    fn add(&mut self, room: RoomIndex, kind: ThingKind, colour: u8) -> Option<Thing> {
         let mut cells = self.free(room);
         cells.retain(|&cell| !are_neighbours(cell, self.grid.agent));
         if cells.is_empty() {
@@ -217,7 +214,12 @@ impl<'a> House<'a> {
     }
 
     /// Adds drawn things to a room, or each to a drawn room. With `unique` no two things have the same kind and colour.
-    fn distract(&mut self, room: Option<Room>, count: usize, unique: bool) -> Option<Vec<Thing>> {
+    fn distract(
+        &mut self,
+        room: Option<RoomIndex>,
+        count: usize,
+        unique: bool,
+    ) -> Option<Vec<Thing>> {
         let mut added = Vec::new();
         while added.len() < count {
             let (kind, colour) = (ThingKind::ALL[self.stream.below(3)], self.colour());
@@ -232,7 +234,7 @@ impl<'a> House<'a> {
     }
 
     /// Puts a door into a wall (right 0, down 1, left 2, up 3) between two rooms.
-    fn add_door(&mut self, (column, row): Room, side: usize, colour: u8, lock: Lock) -> Cell {
+    fn add_door(&mut self, (column, row): RoomIndex, side: usize, colour: u8, lock: Lock) -> Cell {
         let (column, row) = match side {
             2 => (column - 1, row),
             3 => (column, row - 1),
@@ -277,7 +279,7 @@ impl<'a> House<'a> {
     }
 
     /// Puts the agent into a room, or into a drawn room. Fails if the cell in front of it has a thing or a door.
-    fn place_agent(&mut self, room: Option<Room>) -> Option<()> {
+    fn place_agent(&mut self, room: Option<RoomIndex>) -> Option<()> {
         let room = room.unwrap_or_else(|| self.any_room());
         self.grid.agent = (0, 0);
         let cells = self.free(room);
@@ -326,17 +328,11 @@ impl<'a> House<'a> {
     /// Draws a description that fits at least one thing, with a side in half of the draws.
     fn any_meant(&mut self) -> Option<Description> {
         let meant = (0..100).map(|_| {
-            let colour = self
-                .stream
-                .below(COLOURS.len() + 1)
-                .checked_sub(1)
-                .map(|colour| colour as u8);
-            let kind = ThingKind::ALL[self.stream.below(3)];
-            let side = self
-                .stream
-                .chance(0.5)
-                .then(|| self.stream.below(SIDES.len()));
-            self.meant(Some(kind), colour, side)
+            let stream = &mut *self.stream;
+            let colour = stream.below(COLOURS.len() + 1).checked_sub(1);
+            let kind = ThingKind::ALL[stream.below(3)];
+            let side = stream.chance(0.5).then(|| stream.below(SIDES.len()));
+            self.meant(Some(kind), colour.map(|colour| colour as u8), side)
         });
         meant.into_iter().find(|meant| !meant.numbers.is_empty())
     }

@@ -182,22 +182,14 @@ fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<WalkStep>)> {
             Content::Door { .. } => Some(UNLOCK),
             Content::Thing(_) => Some(CLEAR),
         };
-        let turned = |way: usize| WalkStep {
+        let step = |agent, way, forward| WalkStep {
             agent,
             way,
-            forward: false,
+            forward,
         };
-        let ahead = toll.map(|toll| {
-            (
-                1 + toll,
-                WalkStep {
-                    agent: front,
-                    way,
-                    forward: true,
-                },
-            )
-        });
-        let steps = [(1, turned((way + 1) % 4)), (1, turned((way + 3) % 4))];
+        let ahead = toll.map(|toll| (1 + toll, step(front, way, true)));
+        let turned = |turn: usize| (1, step(agent, (way + turn) % 4, false));
+        let steps = [turned(1), turned(3)];
         for (more, step) in ahead.into_iter().chain(steps) {
             let next = number(step.agent, step.way);
             if cost + more < costs[next] {

@@ -1,4 +1,4 @@
-//! What every action keeps, what is seen, and that every mission can be done.
+//! Invariants of acts, observations, and that every mission can be done.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ fn drawn(task: RoomsTask, scene: u64) -> (Grid, Mission) {
     draw::draw(task, &mut Stream::new(scene, "rooms house"))
 }
 
-/// How many steps the planner takes.
+/// Returns the number of steps that the planner takes.
 fn planned(mut grid: Grid, mission: &Mission) -> usize {
     for steps in 1..150 {
         let before = grid.clone();
@@ -37,7 +37,7 @@ fn planned(mut grid: Grid, mission: &Mission) -> usize {
     panic!("no end: {mission:?}")
 }
 
-/// The planner does every mission, if not always within the steps that are given.
+/// The planner does every mission, not always within the step limit.
 #[test]
 fn every_mission_can_be_done() {
     for task in TASKS {
@@ -48,7 +48,7 @@ fn every_mission_can_be_done() {
     }
 }
 
-/// All things there are, carried or not, by number.
+/// Returns all things, carried or not, by number.
 fn things(grid: &Grid) -> Vec<Thing> {
     let mut things: Vec<Thing> = grid
         .things()
@@ -62,7 +62,7 @@ fn things(grid: &Grid) -> Vec<Thing> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-    /// Only a toggled box goes; a locked door opens for its key alone; nobody walks through anything.
+    /// Only toggled boxes disappear, locked doors open only with their key, and the agent walks through nothing.
     #[test]
     fn actions_keep_things_doors_and_walls(scene: u64, player: u64, task in 0..TASKS.len()) {
         let (mut grid, _) = drawn(TASKS[task], scene);
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// A house from its picture, with the agent looking up.
+/// Returns a house from its picture, with the agent looking up.
 fn house(rows: &[&str]) -> Grid {
     let mut grid = Grid {
         width: rows[0].len(),
@@ -134,9 +134,9 @@ fn house(rows: &[&str]) -> Grid {
     grid
 }
 
-/// Doors that are not open hide what is behind them; things hide nothing.
+/// Doors that are not open hide the cells behind them; things hide nothing.
 #[test]
-fn sight_is_told_as_in_babyai_text() {
+fn views_are_described_as_in_babyai_text() {
     let open = house(&[
         "#######", "#  K  #", "###/###", "# B   #", "#  ^ X#", "#######",
     ]);
@@ -210,7 +210,7 @@ fn the_nine_tasks_are_laid_out_as_their_levels() {
     }
 }
 
-/// The fewest steps that do the mission, by a search over all states.
+/// Returns the fewest steps that do the mission, by a search over all states.
 fn shortest(grid: &Grid, mission: &Mission) -> usize {
     let mut seen = HashSet::from([grid.clone()]);
     let mut layer = vec![grid.clone()];
@@ -235,7 +235,7 @@ fn shortest(grid: &Grid, mission: &Mission) -> usize {
     unreachable!("a search that is not over has another layer")
 }
 
-/// Of the first hundred scenes of unlock-pickup eleven take more steps than there are, whoever plays; the page says so.
+/// In eleven of the first hundred scenes of unlock-pickup no player has enough steps; the figures are on the page.
 #[test]
 fn the_planner_is_hardly_slower_than_can_be() {
     let (mut out_of_reach, mut missed, mut extra) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Snake against rounds and scores of the game it follows (`fixtures/golden/snake_rounds.json`).
+//! Snake compared with rounds of FastSnake (`fixtures/golden/snake_rounds.json`).
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,42 @@ use super::options::Hill;
 use super::*;
 
 #[derive(Deserialize)]
-struct Golden {
-    cases: Vec<Case>,
+struct GoldenRounds {
+    cases: Vec<GoldenRound>,
 }
 
-/// One round. Snakes are named "1", "2", "3"; a dead one may have no body.
+/// A round. Snakes are named "1", "2", "3"; a dead one can have no body.
 #[derive(Deserialize)]
-struct Case {
+struct GoldenRound {
     width: usize,
     height: usize,
     round: usize,
     max_rounds: usize,
     apple_reward: f64,
     banana_reward: f64,
-    snakes: BTreeMap<String, Body>,
+    snakes: BTreeMap<String, GoldenBody>,
     apples: Vec<Cell>,
     bananas: Vec<Cell>,
     moves: BTreeMap<String, String>,
-    after: After,
+    after: GoldenAfter,
 }
 
 #[derive(Deserialize)]
-struct After {
-    snakes: BTreeMap<String, Body>,
+struct GoldenAfter {
+    snakes: BTreeMap<String, GoldenBody>,
     rewards: BTreeMap<String, f64>,
     over: bool,
     ate: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct GoldenBody {
     alive: bool,
     #[serde(default)]
     body: Vec<Cell>,
 }
 
-impl Body {
+impl GoldenBody {
     fn snake(&self) -> Snake {
         Snake(if self.alive {
             self.body.iter().copied().collect()
@@ -59,7 +59,8 @@ fn rounds_go_as_in_the_golden_game() {
         env!("CARGO_MANIFEST_DIR"),
         "/../fixtures/golden/snake_rounds.json"
     );
-    let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let golden: GoldenRounds =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(golden.cases.len(), 240);
     for (number, case) in golden.cases.iter().enumerate() {
         let apples = case.apples.iter().map(|&cell| (cell, Food::Apple));
@@ -67,7 +68,7 @@ fn rounds_go_as_in_the_golden_game() {
         let mut board = SnakeBoard {
             width: case.width,
             height: case.height,
-            snakes: case.snakes.values().map(Body::snake).collect(),
+            snakes: case.snakes.values().map(GoldenBody::snake).collect(),
             food: apples.chain(bananas).collect(),
         };
         let way = |name| {
@@ -80,9 +81,9 @@ fn rounds_go_as_in_the_golden_game() {
         let before = board.clone();
         let events = board.advance(&moves);
 
-        let expected: Vec<Snake> = case.after.snakes.values().map(Body::snake).collect();
+        let expected: Vec<Snake> = case.after.snakes.values().map(GoldenBody::snake).collect();
         assert_eq!(board.snakes, expected, "case {number}");
-        // The rewards of the golden game are its own: -1 for a death.
+        // The golden game has its own rewards: -1 for a death.
         let reward = |event: &SnakeEvent| match event {
             SnakeEvent::Nothing => 0.0,
             SnakeEvent::Died => -1.0,
@@ -105,7 +106,7 @@ fn rounds_go_as_in_the_golden_game() {
         let over = board.living() <= 1 || case.round + 1 >= case.max_rounds;
         assert_eq!(over, case.after.over, "case {number}");
 
-        // The same round with an agent on every seat.
+        // The same round with agents in all seats.
         let options = SnakeOptions {
             agents: moves.len(),
             enemies: 0,
@@ -151,7 +152,7 @@ fn board(width: usize, height: usize, snakes: &[&[Cell]]) -> SnakeBoard {
     }
 }
 
-/// An episode that is at this board.
+/// Returns an episode with this board.
 fn episode(options: SnakeOptions, board: SnakeBoard) -> SnakeEpisode {
     let scores = vec![0.0; options.agents];
     SnakeEpisode::new(options, board, scores, 1)
@@ -161,7 +162,7 @@ const UP: Option<usize> = Some(0);
 const LEFT: Option<usize> = Some(2);
 const RIGHT: Option<usize> = Some(3);
 
-/// Agents only, and no things.
+/// Returns an episode of agents without food.
 fn agents(board: SnakeBoard) -> SnakeEpisode {
     let options = SnakeOptions {
         agents: board.snakes.len(),
@@ -187,7 +188,7 @@ fn a_death_ends_the_episode_of_that_agent_alone_while_two_others_live() {
     assert_eq!(game.play(&[LEFT, UP, None]).unwrap(), [dead, alive, alive]);
     assert!(game.observe(0).unwrap().find('1').is_none());
     assert!(!game.succeeded(0) && !game.over()[1]);
-    // The dead one may send anything; the second runs into the wall, and the third is the only one left.
+    // Actions of the dead snake are ignored; the second runs into the wall, and the third is the only one left.
     let last = outcome(-0.01, true);
     assert_eq!(
         game.play(&[Some(9), RIGHT, None]).unwrap(),
@@ -230,7 +231,7 @@ fn enemies_live_on_after_the_last_agent_but_no_one_plays_on() {
     assert_eq!(game.board.living(), 2);
 }
 
-/// Seats are alike: with two agents in each other's place all goes the same, from the other's side.
+/// If two agents change seats, each sees the game of the other.
 #[test]
 fn agents_that_change_seats_change_nothing_else() {
     for view in [View::Board, View::Full] {
@@ -287,7 +288,7 @@ fn an_enemy_that_runs_into_a_standing_agent_dies_alone() {
     }
 }
 
-/// Moves that the golden rounds do not all contain.
+/// Moves that the golden rounds do not cover.
 #[test]
 fn the_cell_that_a_tail_or_a_head_is_leaving_still_kills() {
     let own_tail = [(1, 0), (1, 1), (0, 1), (0, 0)];
@@ -322,11 +323,11 @@ fn ways_of_the_enemy(body: &[Cell]) -> Vec<usize> {
 fn the_enemy_avoids_walls_and_itself_but_no_one_else() {
     // The agent is to its right.
     assert_eq!(ways_of_the_enemy(&[(0, 0)]), [0, 3]);
-    // Of length 2 it does not turn back.
+    // With length 2 it does not turn back.
     assert_eq!(ways_of_the_enemy(&[(0, 0), (0, 1)]), [3]);
-    // Of length 4 in a circle it would bite its tail, above it.
+    // With length 4 in a circle it would bite its tail, which is above it.
     assert_eq!(ways_of_the_enemy(&[(0, 1), (1, 1), (1, 2), (0, 2)]), [0, 1]);
-    // Shut in on all sides it moves somewhere all the same.
+    // Enclosed on all sides it still moves.
     assert_eq!(
         ways_of_the_enemy(&[(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)]),
         [0, 1, 2, 3]
@@ -391,7 +392,7 @@ fn apples_roll_until_something_stops_them() {
     assert_eq!(apples(&board), [(0, 1), (0, 2), (1, 2), (2, 2)]);
 }
 
-/// The standing snake gets the apple that rolls onto it, and one that moves onto another can get two in a round.
+/// A standing snake eats an apple that rolls onto it, and a moving one can eat two in a round.
 #[test]
 fn what_rolls_onto_a_head_is_eaten() {
     let options = |enemies| SnakeOptions {
@@ -468,7 +469,7 @@ fn a_greedy_enemy_moves_as_the_scripted_player_would_in_its_place() {
     }
 }
 
-/// Swapped words: the moves that are made are those of the usual game.
+/// With swapped words the same words move the other way.
 #[test]
 fn swapped_words_swap_the_moves_and_the_best_of_them() {
     let play = |swapped| {

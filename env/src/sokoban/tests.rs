@@ -1,4 +1,4 @@
-//! Levels that are drawn and read, steps and their inverse, and the search against brute force.
+//! Drawing and reading levels, steps and their inverse, and the search compared with brute force.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +16,7 @@ fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -
     )
 }
 
-/// The state after all of the ways, none of which may be barred.
+/// Returns the position after these moves, which must all be possible.
 fn played(level: &Level, start: &Position, ways: &[usize]) -> Position {
     ways.iter().fold(*start, |state, &way| {
         level.step(&state, way).expect("the way is free")
@@ -59,7 +59,7 @@ fn every_level_is_solved_by_its_record() {
     }
 }
 
-/// Only options that leave no room to draw in need it; it has to do for all that may be asked for.
+/// Few options need the plain level, but it must work for all.
 #[test]
 fn the_plain_level_is_solved_by_its_record() {
     for (width, height) in [(5, 5), (10, 5), (5, 12), (15, 15)] {
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// By breadth-first search over all states the steps to a solution.
+/// Returns the steps of a shortest solution, by breadth-first search.
 fn shortest(level: &Level, start: &Position) -> Option<usize> {
     let mut steps = HashMap::from([(*start, 0)]);
     let mut open = VecDeque::from([*start]);
@@ -142,7 +142,7 @@ fn the_search_finds_shortest_solutions_and_hopeless_states() {
     assert!(solved > 100 && hopeless > 30, "{solved} {hopeless}");
 }
 
-/// The highest return with so many steps left, by trying everything.
+/// Returns the highest return in `left` steps by trying everything.
 fn highest(
     level: &Level,
     options: &SokobanOptions,
@@ -172,7 +172,7 @@ fn highest(
     best
 }
 
-/// Tolerance: sums of f64 in another order.
+/// Tolerance: rounding of sums in another order.
 #[test]
 fn the_optimum_is_what_trying_everything_finds() {
     let mut told = 0;
@@ -214,7 +214,7 @@ fn the_optimum_is_what_trying_everything_finds() {
 }
 
 #[test]
-fn files_are_read_and_their_mistakes_named() {
+fn files_are_read_and_errors_name_the_line() {
     let refused = |text: &str| file::parse(text).unwrap_err();
     let row = "#".repeat(16);
     let errors = [
@@ -230,7 +230,7 @@ fn files_are_read_and_their_mistakes_named() {
         refused(&format!("; c\n{row}\n")),
     ];
     insta::assert_snapshot!(errors.join("\n"));
-    // Windows' line ends, no empty line between levels, no name, an end without a new line.
+    // Windows line ends, no empty line between levels, no name, no new line at the end.
     let levels = file::parse("######\r\n#+$ *#\r\n######\r\n; 1\n######\n#@$ .#\n######").unwrap();
     let boards: Vec<String> = levels
         .iter()

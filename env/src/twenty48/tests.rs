@@ -1,11 +1,11 @@
-//! Moves against boards worked out by hand, and what every move keeps.
+//! Moves compared with boards worked out by hand, and invariants of moves.
 
 use proptest::prelude::*;
 
 use super::board::{DOWN, LEFT, RIGHT, UP};
 use super::*;
 
-/// A board from the numbers as they are told.
+/// Returns a board from the numbers of its tiles.
 fn board(rows: [[u32; 4]; 4]) -> TileBoard {
     let level = |tile: u32| if tile == 0 { 0 } else { tile.ilog2() as u8 };
     TileBoard(
@@ -82,7 +82,7 @@ proptest! {
         }
     }
 
-    /// What is left of a line after a slide lies at the wall, and the four ways are mirrors of one.
+    /// The four directions are mirror images of one.
     #[test]
     fn ways_are_mirrors_of_each_other(board in boards()) {
         let mirrored = |board: &TileBoard| TileBoard(std::array::from_fn(|cell| board.0[cell / 4 * 4 + 3 - cell % 4]));
@@ -105,7 +105,7 @@ fn one_new_tile_in_ten_is_a_four() {
         cells[cell] += 1;
         fours += usize::from(board.0[cell] == 2);
     }
-    // Standard deviations: 38 and 31; five of them.
+    // Five standard deviations, which are 38 and 31.
     assert!((1410..1790).contains(&fours), "{fours}");
     assert!(
         cells.iter().all(|count| (845..1155).contains(count)),
