@@ -305,6 +305,16 @@ pub(crate) enum Phrasing {
     Other,
 }
 
+impl Phrasing {
+    /// Returns one of two texts with the same meaning.
+    pub fn either(self, usual: &'static str, other: &'static str) -> &'static str {
+        match self {
+            Phrasing::Usual => usual,
+            Phrasing::Other => other,
+        }
+    }
+}
+
 /// The longest side of a board. An observation holds every cell, and larger boards fit no prompt.
 pub(crate) const LONGEST_SIDE: usize = 64;
 

@@ -90,14 +90,10 @@ impl Scenario for Rooms {
 
     fn rules(&self) -> String {
         let options = &self.options;
-        let mut rules = String::from(match options.wording {
-            Phrasing::Usual => {
-                "You walk through rooms. You act on the cell one step before you: pick up a thing with empty hands, drop it on an empty cell, toggle a door. A locked door needs a key of its colour in your hand."
-            }
-            Phrasing::Other => {
-                "You are in a house and deal with what is right in front of you: take it if you hold nothing, put down what you hold where nothing is, open doors by toggle. Locked ones want a key of the same colour."
-            }
-        });
+        let mut rules = String::from(options.wording.either(
+            "You walk through rooms. You act on the cell one step before you: pick up a thing with empty hands, drop it on an empty cell, toggle a door. A locked door needs a key of its colour in your hand.",
+            "You are in a house and deal with what is right in front of you: take it if you hold nothing, put down what you hold where nothing is, open doors by toggle. Locked ones want a key of the same colour.",
+        ));
         if options.view == View::Full {
             rules += " The whole house is told.";
         }

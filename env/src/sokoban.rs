@@ -82,14 +82,10 @@ impl Scenario for Sokoban {
 
     fn rules(&self) -> String {
         let options = &self.options;
-        let mut rules = String::from(match options.wording {
-            Phrasing::Usual => {
-                "You push boxes in a room. Each step goes one cell and pushes a box ahead if the cell behind it is free."
-            }
-            Phrasing::Other => {
-                "You work in a store. A step takes you one place on; a crate there moves on too, unless something is behind it."
-            }
-        });
+        let mut rules = String::from(options.wording.either(
+            "You push boxes in a room. Each step goes one cell and pushes a box ahead if the cell behind it is free.",
+            "You work in a store. A step takes you one place on; a crate there moves on too, unless something is behind it.",
+        ));
         if options.view == View::Board {
             rules += &format!(" {}.", text::legend(options.symbols));
         }

@@ -69,11 +69,10 @@ impl Scenario for Tiles {
         let options = &self.options;
         let (target, letters) = (options.tile(options.level()), options.letters());
         let usual = options.wording == Phrasing::Usual;
-        let mut rules = String::from(if usual {
-            "Each move slides all tiles of the board that way; two equal tiles that meet merge into one"
-        } else {
-            "Push the numbers of the square one way: they all go until they hit something, and two of a kind become one"
-        });
+        let mut rules = String::from(options.wording.either(
+            "Each move slides all tiles of the board that way; two equal tiles that meet merge into one",
+            "Push the numbers of the square one way: they all go until they hit something, and two of a kind become one",
+        ));
         rules += match (usual, letters) {
             (true, false) => " of twice the number.",
             (true, true) => " of the next letter.",
@@ -87,11 +86,9 @@ impl Scenario for Tiles {
             format!(" A new {two} or {four} follows. Where nothing gives, none does.")
         };
         if options.view == View::Board {
-            rules += if usual {
-                " _ is empty."
-            } else {
-                " Empty places are _."
-            };
+            rules += options
+                .wording
+                .either(" _ is empty.", " Empty places are _.");
         }
         if options.swapped {
             rules += " left and right are swapped: left slides to the right, right to the left.";

@@ -22,8 +22,7 @@ pub(super) fn role(cell: &str) -> Option<Role> {
 
 /// Returns the rules in the wording of the options.
 pub(super) fn rules(options: &LakeOptions) -> String {
-    let usual = options.wording == Phrasing::Usual;
-    let either = |one: &'static str, other| if usual { one } else { other };
+    let either = |usual, other| options.wording.either(usual, other);
     let mut rules = either(
         "You walk on a frozen lake.",
         "You are out on the ice of a lake.",

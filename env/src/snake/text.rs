@@ -52,14 +52,13 @@ pub(super) fn rules(options: &SnakeOptions) -> String {
         format!("Snake {own} is yours to steer.")
     };
     if options.snakes() > 1 {
-        rules += if usual {
-            " All snakes move at once."
-        } else {
-            " Every snake takes its step in the same moment."
-        };
+        rules += options.wording.either(
+            " All snakes move at once.",
+            " Every snake takes its step in the same moment.",
+        );
     }
     if options.view == View::Board {
-        let signs = if usual { "Key" } else { "Signs" };
+        let signs = options.wording.either("Key", "Signs");
         rules += &format!(" {signs}: {}.", legend(options));
     }
     for food in options.kinds() {
@@ -69,11 +68,9 @@ pub(super) fn rules(options: &SnakeOptions) -> String {
         rules += &match (usual, poison) {
             (true, true) => format!(" Each {name} is poisonous, {worth} and makes you longer."),
             (true, false) => format!(" Each {name} {worth} and makes you longer."),
-            (false, true) => {
-                format!(" Beware: every {name} you eat {worth} and adds a cell to your body.")
-            }
-            (false, false) => {
-                format!(" Every {name} you eat {worth} and adds a cell to your body.")
+            (false, _) => {
+                let every = if poison { "Beware: every" } else { "Every" };
+                format!(" {every} {name} you eat {worth} and adds a cell to your body.")
             }
         };
     }
@@ -86,24 +83,19 @@ pub(super) fn rules(options: &SnakeOptions) -> String {
         rules += " The words left and right are swapped: left moves you right, and right moves you left.";
     }
     rules
-        + if usual {
-            " You die if you hit a wall, a snake or your own body. Get as many points as you can."
-        } else {
-            " Walls, snakes and your own body kill whoever runs into them. Collect all the points that you can."
-        }
+        + options.wording.either(
+            " You die if you hit a wall, a snake or your own body. Get as many points as you can.",
+            " Walls, snakes and your own body kill whoever runs into them. Collect all the points that you can.",
+        )
 }
 
 /// Returns "gives 1 point", "costs 2 points" or "gives nothing".
 fn worth_in_words(worth: f64) -> String {
-    let points = if worth.abs() == 1.0 {
-        "point"
-    } else {
-        "points"
-    };
+    let s = if worth.abs() == 1.0 { "" } else { "s" };
     match worth {
         0.0 => "gives nothing".to_owned(),
-        _ if worth > 0.0 => format!("gives {worth} {points}"),
-        _ => format!("costs {} {points}", -worth),
+        _ if worth > 0.0 => format!("gives {worth} point{s}"),
+        _ => format!("costs {} point{s}", -worth),
     }
 }
 
