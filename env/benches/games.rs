@@ -29,12 +29,12 @@ fn rounds(scenario: &dyn Scenario, seed: u64, observed: bool) {
             left -= 1;
             for (agent, action) in actions.iter_mut().enumerate() {
                 if observed {
-                    black_box(game.observe(agent).expect("built-in games go on"));
-                    black_box(game.key(agent).expect("built-in games go on"));
+                    black_box(game.observe(agent).expect("built-in games continue"));
+                    black_box(game.key(agent).expect("built-in games continue"));
                 }
                 *action = Some(player.below(words));
             }
-            let outcomes = game.play(&actions).expect("built-in games go on");
+            let outcomes = game.play(&actions).expect("built-in games continue");
             if outcomes.iter().all(|outcome| outcome.over) {
                 break;
             }

@@ -20,8 +20,8 @@
 //! ```
 //!
 //! To add a game, write `src/NAME.rs` (`twenty48.rs` for 2048, because a module name is an identifier), add it to
-//! `GAMES` and describe it in `docs/games/NAME.md`. The tests run over that list. A game that is known only at run time, for instance one in another process,
-//! implements [`Scenario`] and [`Game`] and is in no list.
+//! `GAMES` and describe it in `docs/games/NAME.md`. The tests run over that list. A game that is known only at run time,
+//! for instance one in another process, implements [`Scenario`] and [`Game`] and is in no list.
 
 mod frozen_lake;
 mod options;
@@ -195,7 +195,7 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
     /// they have their defaults. Configuring the game with this object gives the same scenario.
     fn options(&self) -> Value;
 
-    /// Returns the legend of the game's pictures, for all of its sets of signs. A game without pictures has an empty one.
+    /// Returns the legend of the game's pictures for all of its sets of signs. Without pictures it is empty.
     fn legend(&self) -> Legend {
         |_| None
     }

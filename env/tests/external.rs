@@ -27,7 +27,7 @@ impl Scenario for Relay {
     }
 
     fn rules(&self) -> String {
-        "Go on.".to_owned()
+        "Play.".to_owned()
     }
 
     fn actions(&self) -> &[String] {
@@ -113,12 +113,12 @@ fn a_game_whose_process_ended_fails_from_then_on() {
         let actions = [random(&*game, 0), random(&*game, 1)];
         game.play(&actions).unwrap();
     }
-    let said: [GameError; 3] = [
+    let errors: [GameError; 3] = [
         game.observe(0).unwrap_err(),
         game.key(1).unwrap_err(),
         game.play(&[None, None]).unwrap_err(),
     ];
-    for error in said {
+    for error in errors {
         assert_eq!(error, gone());
     }
     let error: Box<dyn std::error::Error + Send + Sync> =

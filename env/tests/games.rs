@@ -169,11 +169,11 @@ proptest! {
             let run = || {
                 let mut game = scenario.start(scene, luck).unwrap();
                 let rounds = play(&*scenario, &mut *game, random(&*scenario, player));
-                let told = |agent| {
+                let described = |agent| {
                     (game.key(agent).unwrap(), game.succeeded(agent), game.best_actions(agent), game.optimum(agent))
                 };
-                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
-                (rounds, seen(&*scenario, &*game), told)
+                let described: Vec<_> = (0..scenario.agents()).map(described).collect();
+                (rounds, seen(&*scenario, &*game), described)
             };
             prop_assert_eq!(run(), run());
         }
@@ -277,13 +277,13 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
         let (mut states, mut keys) = (HashMap::new(), HashMap::new());
         let mut met_again = 0;
         for seed in 0..60 {
-            let mut told = full.start(seed, seed).unwrap();
-            let mut shown = board.start(seed, seed).unwrap();
+            let mut whole = full.start(seed, seed).unwrap();
+            let mut pictured = board.start(seed, seed).unwrap();
             let mut random = random(&*scenario, seed);
             for _ in 0..scenario.step_limit() {
                 for agent in 0..scenario.agents() {
-                    let (key, state) = (told.key(agent).unwrap(), told.observe(agent).unwrap());
-                    assert_eq!(shown.key(agent).unwrap(), key);
+                    let (key, state) = (whole.key(agent).unwrap(), whole.observe(agent).unwrap());
+                    assert_eq!(pictured.key(agent).unwrap(), key);
                     assert!(!key.contains('\n') && key.len() < state.len(), "{key}");
                     let known = states.insert(key.clone(), state.clone());
                     met_again += usize::from(known.is_some());
@@ -292,8 +292,8 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
                     assert!(known.is_none_or(|known| known == key), "{key}\n{state}");
                 }
                 let agents = 0..scenario.agents();
-                let actions: Vec<_> = agents.map(|agent| random(&*told, agent)).collect();
-                assert_eq!(told.play(&actions), shown.play(&actions));
+                let actions: Vec<_> = agents.map(|agent| random(&*whole, agent)).collect();
+                assert_eq!(whole.play(&actions), pictured.play(&actions));
             }
         }
         assert!(met_again > 0, "{}: no state twice", scenario.options());
@@ -551,13 +551,13 @@ fn a_probe_changes_the_text_that_an_agent_reads() {
         let usual = configured(kind, &json!({}));
         for probe in kind.probes {
             let probed = configured(kind, &probe.options());
-            let told = |scenario: &dyn Scenario| {
+            let texts = |scenario: &dyn Scenario| {
                 let game = scenario.start(1, 1).unwrap();
                 (scenario.rules(), game.observe(0).unwrap())
             };
             assert_ne!(
-                told(&*usual),
-                told(&*probed),
+                texts(&*usual),
+                texts(&*probed),
                 "{} {}",
                 kind.name,
                 probe.name
@@ -613,12 +613,12 @@ fn a_fork_continues_with_its_own_luck_and_leaves_the_game_unchanged() {
             };
             let mut again = game.fork(5).unwrap();
             let state = |game: &dyn Game| {
-                let told = |agent| {
+                let described = |agent| {
                     let (key, best) = (game.key(agent).unwrap(), game.best_actions(agent));
                     (key, best, game.optimum(agent), game.succeeded(agent))
                 };
-                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
-                (told, seen(&*scenario, game))
+                let described: Vec<_> = (0..scenario.agents()).map(described).collect();
+                (described, seen(&*scenario, game))
             };
             let here = state(&*game);
             assert_eq!(state(&*fork), here, "{name}");

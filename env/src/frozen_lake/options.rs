@@ -34,7 +34,8 @@ crate::options! {
     frozen: f64 = 0.8, in Positive(1.0);
     /// the player slips to a side in two of three moves
     slippery: bool = false;
-    /// the lake itself as rows of `S`, `F`, `H` and `G`, such as `["SF", "HG"]`, instead of all options above but `slippery`
+    /// the lake itself as rows of `S`, `F`, `H` and `G`, such as `["SF", "HG"]`, instead of all options above but
+    /// `slippery`
     map: Option<Vec<String>> = None;
     /// steps of an episode
     step_limit: usize = 20, in Whole(1..=LONGEST_LAKE_EPISODE);

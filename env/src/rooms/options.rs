@@ -21,7 +21,8 @@ crate::options! {
     wording: Phrasing = Phrasing::Usual, if changed;
     /// sentences with or without "You see" as in BALROG, and the signs of the picture
     symbols: Phrasing = Phrasing::Usual, if changed;
-    /// steps of an episode, which rewards depend on; for `goto-maze` and `unlock-to-unlock` 60, for `blocked-unlock-pickup` 40
+    /// steps of an episode, which rewards depend on; for `goto-maze` and `unlock-to-unlock` 60, for
+    /// `blocked-unlock-pickup` 40
     step_limit: Option<usize> = None, in Whole(1..=LONGEST_EPISODE);
     /// the field of view, or the whole house
     view: View = View::Board;

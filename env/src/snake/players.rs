@@ -9,11 +9,7 @@ use crate::rng::Stream;
 pub(super) fn enemy(board: &SnakeBoard, who: usize, stream: &mut Stream) -> Option<usize> {
     let body = &board.snakes[who].0;
     let head = *body.front()?;
-    let solid = if body.len() > 2 {
-        body.len() - 1
-    } else {
-        body.len()
-    };
+    let solid = body.len() - usize::from(body.len() > 2);
     let hits_itself = |cell: Cell| body.iter().take(solid).any(|&part| part == cell);
     let careful = |way: &usize| {
         board

@@ -480,7 +480,7 @@ fn swapped_words_swap_the_moves_and_the_best_of_them() {
             ..SnakeOptions::default()
         };
         let scenario = SnakeGame { options };
-        let mut told = Vec::new();
+        let mut played = Vec::new();
         for seed in 0..30 {
             let mut game = scenario.start(seed, seed).unwrap();
             let word = |action| match action {
@@ -494,10 +494,10 @@ fn swapped_words_swap_the_moves_and_the_best_of_them() {
                 let habit = game.habit(0);
                 assert_eq!(habit, swapped.then(|| best.clone()));
                 let outcomes = game.play(&[Some(word(best[0]))]).unwrap();
-                told.push((game.key(0).unwrap(), best, outcomes));
+                played.push((game.key(0).unwrap(), best, outcomes));
             }
         }
-        told
+        played
     };
     assert_eq!(play(false), play(true));
 }

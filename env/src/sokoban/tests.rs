@@ -175,7 +175,7 @@ fn highest(
 /// Tolerance: rounding of sums in another order.
 #[test]
 fn the_optimum_is_what_trying_everything_finds() {
-    let mut told = 0;
+    let mut checked = 0;
     for options in [
         serde_json::json!({ "boxes": 2, "step_limit": 14 }),
         serde_json::json!({ "step_limit": 10, "step_reward": 0, "box_reward": 20, "done_reward": 1 }),
@@ -200,7 +200,7 @@ fn the_optimum_is_what_trying_everything_finds() {
                         (optimum - found).abs() < 1e-9,
                         "scene {scene}: {optimum} against {found}"
                     );
-                    told += 1;
+                    checked += 1;
                 }
                 let way = random.below(4);
                 game.play(&[Some(way)]).unwrap();
@@ -210,7 +210,7 @@ fn the_optimum_is_what_trying_everything_finds() {
             }
         }
     }
-    assert!(told > 200, "{told}");
+    assert!(checked > 200, "{checked}");
 }
 
 #[test]
