@@ -70,7 +70,7 @@ impl Game {
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         if !self.probe.is_empty() {
-            let Some((_, changes)) = kind.probe(&self.probe) else {
+            let Some(probe) = kind.probe(&self.probe) else {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
                 return Err(SettingError::Range {
                     key: format!("{section}.probe"),
@@ -78,7 +78,7 @@ impl Game {
                     wanted: format!("a probe of {}: {}", kind.name, known.join(", ")),
                 });
             };
-            set.extend(changes.as_object().cloned().unwrap_or_default());
+            set.extend(probe.options().as_object().cloned().unwrap_or_default());
         }
         Ok((kind.configure)(&options)?)
     }

@@ -201,10 +201,10 @@ impl ProbeArgs {
     }
 
     /// Returns the selected probes of this game.
-    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::Probe>, Error> {
+    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
         let (kind, _) = lapwing_env::find_variant(&game.name).map_err(SettingError::from)?;
         let found = |name: &String| {
-            kind.probe(name).map(|(probe, _)| probe).ok_or_else(|| {
+            kind.probe(name).ok_or_else(|| {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
                 let wanted = format!("probes of {}: {}", kind.name, known.join(", "));
                 let (key, found) = ("--probes".to_owned(), format!("{name:?}"));

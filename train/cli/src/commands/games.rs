@@ -27,12 +27,15 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
     let options = kind.options.iter().map(|option| {
-        let default = defaults.get(option.name);
-        let default = default.map_or("not set".to_owned(), Value::to_string);
+        let default = defaults.get(option.name).cloned();
+        let default = match default.unwrap_or_else(option.default) {
+            Value::Null => "not set".to_owned(),
+            default => default.to_string(),
+        };
         let name = format!("{} = {default}", option.name);
-        [name, option.meaning.to_owned(), option.range.to_owned()]
+        [name, format!("{} ({})", option.meaning, option.wanted())]
     });
-    let head = "options, with their defaults, meaning and range:";
+    let head = "options, with their defaults:";
     columns(head, &options.collect::<Vec<_>>(), out)?;
     let named = |name: &str, summary: &str| [name.to_owned(), summary.to_owned()];
     let variants = kind.variants.iter().map(|v| named(v.name, v.summary));
@@ -46,24 +49,14 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
 }
 
 /// Writes rows of aligned cells below a heading; nothing if there are no rows.
-fn columns<const N: usize>(
-    head: &str,
-    rows: &[[String; N]],
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn columns(head: &str, rows: &[[String; 2]], out: &mut impl Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(out, "  {head}")?;
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
-    for row in rows {
-        let cells = row.iter().enumerate();
-        let cells = cells.map(|(at, cell)| format!("{cell:0$}", width(at).unwrap_or(0)));
-        writeln!(
-            out,
-            "    {}",
-            cells.collect::<Vec<_>>().join("  ").trim_end()
-        )?;
+    let width = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
+    for [name, text] in rows {
+        writeln!(out, "    {name:width$}  {text}")?;
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ impl Games<'_> {
             return Ok(());
         }
         let colours = console::colors_enabled();
-        let mut out = Painted::new(out::raw(), self.scenario.name(), colours);
+        let mut out = Painted::new(out::raw(), self.scenario.legend(), colours);
         if let Some(path) = &arguments.keep {
             let count = self.episodes.len();
             writeln!(out, "{count} episodes are kept in {}.", path.display())?;

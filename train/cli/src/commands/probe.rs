@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_env::{Probe, Scenario};
+use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::Scores;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::Progress;
@@ -116,7 +116,7 @@ different actions. overridden: habit is followed more often, by more than two st
 fn row(
     state: &mut State,
     world: usize,
-    probe: Option<&Probe>,
+    probe: Option<&SemanticProbe>,
     agents: &[ModelAgent],
     progress: &Terminal,
 ) -> Result<ProbeScores> {

@@ -71,7 +71,7 @@ pub fn short_name(name: &str) -> String {
 /// If the name is no command and no address, an option is wrong, or the template cannot be read.
 pub fn configure(name: &str, options: &Value) -> Result<Box<dyn Scenario>, Refused> {
     let address = Address::parse(name).map_err(Refused::Name)?;
-    let options = options::Options::read(name, options)?;
+    let options = options::ExternalOptions::checked(name, options)?;
     Ok(Box::new(scenario::Elsewhere::new(name, address, options)?))
 }
 

@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lapwing_env::{Game, GameError, OptionsError, Outcome, Scenario, refused};
+use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused};
 use lapwing_model::read_text;
 use serde_json::{Map, Value};
 
 use super::Address;
-use super::options::Options;
+use super::options::ExternalOptions;
 use super::process::{Process, Talk};
 use super::protocol::{self, Answer, Fault, Session};
 use super::socket::Connection;
@@ -30,7 +30,7 @@ pub(super) struct Elsewhere {
 struct Shared {
     name: String,
     address: Address,
-    options: Options,
+    options: ExternalOptions,
     template: Template,
     open: Mutex<Open>,
 }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Shared {
 const SAY: &str = "say";
 
 impl Elsewhere {
-    pub fn new(name: &str, address: Address, options: Options) -> Result<Elsewhere, OptionsError> {
+    pub fn new(name: &str, address: Address, options: ExternalOptions) -> Result<Elsewhere, OptionsError> {
         let wrong = |option: &str, problem: String| OptionsError::Value {
             game: shortened(name),
             option: option.to_owned(),
@@ -67,7 +67,7 @@ impl Elsewhere {
         };
         let given = shortened(options.template.as_deref().unwrap_or_default());
         let template = options.template.map(|given| text_of(&given));
-        let options = Options {
+        let options = ExternalOptions {
             template: template.transpose().map_err(|e| wrong("template", e))?,
             ..options
         };
