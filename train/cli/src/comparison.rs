@@ -5,7 +5,7 @@ use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 
 /// Returns a table of these players between the random and the scripted one, with the best possible return. The success
 /// rate has its standard error. "with penalty" is the return that training uses: invalid replies reduce it.
-pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
+pub fn comparison(baselines: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
     let mut table = TextTable::new(&[
         "",
         "success",
@@ -15,8 +15,8 @@ pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -
         "length",
         "episodes",
     ]);
-    let random = yardsticks.random.iter().map(|play| ("random player", play));
-    let scripted = yardsticks.scripted.iter();
+    let random = baselines.random.iter().map(|play| ("random player", play));
+    let scripted = baselines.scripted.iter();
     let scripted = scripted.map(|play| ("scripted player", play));
     let players = players.iter().map(|(name, play)| (&**name, *play));
     for (name, play) in random.chain(players).chain(scripted) {
@@ -32,7 +32,7 @@ pub fn comparison(yardsticks: &Yardsticks, players: &[(String, &PlayMetrics)]) -
             episodes.to_string(),
         ]);
     }
-    if let Some(best) = yardsticks.best_possible {
+    if let Some(best) = baselines.best_possible {
         let mut cells = [const { String::new() }; 7];
         (cells[0], cells[2]) = ("best possible".to_owned(), format!("{best:.3}"));
         table.row(cells);
@@ -58,18 +58,18 @@ mod tests {
             ..PlayMetrics::default()
         };
         let trained = player(0.5, 0.875);
-        let yardsticks = Yardsticks {
+        let baselines = Yardsticks {
             random: Some(player(0.055, 0.5)),
             scripted: Some(player(1.0, 1.0)),
             best_possible: Some(1.0),
             ..Yardsticks::default()
         };
         let players = [("after training".to_owned(), &trained)];
-        assert_snapshot!(comparison(&yardsticks, &players));
+        assert_snapshot!(comparison(&baselines, &players));
         let bare = Yardsticks {
             scripted: None,
             best_possible: None,
-            ..yardsticks
+            ..baselines
         };
         let bare = comparison(&bare, &players);
         assert!(

@@ -158,7 +158,7 @@ impl Picture<'_> {
 
     /// Draws the evaluations between the baselines.
     fn evaluations(&self, lines: &mut Screenful) {
-        let baselines = records::yardsticks(self.records);
+        let baselines = records::baselines(self.records);
         let count = records::evaluations(self.records).count();
         if count == 0 && baselines.is_none() {
             return;

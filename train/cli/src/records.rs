@@ -26,9 +26,9 @@ pub fn warnings(records: &[Record]) -> impl Iterator<Item = &Warning> {
     })
 }
 
-pub fn yardsticks(records: &[Record]) -> Option<&Yardsticks> {
+pub fn baselines(records: &[Record]) -> Option<&Yardsticks> {
     records.iter().rev().find_map(|record| match record {
-        Record::Yardsticks(yardsticks) => Some(yardsticks),
+        Record::Yardsticks(baselines) => Some(baselines),
         _ => None,
     })
 }

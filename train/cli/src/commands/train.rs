@@ -283,7 +283,7 @@ fn before_and_after(records: &[Record]) -> String {
             rows.push((format!("at its best (step {})", best.step), &best.play));
         }
     }
-    records::yardsticks(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
+    records::baselines(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
 }
 
 /// Returns the record of this session.
