@@ -101,12 +101,12 @@ impl Picture<'_> {
 
     /// Returns the time of the last record.
     fn last_time(&self) -> f64 {
-        let times = self.records.iter().filter_map(|record| match record {
+        let mut times = self.records.iter().rev().filter_map(|record| match record {
             Record::Step(metrics) => Some(metrics.time),
             Record::Evaluation(evaluation) => Some(evaluation.time),
             _ => None,
         });
-        times.last().unwrap_or(self.now)
+        times.next().unwrap_or(self.now)
     }
 
     /// Returns a bar such as `step 42/100 [#########-----]`.

@@ -128,9 +128,9 @@ impl Detokenizer {
 
     /// Returns the number of bytes at the end that may be the start of a stop text.
     fn held_bytes(&self) -> usize {
-        let starts = self.held.char_indices().map(|(at, _)| &self.held[at..]);
+        let mut starts = self.held.char_indices().map(|(at, _)| &self.held[at..]);
         let is_prefix = |end: &&str| self.stops.iter().any(|stop| stop.starts_with(end));
-        starts.filter(is_prefix).next().map_or(0, str::len)
+        starts.find(is_prefix).map_or(0, str::len)
     }
 }
 
