@@ -1,10 +1,10 @@
 //! A trained adapter at play: `cargo run --release -p lapwing-train --example play -- runs/frozen-lake-1`.
 use std::path::Path;
 
-use crate::record::directory;
-use crate::state::{Purpose, State};
-use crate::{Config, Error};
 use lapwing_tensor::{Gpu, GpuOptions};
+use lapwing_train::record::directory;
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::{Config, Error};
 
 /// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns what it brought.
 pub fn play(run: &Path) -> Result<f64, Error> {
