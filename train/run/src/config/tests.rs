@@ -36,7 +36,7 @@ fn every_preset_loads_and_goes_by_its_name() {
 
 #[test]
 fn every_preset_file_is_listed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("presets");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../presets");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| {
