@@ -15,11 +15,11 @@ use lapwing_play::seeds;
 use lapwing_play::{Episode, Seat};
 use lapwing_tensor::{Gpu, GpuOptions, Indices};
 use lapwing_train::Config;
+use lapwing_train::health::HealthChecks;
 use lapwing_train::record::directory;
 use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{Purpose, State};
-use lapwing_train::watchmen::Watchmen;
 use lapwing_train::{checkpoint, samples};
 
 fn state() -> State {
@@ -162,19 +162,19 @@ fn keeping(criterion: &mut Criterion) {
     let mut run = RunDirectory::create(Some(home.path()), &state.config).expect("a new directory");
     let (metrics, groups) = train_step(&mut state);
     state.step += 1;
-    let mut watchmen = Watchmen::default();
+    let mut checks = HealthChecks::default();
     let mut group = criterion.benchmark_group("beside a training step");
     group.sample_size(20);
-    group.bench_function("a line of metrics, and the watchmen", |bencher| {
+    group.bench_function("a line of metrics, and the health checks", |bencher| {
         bencher.iter(|| {
-            watchmen.look(&metrics, &groups, &state.config);
+            checks.look(&metrics, &groups, &state.config);
             run.record(&Record::Step(metrics.clone()))
                 .expect("the disk");
         });
     });
     group.bench_function("sample episodes", |bencher| {
         bencher.iter(|| {
-            let samples = samples::of_step(&state.learner.worlds, state.step, &groups, 4);
+            let samples = samples::of_step(&state.learner, state.step, &groups, 4);
             let samples = samples.expect("the template");
             let mut records = samples.iter();
             records

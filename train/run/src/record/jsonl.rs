@@ -217,12 +217,12 @@ mod tests {
         let warning = Warning {
             step: 4,
             time: 2.5,
-            watchman: "no-variance".to_owned(),
+            check: "no-variance".to_owned(),
             value: 10.0,
             text: "nothing was learned".to_owned(),
         };
         let records = [
-            Record::Yardsticks(yardsticks),
+            Record::Baselines(yardsticks),
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Step(equal),
