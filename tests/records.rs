@@ -34,7 +34,7 @@ fn records() -> Vec<Record> {
         advantage: Some(0.0),
     };
     vec![
-        Record::Yardsticks(Yardsticks {
+        Record::Baselines(Yardsticks {
             random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(1.0),
@@ -92,7 +92,7 @@ fn every_key_of_a_run_is_documented() {
     for record in &records {
         // A new kind of record belongs into the list above, too.
         match record {
-            Record::Yardsticks(_)
+            Record::Baselines(_)
             | Record::Evaluation(_)
             | Record::Step(_)
             | Record::Warning(_)

@@ -80,7 +80,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent
                 |files: &Files| fs::read(files.checkpoint.dir().join("tokenizer.json")).ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
-                let problem = "is a model of another shape or with another tokenizer; examine it by itself (--model)";
+                let problem = "is a model of another shape or with another tokenizer; play_evaluation it by itself (--model)";
                 return Err(InputError::new(dir.display().to_string(), problem).into());
             }
             (files.load(gpu, progress)?, None)

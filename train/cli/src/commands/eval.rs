@@ -11,7 +11,7 @@ use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::Trained;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, examine_against, optimum, unaided};
+use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
 use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 use lapwing_play::players::search::Search;
 use lapwing_play::scenes::Scenes;
@@ -217,7 +217,7 @@ fn by_networks(
             format_penalty: 0.0,
         };
         let mut player = trained.player();
-        let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal)?;
+        let episodes = play_evaluation(&**scenario, &referee, &seats, &mut player, &terminal)?;
         let (game, actions) = (scenario.name(), scenario.actions());
         let scores = vec![Scores::of(game, name, actions, &seats, &episodes)];
         let search = arguments.search;
@@ -271,7 +271,7 @@ fn by_another(
             config.eval.temperature = temperature;
             let framing = Framing::new(&**scenario, &config.policy)?;
             let mut player = api::player(&arguments.player, framing, &config)?;
-            let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal);
+            let episodes = play_evaluation(&**scenario, &referee, &seats, &mut player, &terminal);
             // What was paid for is told even if it was for nothing.
             if let Some(account) = player.account() {
                 terminal.note(&format!("API: {account}"));
@@ -336,7 +336,7 @@ fn of_game(
             let name = format!("{}{way}", agent.name);
             let (scenario, referee, mut player) = state.seated(world, temperature);
             let player = &mut player;
-            let episodes = examine_against(scenario, &referee, &seats, player, others, terminal)?;
+            let episodes = play_against(scenario, &referee, &seats, player, others, terminal)?;
             let actions = scenario.actions();
             players.push(Scores::of(&game, &name, actions, &seats, &episodes));
         }
@@ -370,11 +370,11 @@ fn played(
     let scores = |name: &str, episodes: &[Episode]| {
         Scores::of(game, name, scenario.actions(), seats, episodes)
     };
-    let unaided = unaided(scenario, referee, seats, others)?;
-    let random = unaided
+    let baseline_episodes = baseline_episodes(scenario, referee, seats, others)?;
+    let random = baseline_episodes
         .random
         .map(|episodes| scores("random player", &episodes));
-    let scripted = unaided
+    let scripted = baseline_episodes
         .scripted
         .map(|episodes| scores("scripted player", &episodes));
     let mut searched = None;
@@ -382,7 +382,7 @@ fn played(
         match Search::new(scenario, tries)? {
             Some(mut player) => {
                 let player = &mut player;
-                let episodes = examine_against(scenario, referee, seats, player, others, &())?;
+                let episodes = play_against(scenario, referee, seats, player, others, &())?;
                 let name = format!("search, {tries} tries an action");
                 searched = Some(scores(&name, &episodes));
             }

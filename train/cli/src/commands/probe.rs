@@ -7,7 +7,7 @@ use lapwing_env::{Probe, Scenario};
 use lapwing_lab::scores::Scores;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, unaided};
+use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
 use lapwing_tensor::{Gpu, GpuError};
@@ -132,7 +132,7 @@ fn row(
         agent.takes_over(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
-        let episodes = examine(scenario, &referee, &seats, &mut watched, progress)?;
+        let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
         let Followed {
             parted,
             told,
@@ -148,7 +148,7 @@ fn row(
     }
     let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let unaided = unaided(&*world.scenario, &referee, &seats, &mut [])?;
+    let baseline_episodes = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
@@ -159,8 +159,8 @@ fn row(
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
-        random: mean(unaided.random),
-        scripted: mean(unaided.scripted),
+        random: mean(baseline_episodes.random),
+        scripted: mean(baseline_episodes.scripted),
         players,
     })
 }

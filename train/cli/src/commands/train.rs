@@ -80,7 +80,7 @@ pub fn train(
         },
         is_in: |metrics| metrics.learned.is_some(),
         // A table and a path would look like success.
-        nothing: "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).",
+        nothing: "Nothing was learned: in no step did the returns of a group differ (docs/health-checks.md, no-variance).",
     };
     work.run(state, introduction, &what)
 }
@@ -149,7 +149,7 @@ impl Work<'_> {
             write!(out::shown(), "{}", before_and_after(&run.records()?))?;
             return Err(Stopped::run(state.step, total, &go_on).into());
         }
-        let [last, _] = state.learner.places(&place);
+        let [last, _] = state.learner.paths(&place);
         let learned_is = format!("The {} is in {}", what.name, last.display());
         conclude(run, what.is_in, what.nothing, &learned_is)
     }

@@ -214,7 +214,7 @@ fn measured(path: &Path, limits: Limits) -> Result<Measured, Error> {
                 measured.eval.push((evaluation.step, numbers));
                 run.evaluations.push(evaluation);
             }
-            Record::Yardsticks(yardsticks) => run.yardsticks = Some(yardsticks),
+            Record::Baselines(yardsticks) => run.yardsticks = Some(yardsticks),
             Record::Warning(warning) => run.warnings.push(warning),
             Record::Episode(_) => (),
         }

@@ -152,7 +152,7 @@ fn seeds_are_one_curve_and_other_configs_another() {
 fn a_run_says_what_it_took_and_what_differs() {
     let dir = tempfile::tempdir().unwrap();
     let told = [
-        Record::Yardsticks(Yardsticks::default()),
+        Record::Baselines(Yardsticks::default()),
         evaluation(0, 0.1),
         step(1, 0.2),
         step(2, 0.4),
