@@ -28,7 +28,7 @@ fn state() -> State {
 
 fn state_on(gpu: Gpu) -> State {
     let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
-    State::new(&gpu, config, Purpose::Train, &()).expect("the embedded base")
+    State::new(&gpu, None, config, Purpose::Train, &()).expect("the embedded base")
 }
 
 /// The episodes that the first step plays.
@@ -159,7 +159,7 @@ fn packing(criterion: &mut Criterion) {
 fn keeping(criterion: &mut Criterion) {
     let mut state = state();
     let home = tempfile::tempdir().expect("a temporary directory");
-    let mut run = RunDirectory::create(Some(home.path()), &state.config).expect("a new directory");
+    let mut run = RunDirectory::create(home.path(), &state.config).expect("a new directory");
     let (metrics, groups) = train_step(&mut state);
     state.step += 1;
     let mut checks = HealthChecks::default();

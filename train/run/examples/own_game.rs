@@ -51,9 +51,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         Gpu::open(GpuOptions::default())?,
         Config::load("frozen-lake", &set)?,
     );
-    let mut state = State::playing(&gpu, game, config, Purpose::Train, &())?;
+    let mut state = State::playing(&gpu, None, game, config, Purpose::Train, &())?;
     let home = tempfile::tempdir()?;
-    let mut run = RunDirectory::create(Some(home.path()), &state.config)?;
+    let mut run = RunDirectory::create(home.path(), &state.config)?;
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false))?;
     println!("{:?}", state.best);
     assert!(state.best.is_some_and(|best| best.score > 0.5));

@@ -15,7 +15,7 @@ pub fn play(run: &Path) -> Result<f64, Error> {
         &[format!("model.adapter={adapter}")],
     )?;
     let gpu = Gpu::open(GpuOptions::default())?;
-    let mut state = State::new(&gpu, config, Purpose::Play, &())?;
+    let mut state = State::new(&gpu, None, config, Purpose::Play, &())?;
     let seats = state.evaluation_seats()?;
     // At temperature 0 the likeliest word is said.
     let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);

@@ -9,7 +9,7 @@ use super::source::{PRESETS, Source};
 use super::{Config, ConfigError, check::check, idle};
 use lapwing_learn::config::Weights;
 use lapwing_play::config::Game;
-use lapwing_play::external;
+use lapwing_play::external::GameName;
 
 impl Config {
     /// What [`Config::resolve`] finds, without where it comes from.
@@ -58,10 +58,8 @@ impl Config {
         }
         if layered.game() != game && !layered.origins.contains_key("name") {
             let mut name = layered.game();
-            if let Value::String(game) = &mut name
-                && external::is_external(game)
-            {
-                *game = external::short_name(game);
+            if let Value::String(game) = &mut name {
+                *game = GameName::from(&**game).short();
             }
             layered.table.insert("name".to_owned(), name);
         }
@@ -80,7 +78,8 @@ impl Config {
             run: source.run,
         };
         if let Some(file) = source.bare.filter(|_| !is_whole) {
-            let of_game = |preset: &&super::Preset| preset.name == resolved.config.game.name;
+            let of_game =
+                |preset: &&super::Preset| GameName::from(preset.name) == resolved.config.game.name;
             let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
             resolved.notes.push(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
@@ -111,19 +110,15 @@ impl Config {
     /// With paths that hold from any working directory.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        for dir in [
-            &mut self.model.dir,
-            &mut self.model.adapter,
-            &mut self.value.network,
-        ] {
-            // Empty is no path.
-            if let Ok(path) = std::path::absolute(&*dir)
-                && let Some(path) = path.to_str()
-            {
-                *dir = path.to_owned();
-            }
+        // Empty is no path.
+        if let Ok(path) = std::path::absolute(&self.value.network)
+            && let Some(path) = path.to_str()
+        {
+            self.value.network = path.to_owned();
         }
-        for path in &mut self.policy.templates {
+        let dirs = [&mut self.model.dir, &mut self.model.adapter];
+        let dirs = dirs.into_iter().flatten();
+        for path in dirs.chain(&mut self.policy.templates) {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }

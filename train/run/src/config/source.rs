@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::ConfigError;
 use super::resolved::Origin;
-use lapwing_play::external;
+use lapwing_play::external::GameName;
 
 /// A config that is built into the program.
 #[derive(Debug)]
@@ -124,10 +124,11 @@ impl Source {
                 ..named(request)
             });
         }
-        if external::is_external(request) {
+        let game = GameName::from(request);
+        if game.is_external() {
             return Ok(Source {
                 game: Some(request.to_owned()),
-                ..named(&external::short_name(request))
+                ..named(&game.short())
             });
         }
         let path = Path::new(request);

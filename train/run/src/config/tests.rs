@@ -302,7 +302,8 @@ fn a_file_states_differences_from_its_base() {
     let resolved = files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap();
     let config = &resolved.config;
     assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
-    assert_eq!((&*config.name, &*config.game.name), ("top", "snake"));
+    assert_eq!(config.name, "top");
+    assert_eq!(config.game.name, "snake".into());
     // Another game drops the options of the one before.
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
@@ -471,8 +472,8 @@ fn paths_hold_from_everywhere() {
         .unwrap()
         .absolute();
     let here = std::env::current_dir().unwrap();
-    assert_eq!(Path::new(&config.model.dir), here.join("models/a"));
-    assert_eq!(config.model.adapter, "");
+    assert_eq!(config.model.dir, Some(here.join("models/a")));
+    assert_eq!(config.model.adapter, None);
     assert_eq!(config.clone().absolute(), config);
 }
 
@@ -509,7 +510,7 @@ proptest! {
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
         // Not through a setting: a bare word that reads as a number would be one.
-        config.model.dir = dir;
+        config.model.dir = (!dir.is_empty()).then(|| dir.into());
         let (_dir, path) = file(&config.to_toml());
         prop_assert_eq!(load(&path, &[]).unwrap(), config);
     }
@@ -571,7 +572,7 @@ fn presets_and_variants_of_one_name_are_one_game() {
 fn games_are_mixed_in_by_settings_and_by_files() {
     let set = load("frozen-lake", &["mix=[{probe=\"swapped\", share=0.2}]"]).unwrap();
     let swapped = super::Mix {
-        probe: "swapped".to_owned(),
+        probe: Some("swapped".to_owned()),
         share: 0.2,
         ..super::Mix::default()
     };

@@ -36,20 +36,25 @@ const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
 
 impl RunDirectory {
-    /// Makes a run's directory: `out`, which must be new or empty, or else `runs/NAME-SEED`, numbered on as long as that
-    /// exists.
+    /// Makes a run's directory, which must be new or empty.
     ///
     /// # Errors
-    /// If `out` holds files already, somebody else is making a run there, or it cannot be written; then nothing new is
-    /// left behind.
-    pub fn create(out: Option<&Path>, config: &Config) -> Result<RunDirectory, RecordError> {
-        let (path, made) = match out {
-            Some(path) => (path.to_owned(), make(path)?),
-            None => {
-                let name = format!("{}-{}", config.name, config.train.seed);
-                (next_free(&Path::new("runs").join(name))?, true)
-            }
-        };
+    /// If it holds files already, somebody else is making a run there, or it cannot be written; then nothing new is left
+    /// behind.
+    pub fn create(path: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
+        RunDirectory::begun(path.to_owned(), make(path)?, config)
+    }
+
+    /// Makes the directory NAME-SEED in this one, numbered on as long as that exists.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::create`].
+    pub fn create_in(parent: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
+        let name = format!("{}-{}", config.name, config.train.seed);
+        RunDirectory::begun(next_free(&parent.join(name))?, true, config)
+    }
+
+    fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
         let lock = lock(&path)?;
         // Looked at only now: who holds the lock is alone.
         if names(&path)? != [LOCK] {
@@ -433,7 +438,7 @@ mod tests {
     fn the_config_in_a_run_directory_makes_the_same_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
-        let run = RunDirectory::create(Some(&path), &config()).unwrap();
+        let run = RunDirectory::create(&path, &config()).unwrap();
         assert_eq!(
             names(&path),
             ["config.toml", "episodes.jsonl", "lock", "metrics.jsonl"]
@@ -449,7 +454,7 @@ mod tests {
     fn a_directory_with_files_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
-        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
+        let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
@@ -461,11 +466,11 @@ mod tests {
     #[test]
     fn one_run_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(Some(dir.path()), &config()).unwrap();
+        let run = RunDirectory::create(dir.path(), &config()).unwrap();
         assert!(is_in_use(dir.path()));
         for error in [
             RunDirectory::open(dir.path()).unwrap_err(),
-            RunDirectory::create(Some(dir.path()), &config()).unwrap_err(),
+            RunDirectory::create(dir.path(), &config()).unwrap_err(),
         ] {
             assert_eq!(
                 told(&error, dir.path()),
@@ -475,7 +480,7 @@ mod tests {
         drop(run);
         assert!(!is_in_use(dir.path()));
         RunDirectory::open(dir.path()).unwrap();
-        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
+        let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Occupied { .. }), "{error}");
     }
 
@@ -511,7 +516,7 @@ mod tests {
             let runs: Vec<Result<RunDirectory, RecordError>> = std::thread::scope(|scope| {
                 let one = || {
                     begin.wait();
-                    RunDirectory::create(Some(&path), &config())
+                    RunDirectory::create(&path, &config())
                 };
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
@@ -529,13 +534,13 @@ mod tests {
     fn a_directory_that_is_taken_away_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
-        let mut run = RunDirectory::create(Some(&path), &config()).unwrap();
+        let mut run = RunDirectory::create(&path, &config()).unwrap();
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
         assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
         // Another one of that name is not it.
-        let other = RunDirectory::create(Some(&path), &config()).unwrap();
+        let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);
     }
@@ -544,8 +549,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let error =
-            RunDirectory::create(Some(&dir.path().join("file/run")), &config()).unwrap_err();
+        let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Write { .. }));
         #[cfg(unix)]
         assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
