@@ -227,7 +227,7 @@ fn a_model_is_a_directory_or_a_repository() {
         panic!("a repository");
     };
     assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
-    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo`: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
+    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
