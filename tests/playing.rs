@@ -87,7 +87,7 @@ fn two_models_play_snake_against_each_other() {
         "game.options.enemies=0",
         "game.options.size=6",
     ];
-    let load = || State::new(&gpu(), config(&changes), Purpose::Play, &()).unwrap();
+    let load = || State::new(&gpu(), None, config(&changes), Purpose::Play, &()).unwrap();
     let (mut one, mut other) = (load(), load());
     let (_, _, mut confused) = other.seated(0, 1000.0);
     let (scenario, _, mut sober) = one.seated(0, 1.0);

@@ -164,7 +164,7 @@ fn tables_have_the_documented_columns() {
     let home = tempfile::tempdir().unwrap();
     let run = home.path().join("run");
     let config = lapwing_train::Config::default();
-    let mut directory = directory::RunDirectory::create(Some(&run), &config).unwrap();
+    let mut directory = directory::RunDirectory::create(&run, &config).unwrap();
     for record in records() {
         lapwing_train::record::Sink::record(&mut directory, &record).unwrap();
     }

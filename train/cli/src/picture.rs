@@ -50,7 +50,7 @@ impl Picture<'_> {
         let name = line(&self.run.display().to_string()).into_owned();
         let what = format!(
             "{name}: {}, seed {}",
-            line(&config.game.name),
+            line(&config.game.name.to_string()),
             config.train.seed
         );
         lines.add(&what, BOLD);

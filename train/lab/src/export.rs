@@ -102,7 +102,7 @@ mod tests {
                 .to_string()
                 .replace(dir.path().to_str().unwrap(), "DIR")
         };
-        let mut run = RunDirectory::create(Some(&path), &Config::default()).unwrap();
+        let mut run = RunDirectory::create(&path, &Config::default()).unwrap();
         run.record(&Record::Step(StepMetrics::default())).unwrap();
 
         // A run that writes event files itself keeps them; tables take nothing from it.

@@ -28,6 +28,7 @@ use super::human::{self, Human};
 use super::opponent::Opponent;
 use crate::args;
 use crate::commands::subject::InputError;
+use crate::hub::hub;
 use crate::interrupt;
 use crate::out;
 use crate::progress::Terminal;
@@ -82,7 +83,7 @@ pub fn eval(
 ) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
-    let names: Vec<&str> = games.iter().map(|game| &*game.name).collect();
+    let names: Vec<_> = games.iter().map(|game| &game.name).collect();
     interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
@@ -108,7 +109,7 @@ pub fn eval(
             version: env!("CARGO_PKG_VERSION"),
             game: &first.game,
             model: &model,
-            adapter: &config.model.adapter,
+            adapter: &(config.model.adapter.as_deref().unwrap_or("".as_ref())).to_string_lossy(),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             first: &first.players[0],
@@ -163,7 +164,7 @@ fn by_models(
 ) -> Result<(String, Vec<Played>)> {
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
-    let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
+    let mut state = State::playing_all(&gpu, hub(), scenarios, config.clone(), &terminal)?;
     let agents = agents(&state, arguments, &terminal)?;
     let mut all = Vec::new();
     for world in 0..state.learner.worlds.len() {

@@ -19,6 +19,7 @@ use super::api;
 use super::eval::alone;
 use super::opponent::Opponent;
 use crate::board::Painted;
+use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::screen::rounded;
 use crate::{args, interrupt, out};
@@ -39,7 +40,7 @@ pub fn by_model(
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
-    let mut state = State::new(&gpu, config.clone(), Purpose::Play, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config.clone(), Purpose::Play, &terminal)?;
     let world = state.world();
     let load = |who: &String| Opponent::load(who, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;

@@ -20,6 +20,7 @@ use lapwing_train::state::{Purpose, State};
 
 use crate::args;
 use crate::folders;
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -63,7 +64,7 @@ pub fn imitate(
     let gpu = open_gpu()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let mut state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
     let lessons = how.lessons(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();

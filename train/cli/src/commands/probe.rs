@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::agents::{Agent, after_and_before};
 use super::eval::between;
 use crate::args;
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 use crate::table::Table;
@@ -66,13 +67,13 @@ pub fn probe(
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
     for probe in &probes {
         let game = Game {
-            probe: probe.name.to_owned(),
+            probe: Some(probe.name.to_owned()),
             ..config.game.clone()
         };
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
+    let mut state = State::playing_all(&open_gpu()?, hub(), scenarios, config.clone(), &terminal)?;
     let (after, before) = after_and_before(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
@@ -89,9 +90,9 @@ pub fn probe(
     if arguments.json {
         let probed = Probed {
             version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name,
+            game: &config.game.name.to_string(),
             model: &state.model_name,
-            adapter: &config.model.adapter,
+            adapter: &(config.model.adapter.as_deref().unwrap_or("".as_ref())).to_string_lossy(),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             probes: &rows,

@@ -177,7 +177,7 @@ fn measured(path: &Path, limits: Limits) -> Result<Measured, Error> {
             name: name(path),
             config_name: config.name.clone(),
             seed: config.train.seed.to_string(),
-            game: config.game.name.clone(),
+            game: config.game.name.to_string(),
             steps_done: 0,
             steps_total: config.train.steps,
             running: directory::is_in_use(path),

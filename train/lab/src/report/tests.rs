@@ -83,7 +83,7 @@ fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> Path
     let path = folder.join(name);
     let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
     let config = Config::load("frozen-lake", &settings).unwrap();
-    let mut run = RunDirectory::create(Some(&path), &config).unwrap();
+    let mut run = RunDirectory::create(&path, &config).unwrap();
     run.begin(&Session {
         time: 0.0,
         version: "0.1.0".to_owned(),
