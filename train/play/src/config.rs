@@ -61,8 +61,10 @@ impl Game {
             }
             let scenario = external::configure(&self.name, &own.into());
             return scenario.map_err(|refused| match refused {
-                external::Refused::Options(error) => error.into(),
-                external::Refused::Name(wanted) => wrong("name", &self.name.to_string(), wanted),
+                external::ExternalError::Options(error) => error.into(),
+                external::ExternalError::Name(wanted) => {
+                    wrong("name", &self.name.to_string(), wanted)
+                }
             });
         };
         let (kind, mut options) = lapwing_env::find_variant(name)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The options, each with its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Options {
+pub(super) struct ExternalOptions {
     /// Blocks that take the place of those of `default.jinja`: a file, or the text itself. None: they all stay.
     pub template: Option<String>,
     /// The words for the actions. None: whatever the agent says goes to the template.
@@ -27,9 +27,9 @@ pub(super) struct Options {
     pub timeout: f64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ExternalOptions {
+    fn default() -> ExternalOptions {
+        ExternalOptions {
             template: None,
             actions: None,
             success: "done and return > 0".to_owned(),
@@ -41,9 +41,9 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    pub fn read(game: &str, given: &Value) -> Result<Options, OptionsError> {
-        let options: Options = read_options(game, given)?;
+impl ExternalOptions {
+    pub fn read(game: &str, given: &Value) -> Result<ExternalOptions, OptionsError> {
+        let options: ExternalOptions = read_options(game, given)?;
         let wrong =
             |option: &str, found: Value, wanted: &str| Err(refused(game, option, found, wanted));
         if let Some(words) = &options.actions {

@@ -138,12 +138,12 @@ fn what_is_wrong_with_an_option_is_told() {
 
 #[test]
 fn a_template_says_only_what_it_does_differently() {
-    let state = |observation: Value| protocol::Answer {
+    let state = |observation: Value| protocol::StepResult {
         observation,
         reward: None,
         done: false,
     };
-    let usual = template::Template::parse(None).unwrap();
+    let usual = template::ExternalTemplate::parse(None).unwrap();
     let text = |observation: Value| usual.observation(&state(observation), 0).unwrap();
     assert_eq!(text(json!("a\n  b\n")), "a\n  b");
     assert_eq!(text(json!({ "text": "<here>", "raw": 3 })), "<here>");
@@ -163,7 +163,7 @@ fn a_template_says_only_what_it_does_differently() {
 {% block action %}
 {\"move\": {{ (action or \"wait\") | tojson }}, \"said\": {{ text | tojson }}}
 {% endblock %}";
-    let own = template::Template::parse(Some(own)).unwrap();
+    let own = template::ExternalTemplate::parse(Some(own)).unwrap();
     assert_eq!(own.rules(), usual.rules());
     let seen = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
     assert_eq!(seen, "at 3 after 2: {\n  \"x\": 3\n}");
@@ -172,7 +172,7 @@ fn a_template_says_only_what_it_does_differently() {
 
     let broken = |block: &str| {
         let own = format!("{{% block action %}}{block}{{% endblock %}}");
-        let own = template::Template::parse(Some(&own)).unwrap();
+        let own = template::ExternalTemplate::parse(Some(&own)).unwrap();
         own.action(Some((0, "go")), "", 0).unwrap_err()
     };
     assert!(broken("{a}").starts_with("its block `action` makes \"{a}\", which is not JSON ("));
