@@ -169,7 +169,7 @@ pub fn save(
 
 /// What an evaluation adds to the checkpoint of its step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Evaluated {
+pub(crate) struct Evaluated {
     /// Training steps done.
     pub step: usize,
     /// The step of the last evaluation.
@@ -191,7 +191,7 @@ impl Evaluated {
 ///
 /// # Errors
 /// If it cannot be written; then all that was there stays.
-pub fn save_evaluation(
+pub(crate) fn save_evaluation(
     run: &Path,
     config: &Config,
     evaluated: &Evaluated,

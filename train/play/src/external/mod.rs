@@ -23,7 +23,7 @@ pub use process::end_all;
 
 /// Why an environment cannot be had.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ExternalError {
+pub(crate) enum ExternalError {
     /// Its name says no place; this is what was wanted.
     #[error("wanted {0}")]
     Name(String),
@@ -115,7 +115,10 @@ impl fmt::Display for GameName {
 ///
 /// # Errors
 /// If the name is no command and no address, an option is wrong, or the template cannot be read.
-pub fn configure(name: &GameName, options: &Value) -> Result<Box<dyn Scenario>, ExternalError> {
+pub(crate) fn configure(
+    name: &GameName,
+    options: &Value,
+) -> Result<Box<dyn Scenario>, ExternalError> {
     let address = Address::parse(name).map_err(ExternalError::Name)?;
     let name = name.to_string();
     let options = options::ExternalOptions::read(&name, options)?;

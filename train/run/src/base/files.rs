@@ -182,7 +182,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::load`].
-    pub fn load_trained(
+    pub(crate) fn load_trained(
         &self,
         gpu: &Gpu,
         progress: &dyn Progress,

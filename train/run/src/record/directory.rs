@@ -58,7 +58,7 @@ impl RunDirectory {
         let lock = lock(&path)?;
         // Looked at only now: who holds the lock is alone.
         if names(&path)? != [LOCK] {
-            return Err(RecordError::Occupied { path });
+            return Err(RecordError::Occupied(path));
         }
         let filled = write(&path.join(CONFIG), &config.to_toml())
             .and_then(|()| RunDirectory::with(&path, lock));
@@ -151,9 +151,7 @@ impl RunDirectory {
     pub fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
-            false => Err(RecordError::Gone {
-                path: self.path.clone(),
-            }),
+            false => Err(RecordError::Gone(self.path.clone())),
         }
     }
 }
@@ -230,9 +228,7 @@ pub fn best(run: &Path) -> PathBuf {
 /// If it has saved nothing, or a network: then no language model was trained.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
-        return Err(RecordError::HasNetwork {
-            path: run.to_owned(),
-        });
+        return Err(RecordError::HasNetwork(run.to_owned()));
     }
     let is_in = |dir: PathBuf| {
         if dir.join("adapter_config.json").exists() {
@@ -244,9 +240,9 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         }
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
-    saved.find_map(is_in).ok_or_else(|| RecordError::NoAdapter {
-        path: run.to_owned(),
-    })
+    saved
+        .find_map(is_in)
+        .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
 /// The file with the network of a value learner, as it was saved last.
@@ -266,9 +262,7 @@ pub fn best_network(run: &Path) -> PathBuf {
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let first = saved.find(|file| file.exists());
-    first.ok_or_else(|| RecordError::NoNetwork {
-        path: run.to_owned(),
-    })
+    first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
 }
 
 /// Where the checkpoints are kept.
@@ -327,12 +321,8 @@ pub fn is_in_use(run: &Path) -> bool {
 /// If there are files in it.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.is_dir() && !names(path)?.is_empty() {
-        true if is_in_use(path) => Err(RecordError::InUse {
-            path: path.to_owned(),
-        }),
-        true => Err(RecordError::Occupied {
-            path: path.to_owned(),
-        }),
+        true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
+        true => Err(RecordError::Occupied(path.to_owned())),
         false => Ok(()),
     }
 }
@@ -377,9 +367,7 @@ fn lock(path: &Path) -> Result<File, RecordError> {
     let file = options.open(&name).map_err(write_error(&name))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(RecordError::InUse {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
         Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
     }
 }
@@ -481,7 +469,7 @@ mod tests {
         assert!(!is_in_use(dir.path()));
         RunDirectory::open(dir.path()).unwrap();
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
-        assert!(matches!(error, RecordError::Occupied { .. }), "{error}");
+        assert!(matches!(error, RecordError::Occupied(_)), "{error}");
     }
 
     /// Many that begin at the same moment: each has a directory of its own, whole.
