@@ -211,3 +211,106 @@ fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(
         &evaluation,
     )?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::record::directory;
+    use crate::state::Purpose;
+
+    /// Begins the run in this directory, or goes on with it as the program does.
+    fn train_to(steps: usize, dir: &Path) {
+        let settings = [
+            &format!("train.steps={steps}"),
+            "train.group_size=8",
+            "eval.episodes=4",
+            "eval.every=2",
+        ];
+        let config = Config::load("frozen-lake", &settings.map(str::to_owned)).unwrap();
+        let gpu = lapwing_tensor::testing::gpu();
+        let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
+        let mut run = match dir.exists() {
+            false => RunDirectory::create(dir, &state.config).unwrap(),
+            true => {
+                let mut run = RunDirectory::open(dir).unwrap();
+                let saved = checkpoint::latest(dir).0.unwrap();
+                let (bytes, names) = (saved.header.bytes, state.learner.names());
+                let of = (&*state.model_name, &*state.fingerprint);
+                let names = names.iter().map(String::as_str);
+                let snapshot = saved.snapshot(&state.config, of, names).unwrap();
+                state.restore(&snapshot);
+                run.cut(bytes).unwrap();
+                run
+            }
+        };
+        train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let (path, to) = (
+                entry.as_ref().unwrap().path(),
+                to.join(entry.unwrap().file_name()),
+            );
+            match path.is_dir() {
+                true => copy(&path, &to),
+                false => fs::copy(path, to).map(drop).unwrap(),
+            }
+        }
+    }
+
+    /// All that a run leaves, times apart.
+    fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
+        let weights = [directory::adapter(dir), directory::best(dir)];
+        let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
+        let mut lines = Vec::new();
+        for path in [directory::metrics(dir), directory::episodes(dir)] {
+            for line in fs::read_to_string(path).unwrap().lines() {
+                let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+                let is_time = |key: &str| key == "time" || key.starts_with("seconds_");
+                line.as_object_mut().unwrap().retain(|key, _| !is_time(key));
+                lines.push(line);
+            }
+        }
+        (weights.to_vec(), lines)
+    }
+
+    /// Stopped before its evaluation was noted, after that, or with a checkpoint that was damaged since.
+    #[test]
+    fn a_run_that_is_stopped_around_an_evaluation_ends_as_if_it_was_not() {
+        let home = tempfile::tempdir().unwrap();
+        let [whole, noted, lost, damaged] =
+            ["whole", "noted", "lost", "damaged"].map(|name| home.path().join(name));
+        train_to(4, &whole);
+        train_to(2, &noted);
+        copy(&noted, &lost);
+        copy(&noted, &damaged);
+        let evaluation = |run: &Path| directory::checkpoints(run).join("evaluation.json");
+        let before = checkpoint::latest(&noted).0.unwrap().header;
+        assert_eq!((before.step, before.evaluated), (2, Some(2)));
+        fs::remove_file(evaluation(&lost)).unwrap();
+        let before = checkpoint::latest(&lost).0.unwrap().header;
+        assert_eq!((before.step, before.evaluated), (2, Some(0)));
+        let latest = directory::checkpoints(&damaged).join("step-000002.safetensors");
+        fs::write(&latest, "notes").unwrap();
+        for run in [&noted, &lost, &damaged] {
+            train_to(4, run);
+            assert!(left(run) == left(&whole), "{}", run.display());
+        }
+
+        // An evaluation goes with the checkpoint that it was made of, and not with a later one of the same step.
+        let (state, model) = (checkpoint::latest(&whole).0.unwrap(), "another");
+        let (config, bytes) = (state.header.config.clone(), state.header.bytes);
+        let names = ["none"; 0];
+        let header = state.header.clone();
+        assert_eq!(header.evaluated, Some(4));
+        let of = ("model", &*header.model);
+        let snapshot = state.snapshot(&config, of, names.into_iter()).unwrap();
+        checkpoint::save(&whole, &config, model, &snapshot, bytes).unwrap();
+        assert!(!evaluation(&whole).exists());
+    }
+}
