@@ -55,21 +55,6 @@ pub fn play_against(
     Ok(episodes)
 }
 
-/// How this player does on these seats.
-///
-/// # Errors
-/// If the game or the player fails.
-pub fn evaluate(
-    scenario: &dyn Scenario,
-    referee: &Referee,
-    seats: &[Seat],
-    player: &mut dyn Player,
-    progress: &dyn Progress,
-) -> Result<PlayMetrics, PlayError> {
-    let episodes = play_evaluation(scenario, referee, seats, player, progress)?;
-    Ok(PlayMetrics::of(scenario.actions(), &episodes))
-}
-
 /// What an evaluation on these seats, which follow from `seed`, is to be held against.
 ///
 /// # Errors
@@ -158,8 +143,10 @@ mod tests {
             step_limit: lake.step_limit(),
             format_penalty: 1.0,
         };
-        let play =
-            |player: &mut dyn Player| evaluate(&*lake, &referee, &seats, player, &()).unwrap();
+        let play = |player: &mut dyn Player| {
+            let episodes = play_evaluation(&*lake, &referee, &seats, player, &()).unwrap();
+            PlayMetrics::of(lake.actions(), &episodes)
+        };
         let (scripted, random) = (play(&mut Scripted::default()), play(&mut Random::default()));
         assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
         assert_eq!(optimum(&*lake, &seats).unwrap(), Some(1.0));

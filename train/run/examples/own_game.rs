@@ -51,7 +51,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         Gpu::open(GpuOptions::default())?,
         Config::load("frozen-lake", &set)?,
     );
-    let mut state = State::playing(&gpu, None, game, config, Purpose::Train, &())?;
+    let mut state = State::with_games(&gpu, None, vec![game], config, Purpose::Train, &())?;
     let home = tempfile::tempdir()?;
     let mut run = RunDirectory::create(home.path(), &state.config)?;
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false))?;

@@ -71,42 +71,19 @@ impl State {
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        State::playing(gpu, hub, config.game.scenario()?, config, purpose, progress)
+        let game = config.game.scenario()?;
+        State::with_games(gpu, hub, vec![game], config, purpose, progress)
     }
 
-    /// The same with a game that need not be built in; the config's game is then this one.
-    ///
-    /// # Errors
-    /// As [`State::new`].
-    pub fn playing(
-        gpu: &Gpu,
-        hub: Option<&Hub>,
-        scenario: Box<dyn Scenario>,
-        config: Config,
-        purpose: Purpose,
-        progress: &dyn Progress,
-    ) -> Result<State, Error> {
-        State::load(gpu, hub, vec![scenario], config, purpose, progress)
-    }
-
-    /// To play several games with one model; the config's game is then the first of them.
+    /// The same with one or more games that need not be built in, to play them all or to train on the first; the config's game
+    /// is then the first.
     ///
     /// # Errors
     /// As [`State::new`].
     ///
     /// # Panics
     /// If there are none.
-    pub fn playing_all(
-        gpu: &Gpu,
-        hub: Option<&Hub>,
-        scenarios: Vec<Box<dyn Scenario>>,
-        config: Config,
-        progress: &dyn Progress,
-    ) -> Result<State, Error> {
-        State::load(gpu, hub, scenarios, config, Purpose::Play, progress)
-    }
-
-    fn load(
+    pub fn with_games(
         gpu: &Gpu,
         hub: Option<&Hub>,
         scenarios: Vec<Box<dyn Scenario>>,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::request::{ConfigRequest, PRESETS};
 use super::resolved::{Origin, Resolved};
-use super::source::{PRESETS, Source};
-use super::{Config, ConfigError, check::check, idle};
+use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
 use lapwing_play::config::Game;
 use lapwing_play::external::GameName;
@@ -29,7 +29,7 @@ impl Config {
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
         // What was typed wrong is told first: `--set train.lr 1` asks for a preset called 1.
         let settings = ordered(settings, request)?;
-        let source = Source::read(request)?;
+        let source = ConfigRequest::read(request)?;
         let mut layered = Layered {
             table: defaults(),
             origins: BTreeMap::new(),
@@ -94,8 +94,8 @@ impl Config {
                 resolved.config.train.lr
             ));
         }
-        let idle = idle::notes(&resolved);
-        resolved.notes.extend(idle);
+        let unused = unused::notes(&resolved);
+        resolved.notes.extend(unused);
         Ok(resolved)
     }
 
@@ -169,7 +169,7 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
 /// ` (did you mean ...?)` for a key without a value, where the value was taken for the name of a config.
 fn meant(setting: &str, request: &str) -> String {
     let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
-    match is_key && Source::read(request).is_err() {
+    match is_key && ConfigRequest::read(request).is_err() {
         true => format!(" (did you mean `{setting}={request}`?)"),
         false => String::new(),
     }

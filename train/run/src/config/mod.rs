@@ -6,12 +6,12 @@
 mod check;
 
 mod error;
-mod idle;
 mod load;
+mod request;
 mod resolved;
-mod source;
 #[cfg(test)]
 mod tests;
+mod unused;
 
 use std::path::PathBuf;
 
@@ -24,8 +24,8 @@ use crate::base::source::Source;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
+pub use request::{PRESETS, Place, Preset};
 pub use resolved::{Origin, Resolved};
-pub use source::{PRESETS, Place, Preset};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -189,14 +189,38 @@ pub struct Session {
     pub model: String,
 }
 
-/// Where the adapter is kept in a run's directory.
-pub fn adapter(run: &Path) -> PathBuf {
-    run.join("adapter")
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident = $file:expr)*) => {
+        $($(#[$doc])*
+        pub fn $name(run: &Path) -> PathBuf {
+            run.join($file)
+        })*
+    };
 }
 
-/// Where the model is kept instead, in a run that trains all of its weights.
-pub fn model(run: &Path) -> PathBuf {
-    run.join("model")
+paths! {
+    /// Where the adapter is kept in a run's directory.
+    adapter = "adapter"
+    /// Where the model is kept instead, in a run that trains all of its weights.
+    model = "model"
+    /// Where what was learned by the best evaluation is kept.
+    best = "best"
+    /// The file with the network of a value learner, as it was saved last.
+    network = "network.safetensors"
+    /// The file with the network as it was examined best.
+    best_network = "best.safetensors"
+    /// Where the checkpoints are kept.
+    checkpoints = "checkpoints"
+    /// The file with what was measured.
+    metrics = "metrics.jsonl"
+    /// The file with some episodes.
+    episodes = "episodes.jsonl"
+    /// The file that says when and on what the run was worked on.
+    sessions = "sessions.jsonl"
+    /// Where the event files for TensorBoard are kept, if there are any.
+    tensorboard = "tensorboard"
+    /// The config of a run.
+    config = CONFIG
 }
 
 /// What a run has learned.
@@ -215,11 +239,6 @@ impl Trained {
             Trained::Adapter(dir) | Trained::Model(dir) => dir,
         }
     }
-}
-
-/// Where what was learned by the best evaluation is kept.
-pub fn best(run: &Path) -> PathBuf {
-    run.join("best")
 }
 
 /// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
@@ -245,16 +264,6 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
-/// The file with the network of a value learner, as it was saved last.
-pub fn network(run: &Path) -> PathBuf {
-    run.join("network.safetensors")
-}
-
-/// The file with the network as it was examined best.
-pub fn best_network(run: &Path) -> PathBuf {
-    run.join("best.safetensors")
-}
-
 /// The network to take of a run: that of its best evaluation, or else the one that was saved last.
 ///
 /// # Errors
@@ -263,36 +272,6 @@ pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let first = saved.find(|file| file.exists());
     first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
-}
-
-/// Where the checkpoints are kept.
-pub fn checkpoints(run: &Path) -> PathBuf {
-    run.join("checkpoints")
-}
-
-/// The file with what was measured.
-pub fn metrics(run: &Path) -> PathBuf {
-    run.join("metrics.jsonl")
-}
-
-/// The file with some episodes.
-pub fn episodes(run: &Path) -> PathBuf {
-    run.join("episodes.jsonl")
-}
-
-/// The file that says when and on what the run was worked on.
-pub fn sessions(run: &Path) -> PathBuf {
-    run.join("sessions.jsonl")
-}
-
-/// Where the event files for TensorBoard are kept, if there are any.
-pub fn tensorboard(run: &Path) -> PathBuf {
-    run.join("tensorboard")
-}
-
-/// The config of a run.
-pub fn config(run: &Path) -> PathBuf {
-    run.join(CONFIG)
 }
 
 /// Makes sure that this is the directory of a run.

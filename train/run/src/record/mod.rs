@@ -2,9 +2,9 @@
 //! none of its business; that is a sink like any other.
 
 pub mod directory;
+pub mod episode_file;
 mod error;
 pub mod jsonl;
-pub mod kept;
 pub mod metrics;
 
 use serde::{Deserialize, Serialize};
