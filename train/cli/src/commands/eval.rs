@@ -18,7 +18,7 @@ use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Referee, Seat};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Config;
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -164,7 +164,14 @@ fn by_models(
 ) -> Result<(String, Vec<Played>)> {
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
-    let mut state = State::playing_all(&gpu, hub(), scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &gpu,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let agents = agents(&state, arguments, &terminal)?;
     let mut all = Vec::new();
     for world in 0..state.learner.worlds.len() {

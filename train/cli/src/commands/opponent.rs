@@ -60,7 +60,7 @@ impl Opponent {
             },
         };
         let game = Game::of(scenario).scenario()?;
-        let state = State::playing(gpu, hub(), game, config, Purpose::Play, progress)?;
+        let state = State::with_games(gpu, hub(), vec![game], config, Purpose::Play, progress)?;
         Ok(Opponent::Model(Box::new(state)))
     }
 

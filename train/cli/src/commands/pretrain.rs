@@ -15,7 +15,7 @@ use lapwing_play::sample::Sample;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Config;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::{directory, kept};
+use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{Purpose, State};
 
 use crate::args;
@@ -42,7 +42,7 @@ pub fn imitate(
     let whole = config.train.weights == Weights::All;
     let files = arguments.imitation.from.iter();
     let samples: Vec<Vec<Sample>> = files
-        .map(|path| kept::read(path))
+        .map(|path| episode_file::read(path))
         .collect::<Result<_, _>>()?;
     let samples = samples.concat();
     let is_built_in = matches!(config.model.source()?, Source::BuiltIn);

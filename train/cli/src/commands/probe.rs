@@ -11,7 +11,7 @@ use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 
 use super::agents::{Agent, after_and_before};
@@ -73,7 +73,14 @@ pub fn probe(
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, hub(), scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &open_gpu()?,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let (after, before) = after_and_before(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
