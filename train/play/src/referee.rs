@@ -31,7 +31,7 @@ pub struct Seat {
 }
 
 /// The seat of a game that could not go on, and why.
-type Failed = (usize, GameError);
+type FailedSeat = (usize, GameError);
 
 impl Referee {
     /// Plays one game for each seat, all at once. A game of n agents makes n episodes, side by side: those of the first
@@ -76,12 +76,12 @@ impl Referee {
         seats: &[Seat],
         players: &mut [&mut dyn Player],
         watch: &mut dyn FnMut(&[Episode]),
-    ) -> Result<(Vec<Episode>, Vec<Failed>), PlayError> {
+    ) -> Result<(Vec<Episode>, Vec<FailedSeat>), PlayError> {
         let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
         // What does not even start is a mistake, and no accident.
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
-        let mut failed: Vec<Failed> = Vec::new();
+        let mut failed: Vec<FailedSeat> = Vec::new();
         let episode = |e: usize| Episode {
             seed: seed_of(&seats[e / agents], e % agents),
             ..Episode::default()

@@ -38,7 +38,7 @@ pub struct HealthChecks {
 }
 
 /// Who speaks, the number that he goes by, and what he says.
-type Finding = (&'static str, f64, String);
+type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
     /// Takes note of what was told before a run went on, so that they go on too.
@@ -137,7 +137,7 @@ impl HealthChecks {
         self.steps.back().expect("looked at after a step")
     }
 
-    fn dropped_update(&self) -> Option<Finding> {
+    fn dropped_update(&self) -> Option<CheckResult> {
         let dropped = self.last().updates_dropped;
         let text = format!(
             "an update was dropped, since its loss or gradient was no finite number ({} in a row; {MOST_DROPPED} end the \
@@ -148,7 +148,7 @@ impl HealthChecks {
     }
 
     /// From the start or by now, the model does not say what it should.
-    fn unreadable(&self, groups: &[Group], config: &Config) -> Option<Finding> {
+    fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         if valid >= 0.5 {
             return None;
@@ -175,7 +175,7 @@ impl HealthChecks {
         Some(("unreadable", valid, text))
     }
 
-    fn valid_actions(&self) -> Option<Finding> {
+    fn valid_actions(&self) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         let best = self.best_valid;
         let text = format!(
@@ -185,7 +185,7 @@ impl HealthChecks {
         (valid < best - 0.3).then_some(("valid-actions", valid, text))
     }
 
-    fn length_limit(&self, config: &Config) -> Option<Finding> {
+    fn length_limit(&self, config: &Config) -> Option<CheckResult> {
         let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.reply_cut_rate);
         let cut = self.mean(3, of)?;
         let limit = config.policy.max_new_tokens;
@@ -198,7 +198,7 @@ impl HealthChecks {
         (cut > 0.2 && config.policy.reply != Form::Word).then_some(("length-limit", cut, text))
     }
 
-    fn no_variance(&self) -> Option<Finding> {
+    fn no_variance(&self) -> Option<CheckResult> {
         const STEPS: usize = 10;
         let learned = |step: &StepMetrics| learned(step).max(f64::from(u8::from(step.is_warmup())));
         if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
@@ -213,7 +213,7 @@ impl HealthChecks {
         Some(("no-variance", STEPS as f64, text))
     }
 
-    fn one_action(&self) -> Option<Finding> {
+    fn one_action(&self) -> Option<CheckResult> {
         const STEPS: usize = 10;
         let share = self.mean(STEPS, |step| step.play.top_action_share)?;
         let action = &self.last().play.top_action;
@@ -225,7 +225,7 @@ impl HealthChecks {
         (share > 0.95 && !self.is_solved(STEPS)).then_some(("one-action", share, text))
     }
 
-    fn entropy(&self) -> Option<Finding> {
+    fn entropy(&self) -> Option<CheckResult> {
         const STEPS: usize = 5;
         let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.entropy);
         let entropy = self.mean(STEPS, of)?;
@@ -237,7 +237,7 @@ impl HealthChecks {
         (entropy < 0.03 * first && !self.is_solved(STEPS)).then_some(("entropy", entropy, text))
     }
 
-    fn kl(&self) -> Option<Finding> {
+    fn kl(&self) -> Option<CheckResult> {
         let kl = self.last().learned?.kl?;
         let before = self.steps.iter().rev().skip(1).take(20);
         let mut before: Vec<f64> = before.filter_map(|s| s.learned?.kl).collect();
@@ -253,7 +253,7 @@ impl HealthChecks {
         (kl > 2.0 && kl > 20.0 * usual && !self.is_solved(5)).then_some(("kl-spike", kl, text))
     }
 
-    fn ratio(&self) -> Option<Finding> {
+    fn ratio(&self) -> Option<CheckResult> {
         let error = self.last().learned?.first_ratio_error;
         let text = format!(
             "the first update's ratio is off 1 by up to {error:.4}: play and update do not compute the same log-probs, so that \
@@ -263,7 +263,7 @@ impl HealthChecks {
     }
 
     /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
-    fn clip(&self, config: &Config) -> Option<Finding> {
+    fn clip(&self, config: &Config) -> Option<CheckResult> {
         const STEPS: usize = 20;
         let train = &config.train;
         if train.passes * train.minibatches == 1 || self.mean(STEPS, learned)? < 1.0 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{self, LONGEST, Session, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
 /// How long a process may take to end by itself once its standard input is closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl ProcessSession {
     }
 }
 
-impl Session for ProcessSession {
+impl EnvironmentSession for ProcessSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let line = self.line(request);
         let answered = self.process.ask(line, self.number);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// A conversation with one environment, over whatever carries it. Dropped, it says `close`.
-pub(super) trait Session: Send {
+pub(super) trait EnvironmentSession: Send {
     /// Sends a message and waits for the answer.
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
 }
@@ -110,13 +110,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
 /// The `data` of an observation. What else is in it is not asked for.
 fn answer(data: Value) -> Result<StepResult, String> {
     #[derive(Deserialize)]
-    struct Data {
+    struct ObservationData {
         observation: Value,
         #[serde(default)]
         reward: Value,
         done: bool,
     }
-    let Data {
+    let ObservationData {
         observation,
         reward,
         done,

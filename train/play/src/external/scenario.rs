@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::Address;
 use super::options::ExternalOptions;
 use super::process::{GameProcess, ProcessSession};
-use super::protocol::{self, Session, SessionError, StepResult};
+use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
 use super::template::{ExternalTemplate, LONGEST_SOURCE};
 
@@ -39,7 +39,7 @@ struct ExternalEnvironment {
 #[derive(Default)]
 struct OpenSessions {
     /// sessions that no episode uses
-    free: Vec<Box<dyn Session>>,
+    free: Vec<Box<dyn EnvironmentSession>>,
     process: Option<Arc<GameProcess>>,
     /// sessions that were begun
     begun: u64,
@@ -204,7 +204,10 @@ impl ExternalEnvironment {
     }
 
     /// Begins an episode, in a session that is free or in a new one.
-    fn begin(&self, reset: &Map<String, Value>) -> Result<(Box<dyn Session>, StepResult), String> {
+    fn begin(
+        &self,
+        reset: &Map<String, Value>,
+    ) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
         loop {
             let free = self.lock().free.pop();
             let was_open = free.is_some();
@@ -224,7 +227,7 @@ impl ExternalEnvironment {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Session>, String> {
+    fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
         let patience = self.options.patience();
         let words = match &self.address {
             Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
@@ -254,7 +257,7 @@ fn shortened(name: &str) -> String {
 struct ExternalGame {
     shared: Arc<ExternalEnvironment>,
     /// `None` once it has failed
-    session: Option<Box<dyn Session>>,
+    session: Option<Box<dyn EnvironmentSession>>,
     actions: Vec<String>,
     /// why it cannot go on
     failed: Option<GameError>,

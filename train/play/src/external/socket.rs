@@ -13,7 +13,7 @@ use tungstenite::http::Uri;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
 use tungstenite::{Error, HandshakeError, Message};
 
-use super::protocol::{self, LONGEST, Session, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
 /// How often an idle connection looks for the server's pings: it hangs up on who does not answer them, and a model may
 /// think for minutes.
@@ -79,7 +79,7 @@ impl SocketSession {
     }
 }
 
-impl Session for SocketSession {
+impl EnvironmentSession for SocketSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let closed = || SessionError::Closed("the server has closed the connection".to_owned());
         let bytes = match self.answers.try_recv() {

@@ -21,7 +21,7 @@ pub(super) struct ReplyCache {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct CacheEntry {
     request: Value,
     answer: ChatReply,
 }
@@ -60,7 +60,7 @@ impl ReplyCache {
 
     pub(super) fn put(&self, url: &str, request: &str, answer: &ChatReply) -> Result<(), ApiError> {
         let path = self.path(url, request);
-        let entry = Entry {
+        let entry = CacheEntry {
             request: serde_json::from_str(request).expect("a request is JSON"),
             answer: answer.clone(),
         };
@@ -87,7 +87,7 @@ fn read(bytes: &[u8], request: &str) -> Option<ChatReply> {
     if sum != hash(&[text]) {
         return None;
     }
-    let entry: Entry = serde_json::from_str(text).ok()?;
+    let entry: CacheEntry = serde_json::from_str(text).ok()?;
     (entry.request == serde_json::from_str::<Value>(request).ok()?).then_some(entry.answer)
 }
 

@@ -16,13 +16,13 @@ pub(super) struct ChatReply {
 
 #[derive(Deserialize)]
 struct Completion {
-    choices: Vec<Choice>,
+    choices: Vec<CompletionChoice>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<CompletionUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct CompletionChoice {
     message: ReplyMessage,
     #[serde(default)]
     finish_reason: Option<String>,
@@ -35,7 +35,7 @@ struct ReplyMessage {
 }
 
 #[derive(Deserialize)]
-struct Usage {
+struct CompletionUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
 }
