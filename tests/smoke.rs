@@ -249,7 +249,8 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let known: Vec<[f64; 2]> =
         serde_json::from_value(known["return_and_norm"].clone()).map_err(|e| e.to_string())?;
     let config = Config::load("frozen-lake", &[]).map_err(|e| e.to_string())?;
-    let mut state = State::new(gpu, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
+    let mut state =
+        State::new(gpu, None, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
     let (mut furthest, mut went) = (0.0f64, Vec::new());
     for (number, [wanted, norm]) in known.into_iter().enumerate().take(STEPS) {
         let (metrics, _) = state

@@ -267,7 +267,7 @@ fn what_is_kept_plays_the_same_games() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("run");
     let mut state = state(small(&["train.steps=2", "eval.every=1"]));
-    let mut run = RunDirectory::create(Some(&dir), &state.config).unwrap();
+    let mut run = RunDirectory::create(&dir, &state.config).unwrap();
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
     drop(run);
     let wanted = [
@@ -296,16 +296,16 @@ fn what_is_kept_plays_the_same_games() {
 
     let at = |dir: &Path| format!("model.dir={:?}", dir.to_str().unwrap());
     let again = config(&[&at(&kept)]);
-    let mut again = State::new(&gpu(), again, Purpose::Play, &()).unwrap();
+    let mut again = State::new(&gpu(), None, again, Purpose::Play, &()).unwrap();
     let episodes = |state: &mut State| state.play(0, &seats(20), 1.0, &()).unwrap();
     let played = episodes(&mut state);
     assert_eq!(played, episodes(&mut again));
-    let mut before = State::new(&gpu(), config(&[]), Purpose::Play, &()).unwrap();
+    let mut before = State::new(&gpu(), None, config(&[]), Purpose::Play, &()).unwrap();
     assert_ne!(played, episodes(&mut before));
 
     // Its weights are those of the run, and what goes on from them is held against them.
     let on = small(&[&at(&kept)]);
-    let mut on = State::new(&gpu(), on, Purpose::Train, &()).unwrap();
+    let mut on = State::new(&gpu(), None, on, Purpose::Train, &()).unwrap();
     let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
     assert_eq!(weights(&on), weights(&state));
     assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
@@ -318,12 +318,12 @@ fn an_adapter_to_go_on_from_is_refused() {
     let adapter = home.path().join("adapter");
     state(config(&[])).save(&adapter).unwrap();
     let on = small(&[&format!("model.adapter={:?}", adapter.to_str().unwrap())]);
-    let refused = State::new(&gpu(), on.clone(), Purpose::Train, &());
+    let refused = State::new(&gpu(), None, on.clone(), Purpose::Train, &());
     let error = refused.err().unwrap().to_string();
     let wanted = "key `train.weights`: found \"all\", wanted \"lora\" beside model.adapter; to train all weights from there \
                   on, work the adapter into them first (`lapwing merge --adapter ADAPTER --out MODEL`) and name that \
                   (--model MODEL)";
     assert_eq!(error.replace(adapter.to_str().unwrap(), "ADAPTER"), wanted);
     // It plays, though.
-    State::new(&gpu(), on, Purpose::Play, &()).unwrap();
+    State::new(&gpu(), None, on, Purpose::Play, &()).unwrap();
 }

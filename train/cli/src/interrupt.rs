@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_play::external;
+use lapwing_play::external::{self, GameName};
 
 use crate::out;
 
@@ -27,8 +27,8 @@ pub const STEP_IS_SAVED: &str = "the step that is under way is finished and save
 
 /// From now on a signal ends the program, and with it the child processes in which games of these names live. Without
 /// this, a child would only see its standard input end, which one that hangs does not.
-pub fn end_with_children(games: &[&str]) -> anyhow::Result<()> {
-    if games.iter().any(|game| external::is_external(game)) {
+pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
+    if games.iter().any(|game| game.is_external()) {
         ctrlc::set_handler(|| end())?;
     }
     Ok(())

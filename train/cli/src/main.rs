@@ -5,6 +5,7 @@ mod board;
 mod commands;
 mod describe;
 mod folders;
+mod hub;
 mod interrupt;
 mod keys;
 mod out;

@@ -50,7 +50,7 @@ impl Picture<'_> {
         let name = line(&self.run.display().to_string()).into_owned();
         let what = format!(
             "{name}: {}, seed {}",
-            line(&config.game.name),
+            line(&config.game.name.to_string()),
             config.train.seed
         );
         lines.add(&what, BOLD);
@@ -67,7 +67,7 @@ impl Picture<'_> {
             _ => None,
         });
         for warning in warnings.iter().rev().take(WARNINGS).rev() {
-            let name = line(&warning.watchman);
+            let name = line(&warning.check);
             let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
             lines.wrapped(&text, YELLOW);
         }
@@ -201,7 +201,7 @@ impl Picture<'_> {
             _ => None,
         });
         let yardsticks: Vec<&Yardsticks> = self.of(|record| match record {
-            Record::Yardsticks(yardsticks) => Some(yardsticks),
+            Record::Baselines(yardsticks) => Some(yardsticks),
             _ => None,
         });
         if evaluations.is_empty() && yardsticks.is_empty() {
@@ -402,7 +402,7 @@ mod tests {
             best_possible: Some(1.0),
             ..Yardsticks::default()
         };
-        let mut records = vec![Record::Yardsticks(yardsticks), evaluation(0)];
+        let mut records = vec![Record::Baselines(yardsticks), evaluation(0)];
         for number in 1..=until {
             records.push(step(number));
             if number % 10 == 0 {
@@ -433,7 +433,7 @@ mod tests {
         let mut records = records(73);
         records.push(Record::Warning(Warning {
             step: 60,
-            watchman: "kl-spike".to_owned(),
+            check: "kl-spike".to_owned(),
             text: "KL leaps\nerror: \x1b[31mforged, and so on for longer than a line of the terminal has room for".to_owned(),
             ..Warning::default()
         }));

@@ -157,10 +157,10 @@ impl Sink for Steps<'_> {
             Record::Warning(warning) => {
                 let (step, text) = (warning.step, &warning.text);
                 let head = style(format!("step {step}/{}", self.total)).yellow().bold();
-                let text = format!("warning ({}): {text}", warning.watchman);
+                let text = format!("warning ({}): {text}", warning.check);
                 self.terminal.headed(head, &text);
             }
-            Record::Yardsticks(_) | Record::Episode(_) => (),
+            Record::Baselines(_) | Record::Episode(_) => (),
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ fn a_network_is_trained_examined_and_played_like_an_adapter() {
             .collect();
         assert_eq!(
             kinds,
-            ["yardsticks", "evaluation", "step", "step", "evaluation"]
+            ["baselines", "evaluation", "step", "step", "evaluation"]
         );
         // What it costs to get somewhere can be counted.
         let step = &lines[3];

@@ -37,17 +37,15 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
         for entry in fs::read_dir(&folder).map_err(write_error(&folder))? {
             let path = entry.map_err(write_error(&folder))?.path();
             if out.is_some() {
-                return Err(RecordError::Occupied { path: folder });
+                return Err(RecordError::Occupied(folder));
             }
             if !is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
-                return Err(RecordError::Foreign { path });
+                return Err(RecordError::Foreign(path));
             }
         }
         if out.is_none() && format == Format::TensorBoard && directory::is_in_use(run) {
             // Its event file would be taken from under it.
-            return Err(RecordError::InUse {
-                path: run.to_owned(),
-            });
+            return Err(RecordError::InUse(run.to_owned()));
         }
     }
     let records = jsonl::read(&directory::metrics(run))?;
@@ -102,7 +100,7 @@ mod tests {
                 .to_string()
                 .replace(dir.path().to_str().unwrap(), "DIR")
         };
-        let mut run = RunDirectory::create(Some(&path), &Config::default()).unwrap();
+        let mut run = RunDirectory::create(&path, &Config::default()).unwrap();
         run.record(&Record::Step(StepMetrics::default())).unwrap();
 
         // A run that writes event files itself keeps them; tables take nothing from it.

@@ -127,10 +127,7 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
         let file = dir.join(entry.file_name());
         if file.exists() {
             // Somebody was quicker.
-            return Err(RecordError::Occupied {
-                path: dir.to_owned(),
-            }
-            .into());
+            return Err(RecordError::Occupied(dir.to_owned()).into());
         }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
     }

@@ -245,6 +245,7 @@ impl Sweep {
                     for probe in &compare.probes {
                         let probe = probe.clone();
                         let game = config.game.clone();
+                        let probe = Some(probe);
                         let probed = Game { probe, ..game }.scenario();
                         probed.map_err(|error| impossible(error.into()))?;
                     }

@@ -82,11 +82,11 @@ impl EventFile {
                 (evaluation.step, evaluation.time, numbers(evaluation))
             }
             Record::Warning(warning) => {
-                let tag = format!("warnings/{}", warning.watchman);
+                let tag = format!("warnings/{}", warning.check);
                 let event = event(warning.time, warning.step, &[(tag, warning.value)]);
                 return framed(&event);
             }
-            Record::Yardsticks(yardsticks) => {
+            Record::Baselines(yardsticks) => {
                 self.yardsticks = levels(yardsticks);
                 return Vec::new();
             }
@@ -433,12 +433,12 @@ mod tests {
         let warning = Warning {
             step: 301,
             time: 1.7e9 + 0.5,
-            watchman: "kl".to_owned(),
+            check: "kl".to_owned(),
             value: 3.0,
             ..Warning::default()
         };
         vec![
-            Record::Yardsticks(yardsticks),
+            Record::Baselines(yardsticks),
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Warning(warning),

@@ -8,6 +8,7 @@ pub mod config;
 mod error;
 #[cfg(test)]
 mod examples;
+pub mod health;
 pub mod learner;
 pub mod memory;
 pub mod record;
@@ -15,7 +16,6 @@ pub mod samples;
 pub mod snapshot;
 pub mod state;
 pub mod trainer;
-pub mod watchmen;
 
 // The examples name this crate from outside.
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub struct Demand {
 
 /// What matters of a device.
 #[derive(Clone, Copy)]
-struct Device {
+struct DeviceMemory {
     memory: Option<u64>,
     max_binding: u64,
 }
@@ -196,7 +196,7 @@ impl Plan {
     /// If it does not suffice; the error names the setting to change.
     pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
         let weights = checkpoint.device_bytes(&LoadOptions::default());
-        let device = Device {
+        let device = DeviceMemory {
             memory: caps.memory,
             max_binding: caps.max_binding,
         };
@@ -222,7 +222,12 @@ impl Plan {
     }
 }
 
-fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<Plan, MemoryError> {
+fn plan(
+    device: DeviceMemory,
+    model: &Model,
+    weights: u64,
+    demand: &Demand,
+) -> Result<Plan, MemoryError> {
     let most = model.most_tokens(device.max_binding, demand.rank);
     if demand.tokens_per_batch > 0 && demand.longest > most {
         return Err(MemoryError::Longest {
@@ -414,9 +419,9 @@ mod tests {
         (model, weights)
     }
 
-    fn device(gib: u64, max_binding: u64) -> Device {
+    fn device(gib: u64, max_binding: u64) -> DeviceMemory {
         let memory = Some(gib << 30);
-        Device {
+        DeviceMemory {
             memory,
             max_binding,
         }
@@ -541,7 +546,7 @@ mod tests {
                 .recomputes
         );
         let (model, weights) = large();
-        let silent = Device {
+        let silent = DeviceMemory {
             memory: None,
             max_binding: 2 * GIB,
         };
@@ -550,5 +555,24 @@ mod tests {
                 .unwrap()
                 .recomputes
         );
+    }
+
+    #[test]
+    fn a_plan_reads_so() {
+        let mut small = Plan {
+            weights: 485_171,
+            arena: 81_684_070,
+            activations: 187 << 20,
+            optimiser: 1_782_579,
+            whole: false,
+            memory: Some(24 << 30),
+            arena_rows: 4096,
+            recomputes: false,
+        };
+        assert_snapshot!(small, @"needs up to 267.06 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
+        small.memory = None;
+        small.optimiser = 0;
+        small.recomputes = true;
+        assert_snapshot!(small, @"needs up to 265.36 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
     }
 }

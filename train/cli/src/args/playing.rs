@@ -205,7 +205,8 @@ impl Probe {
 
     /// The probes that are played of this game.
     pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
-        let (kind, _) = lapwing_env::find_variant(&game.name).map_err(SettingError::from)?;
+        let (kind, _) =
+            lapwing_env::find_variant(&game.name.to_string()).map_err(SettingError::from)?;
         let known = || {
             let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
             known.join(", ")

@@ -54,16 +54,16 @@ impl Request {
         );
         if let Some(run) = resolved.run.clone().filter(|_| !is_named) {
             let (trained, model) = (directory::trained(&run)?, &mut resolved.config.model);
-            let dir = trained.dir().display().to_string();
+            let dir = trained.dir().display();
             let mut note = format!("plays with {dir}");
-            match trained {
-                Trained::Adapter(_) => model.adapter = dir,
+            match &trained {
+                Trained::Adapter(dir) => model.adapter = Some(dir.clone()),
                 Trained::Model(_) if names_model => {
                     note = format!(
                         "{dir} has all that the run learned, and does not play: another model is named"
                     );
                 }
-                Trained::Model(_) => (model.dir, model.repo) = (dir, String::new()),
+                Trained::Model(dir) => (model.dir, model.repo) = (Some(dir.clone()), None),
             }
             resolved.notes.push(note);
         }

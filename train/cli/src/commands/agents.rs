@@ -16,6 +16,7 @@ use lapwing_train::state::State;
 
 use super::subject::InputError;
 use crate::args;
+use crate::hub::hub;
 
 /// A model with an adapter on it, or as it is.
 pub struct Agent {
@@ -55,7 +56,7 @@ pub fn after_and_before(state: &State, progress: &dyn Progress) -> Result<(Agent
         return Ok((agent("model"), None));
     }
     let source = before.source()?;
-    let loaded = Files::of(&source, progress);
+    let loaded = Files::of(&source, hub(), progress);
     let loaded = loaded.and_then(|files| files.load(policy.model.gpu(), progress));
     if let Err(error) = &loaded {
         progress.note(&format!(
@@ -74,23 +75,23 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent
         Trained::Model(place) => {
             let [files, own] = [
                 Files::open(Some(&place))?,
-                Files::of(&own.source()?, progress)?,
+                Files::of(&own.source()?, hub(), progress)?,
             ];
             let tokens =
                 |files: &Files| fs::read(files.checkpoint.dir().join("tokenizer.json")).ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
-                let problem = "is a model of another shape or with another tokenizer; examine it by itself (--model)";
+                let problem = "is a model of another shape or with another tokenizer; play_evaluation it by itself (--model)";
                 return Err(InputError::new(dir.display().to_string(), problem).into());
             }
             (files.load(gpu, progress)?, None)
         }
         Trained::Adapter(_) if own.source()? == state.config.model.source()? => {
             let model = state.learner.policy.model.clone();
-            (model, Some(state.adapter(&args::adapter(dir)?)?))
+            (model, Some(state.adapter(hub(), &args::adapter(dir)?)?))
         }
         Trained::Adapter(_) => {
-            let files = Files::of(&own.source()?, progress)?;
+            let files = Files::of(&own.source()?, hub(), progress)?;
             let stored = files.adapter(&args::adapter(dir)?)?;
             let model = files.load(gpu, progress)?;
             let adapter = Adapter::frozen(&model, &stored);
@@ -107,24 +108,20 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Agent
 /// The model as it was before training: without an adapter; or, where it is what a run has made of a whole model, what that
 /// run began from.
 pub fn begun_from(model: &config::Model) -> Result<config::Model> {
-    let dir = Path::new(&model.dir);
     // Beneath an adapter it is the base, whoever made it.
-    let dir = if model.adapter.is_empty() {
-        dir
-    } else {
-        Path::new("")
-    };
-    let run = dir.parent().filter(|run| Place::of(run) == Place::Run);
+    let dir = model.dir.as_deref().filter(|_| model.adapter.is_none());
+    let run = dir.and_then(Path::parent);
+    let run = run.filter(|run| Place::of(run) == Place::Run);
     let is_of = |run: &&Path| {
         let kept = [directory::best(run), directory::model(run)];
-        kept.iter().any(|kept| kept == dir)
+        kept.iter().any(|kept| Some(&**kept) == dir)
     };
     let base = match run.filter(is_of) {
         Some(run) => Config::load(&directory::config(run).to_string_lossy(), &[])?.model,
         None => model.clone(),
     };
     Ok(config::Model {
-        adapter: String::new(),
+        adapter: None,
         ..base
     })
 }

@@ -7,6 +7,7 @@ use lapwing_lab::doctor::{Finding, Outcome, examine};
 use lapwing_tensor::{Gpu, GpuError};
 
 use crate::args;
+use crate::hub::hub;
 use crate::out;
 
 /// Examines the machine. An error if nothing can be trained on it.
@@ -22,7 +23,7 @@ pub fn doctor(
             written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
         }
     };
-    let report = examine(open_gpu, arguments.model.as_deref(), &mut tell);
+    let report = examine(open_gpu, arguments.model.as_deref(), hub(), &mut tell);
     written?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;

@@ -11,14 +11,14 @@ use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::Trained;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, examine_against, optimum, unaided};
+use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
 use lapwing_play::metrics::{PlayMetrics, Yardsticks};
 use lapwing_play::players::search::Search;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Referee, Seat};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Config;
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ use super::human::{self, Human};
 use super::opponent::Opponent;
 use crate::args;
 use crate::commands::subject::InputError;
+use crate::hub::hub;
 use crate::interrupt;
 use crate::out;
 use crate::progress::Terminal;
@@ -82,7 +83,7 @@ pub fn eval(
 ) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
-    let names: Vec<&str> = games.iter().map(|game| &*game.name).collect();
+    let names: Vec<_> = games.iter().map(|game| &game.name).collect();
     interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
@@ -108,7 +109,7 @@ pub fn eval(
             version: env!("CARGO_PKG_VERSION"),
             game: &first.game,
             model: &model,
-            adapter: &config.model.adapter,
+            adapter: &(config.model.adapter.as_deref().unwrap_or("".as_ref())).to_string_lossy(),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             first: &first.players[0],
@@ -163,7 +164,14 @@ fn by_models(
 ) -> Result<(String, Vec<Played>)> {
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
-    let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &gpu,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let agents = agents(&state, arguments, &terminal)?;
     let mut all = Vec::new();
     for world in 0..state.learner.worlds.len() {
@@ -217,7 +225,7 @@ fn by_networks(
             format_penalty: 0.0,
         };
         let mut player = trained.player();
-        let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal)?;
+        let episodes = play_evaluation(&**scenario, &referee, &seats, &mut player, &terminal)?;
         let (game, actions) = (scenario.name(), scenario.actions());
         let scores = vec![Scores::of(game, name, actions, &seats, &episodes)];
         let search = arguments.search;
@@ -271,7 +279,7 @@ fn by_another(
             config.eval.temperature = temperature;
             let framing = Framing::new(&**scenario, &config.policy)?;
             let mut player = api::player(&arguments.player, framing, &config)?;
-            let episodes = examine(&**scenario, &referee, &seats, &mut player, &terminal);
+            let episodes = play_evaluation(&**scenario, &referee, &seats, &mut player, &terminal);
             // What was paid for is told even if it was for nothing.
             if let Some(account) = player.account() {
                 terminal.note(&format!("API: {account}"));
@@ -336,7 +344,7 @@ fn of_game(
             let name = format!("{}{way}", agent.name);
             let (scenario, referee, mut player) = state.seated(world, temperature);
             let player = &mut player;
-            let episodes = examine_against(scenario, &referee, &seats, player, others, terminal)?;
+            let episodes = play_against(scenario, &referee, &seats, player, others, terminal)?;
             let actions = scenario.actions();
             players.push(Scores::of(&game, &name, actions, &seats, &episodes));
         }
@@ -370,11 +378,11 @@ fn played(
     let scores = |name: &str, episodes: &[Episode]| {
         Scores::of(game, name, scenario.actions(), seats, episodes)
     };
-    let unaided = unaided(scenario, referee, seats, others)?;
-    let random = unaided
+    let baseline_episodes = baseline_episodes(scenario, referee, seats, others)?;
+    let random = baseline_episodes
         .random
         .map(|episodes| scores("random player", &episodes));
-    let scripted = unaided
+    let scripted = baseline_episodes
         .scripted
         .map(|episodes| scores("scripted player", &episodes));
     let mut searched = None;
@@ -382,7 +390,7 @@ fn played(
         match Search::new(scenario, tries)? {
             Some(mut player) => {
                 let player = &mut player;
-                let episodes = examine_against(scenario, referee, seats, player, others, &())?;
+                let episodes = play_against(scenario, referee, seats, player, others, &())?;
                 let name = format!("search, {tries} tries an action");
                 searched = Some(scores(&name, &episodes));
             }

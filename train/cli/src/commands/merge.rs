@@ -13,6 +13,7 @@ use lapwing_train::record::directory::Trained;
 
 use super::subject::{InputError, typed};
 use crate::args;
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -29,7 +30,7 @@ pub fn merge(arguments: &args::Merge) -> Result<()> {
             (typed(&arguments.model), args::adapter(adapter)?)
         }
     };
-    let files = Files::of(&source, &terminal)?;
+    let files = Files::of(&source, hub(), &terminal)?;
     let adapter = files.adapter(&adapter)?;
     files
         .checkpoint

@@ -17,6 +17,7 @@ use lapwing_train::state::{Purpose, State};
 use super::agents::begun_from;
 use super::subject::InputError;
 use crate::args;
+use crate::hub::hub;
 
 /// Somebody who plays the other sides.
 pub enum Opponent {
@@ -49,17 +50,17 @@ impl Opponent {
             "base" => begun_from(&config.model)?,
             dir => match args::learned(Path::new(dir))? {
                 Trained::Adapter(_) => Model {
-                    adapter: args::adapter(Path::new(dir))?.display().to_string(),
+                    adapter: Some(args::adapter(Path::new(dir))?),
                     ..begun_from(&config.model)?
                 },
                 Trained::Model(model) => Model {
-                    dir: model.display().to_string(),
+                    dir: Some(model.to_owned()),
                     ..Model::default()
                 },
             },
         };
         let game = Game::of(scenario).scenario()?;
-        let state = State::playing(gpu, game, config, Purpose::Play, progress)?;
+        let state = State::with_games(gpu, hub(), vec![game], config, Purpose::Play, progress)?;
         Ok(Opponent::Model(Box::new(state)))
     }
 

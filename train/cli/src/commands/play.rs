@@ -11,7 +11,7 @@ use lapwing_play::sample::{Place, Purpose as Kind, Sample};
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Referee, Seat, Seen};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::record::kept;
+use lapwing_train::record::episode_file;
 use lapwing_train::state::{Purpose, State};
 use lapwing_train::{Config, Error};
 
@@ -19,6 +19,7 @@ use super::api;
 use super::eval::alone;
 use super::opponent::Opponent;
 use crate::board::Painted;
+use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::screen::rounded;
 use crate::{args, interrupt, out};
@@ -39,7 +40,7 @@ pub fn by_model(
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let gpu = open_gpu()?;
-    let mut state = State::new(&gpu, config.clone(), Purpose::Play, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config.clone(), Purpose::Play, &terminal)?;
     let world = state.world();
     let load = |who: &String| Opponent::load(who, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
@@ -149,7 +150,10 @@ pub fn by_another(arguments: &args::Play) -> Result<()> {
 
 /// Before anything is played: nobody pays for a refusal.
 fn check_keep(arguments: &args::Play) -> Result<()> {
-    Ok(arguments.keep.as_deref().map_or(Ok(()), kept::check_free)?)
+    Ok(arguments
+        .keep
+        .as_deref()
+        .map_or(Ok(()), episode_file::check_free)?)
 }
 
 /// The seeds from the one asked for on. Episodes that are kept are there to be learned from, so they are of scenes that
@@ -205,7 +209,7 @@ impl Played<'_> {
         if let Some(path) = &arguments.keep {
             let samples = samples(Kind::Training)?.into_iter().zip(self.episodes);
             let told = samples.map(|(sample, episode)| sample.told(episode, self.framing));
-            kept::write(path, &told.collect::<Result<Vec<_>, _>>()?)?;
+            episode_file::write(path, &told.collect::<Result<Vec<_>, _>>()?)?;
         }
         if arguments.json {
             let mut out = out::raw();

@@ -15,11 +15,12 @@ use lapwing_play::sample::Sample;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::Config;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::{directory, kept};
+use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{Purpose, State};
 
 use crate::args;
 use crate::folders;
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -41,7 +42,7 @@ pub fn imitate(
     let whole = config.train.weights == Weights::All;
     let files = arguments.imitation.from.iter();
     let samples: Vec<Vec<Sample>> = files
-        .map(|path| kept::read(path))
+        .map(|path| episode_file::read(path))
         .collect::<Result<_, _>>()?;
     let samples = samples.concat();
     let is_built_in = matches!(config.model.source()?, Source::BuiltIn);
@@ -63,7 +64,7 @@ pub fn imitate(
     let gpu = open_gpu()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let mut state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
     let lessons = how.lessons(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();

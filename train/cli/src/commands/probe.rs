@@ -7,16 +7,17 @@ use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::Scores;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, unaided};
+use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
 use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 
 use super::agents::{Agent, after_and_before};
 use super::eval::between;
 use crate::args;
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 use crate::table::Table;
@@ -66,13 +67,20 @@ pub fn probe(
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
     for probe in &probes {
         let game = Game {
-            probe: probe.name.to_owned(),
+            probe: Some(probe.name.to_owned()),
             ..config.game.clone()
         };
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&open_gpu()?, scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &open_gpu()?,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let (after, before) = after_and_before(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
@@ -89,9 +97,9 @@ pub fn probe(
     if arguments.json {
         let probed = Probed {
             version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name,
+            game: &config.game.name.to_string(),
             model: &state.model_name,
-            adapter: &config.model.adapter,
+            adapter: &(config.model.adapter.as_deref().unwrap_or("".as_ref())).to_string_lossy(),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             probes: &rows,
@@ -132,7 +140,7 @@ fn row(
         agent.takes_over(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
-        let episodes = examine(scenario, &referee, &seats, &mut watched, progress)?;
+        let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
         let Followed {
             parted,
             told,
@@ -148,7 +156,7 @@ fn row(
     }
     let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let unaided = unaided(&*world.scenario, &referee, &seats, &mut [])?;
+    let baseline_episodes = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
@@ -159,8 +167,8 @@ fn row(
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
-        random: mean(unaided.random),
-        scripted: mean(unaided.scripted),
+        random: mean(baseline_episodes.random),
+        scripted: mean(baseline_episodes.scripted),
         players,
     })
 }

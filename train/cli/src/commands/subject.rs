@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args;
+use crate::hub::hub;
 use crate::progress::Terminal;
 
 /// Something that was typed, or a file that was named, is not what it should be.
@@ -34,7 +35,7 @@ impl InputError {
 
 /// The files of the model that was asked for, or of the embedded one.
 pub fn open(model: &Option<String>) -> Result<Files> {
-    Ok(Files::of(&typed(model), &Terminal::new())?)
+    Ok(Files::of(&typed(model), hub(), &Terminal::new())?)
 }
 
 /// The model that was asked for, or the embedded one.

@@ -108,7 +108,7 @@ pub fn before_and_after(records: &[Record]) -> String {
         }
     }
     let yardsticks = records.iter().find_map(|record| match record {
-        Record::Yardsticks(yardsticks) => Some(yardsticks),
+        Record::Baselines(yardsticks) => Some(yardsticks),
         _ => None,
     });
     yardsticks.map_or(String::new(), |yardsticks| comparison(yardsticks, &rows))

@@ -22,6 +22,7 @@ use super::told::{before_and_after, conclude, go_on_with, latest, session};
 use crate::args;
 use crate::describe;
 use crate::folders;
+use crate::hub::hub;
 use crate::interrupt::{self, Stopped};
 use crate::out;
 use crate::progress::{Steps, Terminal};
@@ -67,7 +68,7 @@ pub fn train(
         };
         return work.run(state, network_introduction, &what);
     }
-    let mut state = State::new(&gpu, config, Purpose::Train, &work.terminal)?;
+    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &work.terminal)?;
     if arguments.dry_run {
         drop(work.terminal);
         let introduction = introduction(&state, &gpu);
@@ -80,7 +81,7 @@ pub fn train(
         },
         is_in: |metrics| metrics.learned.is_some(),
         // A table and a path would look like success.
-        nothing: "Nothing was learned: in no step did the returns of a group differ (docs/watchmen.md, no-variance).",
+        nothing: "Nothing was learned: in no step did the returns of a group differ (docs/health-checks.md, no-variance).",
     };
     work.run(state, introduction, &what)
 }
@@ -123,7 +124,10 @@ impl Work<'_> {
                 run
             }
             // Only now: what fails above leaves nothing behind.
-            None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
+            None => match &arguments.out {
+                Some(out) => RunDirectory::create(out, &state.config)?,
+                None => RunDirectory::create_in("runs".as_ref(), &state.config)?,
+            },
         };
         let place = run.path().to_owned();
         run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
@@ -149,7 +153,7 @@ impl Work<'_> {
             write!(out::shown(), "{}", before_and_after(&run.records()?))?;
             return Err(Stopped::run(state.step, total, &go_on).into());
         }
-        let [last, _] = state.learner.places(&place);
+        let [last, _] = state.learner.paths(&place);
         let learned_is = format!("The {} is in {}", what.name, last.display());
         conclude(run, what.is_in, what.nothing, &learned_is)
     }

@@ -9,6 +9,7 @@ mod training;
 
 use std::time::Instant;
 
+use lapwing_model::Hub;
 use lapwing_tensor::{Caps, Gpu, GpuError, checks};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -112,10 +113,11 @@ const OTHER_DRIVER: &str =
     "update the driver, or choose another adapter; if neither helps, report it";
 
 /// Looks at the device that `open` gives, and at what it makes of a model: that in the directory `model`, and the built-in
-/// base. Tells each finding as it comes.
+/// base. Only a model of the hub needs `hub`. Tells each finding as it comes.
 pub fn examine(
     open: impl FnOnce() -> Result<Gpu, GpuError>,
     model: Option<&str>,
+    hub: Option<&Hub>,
     each: &mut dyn FnMut(&Finding),
 ) -> Report {
     let mut examination = Examination {
@@ -138,7 +140,7 @@ pub fn examine(
         let right = examination.look("kernels", || kernels(gpu));
         // With wrong kernels the rest would only say so again, at length.
         if right {
-            models(&mut examination, gpu, model);
+            models(&mut examination, gpu, model, hub);
         }
         examination.look("speed", || (speed(gpu), ()));
     }
@@ -235,12 +237,12 @@ fn kernels(gpu: &Gpu) -> (Seen, bool) {
 }
 
 /// What a model needs, and whether it learns.
-fn models(examination: &mut Examination<'_>, gpu: &Gpu, model: Option<&str>) {
-    let base = examination.look("memory", || load(gpu, None));
+fn models(examination: &mut Examination<'_>, gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) {
+    let base = examination.look("memory", || load(gpu, None, hub));
     let Some(mut base) = base else {
         return;
     };
-    let own = model.map(|dir| examination.look("model", || load(gpu, Some(dir))));
+    let own = model.map(|dir| examination.look("model", || load(gpu, Some(dir), hub)));
     // Differences are taken of the small one: a large one would take minutes where there is no GPU.
     examination.look("gradients", || (training::differences(&mut base), ()));
     let subject = match own {
@@ -255,7 +257,7 @@ fn models(examination: &mut Examination<'_>, gpu: &Gpu, model: Option<&str>) {
 }
 
 /// What a run of the default settings takes of the device, and the state to begin it with.
-fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
+fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Seen, Option<State>) {
     let config = match model {
         None => Config::load("frozen-lake", &[]),
         // The preset for models of one's own.
@@ -270,7 +272,7 @@ fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
     };
     let state = config
         .map_err(Error::from)
-        .and_then(|config| State::new(gpu, config, Purpose::Train, &()));
+        .and_then(|config| State::new(gpu, hub, config, Purpose::Train, &()));
     let state = match state {
         Ok(state) => state,
         Err(error) => {

@@ -177,7 +177,7 @@ fn measured(path: &Path, limits: Limits) -> Result<Measured, Error> {
             name: name(path),
             config_name: config.name.clone(),
             seed: config.train.seed.to_string(),
-            game: config.game.name.clone(),
+            game: config.game.name.to_string(),
             steps_done: 0,
             steps_total: config.train.steps,
             running: directory::is_in_use(path),
@@ -214,7 +214,7 @@ fn measured(path: &Path, limits: Limits) -> Result<Measured, Error> {
                 measured.eval.push((evaluation.step, numbers));
                 run.evaluations.push(evaluation);
             }
-            Record::Yardsticks(yardsticks) => run.yardsticks = Some(yardsticks),
+            Record::Baselines(yardsticks) => run.yardsticks = Some(yardsticks),
             Record::Warning(warning) => run.warnings.push(warning),
             Record::Episode(_) => (),
         }

@@ -53,9 +53,7 @@ pub fn check_free(out: &Path) -> Result<(), RecordError> {
         read.is_ok() && String::from_utf8_lossy(&head).contains(MARK)
     };
     match out.symlink_metadata() {
-        Ok(found) if found.is_dir() || !is_ours() => Err(RecordError::Foreign {
-            path: out.to_owned(),
-        }),
+        Ok(found) if found.is_dir() || !is_ours() => Err(RecordError::Foreign(out.to_owned())),
         _ => Ok(()),
     }
 }

@@ -83,7 +83,7 @@ fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> Path
     let path = folder.join(name);
     let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
     let config = Config::load("frozen-lake", &settings).unwrap();
-    let mut run = RunDirectory::create(Some(&path), &config).unwrap();
+    let mut run = RunDirectory::create(&path, &config).unwrap();
     run.begin(&Session {
         time: 0.0,
         version: "0.1.0".to_owned(),
@@ -152,7 +152,7 @@ fn seeds_are_one_curve_and_other_configs_another() {
 fn a_run_says_what_it_took_and_what_differs() {
     let dir = tempfile::tempdir().unwrap();
     let told = [
-        Record::Yardsticks(Yardsticks::default()),
+        Record::Baselines(Yardsticks::default()),
         evaluation(0, 0.1),
         step(1, 0.2),
         step(2, 0.4),

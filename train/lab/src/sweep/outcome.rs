@@ -91,7 +91,7 @@ impl Outcome {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for record in jsonl::values(metrics).ok()? {
             match kind(&record) {
-                "yardsticks" => yardsticks = Yardsticks::deserialize(record).ok(),
+                "baselines" | "yardsticks" => yardsticks = Yardsticks::deserialize(record).ok(),
                 "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
                 "step" => {
                     let number = |name: &str| record.get(name).and_then(Value::as_f64);

@@ -341,7 +341,7 @@ mod tests {
             best_possible: Some(1.0),
             ..Yardsticks::default()
         };
-        file.write(&Record::Yardsticks(yardsticks)).unwrap();
+        file.write(&Record::Baselines(yardsticks)).unwrap();
         for (number, score) in scores.iter().enumerate() {
             if number > 0 {
                 let step = StepMetrics {

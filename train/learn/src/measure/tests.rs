@@ -102,7 +102,7 @@ fn measuring_changes_nothing() {
     let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
     let mut config = Config::load("frozen-lake", &settings).unwrap();
     (config.train.measure, config.train.sampling) = (true, Sampling::All);
-    let mut state = State::new(&gpu(), config, Purpose::Train, &()).unwrap();
+    let mut state = State::new(&gpu(), None, config, Purpose::Train, &()).unwrap();
     let groups = rollout(&mut state, &()).unwrap().groups;
     let before = state.snapshot().unwrap();
     let told = measured(&mut state, &groups)

@@ -10,7 +10,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja};
 use serde_json::{Map, Value, json};
 
-use super::protocol::{Answer, quoted};
+use super::protocol::{StepResult, quoted};
 
 /// Instructions that a block may execute. A board of 64 x 64 cells, each looked at, takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
@@ -23,14 +23,14 @@ const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
 /// A template and an expression, parsed.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct ExternalTemplate {
     environment: Environment<'static>,
     success: String,
 }
 
-impl Template {
+impl ExternalTemplate {
     /// The template with this source, or the default one. The error says what is wrong, and not in which file.
-    pub fn parse(source: Option<&str>) -> Result<Template, String> {
+    pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -47,21 +47,21 @@ impl Template {
             let add = |environment: &mut Environment<'static>, name, text| {
                 environment.add_template_owned(name, text)
             };
-            add(&mut environment, page.clone(), base.to_owned()).map_err(|e| told(&e))?;
+            add(&mut environment, page.clone(), base.to_owned()).map_err(|e| error_text(&e))?;
             let text = format!("{{% extends {page:?} %}}{source}");
-            add(&mut environment, block.to_owned(), text).map_err(|e| told(&e))?;
+            add(&mut environment, block.to_owned(), text).map_err(|e| error_text(&e))?;
         }
-        Ok(Template {
+        Ok(ExternalTemplate {
             environment,
             success: String::new(),
         })
     }
 
     /// With this expression for what a success is.
-    pub fn with_success(mut self, expression: &str) -> Result<Template, String> {
+    pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         self.environment
             .compile_expression(expression)
-            .map_err(|e| told(&e))?;
+            .map_err(|e| error_text(&e))?;
         self.success = expression.to_owned();
         Ok(self)
     }
@@ -72,7 +72,7 @@ impl Template {
     }
 
     /// The text of a state.
-    pub fn observation(&self, answer: &Answer, step: usize) -> Result<String, String> {
+    pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
             json!({
@@ -117,7 +117,7 @@ impl Template {
     }
 
     /// Whether an episode that has come so far is a success.
-    pub fn succeeded(&self, answer: &Answer, total: f64, step: usize) -> Result<bool, String> {
+    pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
         let expression = self.environment.compile_expression(&self.success);
         let value = expression.and_then(|expression| {
             expression.eval(Serde(json!({
@@ -128,14 +128,17 @@ impl Template {
                 "step": step,
             })))
         });
-        Ok(value.map_err(|e| told(&e))?.is_true())
+        Ok(value.map_err(|e| error_text(&e))?.is_true())
     }
 
     fn render(&self, block: &str, variables: Value) -> Result<String, String> {
-        let mut text = Limited(Vec::new());
-        let template = self.environment.get_template(block).map_err(|e| told(&e))?;
+        let mut text = BoundedText(Vec::new());
+        let template = self
+            .environment
+            .get_template(block)
+            .map_err(|e| error_text(&e))?;
         let rendered = template.render_captured_to(Serde(variables), &mut text);
-        rendered.map_err(|e| format!("its block `{block}` fails: {}", told(&e)))?;
+        rendered.map_err(|e| format!("its block `{block}` fails: {}", error_text(&e)))?;
         let text = String::from_utf8(text.0).map_err(|e| e.to_string())?;
         Ok(text.trim_end_matches('\n').to_owned())
     }
@@ -165,7 +168,7 @@ fn tojson(value: Jinja, indent: Option<usize>) -> Result<String, Error> {
 }
 
 /// minijinja's message in our manner, with the line it is about.
-fn told(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     let line = error
         .line()
         .map(|line| format!("line {line}: "))
@@ -182,9 +185,9 @@ fn told(error: &Error) -> String {
 }
 
 /// A text that may not grow without end.
-struct Limited(Vec<u8>);
+struct BoundedText(Vec<u8>);
 
-impl io::Write for Limited {
+impl io::Write for BoundedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > LONGEST_TEXT {
             let problem = format!("the text is longer than {} MiB", LONGEST_TEXT >> 20);

@@ -59,12 +59,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as the environment says
-    /// ([`Hub::from_env`]).
+    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as `hub` says.
     ///
     /// # Errors
-    /// If a file is missing or wrong, or cannot be downloaded; the error names it.
-    pub fn of(source: &Source, progress: &dyn Progress) -> Result<Files, Error> {
+    /// If a file is missing or wrong, or cannot be downloaded; the error names it. A repository needs a hub.
+    pub fn of(source: &Source, hub: Option<&Hub>, progress: &dyn Progress) -> Result<Files, Error> {
         let repository = match source {
             Source::BuiltIn => return Files::open(None),
             Source::Directory(dir) => return Files::open(Some(dir)),
@@ -72,7 +71,8 @@ impl Files {
         };
         const MEGABYTE: u64 = 1_000_000;
         let mut begun = false;
-        let snapshot = Hub::from_env().snapshot(repository, &mut |done, total| {
+        let hub = hub.ok_or_else(|| Error::NoHub(repository.clone()))?;
+        let snapshot = hub.snapshot(repository, &mut |done, total| {
             if !begun {
                 progress.phase("downloading", (total / MEGABYTE) as usize, "MB");
                 begun = true;
@@ -182,7 +182,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::load`].
-    pub fn load_trained(
+    pub(crate) fn load_trained(
         &self,
         gpu: &Gpu,
         progress: &dyn Progress,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the model said, and what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct ChatReply {
     pub text: String,
     /// The limit of tokens ended it.
     pub cut: bool,
@@ -16,36 +16,36 @@ pub(super) struct Answer {
 
 #[derive(Deserialize)]
 struct Completion {
-    choices: Vec<Choice>,
+    choices: Vec<CompletionChoice>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<CompletionUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
-    message: Said,
+struct CompletionChoice {
+    message: ReplyMessage,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 /// A model that thinks to the end of its tokens has said nothing: its content is null.
 #[derive(Deserialize)]
-struct Said {
+struct ReplyMessage {
     content: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Usage {
+struct CompletionUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
 }
 
-impl Answer {
+impl ChatReply {
     /// Reads what came for this request.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(body: &str, request: &str) -> Result<Answer, String> {
+    pub(super) fn read(body: &str, request: &str) -> Result<ChatReply, String> {
         let completion: Completion =
             serde_json::from_str(body).map_err(|error| error.to_string())?;
         let choice = completion.choices.into_iter().next();
@@ -57,7 +57,7 @@ impl Answer {
             Some(usage) => (usage.prompt_tokens, usage.completion_tokens),
             None => (guess(request), guess(&text)),
         };
-        Ok(Answer {
+        Ok(ChatReply {
             cut: choice.finish_reason.as_deref() == Some("length"),
             text,
             prompt_tokens,

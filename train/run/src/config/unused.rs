@@ -157,7 +157,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     );
     let lora = ["lora.rank", "lora.alpha", "lora.targets", "lora.rslora"];
     add(
-        model.adapter_directory().is_some(),
+        model.adapter.is_some(),
         &lora,
         "has no effect with model.adapter, whose adapter has its own",
     );

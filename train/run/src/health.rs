@@ -1,6 +1,6 @@
 //! Watchmen: each looks for one way in which a run seems alive and learns nothing, or is about to break.
 //!
-//! What they say is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/watchmen.md` has a paragraph for each, with
+//! What they say is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph for each, with
 //! what to do. None of them changes what is trained.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ const SOLVED: f64 = 0.9;
 
 /// All of them, and what they remember.
 #[derive(Debug, Default)]
-pub struct Watchmen {
+pub struct HealthChecks {
     /// the latest steps, the last at the end
     steps: VecDeque<StepMetrics>,
     /// mean entropy of the first steps
@@ -32,21 +32,21 @@ pub struct Watchmen {
     /// the highest share of replies that could be read
     best_valid: f64,
     /// when each spoke last
-    spoke: HashMap<String, usize>,
+    warned: HashMap<String, usize>,
     /// updates dropped since one was made
     dropped: usize,
 }
 
 /// Who speaks, the number that he goes by, and what he says.
-type Seen = (&'static str, f64, String);
+type CheckResult = (&'static str, f64, String);
 
-impl Watchmen {
+impl HealthChecks {
     /// Takes note of what was told before a run went on, so that they go on too.
     pub fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
             Record::Warning(warning) => {
-                self.spoke.insert(warning.watchman.clone(), warning.step);
+                self.warned.insert(warning.check.clone(), warning.step);
             }
             _ => (),
         }
@@ -64,7 +64,7 @@ impl Watchmen {
             // Replies and groups are what the others look at.
             return Vec::new();
         }
-        let seen = [
+        let found = [
             self.dropped_update(),
             self.unreadable(groups, config),
             self.valid_actions(),
@@ -78,14 +78,14 @@ impl Watchmen {
         ];
         let step = metrics.step;
         let mut warnings = Vec::new();
-        for (name, value, text) in seen.into_iter().flatten() {
-            let spoke = self.spoke.get(name);
-            if spoke.is_none_or(|before| step >= before + SILENCE) {
-                self.spoke.insert(name.to_owned(), step);
+        for (name, value, text) in found.into_iter().flatten() {
+            let warned = self.warned.get(name);
+            if warned.is_none_or(|before| step >= before + SILENCE) {
+                self.warned.insert(name.to_owned(), step);
                 warnings.push(Warning {
                     step,
                     time: now(),
-                    watchman: name.to_owned(),
+                    check: name.to_owned(),
                     value,
                     text,
                 });
@@ -137,7 +137,7 @@ impl Watchmen {
         self.steps.back().expect("looked at after a step")
     }
 
-    fn dropped_update(&self) -> Option<Seen> {
+    fn dropped_update(&self) -> Option<CheckResult> {
         let dropped = self.last().updates_dropped;
         let text = format!(
             "an update was dropped, since its loss or gradient was no finite number ({} in a row; {MOST_DROPPED} end the \
@@ -148,7 +148,7 @@ impl Watchmen {
     }
 
     /// From the start or by now, the model does not say what it should.
-    fn unreadable(&self, groups: &[Group], config: &Config) -> Option<Seen> {
+    fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         if valid >= 0.5 {
             return None;
@@ -175,7 +175,7 @@ impl Watchmen {
         Some(("unreadable", valid, text))
     }
 
-    fn valid_actions(&self) -> Option<Seen> {
+    fn valid_actions(&self) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         let best = self.best_valid;
         let text = format!(
@@ -185,7 +185,7 @@ impl Watchmen {
         (valid < best - 0.3).then_some(("valid-actions", valid, text))
     }
 
-    fn length_limit(&self, config: &Config) -> Option<Seen> {
+    fn length_limit(&self, config: &Config) -> Option<CheckResult> {
         let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.reply_cut_rate);
         let cut = self.mean(3, of)?;
         let limit = config.policy.max_new_tokens;
@@ -198,7 +198,7 @@ impl Watchmen {
         (cut > 0.2 && config.policy.reply != Form::Word).then_some(("length-limit", cut, text))
     }
 
-    fn no_variance(&self) -> Option<Seen> {
+    fn no_variance(&self) -> Option<CheckResult> {
         const STEPS: usize = 10;
         let learned = |step: &StepMetrics| learned(step).max(f64::from(u8::from(step.is_warmup())));
         if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
@@ -213,7 +213,7 @@ impl Watchmen {
         Some(("no-variance", STEPS as f64, text))
     }
 
-    fn one_action(&self) -> Option<Seen> {
+    fn one_action(&self) -> Option<CheckResult> {
         const STEPS: usize = 10;
         let share = self.mean(STEPS, |step| step.play.top_action_share)?;
         let action = &self.last().play.top_action;
@@ -225,7 +225,7 @@ impl Watchmen {
         (share > 0.95 && !self.is_solved(STEPS)).then_some(("one-action", share, text))
     }
 
-    fn entropy(&self) -> Option<Seen> {
+    fn entropy(&self) -> Option<CheckResult> {
         const STEPS: usize = 5;
         let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.entropy);
         let entropy = self.mean(STEPS, of)?;
@@ -237,7 +237,7 @@ impl Watchmen {
         (entropy < 0.03 * first && !self.is_solved(STEPS)).then_some(("entropy", entropy, text))
     }
 
-    fn kl(&self) -> Option<Seen> {
+    fn kl(&self) -> Option<CheckResult> {
         let kl = self.last().learned?.kl?;
         let before = self.steps.iter().rev().skip(1).take(20);
         let mut before: Vec<f64> = before.filter_map(|s| s.learned?.kl).collect();
@@ -253,7 +253,7 @@ impl Watchmen {
         (kl > 2.0 && kl > 20.0 * usual && !self.is_solved(5)).then_some(("kl-spike", kl, text))
     }
 
-    fn ratio(&self) -> Option<Seen> {
+    fn ratio(&self) -> Option<CheckResult> {
         let error = self.last().learned?.first_ratio_error;
         let text = format!(
             "the first update's ratio is off 1 by up to {error:.4}: play and update do not compute the same log-probs, so that \
@@ -263,7 +263,7 @@ impl Watchmen {
     }
 
     /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
-    fn clip(&self, config: &Config) -> Option<Seen> {
+    fn clip(&self, config: &Config) -> Option<CheckResult> {
         const STEPS: usize = 20;
         let train = &config.train;
         if train.passes * train.minibatches == 1 || self.mean(STEPS, learned)? < 1.0 {
@@ -340,14 +340,14 @@ mod tests {
             episodes: vec![episode],
             ..Group::default()
         };
-        let mut watchmen = Watchmen::default();
+        let mut checks = HealthChecks::default();
         let mut said = Vec::new();
         for number in 1..=2 * steps {
             let mut step = good(number);
             if number > steps {
                 bad(&mut step);
             }
-            said.extend(watchmen.look(&step, std::slice::from_ref(&group), &config));
+            said.extend(checks.look(&step, std::slice::from_ref(&group), &config));
             assert!(number > steps || said.is_empty(), "{said:?}");
         }
         said
@@ -381,16 +381,16 @@ mod tests {
         let said: Vec<&Warning> = all.iter().flatten().collect();
         let lines: Vec<String> = said
             .iter()
-            .map(|w| format!("step {} {} {}: {}", w.step, w.watchman, w.value, w.text))
+            .map(|w| format!("step {} {} {}: {}", w.step, w.check, w.value, w.text))
             .collect();
         assert_snapshot!(lines.join("\n"));
-        let page = include_str!("../../../docs/watchmen.md");
+        let page = include_str!("../../../docs/health-checks.md");
         let titles: Vec<&str> = page
             .lines()
             .filter_map(|line| line.strip_prefix("## "))
             .collect();
         let titles: HashSet<&str> = titles.into_iter().collect();
-        let names: HashSet<&str> = said.iter().map(|warning| &*warning.watchman).collect();
+        let names: HashSet<&str> = said.iter().map(|warning| &*warning.check).collect();
         assert_eq!(titles, names);
     }
 
@@ -415,18 +415,18 @@ mod tests {
             step
         };
         let config = Config::default();
-        let whole = |watchmen: &mut Watchmen, from: usize| -> Vec<(usize, f64)> {
-            let seen = (from..=120).flat_map(|n| watchmen.look(&step(n), &[], &config));
+        let whole = |checks: &mut HealthChecks, from: usize| -> Vec<(usize, f64)> {
+            let seen = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
             seen.map(|warning| (warning.step, warning.value)).collect()
         };
-        let all = whole(&mut Watchmen::default(), 1);
+        let all = whole(&mut HealthChecks::default(), 1);
         assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
         // As they stand in metrics.jsonl after 80 steps.
-        let mut again = Watchmen::default();
+        let mut again = HealthChecks::default();
         (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
         again.recall(&Record::Warning(Warning {
             step: 60,
-            watchman: "no-variance".to_owned(),
+            check: "no-variance".to_owned(),
             ..Warning::default()
         }));
         assert_eq!(whole(&mut again, 81), [(110, 10.0)]);
@@ -434,19 +434,19 @@ mod tests {
 
     #[test]
     fn update_after_update_that_is_dropped_ends_a_run() {
-        let (mut watchmen, config) = (Watchmen::default(), Config::default());
+        let (mut checks, config) = (HealthChecks::default(), Config::default());
         let mut bad = good(1);
         (bad.learned, bad.updates_dropped) = (None, 1);
         for _ in 0..3 {
             for _ in 0..4 {
-                watchmen.look(&bad, &[], &config);
-                watchmen.verdict().unwrap();
+                checks.look(&bad, &[], &config);
+                checks.verdict().unwrap();
             }
-            watchmen.look(&good(2), &[], &config);
+            checks.look(&good(2), &[], &config);
         }
         for _ in 0..5 {
-            watchmen.look(&bad, &[], &config);
+            checks.look(&bad, &[], &config);
         }
-        assert_snapshot!(watchmen.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
     }
 }

@@ -15,9 +15,7 @@ const LARGEST: u64 = 4 << 30;
 /// If something is there.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(RecordError::Taken {
-            path: path.to_owned(),
-        }),
+        Ok(_) => Err(RecordError::Taken(path.to_owned())),
         Err(_) => Ok(()),
     }
 }

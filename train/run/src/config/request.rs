@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::ConfigError;
 use super::resolved::Origin;
-use lapwing_play::external;
+use lapwing_play::external::GameName;
 
 /// A config that is built into the program.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ const DEEPEST: usize = 8;
 
 /// What was asked for, still as tables.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ConfigRequest {
     /// names the run
     pub name: String,
     /// the game, if that is what was asked for
@@ -95,10 +95,10 @@ impl Place {
     }
 }
 
-impl Source {
+impl ConfigRequest {
     /// Finds and reads what is asked for.
-    pub fn read(request: &str) -> Result<Source, ConfigError> {
-        let named = |name: &str| Source {
+    pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
+        let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
             game: None,
             layers: Vec::new(),
@@ -107,34 +107,35 @@ impl Source {
         };
         if let Some(preset) = preset(request) {
             let layers = vec![preset.layer()?];
-            return Ok(Source {
+            return Ok(ConfigRequest {
                 layers,
                 ..named(request)
             });
         }
         if let Ok(game) = lapwing_env::find(request) {
-            return Ok(Source {
+            return Ok(ConfigRequest {
                 game: Some(game.name.to_owned()),
                 ..named(request)
             });
         }
         if let Some(layers) = variant(request)? {
-            return Ok(Source {
+            return Ok(ConfigRequest {
                 layers,
                 ..named(request)
             });
         }
-        if external::is_external(request) {
-            return Ok(Source {
+        let game = GameName::from(request);
+        if game.is_external() {
+            return Ok(ConfigRequest {
                 game: Some(request.to_owned()),
-                ..named(&external::short_name(request))
+                ..named(&game.short())
             });
         }
         let path = Path::new(request);
         if request.ends_with(".toml") {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let (layers, bare) = chain(path)?;
-            return Ok(Source {
+            return Ok(ConfigRequest {
                 layers,
                 bare,
                 ..named(&stem)
@@ -145,7 +146,7 @@ impl Source {
         }
         let (layers, _) = chain(&path.join("config.toml"))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Ok(Source {
+        Ok(ConfigRequest {
             layers,
             run: Some(path.to_owned()),
             ..named(&name)

@@ -105,11 +105,11 @@ pub struct Framing {
     takes_text: bool,
     form: Form,
     history: usize,
-    templates: Vec<Template>,
+    templates: Vec<PromptTemplate>,
 }
 
 #[derive(Debug, Clone)]
-struct Template {
+struct PromptTemplate {
     /// `None`: the usual one
     path: Option<PathBuf>,
     environment: Environment<'static>,
@@ -122,17 +122,17 @@ impl Framing {
     /// If a template cannot be read, or is none.
     pub fn new(scenario: &dyn Scenario, policy: &Policy) -> Result<Framing, PlayError> {
         let templates = match &policy.templates[..] {
-            [] => vec![Template::parse(None, USUAL.to_owned())?],
+            [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
             paths => {
                 let read = |path: &PathBuf| {
                     let text = read_text(path, LONGEST).map_err(|error| {
-                        let (told, path) = (error.to_string(), path.clone());
+                        let (text, path) = (error.to_string(), path.clone());
                         let prefix = format!("{}: ", path.display());
-                        let why = told.strip_prefix(&prefix).unwrap_or(&told);
+                        let why = text.strip_prefix(&prefix).unwrap_or(&text);
                         let problem = format!("{why} (policy.templates)");
                         PlayError::Prompt { path, problem }
                     })?;
-                    Template::parse(Some(path), text)
+                    PromptTemplate::parse(Some(path), text)
                 };
                 paths.iter().map(read).collect::<Result<_, PlayError>>()?
             }
@@ -167,7 +167,7 @@ impl Framing {
     }
 
     /// The turns that are told again.
-    pub(crate) fn told<'a>(&self, seen: &Seen<'a>) -> &'a [Turn] {
+    pub(crate) fn shown_history<'a>(&self, seen: &Seen<'a>) -> &'a [Turn] {
         &seen.past[seen.past.len().saturating_sub(self.history)..]
     }
 
@@ -179,7 +179,7 @@ impl Framing {
         let template = &self.templates[self.wording(seen.seed)];
         let (system, user) = self.render(template, seen.observation)?;
         let mut messages = vec![Message::system(system)];
-        for turn in self.told(seen) {
+        for turn in self.shown_history(seen) {
             let (_, user) = self.render(template, &turn.observation)?;
             messages.push(Message::user(user));
             messages.push(Message::assistant(&turn.text));
@@ -209,7 +209,7 @@ impl Framing {
     /// The system message and the user's.
     fn render(
         &self,
-        template: &Template,
+        template: &PromptTemplate,
         observation: &str,
     ) -> Result<(String, String), PlayError> {
         let context = context! {
@@ -230,12 +230,12 @@ impl Framing {
     }
 }
 
-impl Template {
-    fn parse(path: Option<&PathBuf>, text: String) -> Result<Template, PlayError> {
+impl PromptTemplate {
+    fn parse(path: Option<&PathBuf>, text: String) -> Result<PromptTemplate, PlayError> {
         if let Some(path) = path {
             check_blocks(path, &text)?;
         }
-        let mut template = Template {
+        let mut template = PromptTemplate {
             path: path.cloned(),
             environment: Environment::new(),
         };
