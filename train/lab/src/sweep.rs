@@ -485,7 +485,7 @@ mod tests {
     /// Those of `docs/experiments` can be made again.
     #[test]
     fn experiments_are_sweeps_of_eight_seeds() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
         let files = std::fs::read_dir(folder).unwrap();
         let files = files.map(|file| file.unwrap().path());
         let files: Vec<PathBuf> = files
