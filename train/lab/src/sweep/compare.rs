@@ -1,60 +1,61 @@
-//! `[compare]` of a sweep file: what its results tell beside the scores.
+//! The section `[compare]` of a sweep file.
 
 use toml::{Table, Value};
 
+use super::{KeyProblem, check_keys};
 use lapwing_learn::metrics::StepMetrics;
 
-/// What the results of a sweep tell beside the scores.
+/// What the results of a sweep contain in addition to the scores.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compare {
-    /// Scores of which it is told when each run reached them.
+    /// Thresholds of the score: the results contain the cost until each run reaches them.
     pub reach: Vec<f64>,
     /// Metrics of the training steps, by their names in `metrics.jsonl`.
     pub metrics: Vec<String>,
-    /// Probes of the run's game that what was trained is to be asked.
+    /// Probes of the game that trained models are evaluated on.
     pub probes: Vec<String>,
 }
 
-const KEYS: [&str; 3] = ["reach", "metrics", "probes"];
-
 impl Compare {
-    /// Reads the table; where it is not as it should be, the key and what is wrong with it.
-    pub(super) fn read(table: &Table) -> Result<Compare, (String, String)> {
-        if let Some(key) = table.keys().find(|key| !KEYS.contains(&&***key)) {
-            let problem = format!("no key of [compare]; they are {}", KEYS.join(", "));
-            return Err((format!("compare.{key}"), problem));
-        }
+    pub(super) fn read(table: &Table) -> Result<Compare, KeyProblem> {
+        check_keys(
+            table,
+            "compare.",
+            &["reach", "metrics", "probes"],
+            "[compare]",
+        )?;
         let number = |value: &Value| match value {
             Value::Integer(whole) => Some(*whole as f64),
             other => other.as_float().filter(|number| number.is_finite()),
         };
-        let reach = list(table, "reach", "scores, such as [0.8, 0.9]", number)?;
         let name = |value: &Value| value.as_str().map(str::to_owned);
-        let metrics = list(table, "metrics", "names, such as [\"entropy\"]", name)?;
-        let probes = list(table, "probes", "names, such as [\"swapped\"]", name)?;
+        let compare = Compare {
+            reach: list(table, "reach", "scores, such as [0.8, 0.9]", number)?,
+            metrics: list(table, "metrics", "names, such as [\"entropy\"]", name)?,
+            probes: list(table, "probes", "names, such as [\"swapped\"]", name)?,
+        };
         let known = StepMetrics::names();
-        if let Some(name) = metrics.iter().find(|name| !known.contains(name)) {
-            let nearest = lapwing_env::suggestion(name, &known);
-            let known = known.join(", ");
-            let problem =
-                format!("no metric of a step is called `{name}`{nearest}; they are {known}");
-            return Err(("compare.metrics".to_owned(), problem));
+        match compare.metrics.iter().find(|name| !known.contains(name)) {
+            None => Ok(compare),
+            Some(name) => {
+                let nearest = lapwing_env::suggestion(name, &known);
+                let known = known.join(", ");
+                let problem = format!(
+                    "no metric of a step is called `{name}`{nearest}; the metrics are {known}"
+                );
+                Err(("compare.metrics".to_owned(), problem))
+            }
         }
-        Ok(Compare {
-            reach,
-            metrics,
-            probes,
-        })
     }
 }
 
-/// A list of different things; nothing if it is not there.
+/// Returns a list of different items, or an empty list if the key is missing.
 fn list<T: PartialEq>(
     table: &Table,
     key: &str,
     wanted: &str,
     item: impl Fn(&Value) -> Option<T>,
-) -> Result<Vec<T>, (String, String)> {
+) -> Result<Vec<T>, KeyProblem> {
     let Some(value) = table.get(key) else {
         return Ok(Vec::new());
     };
@@ -63,9 +64,9 @@ fn list<T: PartialEq>(
     let is_new = |at: usize| !items[..at].contains(&items[at]);
     match !items.is_empty() && (0..items.len()).all(is_new) {
         true => Ok(items),
-        false => {
-            let problem = format!("wanted a list of different {wanted}");
-            Err((format!("compare.{key}"), problem))
-        }
+        false => Err((
+            format!("compare.{key}"),
+            format!("wanted a list of different {wanted}"),
+        )),
     }
 }

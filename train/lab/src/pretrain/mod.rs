@@ -4,6 +4,8 @@
 //! player's distribution over moves in every state that the player meets, so it ends up able to play, but playing
 //! badly: what reinforcement learning can then bring out. It never meets a scene that is kept for the evaluation.
 
+mod vocabulary;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -17,7 +19,6 @@ use lapwing_model::{
 };
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
-use super::vocabulary;
 use lapwing_play::config::{Game, Policy};
 use lapwing_play::players::scripted::{Chances, best_actions, word};
 use lapwing_play::prompt::Prompts;
