@@ -1,11 +1,11 @@
-//! Whether a model learns on this device: its gradients are slopes, all of an adapter moves, and what a rollout notes is
-//! what the update computes.
+//! Checks whether a model learns on this device: its gradients are slopes of the loss, all tensors of an adapter move, and
+//! the log-probs of a rollout are those of the update.
 
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gradients, NamedValues, Tensor};
+use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
 use serde_json::json;
 
-use super::{OTHER_DRIVER, Seen};
+use super::Finding;
 use lapwing_learn::batch;
 use lapwing_learn::batch::{Batch, Chosen};
 use lapwing_learn::config::Aggregation;
@@ -14,20 +14,20 @@ use lapwing_play::{Episode, Seat};
 use lapwing_train::Error;
 use lapwing_train::state::State;
 
-/// Few games, and at most so many tokens at once: the kernels are the same for more.
 const GAMES: usize = 4;
 const TOKENS: usize = 512;
-
-/// The same in any run of it.
 const SEED: u64 = 1;
 
-/// What was seen, or the error that ended it.
-fn seen(result: Result<Seen, Error>) -> Seen {
-    result
-        .unwrap_or_else(|error| Seen::Bad(error.to_string(), OTHER_DRIVER.to_owned(), json!(null)))
+fn finding(result: Result<Finding, Error>) -> Finding {
+    result.unwrap_or_else(|error| Finding::bad_device(error.to_string(), json!(null)))
 }
 
-/// Some games of the model against the referee, as a rollout plays them.
+fn parameters(state: &State) -> &Parameters {
+    let parameters = state.learner.parameters.as_ref();
+    parameters.expect("a run that trains")
+}
+
+/// Plays some games as a rollout does.
 fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
@@ -44,7 +44,7 @@ fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
     state.play(0, &seats, 1.0, &())
 }
 
-/// What the update makes of these games.
+/// Packs these games as an update does.
 fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     let ones = vec![1.0; state.world().scenario.step_limit()];
     let one = |episode| Chosen {
@@ -58,7 +58,7 @@ fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     batch::pack(&chosen, Aggregation::Token, over, TOKENS)
 }
 
-/// The log-probs of a batch's pairs, as the update computes them.
+/// Returns the log-probs of a batch's pairs, as an update computes them.
 fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
     let model = &state.learner.policy.model;
     let adapter = state.learner.policy.adapter.clone();
@@ -70,8 +70,8 @@ fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
     packed.log_probs(model, adapter.as_ref(), 1.0)
 }
 
-/// Sampler and trainer compute the same log-probs, to the bit.
-pub(super) fn same_log_probs(state: &mut State) -> Seen {
+/// Checks that the log-probs of the rollout and of the update are bit-identical.
+pub(super) fn log_probs_agree(state: &mut State) -> Finding {
     let compare = |state: &mut State| {
         let played = play(state)?;
         let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
@@ -88,30 +88,29 @@ pub(super) fn same_log_probs(state: &mut State) -> Seen {
         }
         let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
         Ok(match apart {
-            0 => Seen::Good(
-                format!("sampler and trainer agree to the bit on {tokens} tokens"),
+            0 => Finding::good(
+                format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
                 figures,
             ),
-            _ => Seen::Bad(
+            _ => Finding::bad_device(
                 format!(
-                    "sampler and trainer differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
+                    "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
                 ),
-                OTHER_DRIVER.to_owned(),
                 figures,
             ),
         })
     };
-    seen(compare(state))
+    finding(compare(state))
 }
 
-/// The mean log-prob of the first batch, and its gradients.
+/// Returns the gradients of the mean log-prob of a batch.
 fn gradients(state: &State, batch: &Batch) -> Gradients {
     log_probs(state, batch, true).mean().backward()
 }
 
-/// Two updates; B is zero before the first, so A gets a gradient by the second.
+/// Makes two updates, and returns the gradients of the second. B is zero before the first, so A has no gradient there.
 fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
-    let knobs = AdamW {
+    let settings = AdamW {
         lr: 1e-2,
         beta1: 0.9,
         beta2: 0.999,
@@ -128,37 +127,23 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
             .as_mut()
             .expect("a run that trains");
         parameters.accumulate(&gradients);
-        parameters.step(knobs).to_vec()?;
+        parameters.step(settings).to_vec()?;
         last = Some(gradients);
     }
     Ok(last.expect("two updates"))
 }
 
-fn values(state: &State) -> Result<Vec<NamedValues>, Error> {
-    let parameters = state
-        .learner
-        .parameters
-        .as_ref()
-        .expect("a run that trains");
-    Ok(parameters.values()?)
-}
-
-/// Every tensor of the adapter gets a gradient and moves.
-pub(super) fn all_move(state: &mut State) -> Seen {
-    let look = |state: &mut State| {
+/// Checks that every tensor of the adapter has a gradient and moves.
+pub(super) fn all_tensors_move(state: &mut State) -> Finding {
+    let check = |state: &mut State| {
         let played = play(state)?;
         let batches = batches(state, &played);
-        let before = values(state)?;
+        let before = parameters(state).values()?;
         let gradients = updates(state, &batches[0])?;
-        let after = values(state)?;
-        let parameters = state
-            .learner
-            .parameters
-            .as_ref()
-            .expect("a run that trains");
+        let after = parameters(state).values()?;
         let mut still = Vec::new();
         for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
-            let gradient = match gradients.get(&parameters.get(name)) {
+            let gradient = match gradients.get(&parameters(state).get(name)) {
                 Some(gradient) => gradient.to_vec()?,
                 None => Vec::new(),
             };
@@ -171,55 +156,47 @@ pub(super) fn all_move(state: &mut State) -> Seen {
         let figures = json!({ "tensors": before.len(), "still": still });
         let count = before.len();
         Ok(match still.first() {
-            None => Seen::Good(
-                format!("each of the {count} tensors of a LoRA adapter gets a gradient and moves"),
+            None => Finding::good(
+                format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
                 figures,
             ),
-            Some(first) => Seen::Bad(
+            Some(first) => Finding::bad_device(
                 format!(
                     "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
                     still.len()
                 ),
-                OTHER_DRIVER.to_owned(),
                 figures,
             ),
         })
     };
-    seen(look(state))
+    finding(check(state))
 }
 
-/// How far the loss is moved to both sides. Far more than f32 rounds it (1e-6), and so little that what a straight line
-/// leaves out, which extrapolation from two widths lessens further, is some thousandths.
-const MOVED: f64 = 0.02;
-/// ... in all.
-const TOLERANCE: f64 = 0.02;
+/// The change of the loss to both sides: far more than the rounding of f32 (1e-6), and so little that the error of the
+/// extrapolated difference is some thousandths.
+const LOSS_CHANGE: f64 = 0.02;
+const MAX_SLOPE_ERROR: f64 = 0.02;
 
-/// Gradients are slopes: those of a model's adapter against differences of its loss, along the gradient and along a
-/// random direction.
-pub(super) fn differences(state: &mut State) -> Seen {
-    let look = |state: &mut State| {
+/// Checks the gradient of an adapter against differences of the loss, along the gradient and along a random direction.
+pub(super) fn gradients_are_slopes(state: &mut State) -> Finding {
+    let check = |state: &mut State| {
         let played = play(state)?;
         let batches = batches(state, &played);
         let batch = &batches[0];
-        // Away from where half of the gradients are zero.
+        // Before any update half of the gradients are zero.
         updates(state, batch)?;
         let gradients = gradients(state, batch);
-        let at = values(state)?;
+        let at = parameters(state).values()?;
         let mut gradient = Vec::new();
         for (name, _, values) in &at {
-            let parameters = state
-                .learner
-                .parameters
-                .as_ref()
-                .expect("a run that trains");
-            match gradients.get(&parameters.get(name)) {
+            match gradients.get(&parameters(state).get(name)) {
                 Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
                 None => gradient.extend(vec![0.0; values.len()]),
             }
         }
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         let mut random = Random::new(SEED);
-        // Half of the way is the gradient's: across it the loss hardly moves, and differences of it say nothing.
+        // Half of it is the gradient: the loss hardly changes in a direction across the gradient.
         let mut mixed: Vec<f64> = gradient
             .iter()
             .map(|g| {
@@ -237,10 +214,10 @@ pub(super) fn differences(state: &mut State) -> Seen {
                 let behind = loss_at(state, batch, &at, &direction, -width)?;
                 Ok((ahead - behind) / (2.0 * width))
             };
-            let width = MOVED / norm;
+            let width = LOSS_CHANGE / norm;
             let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
             let error = (got - wanted).abs() / wanted.abs();
-            // A NaN must not get lost in a maximum.
+            // f64::max ignores NaN.
             worst = if error.is_nan() {
                 error
             } else {
@@ -249,32 +226,26 @@ pub(super) fn differences(state: &mut State) -> Seen {
         }
         move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
         let figures = json!({ "relative_error": worst, "gradient_norm": norm });
-        Ok(match worst <= TOLERANCE {
-            true => Seen::Good(
+        Ok(match worst <= MAX_SLOPE_ERROR {
+            true => Finding::good(
                 format!(
-                    "those of a small model are the slopes of its loss, but for {worst:.0e} of them"
+                    "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
                 ),
                 figures,
             ),
-            false => Seen::Bad(
+            false => Finding::bad_device(
                 format!(
-                    "those of a small model are off the slopes of its loss by {worst:.0e} of them"
+                    "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
                 ),
-                OTHER_DRIVER.to_owned(),
                 figures,
             ),
         })
     };
-    seen(look(state))
+    finding(check(state))
 }
 
-/// Puts the adapter so far along a direction.
+/// Moves the adapter along a direction.
 fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
-    let parameters = state
-        .learner
-        .parameters
-        .as_ref()
-        .expect("a run that trains");
     let mut direction = direction.iter();
     for (name, _, values) in from {
         let moved: Vec<f32> = values
@@ -282,11 +253,11 @@ fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
             .zip(&mut direction)
             .map(|(v, d)| (f64::from(*v) + by * d) as f32)
             .collect();
-        parameters.get(name).write(&moved);
+        parameters(state).get(name).write(&moved);
     }
 }
 
-/// The mean log-prob there, added up in double precision.
+/// Returns the mean log-prob after such a move, summed in double precision.
 fn loss_at(
     state: &State,
     batch: &Batch,

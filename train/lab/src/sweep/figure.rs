@@ -28,7 +28,6 @@ const TOP: f64 = 42.0;
 const BOTTOM: f64 = 302.0;
 const LEGEND: f64 = 364.0;
 const LINE_HEIGHT: f64 = 19.0;
-const LETTER_WIDTH: f64 = 6.8;
 
 /// The mean score of the seeds at a cost, and the ends of the band.
 struct BandPoint {
@@ -134,16 +133,34 @@ impl Results {
             let small = " font-size=\"11\" fill=\"#555\"";
             svg.text([RIGHT + 6.0, y], small, &format!("{name} {score:.3}"));
         }
-        let mut bottom = self.draw_legend(&mut svg);
-        for caption in self.captions(is_interval, &panels, shared_baselines.is_none()) {
-            svg.text([LEFT, bottom], " font-size=\"11\" fill=\"#666\"", &caption);
-            bottom += 16.0;
-        }
-        let settings = self.settings.iter().map(|row| {
+        let mut bottom = LEGEND;
+        let mut labels = Vec::new();
+        for (number, row) in self.settings.iter().enumerate() {
             let (mean, seeds) = (row.score.mean_return.mean, row.seeds.len());
-            format!("{}: {mean:.3} at the end, seeds: {seeds}", row.setting)
-        });
-        let description = settings.collect::<Vec<_>>().join("; ");
+            let label = format!("{}: {mean:.3} at the end, seeds: {seeds}", row.setting);
+            svg.path(
+                &format!("M{LEFT:.1} {:.1}h24", bottom - 4.0),
+                &stroke(number),
+            );
+            svg.text([LEFT + 30.0, bottom], "", &label);
+            bottom += LINE_HEIGHT;
+            labels.push(label);
+        }
+        let bands = match is_interval {
+            true => "the 95 % bootstrap interval of the mean",
+            false => "the range of the seeds",
+        };
+        let mut captions = vec![format!(
+            "Mean over seeds, linear between evaluations; bands: {bands}; dotted: where the settings are compared."
+        )];
+        if shared_baselines.is_none() {
+            captions.push("The settings have different baselines, which are not drawn.".to_owned());
+        }
+        for caption in captions {
+            svg.text([LEFT, bottom], " font-size=\"11\" fill=\"#666\"", &caption);
+            bottom += LINE_HEIGHT;
+        }
+        let description = labels.join("; ");
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {bottom}\" width=\"{WIDTH}\" height=\"{bottom}\" role=\"img\" \
              font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n\
@@ -180,71 +197,9 @@ impl Results {
         first.sort_by(|a, b| b.1.total_cmp(&a.1));
         are_equal.then_some(first)
     }
-
-    /// Draws the names of the settings, and returns the lower end.
-    fn draw_legend(&self, svg: &mut Svg) -> f64 {
-        let [mut x, mut y] = [LEFT, LEGEND];
-        let first = self.settings.first().map(|row| row.seeds.len());
-        let are_equal = self
-            .settings
-            .iter()
-            .all(|row| Some(row.seeds.len()) == first);
-        for (number, row) in self.settings.iter().enumerate() {
-            let name = match (are_equal, row.seeds.len()) {
-                (true, _) => row.setting.clone(),
-                (false, 1) => format!("{}, 1 seed", row.setting),
-                (false, seeds) => format!("{}, {seeds} seeds", row.setting),
-            };
-            let width = 50.0 + LETTER_WIDTH * name.chars().count() as f64;
-            if x + width > WIDTH && x > LEFT {
-                [x, y] = [LEFT, y + LINE_HEIGHT];
-            }
-            svg.path(
-                &format!("M{x:.1} {:.1}H{:.1}", y - 4.0, x + 24.0),
-                &stroke(number),
-            );
-            svg.text([x + 30.0, y], "", &name);
-            x += width;
-        }
-        y + LINE_HEIGHT + 6.0
-    }
-
-    fn captions(&self, is_interval: bool, panels: &[Panel], differ: bool) -> Vec<String> {
-        let seeds = || self.settings.iter().map(|row| row.seeds.len());
-        let most = seeds().max().unwrap_or(0);
-        let mean = match (seeds().all(|count| count == most), most) {
-            (true, 1) => "One seed".to_owned(),
-            (true, count) => format!("Mean of {count} seeds"),
-            (false, _) => "Mean of the finished seeds".to_owned(),
-        };
-        let bands = match (is_interval, most) {
-            (_, ..=1) => "",
-            (true, _) => "; bands are the 95 % bootstrap interval of the mean",
-            (false, _) => "; bands are the range of the seeds",
-        };
-        let mut captions = vec![format!("{mean}, linear between evaluations{bands}.")];
-        let early = panels.iter().filter(|panel| panel.has_earlier_comparison());
-        let early = early.map(|panel| format!("{:.0} {}", panel.equal, panel.axis));
-        let early: Vec<String> = early.collect();
-        if !early.is_empty() {
-            captions.push(format!(
-                "Dotted: the settings are compared at {}.",
-                early.join(" and ")
-            ));
-        }
-        if differ {
-            captions.push("The settings have different baselines, which are not drawn.".to_owned());
-        }
-        captions
-    }
 }
 
 impl Panel {
-    /// Whether the scores are compared before the end of some runs.
-    fn has_earlier_comparison(&self) -> bool {
-        self.equal < 0.99 * self.end
-    }
-
     fn draw(&self, svg: &mut Svg, left: f64, scores: [f64; 2], baselines: &[(&'static str, f64)]) {
         let end = self.end;
         let scale = PanelScale { left, end, scores };
@@ -277,7 +232,7 @@ impl Panel {
             centred,
             self.axis,
         );
-        if self.has_earlier_comparison() {
+        if self.equal < 0.99 * self.end {
             let dotted = "stroke=\"#555\" stroke-dasharray=\"1 3\"";
             svg.path(
                 &format!("M{:.1} {TOP}V{BOTTOM}", scale.x(self.equal)),
@@ -375,14 +330,9 @@ fn round_values([low, high]: [f64; 2], wanted: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// Formats a tick with enough digits to differ from its neighbours; thousands are written as k.
+/// Formats a tick with enough digits to differ from its neighbours.
 fn tick_name(value: f64, all: &[f64]) -> String {
     let step = all.get(1).map_or(1.0, |second| second - all[0]);
-    let decimals = |step: f64| (-(step.log10() + 0.01).floor()).max(0.0) as usize;
-    match all.last() {
-        Some(largest) if *largest >= 10_000.0 && value != 0.0 => {
-            format!("{:.*}k", decimals(step / 1000.0), value / 1000.0)
-        }
-        _ => format!("{value:.*}", decimals(step)),
-    }
+    let decimals = (-(step.log10() + 0.01).floor()).max(0.0) as usize;
+    format!("{value:.decimals$}")
 }
