@@ -349,9 +349,11 @@ function runsTable() {
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
 
+const warning = (run, w) => `${page.runs.length > 1 ? run.name + ', ' : ''}step ${w.step}, ${w.check || w.watchman}: ${w.text}`;
+
 function warnings() {
   const notes = page.runs.flatMap(run => run.notes.map(note => page.runs.length > 1 ? `${run.name}: ${note}` : note));
-  const seen = page.runs.flatMap(run => run.warnings.map(w => `${page.runs.length > 1 ? run.name + ', s' : 'S'}tep ${w.step}, ${w.watchman}: ${w.text}`));
+  const seen = page.runs.flatMap(run => run.warnings.map(w => warning(run, w)));
   const shown = seen.slice(0, 20);
   if (notes.length) main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, 'Some files are damaged'), h('ul', {}, notes.map(note => h('li', {}, note)))));
   if (seen.length) {
@@ -365,7 +367,7 @@ function warnings() {
 const both = metric => [...series('eval', metric, { name: 'evaluation', style: 'strong' }), ...series('train', metric, { name: 'training', style: 'pale' })];
 
 function results() {
-  const marks = page.runs.flatMap(run => run.warnings.map(w => ({ step: w.step, text: `${run.name}, step ${w.step}, ${w.watchman}: ${w.text}` })));
+  const marks = page.runs.flatMap(run => run.warnings.map(w => ({ step: w.step, text: warning(run, w) })));
   const large = [
     chart('Success', 'share of the episodes', both('success_rate'), { levels: levels(successes), range: [0, 1.04], marks }),
     chart('Return', 'mean of the game’s return', both('return_mean'), { levels: levels(returns), marks }),
