@@ -138,7 +138,12 @@ pub fn diagnose(
     };
     let gpu = doctor.check("device", || match open() {
         Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
-        Err(error) => (Finding::bad(error.to_string(), Value::Null), None),
+        Err(error) => {
+            let fix = matches!(error, GpuError::NoSuchAdapter { .. });
+            let fix = fix.then(|| "choose one of these devices".to_owned());
+            let finding = Finding::bad(error.to_string(), Value::Null);
+            (Finding { fix, ..finding }, None)
+        }
     });
     if let Some(gpu) = &gpu {
         doctor.check("driver", || (drivers::look_up(gpu.caps()), ()));
