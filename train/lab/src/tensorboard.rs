@@ -256,23 +256,23 @@ mod tests {
             (high | low).wrapping_add(0xa282_ead8)
         }
 
-        pub enum Value<'a> {
+        pub enum FieldValue<'a> {
             Number(u64),
             Bytes(&'a [u8]),
         }
 
-        impl Value<'_> {
+        impl FieldValue<'_> {
             pub fn number(&self) -> u64 {
                 match self {
-                    Value::Number(number) => *number,
-                    Value::Bytes(_) => panic!("bytes, not a number"),
+                    FieldValue::Number(number) => *number,
+                    FieldValue::Bytes(_) => panic!("bytes, not a number"),
                 }
             }
 
             pub fn bytes(&self) -> &[u8] {
                 match self {
-                    Value::Bytes(bytes) => bytes,
-                    Value::Number(number) => panic!("{number}, not bytes"),
+                    FieldValue::Bytes(bytes) => bytes,
+                    FieldValue::Number(number) => panic!("{number}, not bytes"),
                 }
             }
         }
@@ -306,7 +306,7 @@ mod tests {
         }
 
         /// The fields of a message, with their numbers.
-        pub fn fields(mut data: &[u8]) -> Vec<(u64, Value<'_>)> {
+        pub fn fields(mut data: &[u8]) -> Vec<(u64, FieldValue<'_>)> {
             let mut fields = Vec::new();
             while !data.is_empty() {
                 let key = varint(&mut data);
@@ -318,11 +318,11 @@ mod tests {
                     kind => panic!("kind {kind}"),
                 };
                 let value = match key & 7 {
-                    0 => Value::Number(varint(&mut data)),
+                    0 => FieldValue::Number(varint(&mut data)),
                     _ => {
                         let (value, rest) = data.split_at(length);
                         data = rest;
-                        Value::Bytes(value)
+                        FieldValue::Bytes(value)
                     }
                 };
                 fields.push((key >> 3, value));

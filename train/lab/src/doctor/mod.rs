@@ -105,13 +105,13 @@ impl DoctorReport {
 }
 
 /// Runs checks one after the other, and reports each result.
-struct Doctor<'a> {
+struct CheckRunner<'a> {
     findings: Vec<Finding>,
     report: &'a mut dyn FnMut(&Finding),
 }
 
-impl Doctor<'_> {
-    fn check<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
+impl CheckRunner<'_> {
+    fn run<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
         let start = Instant::now();
         let (finding, value) = check();
         let finding = Finding {
@@ -132,11 +132,11 @@ pub fn diagnose(
     model: Option<&str>,
     report: &mut dyn FnMut(&Finding),
 ) -> DoctorReport {
-    let mut doctor = Doctor {
+    let mut checks = CheckRunner {
         findings: Vec::new(),
         report,
     };
-    let gpu = doctor.check("device", || match open() {
+    let gpu = checks.run("device", || match open() {
         Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
         Err(error) => {
             let fix = matches!(error, GpuError::NoSuchAdapter { .. });
@@ -146,18 +146,18 @@ pub fn diagnose(
         }
     });
     if let Some(gpu) = &gpu {
-        doctor.check("driver", || (drivers::look_up(gpu.caps()), ()));
+        checks.run("driver", || (drivers::look_up(gpu.caps()), ()));
         // With wrong kernels the checks of models would fail, too.
-        if doctor.check("kernels", || kernels(gpu)) {
-            models(&mut doctor, gpu, model);
+        if checks.run("kernels", || kernels(gpu)) {
+            models(&mut checks, gpu, model);
         }
-        doctor.check("speed", || (speed(gpu), ()));
+        checks.run("speed", || (speed(gpu), ()));
     }
     DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         device: gpu.map_or(Value::Null, |gpu| properties(gpu.caps())),
-        findings: doctor.findings,
+        findings: checks.findings,
     }
 }
 
@@ -235,20 +235,20 @@ fn kernels(gpu: &Gpu) -> (Finding, bool) {
 }
 
 /// Checks the memory that models need, and whether they learn.
-fn models(doctor: &mut Doctor<'_>, gpu: &Gpu, model: Option<&str>) {
-    let Some(mut base) = doctor.check("memory", || load(gpu, None)) else {
+fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>) {
+    let Some(mut base) = checks.run("memory", || load(gpu, None)) else {
         return;
     };
-    let own = model.map(|dir| doctor.check("model", || load(gpu, Some(dir))));
+    let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir))));
     // The differences of a large model take minutes without a GPU.
-    doctor.check("gradients", || {
+    checks.run("gradients", || {
         (training::gradients_are_slopes(&mut base), ())
     });
     if let Some(mut subject) = own.unwrap_or(Some(base)) {
-        doctor.check("log-probs", || {
+        checks.run("log-probs", || {
             (training::log_probs_agree(&mut subject), ())
         });
-        doctor.check("adapter moves", || {
+        checks.run("adapter moves", || {
             (training::all_tensors_move(&mut subject), ())
         });
     }

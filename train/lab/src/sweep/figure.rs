@@ -39,18 +39,14 @@ struct BandPoint {
 /// The curves along one axis, each with the number of its setting.
 struct Panel {
     axis: &'static str,
+    left: f64,
+    /// The scores at the bottom and the top.
+    scores: [f64; 2],
     /// The largest cost.
     end: f64,
     /// The cost at which the scores are compared.
     equal: f64,
     curves: Vec<(usize, Vec<BandPoint>)>,
-}
-
-/// The position of costs and scores in a panel.
-struct PanelScale {
-    left: f64,
-    end: f64,
-    scores: [f64; 2],
 }
 
 #[derive(Default)]
@@ -59,6 +55,13 @@ struct Svg(String);
 impl Svg {
     fn path(&mut self, path: &str, style: &str) {
         _ = writeln!(self.0, "<path d=\"{path}\" {style}/>");
+    }
+
+    fn line(&mut self, [x, y]: [f64; 2], [to_x, to_y]: [f64; 2], style: &str) {
+        _ = writeln!(
+            self.0,
+            "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to_x:.1}\" y2=\"{to_y:.1}\" {style}/>"
+        );
     }
 
     fn text(&mut self, [x, y]: [f64; 2], style: &str, text: &str) {
@@ -89,12 +92,14 @@ impl Results {
                 .filter_map(|(_, curve)| Some(curve.last()?.cost));
             Some(Panel {
                 axis: name,
+                left: LEFT,
+                scores: [0.0; 2],
                 end: ends.reduce(f64::max)?,
                 equal: equal?,
                 curves,
             })
         };
-        let panels: Vec<Panel> = axes.into_iter().filter_map(panel).collect();
+        let mut panels: Vec<Panel> = axes.into_iter().filter_map(panel).collect();
         let shared_baselines = self.shared_baselines();
         let baselines = shared_baselines.as_deref().unwrap_or_default();
         let points = panels
@@ -109,7 +114,6 @@ impl Results {
         } else {
             0.05 * (high - low)
         };
-        let scores = [low - margin, high + margin];
 
         let mut svg = Svg::default();
         let name = &self.name;
@@ -117,18 +121,14 @@ impl Results {
         let middle = (TOP + BOTTOM) / 2.0;
         let vertical = format!(" transform=\"rotate(-90 16 {middle})\" text-anchor=\"middle\"");
         svg.text([16.0, middle], &vertical, "mean return of evaluations");
-        for (number, panel) in panels.iter().enumerate() {
-            let left = LEFT + number as f64 * (PANEL_WIDTH + GAP);
-            panel.draw(&mut svg, left, scores, baselines);
+        for (number, panel) in panels.iter_mut().enumerate() {
+            panel.left = LEFT + number as f64 * (PANEL_WIDTH + GAP);
+            panel.scores = [low - margin, high + margin];
+            panel.draw(&mut svg, baselines);
         }
-        let scale = PanelScale {
-            left: LEFT,
-            end: 1.0,
-            scores,
-        };
         let mut free = f64::MIN;
-        for (name, score) in baselines {
-            let y = (scale.y(*score) + 4.0).max(free);
+        for (name, score) in baselines.iter().filter(|_| !panels.is_empty()) {
+            let y = (panels[0].y(*score) + 4.0).max(free);
             free = y + 14.0;
             let small = " font-size=\"11\" fill=\"#555\"";
             svg.text([RIGHT + 6.0, y], small, &format!("{name} {score:.3}"));
@@ -138,10 +138,8 @@ impl Results {
         for (number, row) in self.settings.iter().enumerate() {
             let (mean, seeds) = (row.score.mean_return.mean, row.seeds.len());
             let label = format!("{}: {mean:.3} at the end, seeds: {seeds}", row.setting);
-            svg.path(
-                &format!("M{LEFT:.1} {:.1}h24", bottom - 4.0),
-                &stroke(number),
-            );
+            let y = bottom - 4.0;
+            svg.line([LEFT, y], [LEFT + 24.0, y], &stroke(number));
             svg.text([LEFT + 30.0, bottom], "", &label);
             bottom += LINE_HEIGHT;
             labels.push(label);
@@ -172,95 +170,70 @@ impl Results {
 
     /// Returns the baselines by falling score, or `None` if the runs have different ones.
     fn shared_baselines(&self) -> Option<Vec<(&'static str, f64)>> {
-        let of_run = |run: &RunResult| -> Vec<(&'static str, f64)> {
-            let baselines = run.baselines.as_ref();
-            let score = |play: Option<&PlayMetrics>| Some(play?.return_mean);
-            let all = [
-                (
-                    "random",
-                    score(baselines.and_then(|all| all.random.as_ref())),
-                ),
-                (
-                    "scripted",
-                    score(baselines.and_then(|all| all.scripted.as_ref())),
-                ),
-                ("best possible", baselines.and_then(|all| all.best_possible)),
+        let mut of_runs = self.runs.iter().map(|run| {
+            let baselines = run.baselines.clone().unwrap_or_default();
+            let score = |play: Option<PlayMetrics>| play.map(|play| play.return_mean);
+            let scores = [
+                ("random", score(baselines.random)),
+                ("scripted", score(baselines.scripted)),
+                ("best possible", baselines.best_possible),
             ];
-            let known = all.into_iter();
-            known
-                .filter_map(|(name, score)| Some((name, score?)))
-                .collect()
-        };
-        let mut all = self.runs.iter().map(of_run);
-        let mut first = all.next()?;
-        let are_equal = all.all(|other| other == first);
+            let known = scores.map(|(name, score)| Some((name, score?)));
+            known.into_iter().flatten().collect::<Vec<_>>()
+        });
+        let mut first = of_runs.next()?;
+        let are_shared = of_runs.all(|other| other == first);
         first.sort_by(|a, b| b.1.total_cmp(&a.1));
-        are_equal.then_some(first)
+        are_shared.then_some(first)
     }
 }
 
 impl Panel {
-    fn draw(&self, svg: &mut Svg, left: f64, scores: [f64; 2], baselines: &[(&'static str, f64)]) {
-        let end = self.end;
-        let scale = PanelScale { left, end, scores };
-        let right = left + PANEL_WIDTH;
-        let ticks = round_values(scores, 6.0);
+    fn draw(&self, svg: &mut Svg, baselines: &[(&'static str, f64)]) {
+        let (left, right) = (self.left, self.left + PANEL_WIDTH);
+        let ticks = round_values(self.scores, 6.0);
         for score in &ticks {
-            let y = scale.y(*score);
-            svg.path(
-                &format!("M{left:.1} {y:.1}H{right:.1}"),
-                "stroke=\"#e6e6e6\"",
-            );
+            let y = self.y(*score);
+            svg.line([left, y], [right, y], "stroke=\"#e6e6e6\"");
             if left == LEFT {
                 let name = tick_name(*score, &ticks);
                 svg.text([left - 6.0, y + 4.0], " text-anchor=\"end\"", &name);
             }
         }
+        let axis = "stroke=\"#999\"";
+        svg.line([left, BOTTOM], [right, BOTTOM], axis);
         let centred = " text-anchor=\"middle\"";
-        let ticks = round_values([0.0, end], 5.0);
+        let middle = (left + right) / 2.0;
+        svg.text([middle, BOTTOM + 34.0], centred, self.axis);
+        let ticks = round_values([0.0, self.end], 5.0);
         for cost in &ticks {
-            let x = scale.x(*cost);
-            svg.path(&format!("M{x:.1} {BOTTOM}v4"), "stroke=\"#999\"");
+            let x = self.x(*cost);
+            svg.line([x, BOTTOM], [x, BOTTOM + 4.0], axis);
             svg.text([x, BOTTOM + 17.0], centred, &tick_name(*cost, &ticks));
         }
-        svg.path(
-            &format!("M{left:.1} {BOTTOM}H{right:.1}"),
-            "stroke=\"#999\"",
-        );
-        svg.text(
-            [left + PANEL_WIDTH / 2.0, BOTTOM + 34.0],
-            centred,
-            self.axis,
-        );
         if self.equal < 0.99 * self.end {
+            let x = self.x(self.equal);
             let dotted = "stroke=\"#555\" stroke-dasharray=\"1 3\"";
-            svg.path(
-                &format!("M{:.1} {TOP}V{BOTTOM}", scale.x(self.equal)),
-                dotted,
-            );
+            svg.line([x, TOP], [x, BOTTOM], dotted);
         }
         for (_, score) in baselines {
+            let y = self.y(*score);
             let dashed = "stroke=\"#777\" stroke-dasharray=\"5 4\"";
-            svg.path(
-                &format!("M{left:.1} {:.1}H{right:.1}", scale.y(*score)),
-                dashed,
-            );
+            svg.line([left, y], [right, y], dashed);
         }
         for (number, curve) in &self.curves {
             let upper = curve.iter().map(|point| (point.cost, point.band[1]));
             let lower = curve.iter().rev().map(|point| (point.cost, point.band[0]));
             let colour = COLOURS[number % COLOURS.len()];
             let fill = format!("fill=\"{colour}\" fill-opacity=\"0.13\"");
-            svg.path(&(scale.path(upper.chain(lower)) + "Z"), &fill);
+            svg.path(&(self.path(upper.chain(lower)) + "Z"), &fill);
         }
         for (number, curve) in &self.curves {
             let means = curve.iter().map(|point| (point.cost, point.mean));
-            svg.path(&scale.path(means), &stroke(*number));
+            svg.path(&self.path(means), &stroke(*number));
         }
     }
-}
 
-impl PanelScale {
     fn x(&self, cost: f64) -> f64 {
         self.left + cost / self.end.max(f64::MIN_POSITIVE) * PANEL_WIDTH
     }

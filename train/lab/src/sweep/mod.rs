@@ -368,8 +368,8 @@ mod tests {
         let path = home.path().join("trial.toml");
         std::fs::write(&path, text).unwrap();
         std::fs::write(home.path().join("mine.toml"), "[train]\nsteps = 7\n").unwrap();
-        let told = |e: SweepError| e.to_string().replace(home.path().to_str().unwrap(), "DIR");
-        Sweep::load(&path).map_err(told)
+        let text = |e: SweepError| e.to_string().replace(home.path().to_str().unwrap(), "DIR");
+        Sweep::load(&path).map_err(text)
     }
 
     #[test]
@@ -379,7 +379,7 @@ mod tests {
                     [settings.mine]\nbase = \"mine.toml\"\n[grid]\n\"train.lr\" = [1e-4, 0.5]\n";
         let sweep = load(text).unwrap();
         assert_eq!(sweep.name, "trial");
-        let told: Vec<String> = sweep
+        let found: Vec<String> = sweep
             .runs
             .iter()
             .filter(|run| run.seed == 2)
@@ -391,7 +391,7 @@ mod tests {
             })
             .collect();
         assert_eq!(sweep.runs.len(), 12);
-        assert_snapshot!(told.join("\n"), @"
+        assert_snapshot!(found.join("\n"), @"
         aaw_lr-0.0001: Aaw 0.0001
         aaw_lr-0.5: Aaw 0.5
         even_lr-0.0001: Uniform 0.0001
@@ -431,7 +431,7 @@ mod tests {
         };
         let text = "reach = [0.5, 1]\nmetrics = [\"entropy\", \"kl\"]\nprobes = [\"swapped\"]";
         assert_eq!(compare(text), Ok(wanted));
-        let told = [
+        let found = [
             "reach = 0.5",
             "reach = []",
             "reach = [nan]",
@@ -445,7 +445,7 @@ mod tests {
             "reached = [0.5]",
         ]
         .map(|text| compare(text).unwrap_err());
-        assert_snapshot!(told.join("\n"));
+        assert_snapshot!(found.join("\n"));
         assert_eq!(
             load("compare = 3").unwrap_err(),
             "DIR/trial.toml: `compare`: wanted a table"
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_key_or_setting() {
-        let told = [
+        let found = [
             "odd",
             "seed = 3",
             "seeds = 0",
@@ -494,6 +494,6 @@ mod tests {
             "seeds = 10000\ngrid.train.lr = [1.0, 2.0]",
         ]
         .map(|text| load(text).unwrap_err());
-        assert_snapshot!(told.join("\n"));
+        assert_snapshot!(found.join("\n"));
     }
 }

@@ -71,9 +71,9 @@ mod tests {
         assert!(read(&path).is_empty());
         std::fs::write(&path, PRINTED).unwrap();
         let found = read(&path);
-        let told =
+        let counts =
             ["usual", "swapped"].map(|name| (found[name].before.told, found[name].after.told));
-        assert_eq!(told, [(0, 0), (9, 5)]);
+        assert_eq!(counts, [(0, 0), (9, 5)]);
         // The program was killed while writing.
         std::fs::write(&path, &PRINTED[..PRINTED.len() - 3]).unwrap();
         assert!(read(&path).is_empty());

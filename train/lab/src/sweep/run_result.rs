@@ -22,7 +22,6 @@ pub struct RunResult {
     pub before: PlayMetrics,
     /// The last evaluation.
     pub after: PlayMetrics,
-    #[serde(rename = "yardsticks")]
     pub(super) baselines: Option<Yardsticks>,
     /// All evaluations, in their order.
     #[serde(rename = "course")]

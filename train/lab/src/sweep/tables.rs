@@ -1,7 +1,7 @@
 //! The results of a sweep as tables: Markdown and comma-separated values.
 
 use super::results::{ProbeStatistics, Results, RunStatistics, ScoreStatistics, SettingResult};
-use super::run_result::CostAxis;
+use super::run_result::{CostAxis, RunResult};
 use crate::csv;
 use crate::text_table::TextTable;
 
@@ -222,55 +222,53 @@ impl Results {
 
     /// Returns a CSV document with a line for each run. Missing numbers are empty.
     pub fn csv(&self) -> String {
-        let mut header: Vec<String> = [
-            "setting",
-            "seed",
-            "success_before",
-            "return_before",
-            "success",
-            "return",
-            "valid_action_rate",
-            "episode_length",
-            "episodes",
-            "seconds",
-            "return_at_equal_episodes",
-            "return_at_equal_seconds",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        for score in &self.compare.reach {
-            header.extend(["episodes", "seconds"].map(|cost| format!("{cost}_to_{score}")));
-        }
-        let metrics = self.compare.metrics.iter();
-        header.extend(metrics.map(|name| format!("mean_{name}")));
-        let axes = [CostAxis::Episodes, CostAxis::Seconds];
+        let mut header = vec!["setting".to_owned(), "seed".to_owned()];
+        let first = self.runs.first().map(|run| self.csv_numbers(run));
+        header.extend(first.into_iter().flatten().map(|(name, _)| name));
         let rows = self.runs.iter().map(|run| {
-            let (before, after) = (&run.before, &run.after);
-            let score_at = |axis, cost: Option<f64>| run.score_at(axis, cost?);
-            let mut numbers = vec![
-                Some(before.success_rate),
-                Some(before.return_mean),
-                Some(after.success_rate),
-                Some(after.return_mean),
-                Some(after.valid_action_rate),
-                Some(after.episode_length_mean),
-                run.total(CostAxis::Episodes),
-                run.total(CostAxis::Seconds),
-                score_at(CostAxis::Episodes, self.equal_episodes),
-                score_at(CostAxis::Seconds, self.equal_seconds),
-            ];
-            for score in &self.compare.reach {
-                let point = run.first_reaching(*score);
-                numbers.extend(axes.map(|axis| point?.cost(axis)));
-            }
-            let metrics = self.compare.metrics.iter();
-            numbers.extend(metrics.map(|name| run.metrics.get(name).copied()));
-            let numbers = numbers.into_iter();
-            let numbers = numbers.map(|number| number.map_or(String::new(), |n| n.to_string()));
+            let numbers = self.csv_numbers(run).into_iter();
+            let numbers =
+                numbers.map(|(_, number)| number.map_or(String::new(), |n| n.to_string()));
             let run = [run.setting.clone(), run.seed.to_string()];
             run.into_iter().chain(numbers).collect()
         });
         csv::document(&header, rows)
+    }
+
+    fn csv_numbers(&self, run: &RunResult) -> Vec<(String, Option<f64>)> {
+        let (before, after) = (&run.before, &run.after);
+        let score_at = |axis, cost: Option<f64>| run.score_at(axis, cost?);
+        let [episodes, seconds] = [CostAxis::Episodes, CostAxis::Seconds];
+        let numbers = [
+            ("success_before", Some(before.success_rate)),
+            ("return_before", Some(before.return_mean)),
+            ("success", Some(after.success_rate)),
+            ("return", Some(after.return_mean)),
+            ("valid_action_rate", Some(after.valid_action_rate)),
+            ("episode_length", Some(after.episode_length_mean)),
+            ("episodes", run.total(episodes)),
+            ("seconds", run.total(seconds)),
+            (
+                "return_at_equal_episodes",
+                score_at(episodes, self.equal_episodes),
+            ),
+            (
+                "return_at_equal_seconds",
+                score_at(seconds, self.equal_seconds),
+            ),
+        ];
+        let mut numbers = numbers
+            .map(|(name, number)| (name.to_owned(), number))
+            .to_vec();
+        for score in &self.compare.reach {
+            let cost = |axis| run.first_reaching(*score)?.cost(axis);
+            numbers.push((format!("episodes_to_{score}"), cost(episodes)));
+            numbers.push((format!("seconds_to_{score}"), cost(seconds)));
+        }
+        for name in &self.compare.metrics {
+            numbers.push((format!("mean_{name}"), run.metrics.get(name).copied()));
+        }
+        numbers
     }
 }
 
