@@ -16,6 +16,19 @@ impl TextTable {
         }
     }
 
+    /// Creates a table from rows of cells with their column names, which are equal in all rows.
+    pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
+        let mut table = TextTable { rows: Vec::new() };
+        for row in rows {
+            if table.rows.is_empty() {
+                let names = row.iter().map(|(name, _)| name.as_ref().to_owned());
+                table.rows.push(names.collect());
+            }
+            table.row(row.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>());
+        }
+        table
+    }
+
     /// Adds a row.
     ///
     /// # Panics
@@ -34,6 +47,9 @@ impl TextTable {
 
     /// Returns the table in GitHub's Markdown.
     pub fn markdown(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
         let escaped = |row: &Vec<String>| row.iter().map(|cell| cell.replace('|', "\\|")).collect();
         let mut rows: Vec<Vec<String>> = self.rows.iter().map(escaped).collect();
         let rule = |column| {
@@ -56,7 +72,8 @@ impl TextTable {
     /// Pads each cell to the width of its column.
     fn padded(&self, rows: &[Vec<String>]) -> Vec<Vec<String>> {
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..rows[0].len()).filter_map(width).collect();
+        let columns = rows.first().map_or(0, Vec::len);
+        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
         let cell =
             |(column, cell): (usize, &String)| match (widths[column], self.is_numeric(column)) {
                 (width, true) => format!("{cell:>width$}"),

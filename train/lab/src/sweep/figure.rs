@@ -149,8 +149,11 @@ impl Results {
             false => "the range of the seeds",
         };
         let mut captions = vec![format!(
-            "Mean over seeds, linear between evaluations; bands: {bands}; dotted: where the settings are compared."
+            "Mean over seeds, linear between evaluations; bands: {bands}."
         )];
+        if panels.iter().any(Panel::has_earlier_comparison) {
+            captions.push("Dotted lines: the cost at which the settings are compared.".to_owned());
+        }
         if shared_baselines.is_none() {
             captions.push("The settings have different baselines, which are not drawn.".to_owned());
         }
@@ -189,6 +192,10 @@ impl Results {
 }
 
 impl Panel {
+    fn has_earlier_comparison(&self) -> bool {
+        self.equal < 0.99 * self.end
+    }
+
     fn draw(&self, svg: &mut Svg, baselines: &[(&'static str, f64)]) {
         let (left, right) = (self.left, self.left + PANEL_WIDTH);
         let ticks = round_values(self.scores, 6.0);
@@ -211,7 +218,7 @@ impl Panel {
             svg.line([x, BOTTOM], [x, BOTTOM + 4.0], axis);
             svg.text([x, BOTTOM + 17.0], centred, &tick_name(*cost, &ticks));
         }
-        if self.equal < 0.99 * self.end {
+        if self.has_earlier_comparison() {
             let x = self.x(self.equal);
             let dotted = "stroke=\"#555\" stroke-dasharray=\"1 3\"";
             svg.line([x, TOP], [x, BOTTOM], dotted);

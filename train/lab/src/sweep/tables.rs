@@ -24,131 +24,98 @@ impl Results {
     }
 
     fn score_table(&self) -> TextTable {
-        let header = [
-            "setting",
-            "seeds",
-            "success",
-            "return",
-            "difference to the first",
-        ];
-        let mut table = TextTable::new(&header);
-        for row in &self.settings {
+        TextTable::of(self.settings.iter().map(|row| {
             let seeds = match (row.seeds.len(), self.seeds.len()) {
                 (all, wanted) if all == wanted => all.to_string(),
                 (some, wanted) => format!("{some} of {wanted}"),
             };
-            let success = row.cell(Some(&row.success), score);
             let [mean, difference] = row.score_cells(Some(&row.score));
-            table.row([row.setting.clone(), seeds, success, mean, difference]);
-        }
-        table
+            vec![
+                ("setting", row.setting.clone()),
+                ("seeds", seeds),
+                ("success", row.cell(Some(&row.success), score)),
+                ("return", mean),
+                ("difference to the first", difference),
+            ]
+        }))
     }
 
     fn cost_table(&self) -> TextTable {
-        let mut header = vec![
-            "setting".to_owned(),
-            "episodes".to_owned(),
-            "seconds".to_owned(),
-        ];
         let episodes = self.equal_episodes.filter(|_| !self.are_episodes_equal());
-        let episodes = episodes.map(|episodes| format!("{} episodes", whole(episodes)));
-        let seconds = self
-            .equal_seconds
-            .map(|seconds| format!("{} s", tenths(seconds)));
-        for cost in [&episodes, &seconds].into_iter().flatten() {
-            header.push(format!("return at {cost}"));
-            header.push("difference to the first".to_owned());
-        }
-        let mut table = TextTable::new(&header);
-        for row in &self.settings {
+        let episodes = episodes.map(|episodes| format!("return at {episodes:.0} episodes"));
+        let seconds = self.equal_seconds;
+        let seconds = seconds.map(|seconds| format!("return at {seconds:.1} s"));
+        TextTable::of(self.settings.iter().map(|row| {
             let mut cells = vec![
-                row.setting.clone(),
-                row.cell(row.cost.episodes.as_ref(), whole),
-                row.cell(row.cost.seconds.as_ref(), tenths),
+                ("setting", row.setting.clone()),
+                ("episodes", row.cell(row.cost.episodes.as_ref(), whole)),
+                ("seconds", row.cell(row.cost.seconds.as_ref(), tenths)),
             ];
-            if episodes.is_some() {
-                cells.extend(row.score_cells(row.at_equal_episodes.as_ref()));
+            for (name, found) in [
+                (&episodes, &row.at_equal_episodes),
+                (&seconds, &row.at_equal_seconds),
+            ] {
+                let [mean, difference] = row.score_cells(found.as_ref());
+                if let Some(name) = name {
+                    cells.push((name, mean));
+                    cells.push(("difference to the first", difference));
+                }
             }
-            if seconds.is_some() {
-                cells.extend(row.score_cells(row.at_equal_seconds.as_ref()));
-            }
-            table.row(cells);
-        }
-        table
+            cells
+        }))
     }
 
     fn threshold_table(&self) -> TextTable {
-        let header = [
-            "return of",
-            "setting",
-            "reached by",
-            "after episodes",
-            "after seconds",
-        ];
-        let mut table = TextTable::new(&header);
-        for at in 0..self.compare.reach.len() {
-            for row in &self.settings {
-                let threshold = &row.thresholds[at];
-                let runs = threshold.runs.len();
-                table.row([
-                    threshold.score.to_string(),
-                    row.setting.clone(),
-                    format!("{runs} of {}", row.seeds.len()),
-                    statistics(threshold.cost.episodes.as_ref(), runs, whole),
-                    statistics(threshold.cost.seconds.as_ref(), runs, tenths),
-                ]);
-            }
-        }
-        table
+        let thresholds = 0..self.compare.reach.len();
+        let rows = thresholds.flat_map(|at| self.settings.iter().map(move |row| (at, row)));
+        TextTable::of(rows.map(|(at, row)| {
+            let threshold = &row.thresholds[at];
+            let (cost, runs) = (&threshold.cost, threshold.runs.len());
+            vec![
+                ("return of", threshold.score.to_string()),
+                ("setting", row.setting.clone()),
+                ("reached by", format!("{runs} of {}", row.seeds.len())),
+                (
+                    "after episodes",
+                    statistics(cost.episodes.as_ref(), runs, whole),
+                ),
+                (
+                    "after seconds",
+                    statistics(cost.seconds.as_ref(), runs, tenths),
+                ),
+            ]
+        }))
     }
 
     fn metric_table(&self) -> TextTable {
-        let names = &self.compare.metrics;
-        let mut table = TextTable::new(&[&["setting".to_owned()], &names[..]].concat());
-        for row in &self.settings {
-            let metrics = names
-                .iter()
-                .map(|name| row.cell(row.metrics.get(name), figures));
-            table.row(
-                [row.setting.clone()]
-                    .into_iter()
-                    .chain(metrics)
-                    .collect::<Vec<_>>(),
-            );
-        }
-        table
+        TextTable::of(self.settings.iter().map(|row| {
+            let cell = |name: &String| row.cell(row.metrics.get(name), figures);
+            let metrics = self.compare.metrics.iter();
+            let metrics = metrics.map(|name| (&**name, cell(name)));
+            let setting = ("setting", row.setting.clone());
+            [setting].into_iter().chain(metrics).collect()
+        }))
     }
 
     fn probe_table(&self) -> TextTable {
-        let header = [
-            "probe",
-            "setting",
-            "return",
-            "told",
-            "habit",
-            "read by",
-            "overridden in",
-        ];
-        let mut table = TextTable::new(&header);
-        for probe in &self.probes {
+        TextTable::of(self.probes.iter().map(|probe| {
             let ProbeStatistics { told, habit, .. } = probe;
             let seeds = probe.mean_return.count;
             let of_seeds = |count: usize| match told {
                 Some(_) => format!("{count} of {seeds}"),
                 None => "-".to_owned(),
             };
-            let setting = probe.setting.clone();
-            table.row([
-                probe.probe.clone(),
-                setting.unwrap_or("(before training)".to_owned()),
-                statistics(Some(&probe.mean_return), seeds, score),
-                statistics(told.as_ref(), seeds, score),
-                statistics(habit.as_ref(), seeds, score),
-                of_seeds(probe.reads),
-                of_seeds(probe.overridden),
-            ]);
-        }
-        table
+            let setting = probe.setting.as_deref().unwrap_or("(before training)");
+            vec![
+                ("probe", probe.probe.clone()),
+                ("setting", setting.to_owned()),
+                ("return", statistics(Some(&probe.mean_return), seeds, score)),
+                ("told", statistics(told.as_ref(), seeds, score)),
+                ("habit", statistics(habit.as_ref(), seeds, score)),
+                ("read by", of_seeds(probe.reads)),
+                ("overridden in", of_seeds(probe.overridden)),
+            ]
+        }))
     }
 
     fn notes(&self) -> Vec<String> {
