@@ -4,8 +4,8 @@
 //! second, once for each device, driver and version of the kernels.
 
 mod drivers;
+mod learning_checks;
 mod self_test;
-mod training;
 
 use std::time::Instant;
 
@@ -242,14 +242,14 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>) {
     let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir))));
     // The differences of a large model take minutes without a GPU.
     checks.run("gradients", || {
-        (training::gradients_are_slopes(&mut base), ())
+        (learning_checks::gradients_are_slopes(&mut base), ())
     });
     if let Some(mut subject) = own.unwrap_or(Some(base)) {
         checks.run("log-probs", || {
-            (training::log_probs_agree(&mut subject), ())
+            (learning_checks::log_probs_agree(&mut subject), ())
         });
         checks.run("adapter moves", || {
-            (training::all_tensors_move(&mut subject), ())
+            (learning_checks::all_tensors_move(&mut subject), ())
         });
     }
 }

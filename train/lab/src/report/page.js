@@ -19,11 +19,12 @@ const h = (tag, attributes, ...children) => fill(document.createElement(tag), at
 const s = (tag, attributes, ...children) => fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 
 const sections = document.querySelector('.top nav');
-/** A table that scrolls sideways. A column is [name, is a number]. */
+/** A table that scrolls sideways. A column is [name, class]; the class n is for numbers. A row is a list of cells. */
 function table(caption, columns, rows, label = caption) {
+  const cell = (content, i) => h(i ? 'td' : 'th', { class: columns[i][1], scope: i ? null : 'row' }, content);
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': label }, h('table', {}, h('caption', {}, caption),
-    h('thead', {}, h('tr', {}, columns.map(([name, numeric]) => h('th', { scope: 'col', class: numeric ? 'n' : null }, name)))),
-    h('tbody', {}, rows)));
+    h('thead', {}, h('tr', {}, columns.map(([name, kind]) => h('th', { scope: 'col', class: kind === 'n' ? 'n' : null }, name)))),
+    h('tbody', {}, rows.map(row => h('tr', {}, row.map(cell))))));
 }
 
 /** A sample of a line, for legends. */
@@ -235,13 +236,12 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
   /** Returns a table of at most 12 steps. */
   function steps() {
     const rows = xs.length <= 12 ? xs : Array.from({ length: 12 }, (_, i) => xs[Math.round(i * (xs.length - 1) / 11)]);
-    const cell = (one, x) => {
+    const value = (one, x) => {
       const p = one.points.find(p => p[0] === x);
-      return h('td', { class: 'n' }, p ? figure(p[1]) : '');
+      return p ? figure(p[1]) : '';
     };
-    return table(rows.length < xs.length ? `${rows.length} of ${xs.length} steps` : 'all steps',
-      [['step', true], ...series.map(one => [one.name, true])],
-      rows.map(x => h('tr', {}, h('th', { class: 'n', scope: 'row' }, count(x)), series.map(one => cell(one, x)))), title + ' as a table');
+    return table(rows.length < xs.length ? `${rows.length} of ${xs.length} steps` : 'all steps', [['step', 'n'], ...series.map(one => [one.name, 'n'])],
+      rows.map(x => [count(x), ...series.map(one => value(one, x))]), title + ' as a table');
   }
 
   const details = h('details', {}, h('summary', {}, 'As a table'));
@@ -335,16 +335,15 @@ function tiles() {
 }
 
 function runsTable() {
-  const row = (run, group) => h('tr', {},
-    h('th', { scope: 'row', class: 'word' }, many ? swatch(s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 })) : null, many ? ' ' : null, run.name),
-    many ? h('td', { class: 'word' }, page.groups[group].label) : null,
-    h('td', { class: 'n' }, run.seed), h('td', {}, state(run)),
-    h('td', { class: 'n' }, before(run) ? score(before(run).success_rate) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).success_rate) : '–'),
-    h('td', { class: 'n' }, before(run) ? score(before(run).return_mean) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).return_mean) : '–'),
-    h('td', { class: 'n' }, best(run) ? `${score(best(run).return_mean)} (step ${best(run).step})` : '–'),
-    h('td', { class: 'n' }, duration(sum(run.seconds.map(([, value]) => value)))));
+  const row = (run, group) => {
+    const [first, last, top] = [before(run), after(run), best(run)];
+    const line = swatch(s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 }));
+    return [many ? [line, ' ', run.name] : run.name, ...(many ? [page.groups[group].label] : []), run.seed, state(run),
+      score(first?.success_rate), score(last?.success_rate), score(first?.return_mean), score(last?.return_mean),
+      top ? `${score(top.return_mean)} (step ${top.step})` : '–', duration(sum(run.seconds.map(([, value]) => value)))];
+  };
   const numbers = ['success before', 'success after', 'return before', 'return after', 'best return', 'time'];
-  const columns = [['run'], ...(many ? [['config']] : []), ['seed', true], ['state'], ...numbers.map(name => [name, true])];
+  const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
   section('runs', 'Runs', h('div', { class: 'card' }, table('Success and return on held-out scenes: the first and the last evaluation.', columns,
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
@@ -645,8 +644,8 @@ function config() {
   const parts = page.groups.map(group => {
     const run = page.runs[group.runs[0]];
     const own = run.config.filter(([key, here, there]) => here !== there && !(key === 'train.seed' && group.runs.length > 1));
-    const row = ([key, here, there]) => h('tr', {}, h('th', { scope: 'row', class: 'word' }, h('code', {}, key)), h('td', { class: 'word' }, value(here)), h('td', { class: 'word' }, value(there)));
-    const keys = (caption, lines) => table(caption, [['key'], ['this run'], [run.base]], lines.map(row));
+    const keys = (caption, lines) => table(caption, [['key', 'word'], ['this run', 'word'], [run.base, 'word']],
+      lines.map(([key, here, there]) => [h('code', {}, key), value(here), value(there)]));
     return h('div', { class: 'card' }, many ? h('h3', {}, label(group)) : null,
       own.length ? keys(`Differences from ${run.base}`, own) : h('p', {}, `Equal to ${run.base}.`),
       h('details', {}, h('summary', {}, `All ${run.config.length} values`), keys('All values of the config', run.config)));
@@ -655,11 +654,11 @@ function config() {
 }
 
 function machine() {
-  const rows = page.runs.flatMap(run => run.sessions.map(one => h('tr', {}, page.runs.length > 1 ? h('th', { scope: 'row', class: 'word' }, run.name) : null,
-    h('td', {}, date(one.time)), h('td', { class: 'n' }, count(one.step)), h('td', { class: 'word' }, one.device + (one.software ? ' (software)' : '')), h('td', { class: 'word' }, `${one.driver}, ${one.backend}`),
-    h('td', { class: 'word' }, one.model), h('td', {}, one.version))));
+  const several = page.runs.length > 1;
+  const rows = page.runs.flatMap(run => run.sessions.map(one => [...(several ? [run.name] : []), date(one.time), count(one.step),
+    one.device + (one.software ? ' (software)' : ''), `${one.driver}, ${one.backend}`, one.model, one.version]));
   if (!rows.length) return;
-  const columns = [...(page.runs.length > 1 ? [['run']] : []), ['started'], ['from step', true], ['device'], ['driver'], ['model'], ['lapwing']];
+  const columns = [...(several ? [['run', 'word']] : []), ['started'], ['from step', 'n'], ['device', 'word'], ['driver', 'word'], ['model', 'word'], ['lapwing']];
   section('machine', 'Machine', h('div', { class: 'card' }, table('Each start of the training.', columns, rows, 'Machine')));
 }
 

@@ -23,7 +23,7 @@
 //! probes = ["swapped"]            # whether changed instructions are followed, before and after training
 //! ```
 
-mod compare;
+mod comparison;
 mod figure;
 mod probes;
 mod results;
@@ -41,7 +41,7 @@ use lapwing_play::config::Game;
 use lapwing_train::Config;
 use lapwing_train::record::directory;
 
-pub use compare::Compare;
+pub use comparison::Compare;
 pub use results::Results;
 use run_result::RunResult;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Sweep;
-use super::compare::Compare;
+use super::comparison::Compare;
 use super::probes::{ProbeResult, ProbeScores};
 use super::run_result::{Cost, CostAxis, RunResult};
 use crate::stats::{interval, mean_and_deviation};
