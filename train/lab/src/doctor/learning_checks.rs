@@ -18,10 +18,6 @@ const GAMES: usize = 4;
 const TOKENS: usize = 512;
 const SEED: u64 = 1;
 
-fn finding(result: Result<Finding, Error>) -> Finding {
-    result.unwrap_or_else(|error| Finding::bad_device(error.to_string(), json!(null)))
-}
-
 fn parameters(state: &State) -> &Parameters {
     let parameters = state.learner.parameters.as_ref();
     parameters.expect("a run that trains")
@@ -71,36 +67,33 @@ fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
 }
 
 /// Checks that the log-probs of the rollout and of the update are bit-identical.
-pub(super) fn log_probs_agree(state: &mut State) -> Finding {
-    let compare = |state: &mut State| {
-        let played = play(state)?;
-        let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
-        for batch in batches(state, &played) {
-            let trained = log_probs(state, &batch, false).to_vec()?;
-            for token in &batch.tokens {
-                let now = trained[token.pair as usize];
-                tokens += 1;
-                if now.to_bits() != token.old.to_bits() {
-                    apart += 1;
-                    furthest = furthest.max((now - token.old).abs());
-                }
+pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
+    for batch in batches(state, &played) {
+        let trained = log_probs(state, &batch, false).to_vec()?;
+        for token in &batch.tokens {
+            let now = trained[token.pair as usize];
+            tokens += 1;
+            if now.to_bits() != token.old.to_bits() {
+                apart += 1;
+                furthest = furthest.max((now - token.old).abs());
             }
         }
-        let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
-        Ok(match apart {
-            0 => Finding::good(
-                format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
-                figures,
+    }
+    let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
+    Ok(match apart {
+        0 => Finding::good(
+            format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
+            figures,
+        ),
+        _ => Finding::bad_device(
+            format!(
+                "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
             ),
-            _ => Finding::bad_device(
-                format!(
-                    "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
-                ),
-                figures,
-            ),
-        })
-    };
-    finding(compare(state))
+            figures,
+        ),
+    })
 }
 
 /// Returns the gradients of the mean log-prob of a batch.
@@ -134,42 +127,39 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
 }
 
 /// Checks that every tensor of the adapter has a gradient and moves.
-pub(super) fn all_tensors_move(state: &mut State) -> Finding {
-    let check = |state: &mut State| {
-        let played = play(state)?;
-        let batches = batches(state, &played);
-        let before = parameters(state).values()?;
-        let gradients = updates(state, &batches[0])?;
-        let after = parameters(state).values()?;
-        let mut still = Vec::new();
-        for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
-            let gradient = match gradients.get(&parameters(state).get(name)) {
-                Some(gradient) => gradient.to_vec()?,
-                None => Vec::new(),
-            };
-            let has_gradient = gradient.iter().any(|g| *g != 0.0);
-            let is_finite = gradient.iter().chain(after).all(|g| g.is_finite());
-            if !(has_gradient && is_finite && before != after) {
-                still.push(name.clone());
-            }
+pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let batches = batches(state, &played);
+    let before = parameters(state).values()?;
+    let gradients = updates(state, &batches[0])?;
+    let after = parameters(state).values()?;
+    let mut still = Vec::new();
+    for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
+        let gradient = match gradients.get(&parameters(state).get(name)) {
+            Some(gradient) => gradient.to_vec()?,
+            None => Vec::new(),
+        };
+        let has_gradient = gradient.iter().any(|g| *g != 0.0);
+        let is_finite = gradient.iter().chain(after).all(|g| g.is_finite());
+        if !(has_gradient && is_finite && before != after) {
+            still.push(name.clone());
         }
-        let figures = json!({ "tensors": before.len(), "still": still });
-        let count = before.len();
-        Ok(match still.first() {
-            None => Finding::good(
-                format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
-                figures,
+    }
+    let figures = json!({ "tensors": before.len(), "still": still });
+    let count = before.len();
+    Ok(match still.first() {
+        None => Finding::good(
+            format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
+            figures,
+        ),
+        Some(first) => Finding::bad_device(
+            format!(
+                "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
+                still.len()
             ),
-            Some(first) => Finding::bad_device(
-                format!(
-                    "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
-                    still.len()
-                ),
-                figures,
-            ),
-        })
-    };
-    finding(check(state))
+            figures,
+        ),
+    })
 }
 
 /// The change of the loss to both sides: far more than the rounding of f32 (1e-6), and so little that the error of the
@@ -178,70 +168,62 @@ const LOSS_CHANGE: f64 = 0.02;
 const MAX_SLOPE_ERROR: f64 = 0.02;
 
 /// Checks the gradient of an adapter against differences of the loss, along the gradient and along a random direction.
-pub(super) fn gradients_are_slopes(state: &mut State) -> Finding {
-    let check = |state: &mut State| {
-        let played = play(state)?;
-        let batches = batches(state, &played);
-        let batch = &batches[0];
-        // Before any update half of the gradients are zero.
-        updates(state, batch)?;
-        let gradients = gradients(state, batch);
-        let at = parameters(state).values()?;
-        let mut gradient = Vec::new();
-        for (name, _, values) in &at {
-            match gradients.get(&parameters(state).get(name)) {
-                Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
-                None => gradient.extend(vec![0.0; values.len()]),
-            }
+pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let batches = batches(state, &played);
+    let batch = &batches[0];
+    // Before any update half of the gradients are zero.
+    updates(state, batch)?;
+    let gradients = gradients(state, batch);
+    let at = parameters(state).values()?;
+    let mut gradient = Vec::new();
+    for (name, _, values) in &at {
+        match gradients.get(&parameters(state).get(name)) {
+            Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
+            None => gradient.extend(vec![0.0; values.len()]),
         }
-        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        let mut random = Random::new(SEED);
-        // Half of it is the gradient: the loss hardly changes in a direction across the gradient.
-        let mut mixed: Vec<f64> = gradient
-            .iter()
-            .map(|g| {
-                g / norm + (2.0 * random.uniform() - 1.0) * (3.0 / gradient.len() as f64).sqrt()
-            })
-            .collect();
-        let length = mixed.iter().map(|d| d * d).sum::<f64>().sqrt();
-        mixed.iter_mut().for_each(|d| *d /= length);
-        let along: Vec<f64> = gradient.iter().map(|g| g / norm).collect();
-        let mut worst: f64 = 0.0;
-        for direction in [along, mixed] {
-            let wanted: f64 = direction.iter().zip(&gradient).map(|(d, g)| d * g).sum();
-            let slope = |width: f64| -> Result<f64, Error> {
-                let ahead = loss_at(state, batch, &at, &direction, width)?;
-                let behind = loss_at(state, batch, &at, &direction, -width)?;
-                Ok((ahead - behind) / (2.0 * width))
-            };
-            let width = LOSS_CHANGE / norm;
-            let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
-            let error = (got - wanted).abs() / wanted.abs();
-            // f64::max ignores NaN.
-            worst = if error.is_nan() {
-                error
-            } else {
-                worst.max(error)
-            };
-        }
-        move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
-        let figures = json!({ "relative_error": worst, "gradient_norm": norm });
-        Ok(match worst <= MAX_SLOPE_ERROR {
-            true => Finding::good(
-                format!(
-                    "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
-                ),
-                figures,
+    }
+    let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let mut random = Random::new(SEED);
+    // Half of it is the gradient: the loss hardly changes in a direction across the gradient.
+    let mut mixed: Vec<f64> = gradient
+        .iter()
+        .map(|g| g / norm + (2.0 * random.uniform() - 1.0) * (3.0 / gradient.len() as f64).sqrt())
+        .collect();
+    let length = mixed.iter().map(|d| d * d).sum::<f64>().sqrt();
+    mixed.iter_mut().for_each(|d| *d /= length);
+    let along: Vec<f64> = gradient.iter().map(|g| g / norm).collect();
+    let mut errors = Vec::new();
+    for direction in [along, mixed] {
+        let wanted: f64 = direction.iter().zip(&gradient).map(|(d, g)| d * g).sum();
+        let slope = |width: f64| -> Result<f64, Error> {
+            let ahead = loss_at(state, batch, &at, &direction, width)?;
+            let behind = loss_at(state, batch, &at, &direction, -width)?;
+            Ok((ahead - behind) / (2.0 * width))
+        };
+        let width = LOSS_CHANGE / norm;
+        let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
+        errors.push((got - wanted).abs() / wanted.abs());
+    }
+    // By total order NaN is the largest.
+    let worst = errors.into_iter().max_by(f64::total_cmp);
+    let worst = worst.expect("two directions");
+    move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
+    let figures = json!({ "relative_error": worst, "gradient_norm": norm });
+    Ok(match worst <= MAX_SLOPE_ERROR {
+        true => Finding::good(
+            format!(
+                "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
             ),
-            false => Finding::bad_device(
-                format!(
-                    "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
-                ),
-                figures,
+            figures,
+        ),
+        false => Finding::bad_device(
+            format!(
+                "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
             ),
-        })
-    };
-    finding(check(state))
+            figures,
+        ),
+    })
 }
 
 /// Moves the adapter along a direction.

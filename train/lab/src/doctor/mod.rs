@@ -18,6 +18,7 @@ use lapwing_train::base::source::Source;
 use lapwing_train::config::Config;
 use lapwing_train::state::{Purpose, State};
 
+use learning_checks::{all_tensors_move, gradients_are_slopes, log_probs_agree};
 pub use self_test::self_test;
 
 /// The outcome of a check.
@@ -240,17 +241,15 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>) {
         return;
     };
     let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir))));
+    let finding = |result: Result<Finding, Error>| {
+        let bad = |error: Error| Finding::bad_device(error.to_string(), Value::Null);
+        (result.unwrap_or_else(bad), ())
+    };
     // The differences of a large model take minutes without a GPU.
-    checks.run("gradients", || {
-        (learning_checks::gradients_are_slopes(&mut base), ())
-    });
+    checks.run("gradients", || finding(gradients_are_slopes(&mut base)));
     if let Some(mut subject) = own.unwrap_or(Some(base)) {
-        checks.run("log-probs", || {
-            (learning_checks::log_probs_agree(&mut subject), ())
-        });
-        checks.run("adapter moves", || {
-            (learning_checks::all_tensors_move(&mut subject), ())
-        });
+        checks.run("log-probs", || finding(log_probs_agree(&mut subject)));
+        checks.run("adapter moves", || finding(all_tensors_move(&mut subject)));
     }
 }
 
