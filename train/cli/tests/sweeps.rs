@@ -173,7 +173,7 @@ fn what_was_trained_is_probed() {
     assert!(
         rows[0][1]
             .trim_end()
-            .ends_with("| -       | -             |"),
+            .ends_with("|       - |             - |"),
         "{}",
         rows[0][1]
     );

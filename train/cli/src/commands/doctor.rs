@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
-use lapwing_lab::doctor::{Finding, Outcome, examine};
+use lapwing_lab::doctor::{Finding, Outcome, diagnose};
 use lapwing_tensor::{Gpu, GpuError};
 
 use crate::args;
@@ -23,7 +23,7 @@ pub fn doctor(
             written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
         }
     };
-    let report = examine(open_gpu, arguments.model.as_deref(), hub(), &mut tell);
+    let report = diagnose(open_gpu, arguments.model.as_deref(), hub(), &mut tell);
     written?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -53,8 +53,8 @@ fn line(finding: &Finding, colour: bool) -> String {
     };
     let seen = out::line(&finding.text);
     let mut text = format!("{word} {:14} {seen}\n", finding.name);
-    if let Some(cure) = &finding.cure {
-        text += &format!("{:INDENT$}-> {}\n", "", out::line(cure));
+    if let Some(fix) = &finding.fix {
+        text += &format!("{:INDENT$}-> {}\n", "", out::line(fix));
     }
     text
 }
@@ -72,7 +72,7 @@ mod tests {
             name: "memory",
             outcome: Outcome::Good,
             text: "to train the built-in base takes up to 0.21 GiB of the device's 24.0".to_owned(),
-            cure: None,
+            fix: None,
             figures: Value::Null,
             seconds: 0.1,
         };
@@ -80,7 +80,7 @@ mod tests {
         finding.name = "kernels";
         finding.outcome = Outcome::Bad;
         finding.text = "the driver computes wrong numbers".to_owned();
-        finding.cure = Some("update the driver".to_owned());
+        finding.fix = Some("update the driver".to_owned());
         text += &line(&finding, false);
         finding.outcome = Outcome::Warning;
         text += &line(&finding, false);

@@ -60,7 +60,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
             waiting.push(cell);
         }
     }
-    let (all, wanted) = (sweep.cells.len(), waiting.len());
+    let (all, wanted) = (sweep.runs.len(), waiting.len());
     out::note(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
@@ -85,7 +85,7 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
     if !results.runs.is_empty() {
         write_results(&results, &place)?;
         let dirs: Vec<PathBuf> = sweep
-            .cells
+            .runs
             .iter()
             .filter(|cell| cell.outcome(&place).is_some())
             .map(|cell| cell.directory(&place))

@@ -1,5 +1,5 @@
-//! The tokenizer and the chat template of a base model made from nothing: byte-level BPE, learned from the texts of the
-//! games, so that the words of the game it plays are single tokens and any other text can still be written.
+//! The tokenizer and the chat template of a base model: byte-level BPE, trained on the texts of the games. The actions of the
+//! games are single tokens.
 
 use std::path::Path;
 
@@ -16,40 +16,35 @@ use lapwing_play::{Form, Framing, Seen};
 use lapwing_train::Error;
 use lapwing_train::record::write_error;
 
-/// Ends a reply.
 const END: &str = "<|end|>";
-/// One for each role of a conversation, and the end.
 const SPECIAL: [&str; 4] = [END, "<|system|>", "<|user|>", "<|assistant|>"];
 const TEMPLATE: &str = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}\
      {% if message.role == 'assistant' %}<|end|>{% endif %}{% endfor %}\
      {% if add_generation_prompt %}<|assistant|>{% endif %}";
-/// The 256 bytes, the special tokens, and enough merges for every word of the games.
+/// The 256 bytes, the special tokens, and merges for the words of the games.
 const VOCABULARY: usize = 640;
 
-/// Games whose words come into every vocabulary. No more of them: the embedded base was made with these, and must come out
-/// the same when it is made again.
+/// Games whose texts are in every vocabulary. A change here changes the embedded base.
 const ALWAYS: [&str; 2] = ["frozen-lake", "snake"];
 
 /// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
 ///
 /// # Errors
-/// If the directory cannot be written, or an action of one of these games would take more than one token.
+/// If the directory cannot be written, or an action of these games takes more than one token.
 pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
     std::fs::create_dir_all(dir).map_err(write_error(dir))?;
     let texts = texts(games)?;
-    let tokenizer = learn(texts).map_err(|e| Error::Vocabulary(e.to_string()))?;
+    let tokenizer = train(texts).map_err(failed)?;
     for action in games.iter().flat_map(|game| game.actions()) {
         let encoded = tokenizer.encode(action.as_str(), false);
-        let count = encoded.map_err(|e| Error::Vocabulary(e.to_string()))?.len();
+        let count = encoded.map_err(failed)?.len();
         if count != 1 {
             return Err(Error::Vocabulary(format!(
                 "the action {action} takes {count} tokens, wanted 1"
             )));
         }
     }
-    let text = tokenizer
-        .to_string(true)
-        .map_err(|e| Error::Vocabulary(e.to_string()))?;
+    let text = tokenizer.to_string(true).map_err(failed)?;
     let end = tokenizer.token_to_id(END);
     let files = [
         ("tokenizer.json", text),
@@ -70,24 +65,27 @@ pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The number of tokens of the tokenizer in `dir`, and the id of the one that ends a reply.
+/// Returns the number of tokens of the tokenizer in `dir`, and the id of the end token.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub fn size_and_end(dir: &Path) -> Result<(usize, u32), Error> {
-    let tokenizer = Tokenizer::from_file(dir.join("tokenizer.json"))
-        .map_err(|e| Error::Vocabulary(e.to_string()))?;
+    let tokenizer = Tokenizer::from_file(dir.join("tokenizer.json")).map_err(failed)?;
     let end = tokenizer
         .token_to_id(END)
         .ok_or_else(|| Error::Vocabulary(format!("{END} is missing")))?;
     Ok((tokenizer.get_vocab_size(true), end))
 }
 
+fn failed(error: tokenizers::Error) -> Error {
+    Error::Vocabulary(error.to_string())
+}
+
 fn pretty(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }
 
-/// What the vocabulary is learned from. The words of the games at hand are repeated, so that they come first.
+/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
 fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
     let policy = Policy {
         reply: Form::Word,
@@ -96,8 +94,8 @@ fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
     let mut texts = Vec::new();
     for game in games {
         let framing = Framing::new(&**game, &policy)?;
-        let told = framing.messages(&Seen::first(""))?;
-        texts.extend(vec![told[0].content.clone(); 4]);
+        let messages = framing.messages(&Seen::first(""))?;
+        texts.extend(vec![messages[0].content.clone(); 4]);
         texts.extend(
             game.actions()
                 .iter()
@@ -116,7 +114,7 @@ fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
     Ok(texts)
 }
 
-fn learn(texts: Vec<String>) -> tokenizers::Result<Tokenizer> {
+fn train(texts: Vec<String>) -> tokenizers::Result<Tokenizer> {
     let mut tokenizer = TokenizerBuilder::new()
         .with_model(BPE::default())
         .with_normalizer(None::<NFC>)
@@ -128,7 +126,7 @@ fn learn(texts: Vec<String>) -> tokenizers::Result<Tokenizer> {
         .show_progress(false)
         .vocab_size(VOCABULARY)
         .min_frequency(1)
-        // sorted: the alphabet is a set in no order
+        // The trainer sorts the alphabet, which is an unordered set.
         .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .special_tokens(SPECIAL.map(|token| AddedToken::from(token, true)).to_vec())
         .build();

@@ -1,8 +1,10 @@
-//! Makes a small base model from nothing: all weights are trained to imitate a noisy scripted player.
+//! Trains a small base model from scratch: all weights learn to imitate a noisy scripted player.
 //!
-//! The player plays a game's own good moves with a chance of `skill` and any move otherwise. The model learns the
-//! player's distribution over moves in every state that the player meets, so it ends up able to play, but playing
-//! badly: what reinforcement learning can then bring out. It never meets a scene that is kept for the evaluation.
+//! With probability `skill` the player makes one of the game's best moves, and otherwise any move. The model learns the
+//! player's distribution over moves in every state of its episodes. It plays badly, and leaves room for reinforcement
+//! learning. Scenes of the evaluation are held out.
+
+mod vocabulary;
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +19,6 @@ use lapwing_model::{
 };
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
-use super::vocabulary;
 use lapwing_play::config::{Game, Policy};
 use lapwing_play::players::scripted::{Chances, best_actions, word};
 use lapwing_play::prompt::Prompts;
@@ -28,7 +29,7 @@ use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
 
-/// The presets for the embedded base, whose games it knows.
+/// The presets for the embedded base.
 const EMBEDDED: [&str; 4] = [
     "frozen-lake",
     "frozen-lake-slippery",
@@ -40,33 +41,33 @@ fn preset(name: &str) -> Game {
     Config::load(name, &[]).expect("a preset").game
 }
 
-/// How a base model is made.
+/// Settings of the training of a base model.
 #[derive(Debug, Clone)]
 pub struct Pretraining {
-    /// the games whose players are imitated, all in every update and each with the same share of the loss
+    /// The games; every update contains all of them, each with the same share of the loss.
     pub games: Vec<Game>,
-    /// chance that the player makes one of the game's good moves; otherwise any move
+    /// Probability that the player makes one of the game's best moves.
     pub skill: f64,
-    /// optimiser updates
+    /// Optimizer updates.
     pub steps: usize,
-    /// scenes of each game played for each update
+    /// Scenes of each game per update.
     pub scenes: usize,
-    /// peak learning rate; it rises over the first twentieth of the steps and falls along a cosine to a twentieth
+    /// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
     pub lr: f64,
-    /// width of the residual stream
+    /// Width of the residual stream.
     pub width: usize,
-    /// blocks
+    /// Blocks.
     pub layers: usize,
-    /// attention heads
+    /// Attention heads.
     pub heads: usize,
-    /// width inside the MLP
+    /// Width inside the MLP.
     pub mlp_width: usize,
-    /// everything random follows from it
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
 impl Default for Pretraining {
-    /// What made the embedded base.
+    /// The settings of the embedded base.
     fn default() -> Pretraining {
         Pretraining {
             games: EMBEDDED.iter().map(|name| preset(name)).collect(),
@@ -83,26 +84,27 @@ impl Default for Pretraining {
     }
 }
 
-/// What one update learned from.
+/// The metrics of an update.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// updates done
+pub struct PretrainUpdate {
+    /// Updates done.
     pub step: usize,
-    /// cross-entropy against the player's distribution, nats a move
+    /// Cross-entropy with the player's distribution, in nats per move.
     pub loss: f64,
-    /// the player's own entropy on the same states: the least that the loss can be
+    /// The player's entropy on the same states: the lower bound of the loss.
     pub floor: f64,
 }
 
-/// Trains a base and writes it to `dir`, which must be new or empty, as a Hugging Face directory. `progress` is told now and then.
+/// Trains a base model and writes it to `dir`, which must be new or empty, as a Hugging Face directory. Calls `progress` after
+/// every 20th update.
 ///
 /// # Errors
-/// If the game is unknown, the device fails, or the directory holds files already or cannot be written.
+/// If a game is unknown, the device fails, or the directory is not empty or cannot be written.
 pub fn pretrain(
     gpu: &Gpu,
     how: &Pretraining,
     dir: &Path,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(PretrainUpdate),
 ) -> Result<(), Error> {
     let games = how.games.iter().map(Game::scenario);
     let games: Vec<Box<dyn Scenario>> = games.collect::<Result<_, _>>()?;
@@ -110,14 +112,14 @@ pub fn pretrain(
     let is_new = !dir.exists();
     write_aside(dir, |aside| make(gpu, how, &games, aside, progress)).inspect_err(|_| {
         if is_new {
-            // Fails if others have put something there, which is then theirs to keep.
+            // This fails if the directory is not empty.
             let _ = fs::remove_dir(dir);
         }
     })
 }
 
-/// Lets `make` fill a directory inside of `dir`, and moves its files up if all went well: a failure leaves `dir` as it was,
-/// and a place that cannot be written is known before the work begins.
+/// Calls `make` with a temporary directory inside `dir`, and moves its files to `dir` on success. A failure leaves `dir`
+/// unchanged, and a directory that cannot be written is found before the training.
 fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(write_error(dir))?;
     let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
@@ -126,7 +128,7 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
         let entry = entry.map_err(write_error(dir))?;
         let file = dir.join(entry.file_name());
         if file.exists() {
-            // Somebody was quicker.
+            // Another program wrote it meanwhile.
             return Err(RecordError::Occupied(dir.to_owned()).into());
         }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
@@ -139,7 +141,7 @@ fn make(
     how: &Pretraining,
     games: &[Box<dyn Scenario>],
     dir: &Path,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(PretrainUpdate),
 ) -> Result<(), Error> {
     vocabulary::write(dir, games)?;
     let (vocab, end) = vocabulary::size_and_end(dir)?;
@@ -153,11 +155,11 @@ fn make(
     });
     config.eos = vec![end];
     let tokenizer = Tokenizer::load(dir, &config)?;
-    let mut lectures = Vec::new();
+    let mut pretrain_games = Vec::new();
     for game in games {
         let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
         let template = TextFiles::trusted(dir).template()?;
-        lectures.push(Lecture {
+        pretrain_games.push(PretrainGame {
             scenario: &**game,
             scenes: Scenes::of(&**game)?,
             actions: game
@@ -174,17 +176,17 @@ fn make(
     let model = Model::over(gpu, config, &parameters);
 
     for step in 0..how.steps {
-        let lesson = lesson(how, step, &mut lectures, end)?;
-        let tokens = Tokens::new(gpu, &lesson.tree.pack());
+        let batch = batch(how, step, &mut pretrain_games, end)?;
+        let tokens = Tokens::new(gpu, &batch.tree.pack());
         let (rows, targets) = (
-            Indices::new(gpu, &lesson.rows),
-            Indices::new(gpu, &lesson.targets),
+            Indices::new(gpu, &batch.rows),
+            Indices::new(gpu, &batch.targets),
         );
         let hidden = model.forward(&tokens, None);
         let log_probs = hidden
             .log_probs(&model.head(None), &rows, &targets, 1.0)
             .log_probs;
-        let weights = Tensor::from_slice(gpu, &lesson.weights, &[lesson.weights.len()]);
+        let weights = Tensor::from_slice(gpu, &batch.weights, &[batch.weights.len()]);
         let loss = log_probs.mul(&weights).sum().neg();
         parameters.accumulate(&loss.backward());
         parameters.step(AdamW {
@@ -196,17 +198,17 @@ fn make(
             max_norm: 1.0,
         });
         if step % 20 == 0 || step + 1 == how.steps {
-            progress(Progress {
+            progress(PretrainUpdate {
                 step: step + 1,
                 loss: f64::from(loss.to_vec()?[0]),
-                floor: lesson.floor,
+                floor: batch.floor,
             });
         }
     }
     Ok(model.save(dir, Format::F16)?)
 }
 
-/// The model is taught to reply with a word.
+/// Returns the prompts of a game, whose replies are a word.
 fn prompts(
     scenario: &dyn Scenario,
     tokenizer: Tokenizer,
@@ -220,51 +222,50 @@ fn prompts(
     Ok(Prompts::new(framing, tokenizer, template))
 }
 
-/// A game that is taught.
-struct Lecture<'a> {
+struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
     scenes: Scenes,
-    /// the token of each action
+    /// The token of each action.
     actions: Vec<u32>,
     prompts: Prompts,
 }
 
-/// The states of some episodes and the player's moves in them.
-struct Lesson {
+/// The states of some episodes, with the player's distributions over moves.
+struct PretrainBatch {
     tree: TokenTree,
     rows: Vec<u32>,
     targets: Vec<u32>,
-    /// the share of each target in the loss
+    /// The share of each target in the loss.
     weights: Vec<f32>,
     floor: f64,
 }
 
-/// Plays with a good move now and then, and remembers what it thought in each state.
-struct Teacher {
+/// Makes a best move with probability `skill`, and records its distribution in each state.
+struct NoisyPlayer {
     skill: f64,
     chances: Chances,
-    /// for each episode the states that it met
-    met: Vec<Vec<Met>>,
+    /// For each episode its turns.
+    turns: Vec<Vec<RecordedTurn>>,
 }
 
-/// What was seen, the chance of each move, and the move made.
-type Met = (String, Vec<f64>, usize);
+/// The observation, the probability of each move, and the move.
+type RecordedTurn = (String, Vec<f64>, usize);
 
-impl Player for Teacher {
+impl Player for NoisyPlayer {
     fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
         let mut replies = Vec::with_capacity(asks.len());
         for ask in asks {
             let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
             let chosen = pick(&moves, self.chances.of(ask, "player"));
             replies.push(word(ask, chosen));
-            self.met[ask.episode].push((ask.observation.to_owned(), moves, chosen));
+            self.turns[ask.episode].push((ask.observation.to_owned(), moves, chosen));
         }
         Ok(replies)
     }
 }
 
-impl Lecture<'_> {
-    /// Where the player plays for an update, never where a policy is examined later.
+impl PretrainGame<'_> {
+    /// Returns the scenes of an update, without those of evaluations.
     fn seats(&self, how: &Pretraining, step: usize) -> Result<Vec<Seat>, Error> {
         let seat = |number| {
             let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
@@ -279,75 +280,75 @@ impl Lecture<'_> {
         (0..how.scenes).map(seat).collect()
     }
 
-    /// What the player thought in each state that it met, episode by episode.
-    fn play(&self, how: &Pretraining, step: usize) -> Result<Vec<Vec<Met>>, Error> {
+    /// Plays the episodes of an update.
+    fn play(&self, how: &Pretraining, step: usize) -> Result<Vec<Vec<RecordedTurn>>, Error> {
         let seats = self.seats(how, step)?;
-        let mut teacher = Teacher {
+        let mut player = NoisyPlayer {
             skill: how.skill,
             chances: Chances::default(),
-            met: vec![Vec::new(); seats.len() * self.scenario.agents()],
+            turns: vec![Vec::new(); seats.len() * self.scenario.agents()],
         };
         let referee = Referee {
             step_limit: self.scenario.step_limit(),
             format_penalty: 0.0,
         };
-        referee.play(self.scenario, &seats, &mut [&mut teacher], &mut |_| ())?;
-        Ok(teacher.met)
+        referee.play(self.scenario, &seats, &mut [&mut player], &mut |_| ())?;
+        Ok(player.turns)
     }
 }
 
-fn lesson(
+fn batch(
     how: &Pretraining,
     step: usize,
-    lectures: &mut [Lecture<'_>],
+    games: &mut [PretrainGame<'_>],
     end: u32,
-) -> Result<Lesson, Error> {
+) -> Result<PretrainBatch, Error> {
     let mut tree = TokenTree::new();
     let mut states = Vec::new();
-    for (number, lecture) in lectures.iter_mut().enumerate() {
-        for met in lecture.play(how, step)? {
+    for (number, game) in games.iter_mut().enumerate() {
+        for turns in game.play(how, step)? {
             let mut seen = HashSet::new();
-            for (observation, moves, chosen) in met {
+            for (observation, moves, chosen) in turns {
                 if !seen.insert(observation.clone()) {
                     continue;
                 }
-                // The reply is the word and the end; the end is not run through the model.
-                let prompt = lecture.prompts.ids(&Seen::first(&observation))?;
-                let replied = tree.insert(&[&prompt[..], &[lecture.actions[chosen]]].concat());
+                // The reply is the word and the end token; the end token is not an input of the model.
+                let prompt = game.prompts.ids(&Seen::first(&observation))?;
+                let replied = tree.insert(&[&prompt[..], &[game.actions[chosen]]].concat());
                 states.push((number, replied, prompt.len(), moves));
             }
         }
     }
     let packed = tree.pack();
-    let mut lesson = Lesson {
+    let mut batch = PretrainBatch {
         tree,
         rows: vec![],
         targets: vec![],
         weights: vec![],
         floor: 0.0,
     };
-    let mut counts = vec![0; lectures.len()];
+    let mut counts = vec![0; games.len()];
     states.iter().for_each(|(number, ..)| counts[*number] += 1);
     for (number, replied, prompt, moves) in states {
-        let share = 1.0 / (lectures.len() * counts[number]) as f32;
+        let share = 1.0 / (games.len() * counts[number]) as f32;
         let path = packed.path(replied);
-        for (action, chance) in lectures[number].actions.iter().zip(&moves) {
-            lesson.rows.push(path[prompt - 1]);
-            lesson.targets.push(*action);
-            lesson.weights.push(share * *chance as f32);
+        for (action, chance) in games[number].actions.iter().zip(&moves) {
+            batch.rows.push(path[prompt - 1]);
+            batch.targets.push(*action);
+            batch.weights.push(share * *chance as f32);
             // 0 ln 0 is 0.
             if *chance > 0.0 {
-                lesson.floor -= f64::from(share) * chance * chance.ln();
+                batch.floor -= f64::from(share) * chance * chance.ln();
             }
         }
-        lesson.rows.push(path[prompt]);
-        lesson.targets.push(end);
-        lesson.weights.push(share);
+        batch.rows.push(path[prompt]);
+        batch.targets.push(end);
+        batch.weights.push(share);
     }
-    Ok(lesson)
+    Ok(batch)
 }
 
-/// The noisy player's chance of each move.
+/// Returns the noisy player's probability of each move.
 fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
     let mut moves = vec![(1.0 - skill) / actions as f64; actions];
     for action in best {
@@ -356,15 +357,15 @@ fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
     moves
 }
 
-fn pick(chances: &[f64], chance: &mut Stream) -> usize {
-    let mut left = chance.unit();
-    for (i, share) in chances.iter().enumerate() {
+fn pick(probabilities: &[f64], random: &mut Stream) -> usize {
+    let mut left = random.unit();
+    for (i, share) in probabilities.iter().enumerate() {
         left -= share;
         if left < 0.0 {
             return i;
         }
     }
-    chances.len() - 1
+    probabilities.len() - 1
 }
 
 #[cfg(test)]
@@ -372,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_leaves_nothing_behind() {
+    fn a_failure_leaves_no_files() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("base");
         let fails = |aside: &Path| {
@@ -382,7 +383,7 @@ mod tests {
         write_aside(&dir, fails).unwrap_err();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
 
-        // What is there already stays.
+        // Existing files stay.
         fs::write(dir.join("README.md"), "kept").unwrap();
         fs::write(dir.join("config.json"), "old").unwrap();
         write_aside(&dir, fails).unwrap_err();
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
     }
 
-    /// What a policy is examined on, its base has not seen either.
+    /// The scenes of evaluations are held out from the base, too.
     #[test]
     fn the_evaluations_scenes_are_not_pretrained_on() {
         let how = Pretraining::default();
@@ -408,26 +409,26 @@ mod tests {
             let scenario = game.scenario().unwrap();
             let scenes = Scenes::of(&*scenario).unwrap();
             let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
-            let examined = scenes.evaluation(&*scenario, 1, 200).unwrap();
-            let examined: HashSet<String> = examined.iter().map(key).collect();
+            let evaluated = scenes.evaluation(&*scenario, 1, 200).unwrap();
+            let evaluated: HashSet<String> = evaluated.iter().map(key).collect();
             let files = lapwing_train::base::files::Files::open(None).unwrap();
             let (tokenizer, template) = (
                 files.tokenizer().unwrap().clone(),
                 files.template().unwrap(),
             );
             let prompts = prompts(&*scenario, tokenizer, template).unwrap();
-            let lecture = Lecture {
+            let game = PretrainGame {
                 scenario: &*scenario,
                 scenes,
                 actions: vec![],
                 prompts,
             };
             for step in 0..100 {
-                let seats = lecture.seats(&how, step).unwrap();
+                let seats = game.seats(&how, step).unwrap();
                 assert!(
-                    seats.iter().all(|seat| !examined.contains(&key(seat))),
+                    seats.iter().all(|seat| !evaluated.contains(&key(seat))),
                     "{}",
-                    game.name
+                    scenario.name()
                 );
             }
         }

@@ -1,0 +1,119 @@
+//! Tables for a terminal and for Markdown pages.
+
+/// A table of text cells. Columns of numbers are aligned to the right.
+#[derive(Debug)]
+pub struct TextTable {
+    /// The header first.
+    rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    /// Creates an empty table with these column names.
+    pub fn new(header: &[impl AsRef<str>]) -> TextTable {
+        let header = header.iter().map(|name| name.as_ref().to_owned());
+        TextTable {
+            rows: vec![header.collect()],
+        }
+    }
+
+    /// Creates a table from rows of cells with their column names, which are equal in all rows.
+    pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
+        let mut table = TextTable { rows: Vec::new() };
+        for row in rows {
+            if table.rows.is_empty() {
+                let names = row.iter().map(|(name, _)| name.as_ref().to_owned());
+                table.rows.push(names.collect());
+            }
+            table.row(row.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>());
+        }
+        table
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If the number of cells is not the number of columns.
+    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
+        let cells = cells.into();
+        assert_eq!(cells.len(), self.rows[0].len(), "the cells of a row");
+        self.rows.push(cells);
+    }
+
+    /// Returns the table for a terminal: columns are two spaces apart.
+    pub fn text(&self) -> String {
+        let line = |cells: &Vec<String>| cells.join("  ").trim_end().to_owned() + "\n";
+        self.padded(&self.rows).iter().map(line).collect()
+    }
+
+    /// Returns the table in GitHub's Markdown.
+    pub fn markdown(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let escaped = |row: &Vec<String>| row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        let mut rows: Vec<Vec<String>> = self.rows.iter().map(escaped).collect();
+        let rule = |column| {
+            if self.is_numeric(column) {
+                "--:"
+            } else {
+                "---"
+            }
+            .to_owned()
+        };
+        rows.insert(1, (0..rows[0].len()).map(rule).collect());
+        let mut rows = self.padded(&rows);
+        for cell in &mut rows[1] {
+            *cell = cell.replace(' ', "-");
+        }
+        let line = |cells: &Vec<String>| format!("| {} |\n", cells.join(" | "));
+        rows.iter().map(line).collect()
+    }
+
+    /// Pads each cell to the width of its column.
+    fn padded(&self, rows: &[Vec<String>]) -> Vec<Vec<String>> {
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+        let columns = rows.first().map_or(0, Vec::len);
+        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+        let cell =
+            |(column, cell): (usize, &String)| match (widths[column], self.is_numeric(column)) {
+                (width, true) => format!("{cell:>width$}"),
+                (width, false) => format!("{cell:width$}"),
+            };
+        let row = |row: &Vec<String>| row.iter().enumerate().map(cell).collect();
+        rows.iter().map(row).collect()
+    }
+
+    /// Whether no cell of a column, except its name, starts with a letter, and one is not empty.
+    fn is_numeric(&self, column: usize) -> bool {
+        let cells = self.rows[1..].iter();
+        let mut starts = cells
+            .filter_map(|row| row[column].chars().next())
+            .peekable();
+        starts.peek().is_some() && !starts.any(char::is_alphabetic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_aligned_to_the_right() {
+        let mut table = TextTable::new(&["player", "return", "95 %"]);
+        table.row(["random".to_owned(), "0.5".to_owned(), "-1 to 1".to_owned()]);
+        table.row(["a | b".to_owned(), "-10.25".to_owned(), String::new()]);
+        assert_eq!(
+            table.text(),
+            "player  return     95 %\n\
+             random     0.5  -1 to 1\n\
+             a | b   -10.25\n"
+        );
+        assert_eq!(
+            table.markdown(),
+            "| player | return |    95 % |\n\
+             | ------ | -----: | ------: |\n\
+             | random |    0.5 | -1 to 1 |\n\
+             | a \\| b | -10.25 |         |\n"
+        );
+    }
+}
