@@ -81,6 +81,7 @@ impl Stub {
             endpoint: self.address.clone(),
             cache: cache.to_owned(),
             token: None,
+            token_file: None,
             offline: false,
         }
     }
@@ -302,7 +303,7 @@ fn what_was_cut_off_is_continued() {
         "{error}"
     );
     assert!(
-        error.contains("what has come so far is kept, so try again"),
+        error.contains("the bytes received so far are kept, so try again"),
         "{error}"
     );
     let sha256 = hex(&Sha256::digest(&weights));
@@ -330,10 +331,7 @@ fn what_has_another_checksum_is_not_kept() {
     let hub = stub.hub(home.path());
     let error = get(&hub, "owner/name").unwrap_err();
     let config = fs::read(golden("qwen2").join("config.json")).unwrap();
-    let wanted = format!(
-        ", wanted {}; it was thrown away: try again",
-        git_hash(&config)
-    );
+    let wanted = format!(", wanted {}; it was deleted: try again", git_hash(&config));
     assert!(
         error.starts_with("owner/name: config.json has the checksum "),
         "{error}"
