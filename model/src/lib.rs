@@ -42,8 +42,7 @@ pub use files::precision::{LoadOptions, LoadReport, Precision};
 pub use generate::{Reply, generate};
 pub use hub::{Hub, HubError, Repository, Snapshot};
 pub use sampling::Sampling;
-pub use text::chat::{ChatTemplate, Message};
-pub use text::files::TextFiles;
-pub use text::guard::panic_is_caught;
-pub use text::serve::isolate_text;
-pub use text::tokenizer::Tokenizer;
+pub use text::{
+    ChatTemplate, Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE, Message,
+    TextFiles, Tokenizer, panic_becomes_error, run_sandbox_if_requested,
+};

@@ -1,4 +1,4 @@
-//! Tokenizers and chat templates of strangers in processes of their own: whatever they do, this one goes on.
+//! Untrusted tokenizers and chat templates in sandboxed processes: whatever they do, this process survives.
 
 #[allow(dead_code)]
 mod support;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::{CHECKPOINTS, Copy, golden};
 
 fn main() {
-    lapwing_model::isolate_text();
+    lapwing_model::run_sandbox_if_requested();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [what, dir] if what == "spin" => return spin(Path::new(dir)),
@@ -26,6 +26,7 @@ fn main() {
     let tests = tests![
         what_is_told_is_what_is_told_here
         a_template_cannot_take_memory_or_stack
+        a_template_may_be_as_deep_as_it_is_long
         a_template_cannot_take_time_even_if_it_ended_once
         a_namespace_that_holds_itself_ends_its_process_only
         a_tokenizer_cannot_take_memory
@@ -42,14 +43,14 @@ fn main() {
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
         let start = Instant::now();
         test();
-        println!("test isolated::{name} ... ok ({:.1?})", start.elapsed());
+        println!("test sandbox::{name} ... ok ({:.1?})", start.elapsed());
     }
 }
 
 fn template(source: &str) -> Result<ChatTemplate, ModelError> {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("chat_template.jinja"), source).unwrap();
-    TextFiles::guarded(home.path()).unwrap().template()
+    TextFiles::untrusted(home.path()).unwrap().template()
 }
 
 fn render(source: &str) -> Result<String, String> {
@@ -93,7 +94,7 @@ fn what_is_told_is_what_is_told_here() {
     for name in CHECKPOINTS {
         let dir = golden(name);
         let config = Config::read(&dir).unwrap();
-        let there = TextFiles::guarded(&dir).unwrap();
+        let there = TextFiles::untrusted(&dir).unwrap();
         let (tokenizer, template) = (there.tokenizer(&config).unwrap(), there.template().unwrap());
         let here = Tokenizer::load(&dir, &config).unwrap();
         assert_eq!(tokenizer.stop_ids(), here.stop_ids());
@@ -130,7 +131,7 @@ fn what_is_told_is_what_is_told_here() {
     let copy = Copy::of("qwen2");
     let config = Config::read(copy.0.path()).unwrap();
     let same = |wanted: &str| {
-        let there = TextFiles::guarded(copy.0.path()).unwrap();
+        let there = TextFiles::untrusted(copy.0.path()).unwrap();
         let (a, b) = (
             Tokenizer::load(copy.0.path(), &config),
             there.tokenizer(&config),
@@ -154,7 +155,7 @@ fn what_is_told_is_what_is_told_here() {
     let copy = copy.edit("tokenizer_config.json", |config| {
         config["eos_token"] = json!("gone")
     });
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let error = there.tokenizer(&config).err().unwrap().to_string();
     let wanted = "tokenizer_config.json: eos_token: \"gone\" is not in tokenizer.json";
     assert!(error.ends_with(wanted), "{error}");
@@ -198,6 +199,33 @@ fn a_template_cannot_take_memory_or_stack() {
             start.elapsed(),
             error.rsplit('/').next().unwrap()
         );
+    }
+}
+
+/// The parser limits some ways to nest and not others. None may end more than its own process.
+fn a_template_may_be_as_deep_as_it_is_long() {
+    for (before, again, after) in [
+        ("{{ ", "-", "1 }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "(", "1 }}"),
+        ("{{ 1", " if 1 else 1", " }}"),
+        ("{{ 1", "+1", " }}"),
+        ("{{ a", ".b", " }}"),
+        ("{{ a", "|trim", " }}"),
+        ("{{ a", "[0]", " }}"),
+        ("{{ 1", "~1", " }}"),
+        ("{{ 1", "**1", " }}"),
+        ("{{ ", "[", "1 }}"),
+        ("", "{% if 1 %}a{% elif 1 %}", "{% endif %}"),
+        ("", "{% if 1 %}", ""),
+        ("", "{% for a in b %}", ""),
+        ("", "{% set a %}", ""),
+    ] {
+        let room = lapwing_model::MAX_JINJA_SOURCE - before.len() - after.len();
+        let source = format!("{before}{}{after}", again.repeat(room / again.len()));
+        if let Err(error) = within_memory(|| render(&source)) {
+            assert!(error.contains("chat template: "), "{error}");
+        }
     }
 }
 
@@ -287,7 +315,7 @@ fn a_tokenizer_cannot_take_memory() {
     });
     let config = Config::read(copy.0.path()).unwrap();
     let read = || {
-        TextFiles::guarded(copy.0.path())
+        TextFiles::untrusted(copy.0.path())
             .unwrap()
             .tokenizer(&config)
             .unwrap()
@@ -319,7 +347,7 @@ fn a_tokenizer_cannot_take_memory() {
         tokenizer["normalizer"] = json!(null);
         tokenizer["decoder"] = json!({"type": "Sequence", "decoders": vec![doubles_decoder(); 40]});
     });
-    let tokenizer = TextFiles::guarded(copy.0.path())
+    let tokenizer = TextFiles::untrusted(copy.0.path())
         .unwrap()
         .tokenizer(&config)
         .unwrap();
@@ -363,7 +391,7 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
             json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
     });
     let config = Config::read(copy.0.path()).unwrap();
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let read = there.tokenizer(&config).and_then(|t| t.encode("hello"));
     let error = read.unwrap_err().to_string();
     assert!(error.contains("tokenizer.json: "), "{error}");
@@ -373,7 +401,7 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
 #[cfg(target_os = "linux")]
 fn a_process_ends_with_its_owner() {
     let copy = Copy::of("qwen2");
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let template = there.template().unwrap();
     let started = processes(copy.0.path());
     assert_eq!(started.len(), 1, "one for both: {started:?}");
@@ -400,7 +428,7 @@ fn a_process_ends_with_its_owner() {}
 
 /// Renders what takes a minute.
 fn spin(dir: &Path) {
-    let template = TextFiles::guarded(dir).unwrap().template().unwrap();
+    let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
     let _ = template.render(&[Message::user("later")], true);
 }
 
@@ -437,7 +465,7 @@ fn a_process_ends_with_a_parent_that_is_killed() {}
 /// Reads, renders and encodes, or says what is wrong.
 fn read(dir: &Path) {
     let config = Config::read(dir).unwrap();
-    let ids = TextFiles::guarded(dir).and_then(|there| {
+    let ids = TextFiles::untrusted(dir).and_then(|there| {
         let tokenizer = there.tokenizer(&config)?;
         let text = there.template()?.render(&[Message::user("hello")], true)?;
         tokenizer.encode(&text)
