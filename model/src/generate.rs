@@ -1,14 +1,17 @@
 //! Many replies at once: token ids in, token ids out. This file knows no text and no game.
 //!
-//! Prompts and replies live in one [`Arena`], so what they share is computed once. What goes together is one [`Batch`].
+//! Prompts and replies live in one [`KvArena`], so what they share is computed once. What goes together is one [`ReplyBatch`].
 
 use std::collections::HashSet;
 
-use crate::{Adapter, Arena, Batch, End, Joining, Model, ModelError, ROOM, Request, Sampling};
+use crate::{
+    Adapter, BatchRequest, FinishReason, GenerationRequest, KvArena, Model, ModelError, ReplyBatch,
+    SPARE_ROWS, SamplingOptions,
+};
 
 /// What was drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reply {
+pub struct GeneratedReply {
     /// Token ids as drawn, the one that ended the reply included.
     pub ids: Vec<u32>,
     /// Log-prob of each token at the temperature it was drawn with (at 1 if that is 0), among all tokens.
@@ -30,11 +33,11 @@ pub struct Reply {
 pub fn generate(
     model: &Model,
     adapter: Option<&Adapter>,
-    arena: &mut Arena,
-    requests: &[Request],
-    sampling: &Sampling,
-) -> Result<Vec<Reply>, ModelError> {
-    let mut batch = Batch::new(model, adapter);
+    arena: &mut KvArena,
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+) -> Result<Vec<GeneratedReply>, ModelError> {
+    let mut batch = ReplyBatch::new(model, adapter);
     let mut replies = Vec::with_capacity(requests.len());
     while replies.len() < requests.len() {
         let rest = &requests[replies.len()..];
@@ -49,8 +52,12 @@ pub fn generate(
 
 /// How many of these requests go together so that they take at most so many rows (at least one), and how many they take
 /// at most.
-fn fitting(requests: &[Request], sampling: &Sampling, most: usize) -> (usize, usize) {
-    let longest_reply = sampling.max_new_tokens + ROOM;
+fn fitting(
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+    most: usize,
+) -> (usize, usize) {
+    let longest_reply = sampling.max_new_tokens + SPARE_ROWS;
     let first = &requests[0].prompt;
     let mut shared = first.len();
     for request in requests {
@@ -79,25 +86,25 @@ fn fitting(requests: &[Request], sampling: &Sampling, most: usize) -> (usize, us
 
 /// Continues prompts that fit the arena together.
 fn together(
-    batch: &mut Batch,
-    arena: &mut Arena,
-    requests: &[Request],
-    sampling: &Sampling,
-) -> Result<Vec<Reply>, ModelError> {
-    let joining = |request: &Request| Joining {
+    batch: &mut ReplyBatch,
+    arena: &mut KvArena,
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+) -> Result<Vec<GeneratedReply>, ModelError> {
+    let joining = |request: &GenerationRequest| BatchRequest {
         request: request.clone(),
         sampling: sampling.clone(),
         tell: None,
     };
     let first = batch.join(arena, requests.iter().map(joining).collect())?;
-    let mut replies = vec![Reply::default(); requests.len()];
+    let mut replies = vec![GeneratedReply::default(); requests.len()];
     while !batch.is_empty() {
         for drawn in batch.step(arena)? {
             let reply = &mut replies[(drawn.reply - first) as usize];
             reply.ids.push(drawn.token);
             reply.log_probs.push(drawn.log_prob);
             reply.entropies.push(drawn.entropy);
-            reply.stopped = drawn.end == Some(End::Stopped);
+            reply.stopped = drawn.end == Some(FinishReason::StopToken);
         }
     }
     Ok(replies)
@@ -109,7 +116,7 @@ mod tests {
 
     #[test]
     fn requests_are_taken_together_as_far_as_there_is_room() {
-        let request = |prompt: &[u32]| Request {
+        let request = |prompt: &[u32]| GenerationRequest {
             prompt: prompt.to_vec(),
             key: 0,
         };
@@ -118,9 +125,9 @@ mod tests {
             request(&[1, 2, 3]),
             request(&[1, 2, 4, 5]),
         ];
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             max_new_tokens: 5,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         // Two shared tokens; 5 + 15 for each reply, 1 and 2 for the rest of the prompts.
         assert_eq!(fitting(&requests, &sampling, 65), (3, 65));

@@ -85,7 +85,7 @@ impl fmt::Display for Repository {
 
 /// The local files of a repository at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct HubSnapshot {
     /// The directory. It may lack files of the commit that no model needs.
     pub dir: PathBuf,
     /// The commit, 40 hexadecimal digits.
@@ -184,7 +184,7 @@ impl Hub {
         &self,
         repository: &Repository,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Snapshot, HubError> {
+    ) -> Result<HubSnapshot, HubError> {
         let folder = format!("models--{}", repository.id.replace('/', "--"));
         let mut download = Download {
             hub: self,
@@ -205,7 +205,7 @@ impl Hub {
             match lacking {
                 None => {
                     let dir = download.snapshot(&commit);
-                    return Ok(Snapshot { dir, commit });
+                    return Ok(HubSnapshot { dir, commit });
                 }
                 Some(name) if self.offline => return Err(download.offline(name)),
                 Some(_) => (),
@@ -384,7 +384,7 @@ impl Download<'_> {
         Ok(missing)
     }
 
-    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Snapshot, HubError> {
+    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, HubError> {
         let (commit, files) = self.list()?;
         let dir = self.snapshot(&commit);
         let is_there = |name: &str| dir.join(name).is_file();
@@ -424,7 +424,7 @@ impl Download<'_> {
         if revision != commit {
             disk::write_file(&self.home.join("refs").join(revision), commit.as_bytes())?;
         }
-        Ok(Snapshot { dir, commit })
+        Ok(HubSnapshot { dir, commit })
     }
 
     /// Requests the commit of the revision and its files by name.

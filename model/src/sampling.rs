@@ -9,7 +9,7 @@ use crate::ModelError;
 
 /// How to draw.
 #[derive(Clone, Debug)]
-pub struct Sampling {
+pub struct SamplingOptions {
     /// Logits are divided by it; 0 takes the likeliest token.
     pub temperature: f32,
     /// Draw from so many likeliest tokens only; 0: from all.
@@ -23,17 +23,17 @@ pub struct Sampling {
     pub stop: Vec<u32>,
 }
 
-impl Sampling {
+impl SamplingOptions {
     /// Whether only some tokens are in question.
     fn is_cut(&self) -> bool {
         self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0)
     }
 }
 
-impl Default for Sampling {
+impl Default for SamplingOptions {
     /// The model as it is: temperature 1, nothing cut off, 256 tokens.
-    fn default() -> Sampling {
-        Sampling {
+    fn default() -> SamplingOptions {
+        SamplingOptions {
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
@@ -48,7 +48,7 @@ impl Default for Sampling {
 pub(crate) fn draw(
     hidden: &Tensor,
     head: &Head,
-    asked: &[(u32, u64, &Sampling)],
+    asked: &[(u32, u64, &SamplingOptions)],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
     // The device knows one temperature for all that it draws together.
@@ -120,7 +120,7 @@ pub(crate) fn each_row(
 }
 
 /// A token among the likeliest of a row.
-fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Draw {
+fn among(logits: &[f32], key: u64, sampling: &SamplingOptions) -> Draw {
     let scaled: Vec<f64> = logits
         .iter()
         .map(|&z| f64::from(z) / f64::from(sampling.temperature))
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn drawn(sampling: &Sampling) -> Vec<u32> {
+    fn drawn(sampling: &SamplingOptions) -> Vec<u32> {
         let logits = [0.0f32, 3.0, 2.0, 3.0, -1.0];
         let mut ids: Vec<u32> = (0..2000)
             .map(|key| among(&logits, mix(key), sampling).token)
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn only_the_likeliest_are_drawn() {
-        let sampling = |top_k, top_p, temperature| Sampling {
+        let sampling = |top_k, top_p, temperature| SamplingOptions {
             top_k,
             top_p,
             temperature,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         assert_eq!(distinct(drawn(&sampling(0, 1.0, 1.0))), [0, 1, 2, 3, 4]);
         assert_eq!(distinct(drawn(&sampling(3, 1.0, 1.0))), [1, 2, 3]);
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn they_are_drawn_as_often_as_they_are_likely() {
-        let three = Sampling {
+        let three = SamplingOptions {
             top_k: 3,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         let twos = drawn(&three).iter().filter(|&&id| id == 2).count();
         // 0.155 of 2000; four standard deviations are 65.
@@ -219,9 +219,9 @@ mod tests {
         let flat = among(
             &[1.0; 8],
             3,
-            &Sampling {
+            &SamplingOptions {
                 top_k: 2,
-                ..Sampling::default()
+                ..SamplingOptions::default()
             },
         );
         assert!((flat.log_prob + 8f32.ln()).abs() < 1e-6);

@@ -1,6 +1,6 @@
 //! Against transformers and PEFT, in float64, on four tiny checkpoints.
 
-use lapwing_model::{Arena, Request, Sampling, Tokens, generate};
+use lapwing_model::{GenerationRequest, KvArena, SamplingOptions, Tokens, generate};
 use lapwing_tensor::Tensor;
 
 use crate::support::*;
@@ -65,16 +65,16 @@ fn greedy_tokens() {
     for name in CHECKPOINTS {
         let (model, expected) = (load(name), Expected::of(name));
         let wanted = expected.ids("greedy.ids2");
-        let request = Request {
+        let request = GenerationRequest {
             prompt: expected.ids("ids2"),
             key: 0,
         };
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             temperature: 0.0,
             max_new_tokens: wanted.len(),
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
-        let mut arena = Arena::new(&model, 8, 1024);
+        let mut arena = KvArena::new(&model, 8, 1024);
         let requests = [request];
         let replies = generate(&model, None, &mut arena, &requests, &sampling).unwrap();
         let got = &replies[0].ids;

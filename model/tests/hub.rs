@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use lapwing_model::{Checkpoint, Config, Hub, Repository, Snapshot, Tokenizer};
+use lapwing_model::{Hub, HubSnapshot, ModelConfig, ModelDirectory, Repository, Tokenizer};
 use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// How the stub behaves; a test changes it while it runs.
 #[derive(Default)]
-struct Manner {
+struct HubBehaviour {
     files: BTreeMap<String, Vec<u8>>,
     /// ends the connection after so many bytes of a body, the given number of times
     cuts: Vec<usize>,
@@ -32,14 +32,14 @@ struct Manner {
     asked: Vec<(String, usize, Option<String>)>,
 }
 
-struct Stub {
+struct HubStub {
     address: String,
-    manner: Arc<Mutex<Manner>>,
+    manner: Arc<Mutex<HubBehaviour>>,
 }
 
-impl Stub {
+impl HubStub {
     /// With the files of a golden checkpoint, and some that no model needs.
-    fn of(name: &str) -> Stub {
+    fn of(name: &str) -> HubStub {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(golden(name)).unwrap() {
             let path = entry.unwrap().path();
@@ -58,9 +58,9 @@ impl Stub {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let manner = Arc::new(Mutex::new(Manner {
+        let manner = Arc::new(Mutex::new(HubBehaviour {
             files,
-            ..Manner::default()
+            ..HubBehaviour::default()
         }));
         let shared = manner.clone();
         // It ends with the tests.
@@ -69,10 +69,10 @@ impl Stub {
                 let _ = answer(stream.unwrap(), &shared);
             }
         });
-        Stub { address, manner }
+        HubStub { address, manner }
     }
 
-    fn with(&self, change: impl FnOnce(&mut Manner)) {
+    fn with(&self, change: impl FnOnce(&mut HubBehaviour)) {
         change(&mut self.manner.lock().unwrap());
     }
 
@@ -119,7 +119,7 @@ fn info(files: &BTreeMap<String, Vec<u8>>) -> Value {
     json!({"id": "owner/name", "sha": COMMIT, "siblings": files.iter().map(sibling).collect::<Vec<_>>()})
 }
 
-fn answer(stream: TcpStream, manner: &Mutex<Manner>) -> std::io::Result<()> {
+fn answer(stream: TcpStream, manner: &Mutex<HubBehaviour>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().unwrap()?;
     let path = first.split(' ').nth(1).unwrap().to_owned();
@@ -181,7 +181,7 @@ fn answer(stream: TcpStream, manner: &Mutex<Manner>) -> std::io::Result<()> {
     send(status, "", sent, rest.len())
 }
 
-fn get(hub: &Hub, name: &str) -> Result<Snapshot, String> {
+fn get(hub: &Hub, name: &str) -> Result<HubSnapshot, String> {
     let repository = Repository::parse(name).unwrap();
     let snapshot = hub.snapshot(&repository, &mut |_, _| ());
     snapshot.map_err(|e| e.to_string().replace(&hub.endpoint, "HUB"))
@@ -199,7 +199,7 @@ fn files_in(dir: &Path) -> Vec<String> {
 #[test]
 fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
     for (name, shards) in [("qwen2", 1), ("qwen2-sharded", 6)] {
-        let (stub, home) = (Stub::of(name), tempfile::tempdir().unwrap());
+        let (stub, home) = (HubStub::of(name), tempfile::tempdir().unwrap());
         let hub = stub.hub(home.path());
         let repository = Repository::parse("owner/name").unwrap();
         let mut told = Vec::new();
@@ -222,7 +222,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
         assert!(done == total && total > 100_000, "{done} of {total}");
         assert!(told.iter().all(|(_, t)| *t == total) && told.is_sorted());
 
-        let checkpoint = Checkpoint::open(&snapshot.dir).unwrap();
+        let checkpoint = ModelDirectory::open(&snapshot.dir).unwrap();
         Tokenizer::load(&snapshot.dir, checkpoint.config()).unwrap();
         // As the other libraries keep it.
         let repository = home.path().join("models--owner--name");
@@ -278,7 +278,7 @@ fn what_was_cut_off_is_continued() {
     let path = format!("/owner/name/resolve/{COMMIT}/{FILE}");
     for knows_no_ranges in [false, true] {
         // Cut off while we are there: gone on with at once.
-        let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+        let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
             manner.cuts = vec![20_000, 30_000];
             manner.knows_no_ranges = knows_no_ranges;
@@ -295,7 +295,7 @@ fn what_was_cut_off_is_continued() {
         assert_eq!(from, [0, 30_000, second]);
     }
     // Cut off for good, and tried again later.
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.cuts = vec![0, 0, 0, 0, 0, 30_000]);
     let error = get(&stub.hub(home.path()), "owner/name").unwrap_err();
     assert!(
@@ -326,7 +326,7 @@ fn what_was_cut_off_is_continued() {
 
 #[test]
 fn what_has_another_checksum_is_not_kept() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.lies = true);
     let hub = stub.hub(home.path());
     let error = get(&hub, "owner/name").unwrap_err();
@@ -358,7 +358,7 @@ fn what_has_another_checksum_is_not_kept() {
 
 #[test]
 fn refusals_are_told_with_their_cure() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     let refused = |name: &str, refusal| {
         stub.with(|manner| manner.refusal = Some(refusal));
@@ -402,7 +402,7 @@ fn refusals_are_told_with_their_cure() {
 #[test]
 fn what_is_no_model_is_said() {
     let lacking = |name: &str| {
-        let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+        let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
             manner.files.remove(name);
         });
@@ -415,18 +415,18 @@ fn what_is_no_model_is_said() {
         assert_eq!(lacking(name), wanted);
     }
     // What some models do without is no lack, and is not asked for again.
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         manner.files.remove("generation_config.json");
     });
     let hub = stub.hub(home.path());
     let snapshot = get(&hub, "owner/name").unwrap();
-    Config::read(&snapshot.dir).unwrap();
+    ModelConfig::read(&snapshot.dir).unwrap();
     stub.asked();
     get(&hub, "owner/name").unwrap();
     assert_eq!(stub.asked(), []);
     // Names that would lead out of the cache are not taken.
-    let (stub, home) = (Stub::of("qwen2-sharded"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2-sharded"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         let index = r#"{"weight_map": {"a": "../../../evil.safetensors"}}"#;
         let index = index.as_bytes().to_vec();
@@ -447,7 +447,7 @@ fn what_is_no_model_is_said() {
 
 #[test]
 fn without_a_network_the_cache_is_all_there_is() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = Hub {
         offline: true,
         ..stub.hub(home.path())
@@ -497,7 +497,7 @@ fn without_a_network_the_cache_is_all_there_is() {
 /// Two that want the same at the same time get the same.
 #[test]
 fn two_downloads_do_not_spoil_each_other() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     std::thread::scope(|scope| {
         let both = [(); 4].map(|()| scope.spawn(|| get(&hub, "owner/name").unwrap()));

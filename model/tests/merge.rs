@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lapwing_model::{Adapter, Checkpoint, LoadOptions, LoraConfig, Model, Targets};
+use lapwing_model::{Adapter, LoraConfig, Model, ModelDirectory, Precision, Targets};
 use lapwing_tensor::{Parameters, testing};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::*;
 
 fn merge(model: &Path, adapter: &Path, out: &Path) -> Result<(), String> {
-    let checkpoint = Checkpoint::open(model).unwrap();
+    let checkpoint = ModelDirectory::open(model).unwrap();
     let adapter = checkpoint.adapter(adapter).unwrap();
     let merged = checkpoint.merge(&adapter, out, &mut |_, _| ());
     merged.map_err(|e| e.to_string())
@@ -42,7 +42,7 @@ fn layout(dir: &Path) -> BTreeMap<String, BTreeMap<String, (Dtype, Vec<usize>)>>
 #[test]
 fn a_merged_checkpoint_is_the_base_with_its_adapter() {
     for name in CHECKPOINTS {
-        let (home, base) = (tempfile::tempdir().unwrap(), Copy::of(name));
+        let (home, base) = (tempfile::tempdir().unwrap(), GoldenCopy::of(name));
         let out = home.path().join("merged");
         merge(base.0.path(), &golden(name).join("adapter"), &out).unwrap();
         assert_eq!(layout(&out), layout(base.0.path()), "{name}");
@@ -184,7 +184,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         .collect();
     assert!(tied.len() > 1);
     for name in tied {
-        let base = Copy::of(name);
+        let base = GoldenCopy::of(name);
         let (adapter_dir, out) = (
             home.path().join(format!("{name}-a")),
             home.path().join(name),
@@ -197,7 +197,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         );
         merge(base.0.path(), &adapter_dir, &out).unwrap();
 
-        let merged = Model::load(&testing::gpu(), &out, &LoadOptions::default()).unwrap();
+        let merged = Model::load(&testing::gpu(), &out, Precision::Auto).unwrap();
         assert!(!merged.config().tied);
         let (adapter, _): (Adapter, Parameters) = Adapter::load(&model, &adapter_dir).unwrap();
         let ids = Expected::of(name).ids("ids3");
@@ -244,7 +244,7 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
     assert!(error.contains("has no name of its own"), "{error}");
 
     // A tensor that no adapter changes is looked at all the same.
-    let damaged = Copy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
+    let damaged = GoldenCopy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
         data[..2].copy_from_slice(&[0x80, 0x7f]);
     });
     let error = merge(damaged.0.path(), &adapter, &home.path().join("damaged")).unwrap_err();
@@ -292,7 +292,7 @@ fn links_that_lead_elsewhere_are_not_followed() {
         "generation_config.json",
         "chat_template.jinja",
     ] {
-        let base = Copy::of("qwen2");
+        let base = GoldenCopy::of("qwen2");
         let _ = fs::remove_file(base.path(name));
         // The loader reads it: it must be what it is called.
         if name == "generation_config.json" {
@@ -305,7 +305,7 @@ fn links_that_lead_elsewhere_are_not_followed() {
         assert!(!out.exists());
     }
     // Within the directory they may lead where they like.
-    let base = Copy::of("qwen2");
+    let base = GoldenCopy::of("qwen2");
     symlink("tokenizer_config.json", base.path("same.json")).unwrap();
     merge(base.0.path(), &adapter, &out).unwrap();
     assert!(!out.join("same.json").is_symlink());
@@ -338,7 +338,7 @@ fn links_that_lead_elsewhere_are_not_followed() {
 #[test]
 fn what_is_too_large_to_lie_beside_weights_is_not_copied() {
     let home = tempfile::tempdir().unwrap();
-    let base = Copy::of("qwen2");
+    let base = GoldenCopy::of("qwen2");
     // Holes take no space.
     let file = fs::File::create(base.path("data.txt")).unwrap();
     file.set_len((256 << 20) + 1).unwrap();

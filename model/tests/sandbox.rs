@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lapwing_model::{ChatTemplate, Config, Message, ModelError, TextFiles, Tokenizer};
+use lapwing_model::{ChatTemplate, Message, ModelConfig, ModelError, TextFiles, Tokenizer};
 use serde_json::{Value, json};
 
-use support::{CHECKPOINTS, Copy, golden};
+use support::{CHECKPOINTS, GoldenCopy, golden};
 
 fn main() {
     lapwing_model::run_sandbox_if_requested();
@@ -93,7 +93,7 @@ fn processes(dir: &Path) -> Vec<u32> {
 fn what_is_told_is_what_is_told_here() {
     for name in CHECKPOINTS {
         let dir = golden(name);
-        let config = Config::read(&dir).unwrap();
+        let config = ModelConfig::read(&dir).unwrap();
         let there = TextFiles::untrusted(&dir).unwrap();
         let (tokenizer, template) = (there.tokenizer(&config).unwrap(), there.template().unwrap());
         let here = Tokenizer::load(&dir, &config).unwrap();
@@ -128,8 +128,8 @@ fn what_is_told_is_what_is_told_here() {
         assert_eq!(tokenizer.token(u32::MAX).unwrap(), None);
     }
     // So are complaints, to the letter.
-    let copy = Copy::of("qwen2");
-    let config = Config::read(copy.0.path()).unwrap();
+    let copy = GoldenCopy::of("qwen2");
+    let config = ModelConfig::read(copy.0.path()).unwrap();
     let same = |wanted: &str| {
         let there = TextFiles::untrusted(copy.0.path()).unwrap();
         let (a, b) = (
@@ -310,10 +310,10 @@ fn a_namespace_that_holds_itself_ends_its_process_only() {
 fn a_tokenizer_cannot_take_memory() {
     let doubles = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     let twenty = json!(vec![doubles; 20]);
-    let copy = Copy::of("qwen2").edit("tokenizer.json", |tokenizer| {
+    let copy = GoldenCopy::of("qwen2").edit("tokenizer.json", |tokenizer| {
         tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": twenty});
     });
-    let config = Config::read(copy.0.path()).unwrap();
+    let config = ModelConfig::read(copy.0.path()).unwrap();
     let read = || {
         TextFiles::untrusted(copy.0.path())
             .unwrap()
@@ -386,11 +386,11 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
         start.elapsed()
     );
     // A library that panics is no end either.
-    let copy = Copy::of("qwen2").edit("tokenizer.json", |tokenizer| {
+    let copy = GoldenCopy::of("qwen2").edit("tokenizer.json", |tokenizer| {
         tokenizer["normalizer"] =
             json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
     });
-    let config = Config::read(copy.0.path()).unwrap();
+    let config = ModelConfig::read(copy.0.path()).unwrap();
     let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let read = there.tokenizer(&config).and_then(|t| t.encode("hello"));
     let error = read.unwrap_err().to_string();
@@ -400,7 +400,7 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
 
 #[cfg(target_os = "linux")]
 fn a_process_ends_with_its_owner() {
-    let copy = Copy::of("qwen2");
+    let copy = GoldenCopy::of("qwen2");
     let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let template = there.template().unwrap();
     let started = processes(copy.0.path());
@@ -464,7 +464,7 @@ fn a_process_ends_with_a_parent_that_is_killed() {}
 
 /// Reads, renders and encodes, or says what is wrong.
 fn read(dir: &Path) {
-    let config = Config::read(dir).unwrap();
+    let config = ModelConfig::read(dir).unwrap();
     let ids = TextFiles::untrusted(dir).and_then(|there| {
         let tokenizer = there.tokenizer(&config)?;
         let text = there.template()?.render(&[Message::user("hello")], true)?;

@@ -6,23 +6,23 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::peft::Term;
+use super::peft::LowRankTerm;
 use super::targets::every_layer;
-use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::weights::{self, INDEX, Weights};
-use crate::{Checkpoint, Linear, ModelError, StoredAdapter};
+use crate::files::weight_files::{self, INDEX, WeightFiles};
+use crate::{Linear, ModelDirectory, ModelError, StoredAdapter};
 
 /// Where the low-rank term of a tensor comes from, and the tensor that it is added to.
-struct Merged<'a> {
+struct MergedTensor<'a> {
     name: String,
     base: String,
-    term: Term<'a>,
+    term: LowRankTerm<'a>,
 }
 
-impl Checkpoint {
-    /// Writes this checkpoint with an adapter of [`Checkpoint::adapter`] merged into it, as a directory that must be new
+impl ModelDirectory {
+    /// Writes this checkpoint with an adapter of [`ModelDirectory::adapter`] merged into it, as a directory that must be new
     /// or empty. Types, names of files and what lies in which are those of the original; what is no weight file is
     /// copied, if it is no link that leads elsewhere and of a size that such files have. Sums are in f32 and rounded once. Where the head is tied to the embedding and the adapter changes it, a
     /// head of its own is written. `progress` is told how many tensors are written, of how many.
@@ -79,7 +79,7 @@ impl Checkpoint {
     }
 
     /// Every tensor that the adapter changes.
-    fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<Merged<'a>> {
+    fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<MergedTensor<'a>> {
         let merged = |(layer, linear): (usize, Linear)| {
             let name = format!("{}.weight", linear.module(layer));
             let base = match linear == Linear::Head && self.config().tied {
@@ -87,7 +87,7 @@ impl Checkpoint {
                 false => name.clone(),
             };
             let term = adapter.term(layer, linear)?;
-            Some(Merged { name, base, term })
+            Some(MergedTensor { name, base, term })
         };
         let layers = every_layer(self.config()).into_iter();
         layers.filter_map(merged).collect()
@@ -97,9 +97,9 @@ impl Checkpoint {
 /// One weight file: a header, then the tensors, a block of rows at a time.
 fn write_file(
     path: &Path,
-    weights: &Weights,
+    weights: &WeightFiles,
     names: &[&str],
-    merged: &[Merged],
+    merged: &[MergedTensor],
     finished: &mut dyn FnMut(),
 ) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
@@ -141,11 +141,11 @@ fn write_file(
 
 fn write_merged(
     path: &Path,
-    weights: &Weights,
-    merged: &Merged,
+    weights: &WeightFiles,
+    merged: &MergedTensor,
     write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let Term { a, b, rank, scale } = merged.term;
+    let LowRankTerm { a, b, rank, scale } = merged.term;
     let (dtype, shape) = weights.layout(&merged.base)?;
     let &[rows, cols] = shape else {
         unreachable!("the checkpoint was checked: a linear layer is a matrix")
@@ -163,7 +163,7 @@ fn write_merged(
             }
         }
         weights.release(&merged.base, block);
-        let bytes = weights::from_f32(&values, dtype).ok_or_else(|| {
+        let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)
         })?;
@@ -173,13 +173,13 @@ fn write_merged(
 }
 
 /// The head is no longer the embedding: the config says so, and the index says where it is.
-fn say_untied(new: &Path, weights: &Weights, new_head: bool) -> Result<(), ModelError> {
+fn say_untied(new: &Path, weights: &WeightFiles, new_head: bool) -> Result<(), ModelError> {
     let edit = |name: &str, change: &dyn Fn(&mut Map<String, Value>)| {
         let path = new.join(name);
         let mut map = read_object(&path)?;
         change(&mut map);
         let text = serde_json::to_string_pretty(&map).expect("JSON from JSON");
-        disk::write_aside(&path, text.as_bytes())
+        disk::write_atomically(&path, text.as_bytes())
     };
     edit("config.json", &|config| {
         config.insert("tie_word_embeddings".into(), json!(false));

@@ -9,13 +9,13 @@ use lapwing_tensor::NamedValues;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
-use super::site::Site;
+use super::lora::LoraSite;
 use super::targets::{every_layer, matches, pattern_key};
-use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
-use crate::files::fields::{Fields, read_object};
-use crate::files::weights::{self, Weights};
-use crate::{Config, Linear, LoraConfig, ModelError, Targets};
+use crate::files::fields::{JsonFields, read_object};
+use crate::files::weight_files::{self, WeightFiles};
+use crate::{Linear, LoraConfig, ModelConfig, ModelError, Targets};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
@@ -25,10 +25,10 @@ const PREFIX: &str = "base_model.model.";
 /// An adapter that was read and found to fit a model's config. Nothing is on a device yet.
 pub struct StoredAdapter {
     pub(crate) config: LoraConfig,
-    pub(crate) sites: Vec<Site>,
+    pub(crate) sites: Vec<LoraSite>,
     /// A and B of each site, in that order.
     pub(crate) tensors: Vec<NamedValues>,
-    weights: Weights,
+    weights: WeightFiles,
     /// Names in the file of tables that PEFT copied from the base, and what they are called there.
     copies: Vec<(String, String)>,
 }
@@ -38,10 +38,10 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// What is missing, damaged, not supported or made for another model, naming file and field or tensor.
-    pub fn read(model: &Config, dir: &Path) -> Result<StoredAdapter, ModelError> {
+    pub fn read(model: &ModelConfig, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let path = dir.join(CONFIG);
         let map = read_object(&path)?;
-        let stated = Stated::read(&Fields::new(&path, &map))?;
+        let stated = PeftConfig::read(&JsonFields::new(&path, &map))?;
         let weights = open_weights(dir)?;
         let (sites, copies) = find(&weights, model, &stated)?;
         let mut tensors = Vec::new();
@@ -72,7 +72,7 @@ impl StoredAdapter {
     /// the adapter means another model. `base` gives some rows of a table of the base.
     pub(crate) fn check_copies(
         &self,
-        model: &Config,
+        model: &ModelConfig,
         mut base: impl FnMut(&str, Range<usize>) -> Result<Vec<f32>, ModelError>,
     ) -> Result<(), ModelError> {
         let at_once = ((1 << 20) / model.width).max(1);
@@ -108,13 +108,13 @@ impl StoredAdapter {
     }
 
     /// The term of a layer: A (r, K), B (N, r), rank and scale.
-    pub(crate) fn term(&self, layer: usize, linear: Linear) -> Option<Term<'_>> {
+    pub(crate) fn term(&self, layer: usize, linear: Linear) -> Option<LowRankTerm<'_>> {
         let at = self
             .sites
             .iter()
             .position(|s| (s.layer, s.linear) == (layer, linear))?;
         let (site, pair) = (&self.sites[at], &self.tensors[2 * at..]);
-        Some(Term {
+        Some(LowRankTerm {
             a: &pair[0].2,
             b: &pair[1].2,
             rank: site.rank,
@@ -124,25 +124,25 @@ impl StoredAdapter {
 }
 
 /// A low-rank term on the host.
-pub(crate) struct Term<'a> {
+pub(crate) struct LowRankTerm<'a> {
     pub(crate) a: &'a [f32],
     pub(crate) b: &'a [f32],
     pub(crate) rank: usize,
     pub(crate) scale: f32,
 }
 
-fn open_weights(dir: &Path) -> Result<Weights, ModelError> {
+fn open_weights(dir: &Path) -> Result<WeightFiles, ModelError> {
     let path = dir.join(WEIGHTS);
     if !disk::exists(&path) && disk::exists(&dir.join("adapter_model.bin")) {
         let problem = "missing; there is an adapter_model.bin, which can run code when it is opened: save the adapter \
                        as safetensors";
         return Err(ModelError::file(&path, problem));
     }
-    Weights::open_file(&path)
+    WeightFiles::open_file(&path)
 }
 
 /// What `adapter_config.json` says. Which layers are adapted is read off the weights.
-struct Stated {
+struct PeftConfig {
     path: PathBuf,
     config: LoraConfig,
     /// regular expressions for the ends of names, with the rank or alpha of those that match
@@ -150,8 +150,8 @@ struct Stated {
     alphas: Vec<(Regex, f64)>,
 }
 
-impl Stated {
-    fn read(fields: &Fields) -> Result<Stated, ModelError> {
+impl PeftConfig {
+    fn read(fields: &JsonFields) -> Result<PeftConfig, ModelError> {
         match fields.text("peft_type")? {
             Some("LORA") => (),
             other => {
@@ -206,7 +206,7 @@ impl Stated {
                 return Err(fields.wrong(field, "not supported"));
             }
         }
-        Ok(Stated {
+        Ok(PeftConfig {
             path: fields.path().to_owned(),
             config: LoraConfig {
                 rank: fields.required_count("r", MOST_RANK)?,
@@ -221,11 +221,11 @@ impl Stated {
     }
 
     /// The layer with the rank and alpha that are meant for it.
-    fn site(&self, layer: usize, linear: Linear) -> Result<Site, ModelError> {
+    fn site(&self, layer: usize, linear: Linear) -> Result<LoraSite, ModelError> {
         let module = linear.module(layer);
         let rank = self.first(&self.ranks, "rank_pattern", &module)?;
         let alpha = self.first(&self.alphas, "alpha_pattern", &module)?;
-        Ok(Site {
+        Ok(LoraSite {
             layer,
             linear,
             rank: rank.map_or(self.config.rank, |rank| rank as usize),
@@ -256,7 +256,7 @@ const MOST_RANK: usize = 1 << 16;
 const MOST_KEYS: usize = 1 << 13;
 
 /// `rank_pattern` or `alpha_pattern`: numbers above zero by pattern.
-fn pattern(fields: &Fields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
+fn pattern(fields: &JsonFields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
     let Some(inner) = fields.object(field)? else {
         return Ok(Vec::new());
     };
@@ -278,14 +278,14 @@ fn pattern(fields: &Fields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError
 /// The sites whose A and B the file holds, and copies of the base's tables; every tensor must be one or the other.
 #[allow(clippy::type_complexity)]
 fn find(
-    weights: &Weights,
-    model: &Config,
-    stated: &Stated,
-) -> Result<(Vec<Site>, Vec<(String, String)>), ModelError> {
+    weights: &WeightFiles,
+    model: &ModelConfig,
+    stated: &PeftConfig,
+) -> Result<(Vec<LoraSite>, Vec<(String, String)>), ModelError> {
     let mut sites = Vec::new();
     let mut known = BTreeSet::new();
     for (layer, linear) in every_layer(model) {
-        let names = Site::names_of(layer, linear);
+        let names = LoraSite::names_of(layer, linear);
         if names.iter().any(|name| weights.contains(name)) {
             sites.push(stated.site(layer, linear)?);
             known.extend(names);
@@ -329,26 +329,26 @@ pub(crate) fn write(
     dir: &Path,
     base: &str,
     config: &LoraConfig,
-    sites: &[Site],
+    sites: &[LoraSite],
     tensors: &[NamedValues],
 ) -> Result<(), ModelError> {
     let path = dir.join(WEIGHTS);
-    let bytes = weights::serialize(tensors, Dtype::F32).map_err(|tensor| {
+    let bytes = weight_files::serialize(tensors, Dtype::F32).map_err(|tensor| {
         let problem = "holds values that are not finite; not saved";
         ModelError::tensor(&path, &tensor, problem)
     })?;
     let json = serde_json::to_string_pretty(&config_json(base, config, sites));
     let json = json.expect("JSON from JSON");
     disk::write_directory_aside(dir, |new| {
-        disk::write_aside(&new.join(WEIGHTS), &bytes)?;
-        disk::write_aside(&new.join(CONFIG), json.as_bytes())
+        disk::write_atomically(&new.join(WEIGHTS), &bytes)?;
+        disk::write_atomically(&new.join(CONFIG), json.as_bytes())
     })
 }
 
 /// Every field that PEFT's versions have had for plain LoRA, so that none of them has to guess.
-fn config_json(base: &str, config: &LoraConfig, sites: &[Site]) -> Value {
-    let differing = |of: &dyn Fn(&Site) -> Option<Value>| -> Map<String, Value> {
-        let named = |site: &Site| Some((site.linear.module(site.layer), of(site)?));
+fn config_json(base: &str, config: &LoraConfig, sites: &[LoraSite]) -> Value {
+    let differing = |of: &dyn Fn(&LoraSite) -> Option<Value>| -> Map<String, Value> {
+        let named = |site: &LoraSite| Some((site.linear.module(site.layer), of(site)?));
         sites.iter().filter_map(named).collect()
     };
     let ranks = differing(&|s| (s.rank != config.rank).then(|| json!(s.rank)));

@@ -3,7 +3,7 @@
 use fancy_regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Linear, ModelError};
+use crate::{Linear, ModelConfig, ModelError};
 
 /// The linear layers that get a low-rank term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl Targets {
     ///
     /// # Errors
     /// As [`Targets::check`]; or if a name or the pattern fits no layer of this model.
-    pub(crate) fn layers(&self, config: &Config) -> Result<Vec<(usize, Linear)>, ModelError> {
+    pub(crate) fn layers(&self, config: &ModelConfig) -> Result<Vec<(usize, Linear)>, ModelError> {
         self.check()?;
         let all = every_layer(config);
         let nothing =
@@ -103,7 +103,7 @@ impl Targets {
 
     /// The shortest list of names that means exactly these layers: their kinds if every block has the same, else each
     /// by its full name.
-    pub(crate) fn of(layers: &[(usize, Linear)], config: &Config) -> Targets {
+    pub(crate) fn of(layers: &[(usize, Linear)], config: &ModelConfig) -> Targets {
         let mut kinds: Vec<Linear> = layers.iter().map(|(_, kind)| *kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -124,7 +124,7 @@ impl Targets {
 }
 
 /// Every linear layer of a model.
-pub(crate) fn every_layer(config: &Config) -> Vec<(usize, Linear)> {
+pub(crate) fn every_layer(config: &ModelConfig) -> Vec<(usize, Linear)> {
     let blocks = (0..config.layers).flat_map(|layer| Linear::BLOCK.map(|kind| (layer, kind)));
     blocks.chain([(0, Linear::Head)]).collect()
 }
@@ -162,10 +162,10 @@ pub(crate) fn matches(regex: &Regex, name: &str) -> Result<bool, ModelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shape;
+    use crate::ModelShape;
 
-    fn config() -> Config {
-        Config::qwen2(Shape {
+    fn config() -> ModelConfig {
+        ModelConfig::qwen2(ModelShape {
             vocab: 100,
             width: 64,
             layers: 12,

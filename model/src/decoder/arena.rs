@@ -6,15 +6,15 @@
 
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 
-use super::layout::Layout;
-use super::trie::{Node, ROOT};
+use super::arena_layout::ArenaLayout;
+use super::trie::{ROOT, TokenNode};
 use crate::{Adapter, Model, ModelError};
 
 /// What a model and adapter, as they stand, computed for a growing set of sequences. After an optimiser step the
-/// arena must be [cleared](Arena::clear).
-pub struct Arena {
+/// arena must be [cleared](KvArena::clear).
+pub struct KvArena {
     gpu: Gpu,
-    layout: Layout,
+    layout: ArenaLayout,
     keys: Vec<Tensor>,   // per block (S, K*D)
     values: Vec<Tensor>, // per block (S, K*D)
     hidden: Tensor,      // (S, C)
@@ -23,10 +23,10 @@ pub struct Arena {
     computed: u64,
 }
 
-impl Arena {
+impl KvArena {
     /// An arena with a first capacity of `rows` tokens. When full it doubles, up to `most_rows` tokens: what the memory
-    /// was planned for. (A kernel sees so much of a buffer only, so it may be less: [`Arena::most_rows`].)
-    pub fn new(model: &Model, rows: usize, most_rows: usize) -> Arena {
+    /// was planned for. (A kernel sees so much of a buffer only, so it may be less: [`KvArena::most_rows`].)
+    pub fn new(model: &Model, rows: usize, most_rows: usize) -> KvArena {
         let config = model.config();
         let (gpu, kv_width) = (model.gpu().clone(), config.kv_heads * config.head_size);
         let floats = (gpu.caps().max_binding / 4) as usize;
@@ -38,8 +38,8 @@ impl Arena {
             .width
             .max(config.mlp_width)
             .max(config.heads * config.head_size);
-        Arena {
-            layout: Layout::new(),
+        KvArena {
+            layout: ArenaLayout::new(),
             keys: (0..config.layers).map(|_| table(kv_width)).collect(),
             values: (0..config.layers).map(|_| table(kv_width)).collect(),
             hidden: table(config.width),
@@ -52,7 +52,7 @@ impl Arena {
 
     /// Forgets everything, keeping the memory. Nodes handed out before are void.
     pub fn clear(&mut self) {
-        self.layout = Layout::new();
+        self.layout = ArenaLayout::new();
     }
 
     /// Tokens that it can hold.
@@ -70,18 +70,18 @@ impl Arena {
         self.computed
     }
 
-    /// The final hidden states, one row per arena row: (S, C). Ask for rows with [`Arena::row`].
+    /// The final hidden states, one row per arena row: (S, C). Ask for rows with [`KvArena::row`].
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
     }
 
     /// The arena row of a token.
-    pub fn row(&self, node: Node) -> u32 {
+    pub fn row(&self, node: TokenNode) -> u32 {
         self.layout.row(node)
     }
 
     /// The arena rows of a token and all that come before it, from the first.
-    pub fn path(&self, node: Node) -> Vec<u32> {
+    pub fn path(&self, node: TokenNode) -> Vec<u32> {
         let stretches = self.layout.stretches(node);
         stretches
             .into_iter()
@@ -103,10 +103,10 @@ impl Arena {
         model: &Model,
         adapter: Option<&Adapter>,
         sequences: &[&[u32]],
-    ) -> Result<Vec<Node>, ModelError> {
+    ) -> Result<Vec<TokenNode>, ModelError> {
         let empty = sequences.iter().position(|sequence| sequence.is_empty());
         assert!(empty.is_none(), "prefill: sequence {empty:?} is empty");
-        let additions: Vec<(Node, &[u32])> =
+        let additions: Vec<(TokenNode, &[u32])> =
             sequences.iter().map(|&sequence| (ROOT, sequence)).collect();
         self.extend(model, adapter, &additions, 0)
     }
@@ -120,19 +120,19 @@ impl Arena {
         &mut self,
         model: &Model,
         adapter: Option<&Adapter>,
-        additions: &[(Node, &[u32])],
+        additions: &[(TokenNode, &[u32])],
         room: u32,
-    ) -> Result<Vec<Node>, ModelError> {
+    ) -> Result<Vec<TokenNode>, ModelError> {
         let first_new = self.layout.nodes();
         let layout = &mut self.layout;
-        let place = |&(start, ids): &(Node, &[u32])| layout.insert(start, ids, room);
+        let place = |&(start, ids): &(TokenNode, &[u32])| layout.insert(start, ids, room);
         let ends = additions.iter().map(place).collect();
         if let Err(error) = self.grow() {
             self.clear();
             return Err(error);
         }
-        let new: Vec<Node> = (first_new..self.layout.nodes())
-            .map(|node| Node(node as u32))
+        let new: Vec<TokenNode> = (first_new..self.layout.nodes())
+            .map(|node| TokenNode(node as u32))
             .collect();
         // Parents come before their children, so what a chunk looks at is in the same chunk or an earlier one.
         for chunk in new.chunks(self.rows_at_once) {
@@ -142,8 +142,8 @@ impl Arena {
     }
 
     /// Runs new nodes through the model.
-    fn compute(&mut self, model: &Model, adapter: Option<&Adapter>, nodes: &[Node]) {
-        let indices = |of: &dyn Fn(Node) -> u32| {
+    fn compute(&mut self, model: &Model, adapter: Option<&Adapter>, nodes: &[TokenNode]) {
+        let indices = |of: &dyn Fn(TokenNode) -> u32| {
             Indices::new(
                 &self.gpu,
                 &nodes.iter().map(|&node| of(node)).collect::<Vec<u32>>(),

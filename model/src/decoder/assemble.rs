@@ -2,21 +2,21 @@
 
 use lapwing_tensor::{Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
 
-use super::config::{EMBEDDING, HEAD};
+use super::model_config::{EMBEDDING, HEAD};
 use super::transformer::{Affine, Block};
-use crate::{Config, Linear, LoadReport, Model, ModelError};
+use crate::{Linear, LoadReport, Model, ModelConfig, ModelError};
 
 impl Model {
-    /// A model whose every weight is trained: `parameters` holds all of [`Config::tensors`] (see [`initial`](crate::initial)). An
+    /// A model whose every weight is trained: `parameters` holds all of [`ModelConfig::tensors`] (see [`initial`](crate::initial)). An
     /// optimiser step on them changes this model in place.
     ///
     /// # Panics
     /// If a tensor is missing from `parameters`.
-    pub fn over(gpu: &Gpu, config: Config, parameters: &Parameters) -> Model {
+    pub fn over(gpu: &Gpu, config: ModelConfig, parameters: &Parameters) -> Model {
         let wanted = config.tensors();
         let model = assemble(gpu, config, &mut FromParameters(parameters));
         let mut model = model.expect("parameters in memory cannot fail to load");
-        model.report.parameters = count(&wanted);
+        model.report.parameters = count_numbers(&wanted);
         model.report.matrices[0] = wanted.iter().filter(|(_, shape)| shape.len() == 2).count();
         model
     }
@@ -24,8 +24,10 @@ impl Model {
     /// The values of a tensor of the checkpoint, read back from the device. A tied head is the embedding.
     pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         Ok(match self.find(name) {
-            Found::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
-            Found::Matrix(Matrix::Trained(tensor)) | Found::Vector(tensor) => tensor.to_vec()?,
+            NamedWeight::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
+            NamedWeight::Matrix(Matrix::Trained(tensor)) | NamedWeight::Vector(tensor) => {
+                tensor.to_vec()?
+            }
         })
     }
 
@@ -40,52 +42,57 @@ impl Model {
     }
 
     /// The tensor of a checkpoint name.
-    fn find(&self, name: &str) -> Found<'_> {
+    fn find(&self, name: &str) -> NamedWeight<'_> {
         let name = name.strip_suffix(".weight").unwrap_or(name);
         match name {
-            "model.embed_tokens" => return Found::Matrix(&self.embedding),
-            "model.norm" => return Found::Vector(&self.norm),
-            "lm_head" => return Found::Matrix(&self.head),
+            "model.embed_tokens" => return NamedWeight::Matrix(&self.embedding),
+            "model.norm" => return NamedWeight::Vector(&self.norm),
+            "lm_head" => return NamedWeight::Matrix(&self.head),
             _ => (),
         }
         let within = name
             .strip_prefix("model.layers.")
             .and_then(|rest| rest.split_once('.'));
-        let (layer, name) = within.expect("a name from Config::tensors");
-        let block = &self.blocks[layer.parse::<usize>().expect("a name from Config::tensors")];
+        let (layer, name) = within.expect("a name from ModelConfig::tensors");
+        let block = &self.blocks[layer
+            .parse::<usize>()
+            .expect("a name from ModelConfig::tensors")];
         let norms = block.head_norms.as_ref();
         match name {
-            "input_layernorm" => Found::Vector(&block.attention_norm),
-            "post_attention_layernorm" => Found::Vector(&block.mlp_norm),
+            "input_layernorm" => NamedWeight::Vector(&block.attention_norm),
+            "post_attention_layernorm" => NamedWeight::Vector(&block.mlp_norm),
             "self_attn.q_norm" => {
-                Found::Vector(&norms.expect("Config::tensors lists head norms").0)
+                NamedWeight::Vector(&norms.expect("ModelConfig::tensors lists head norms").0)
             }
             "self_attn.k_norm" => {
-                Found::Vector(&norms.expect("Config::tensors lists head norms").1)
+                NamedWeight::Vector(&norms.expect("ModelConfig::tensors lists head norms").1)
             }
             name => {
                 let bias = name.strip_suffix(".bias");
                 let linear = Linear::BLOCK
                     .iter()
                     .position(|l| l.path() == bias.unwrap_or(name));
-                let affine = &block.linears[linear.expect("a name from Config::tensors")];
+                let affine = &block.linears[linear.expect("a name from ModelConfig::tensors")];
                 match bias {
-                    Some(_) => {
-                        Found::Vector(affine.bias.as_ref().expect("Config::tensors lists a bias"))
-                    }
-                    None => Found::Matrix(&affine.weight),
+                    Some(_) => NamedWeight::Vector(
+                        affine
+                            .bias
+                            .as_ref()
+                            .expect("ModelConfig::tensors lists a bias"),
+                    ),
+                    None => NamedWeight::Matrix(&affine.weight),
                 }
             }
         }
     }
 }
 
-enum Found<'a> {
+enum NamedWeight<'a> {
     Matrix(&'a Matrix),
     Vector(&'a Tensor),
 }
 
-pub(crate) fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
+pub(crate) fn count_numbers(tensors: &[(String, Vec<usize>)]) -> u64 {
     tensors
         .iter()
         .map(|(_, shape)| shape.iter().product::<usize>() as u64)
@@ -93,16 +100,16 @@ pub(crate) fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
 }
 
 /// Where the tensors of a model come from.
-pub(crate) trait Source {
+pub(crate) trait WeightSource {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError>;
     fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError>;
 }
 
-/// Puts a model together, asking for exactly the tensors of [`Config::tensors`], in that order.
+/// Puts a model together, asking for exactly the tensors of [`ModelConfig::tensors`], in that order.
 pub(crate) fn assemble(
     gpu: &Gpu,
-    config: Config,
-    source: &mut impl Source,
+    config: ModelConfig,
+    source: &mut impl WeightSource,
 ) -> Result<Model, ModelError> {
     let embedding = source.matrix(EMBEDDING, (config.vocab, config.width))?;
     let blocks = (0..config.layers).map(|layer| assemble_block(&config, layer, source));
@@ -128,9 +135,9 @@ pub(crate) fn assemble(
 }
 
 fn assemble_block(
-    config: &Config,
+    config: &ModelConfig,
     layer: usize,
-    source: &mut impl Source,
+    source: &mut impl WeightSource,
 ) -> Result<Block, ModelError> {
     let name = |name: &str| format!("model.layers.{layer}.{name}.weight");
     let attention_norm = source.vector(&name("input_layernorm"), config.width)?;
@@ -165,7 +172,7 @@ fn assemble_block(
 
 struct FromParameters<'a>(&'a Parameters);
 
-impl Source for FromParameters<'_> {
+impl WeightSource for FromParameters<'_> {
     fn matrix(&mut self, name: &str, _: (usize, usize)) -> Result<Matrix, ModelError> {
         Ok(Matrix::Trained(self.0.get(name)))
     }

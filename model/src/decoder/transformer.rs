@@ -15,12 +15,12 @@
 
 use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed};
 
-use crate::{Adapter, Config, Linear, LoadReport, PackedTree};
+use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree};
 
 /// A decoder language model on the device. Cheap to clone: clones share the weights.
 #[derive(Clone)]
 pub struct Model {
-    pub(crate) config: Config,
+    pub(crate) config: ModelConfig,
     pub(crate) gpu: Gpu,
     pub(crate) embedding: Matrix, // (V, C)
     pub(crate) blocks: Vec<Block>,
@@ -164,7 +164,7 @@ impl Model {
         low_rank: impl Fn(Linear) -> Option<&'a Lora>,
         attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor,
     ) -> Tensor {
-        let Config {
+        let ModelConfig {
             heads,
             kv_heads,
             eps,
@@ -204,7 +204,7 @@ impl Model {
     }
 
     /// What this model looks like.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 

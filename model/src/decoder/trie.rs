@@ -2,24 +2,24 @@
 
 /// One token of a trie, standing for the whole path from the root down to it. Equal prefixes have equal nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node(pub(crate) u32);
+pub struct TokenNode(pub(crate) u32);
 
-impl Node {
+impl TokenNode {
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// The root stands before every first token and holds no token itself.
-pub(crate) const ROOT: Node = Node(0);
+pub(crate) const ROOT: TokenNode = TokenNode(0);
 const NONE: u32 = u32::MAX;
 
 /// Nodes in order of creation, so a parent always comes before its children.
 pub(crate) struct Trie {
-    nodes: Vec<Entry>,
+    nodes: Vec<TrieEntry>,
 }
 
-struct Entry {
+struct TrieEntry {
     id: u32,
     parent: u32,
     depth: u32,
@@ -31,7 +31,7 @@ struct Entry {
 impl Trie {
     pub(crate) fn new() -> Trie {
         Trie {
-            nodes: vec![Entry::new(0, NONE, 0)],
+            nodes: vec![TrieEntry::new(0, NONE, 0)],
         }
     }
 
@@ -40,51 +40,51 @@ impl Trie {
         self.nodes.len()
     }
 
-    pub(crate) fn id(&self, node: Node) -> u32 {
+    pub(crate) fn id(&self, node: TokenNode) -> u32 {
         self.nodes[node.index()].id
     }
 
     /// The node above; `None` above the root.
-    pub(crate) fn parent(&self, node: Node) -> Option<Node> {
+    pub(crate) fn parent(&self, node: TokenNode) -> Option<TokenNode> {
         let parent = self.nodes[node.index()].parent;
-        (parent != NONE).then_some(Node(parent))
+        (parent != NONE).then_some(TokenNode(parent))
     }
 
     /// Tokens on the path from the root, this one among them; a token's position is one less.
-    pub(crate) fn depth(&self, node: Node) -> u32 {
+    pub(crate) fn depth(&self, node: TokenNode) -> u32 {
         self.nodes[node.index()].depth
     }
 
     /// The child of `parent` that holds `id`, made if there is none.
-    pub(crate) fn child(&mut self, parent: Node, id: u32) -> Node {
+    pub(crate) fn child(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let mut at = self.nodes[parent.index()].first_child;
         while at != NONE {
             let entry = &self.nodes[at as usize];
             if entry.id == id {
-                return Node(at);
+                return TokenNode(at);
             }
             at = entry.next_sibling;
         }
         self.add(parent, id)
     }
 
-    fn add(&mut self, parent: Node, id: u32) -> Node {
+    fn add(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let new = self.nodes.len() as u32;
         let depth = self.depth(parent) + 1;
-        self.nodes.push(Entry::new(id, parent.0, depth));
+        self.nodes.push(TrieEntry::new(id, parent.0, depth));
         let last = std::mem::replace(&mut self.nodes[parent.index()].last_child, new);
         if last == NONE {
             self.nodes[parent.index()].first_child = new;
         } else {
             self.nodes[last as usize].next_sibling = new;
         }
-        Node(new)
+        TokenNode(new)
     }
 }
 
-impl Entry {
-    fn new(id: u32, parent: u32, depth: u32) -> Entry {
-        Entry {
+impl TrieEntry {
+    fn new(id: u32, parent: u32, depth: u32) -> TrieEntry {
+        TrieEntry {
             id,
             parent,
             depth,

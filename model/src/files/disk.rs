@@ -51,7 +51,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 ///
 /// # Errors
 /// If it cannot be written; what was there before stays.
-pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
     let folder = parent(path);
     let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
@@ -65,10 +65,10 @@ pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 /// The same, in a folder that is made if it is not there.
 ///
 /// # Errors
-/// As [`write_aside`].
+/// As [`write_atomically`].
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     fs::create_dir_all(parent(path)).map_err(|e| ModelError::unwritable(path, e))?;
-    write_aside(path, bytes)
+    write_atomically(path, bytes)
 }
 
 /// A name is a part of its folder, which is synced by itself.
@@ -139,11 +139,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("adapter");
         write_directory_aside(&dir, |new| {
-            write_aside(&new.join("a"), b"old")?;
-            write_aside(&new.join("b"), b"old")
+            write_atomically(&new.join("a"), b"old")?;
+            write_atomically(&new.join("b"), b"old")
         })
         .unwrap();
-        write_directory_aside(&dir, |new| write_aside(&new.join("a"), b"new")).unwrap();
+        write_directory_aside(&dir, |new| write_atomically(&new.join("a"), b"new")).unwrap();
         // What fails leaves the old one.
         let failure = |new: &Path| Err(ModelError::file(new, "no"));
         assert!(write_directory_aside(&dir, failure).is_err());
@@ -156,8 +156,8 @@ mod tests {
     fn a_file_is_replaced_whole() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("x");
-        write_aside(&path, b"one").unwrap();
-        write_aside(&path, b"two").unwrap();
+        write_atomically(&path, b"one").unwrap();
+        write_atomically(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }

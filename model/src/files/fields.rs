@@ -18,7 +18,7 @@ fn brief(value: &Value) -> String {
 }
 
 /// One JSON object and where it stands.
-pub(crate) struct Fields<'a> {
+pub(crate) struct JsonFields<'a> {
     path: PathBuf,
     prefix: String,
     map: &'a Map<String, Value>,
@@ -36,9 +36,9 @@ pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError>
     }
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn new(path: &Path, map: &'a Map<String, Value>) -> Fields<'a> {
-        Fields {
+impl<'a> JsonFields<'a> {
+    pub(crate) fn new(path: &Path, map: &'a Map<String, Value>) -> JsonFields<'a> {
+        JsonFields {
             path: path.to_owned(),
             prefix: String::new(),
             map,
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An object within this one, where it is present and not null.
-    pub(crate) fn object(&self, field: &str) -> Result<Option<Fields<'a>>, ModelError> {
+    pub(crate) fn object(&self, field: &str) -> Result<Option<JsonFields<'a>>, ModelError> {
         let Some(value) = self.get(field) else {
             return Ok(None);
         };
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
             return Err(self.wrong(field, format!("{} is not an object", brief(value))));
         };
         let prefix = format!("{}{field}.", self.prefix);
-        Ok(Some(Fields {
+        Ok(Some(JsonFields {
             path: self.path.clone(),
             prefix,
             map,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::sandbox::{SandboxProcess, is_sandbox_available};
-use crate::{ChatTemplate, Config, ModelError, Tokenizer};
+use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
 
 /// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a
 /// normaliser can double a text twenty times.
@@ -45,7 +45,7 @@ impl TextFiles {
     ///
     /// # Errors
     /// See [`Tokenizer::load`].
-    pub fn tokenizer(&self, config: &Config) -> Result<Tokenizer, ModelError> {
+    pub fn tokenizer(&self, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         match &self.sandbox {
             None => Tokenizer::load(&self.dir, config),
             Some(process) => Tokenizer::sandboxed(process, config),

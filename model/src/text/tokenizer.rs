@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::codec::Codec;
 use super::sandbox::{Runner, SandboxProcess, SandboxRequest};
-use crate::{Config, ModelError};
+use crate::{ModelConfig, ModelError};
 
 /// A tokenizer and the ids that end a reply. Cheap to clone.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ impl Tokenizer {
     /// # Errors
     /// The file cannot be read, the tokenizer belongs to another model (it has ids outside of the model's vocabulary), or it
     /// encodes at random.
-    pub fn load(dir: &Path, config: &Config) -> Result<Tokenizer, ModelError> {
+    pub fn load(dir: &Path, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         let codec = Codec::load(dir, config.vocab, &config.eos)?;
         Ok(Tokenizer {
             stop_ids: codec.stop_ids().to_vec(),
@@ -32,7 +32,7 @@ impl Tokenizer {
 
     pub(super) fn sandboxed(
         process: &Arc<SandboxProcess>,
-        config: &Config,
+        config: &ModelConfig,
     ) -> Result<Tokenizer, ModelError> {
         let request = SandboxRequest::Tokenizer {
             vocab: config.vocab,

@@ -1,11 +1,11 @@
 //! What a decoder looks like. Everything that sets the supported families apart is data here; there is one transformer
 //! for all of them.
 
-use crate::{Linear, Rope, Scaling};
+use crate::{Linear, Rope, RopeScaling};
 
 /// Which published architecture a checkpoint follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum ModelFamily {
     /// Qwen2 and Qwen2.5: biases on q, k and v.
     Qwen2,
     /// Qwen3: q and k normalised per head.
@@ -16,9 +16,9 @@ pub enum Family {
 
 /// The shape of a decoder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct ModelConfig {
     /// Which published architecture this follows.
-    pub family: Family,
+    pub family: ModelFamily,
     /// Tokens in the vocabulary (V).
     pub vocab: usize,
     /// Width of the residual stream (C).
@@ -51,9 +51,9 @@ pub struct Config {
     pub eos: Vec<u32>,
 }
 
-/// The sizes of a new decoder; see [`Config::qwen2`].
+/// The sizes of a new decoder; see [`ModelConfig::qwen2`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ModelShape {
     /// Tokens in the vocabulary.
     pub vocab: usize,
     /// Width of the residual stream; a multiple of four times `heads`.
@@ -72,10 +72,10 @@ pub struct Shape {
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(crate) const HEAD: &str = "lm_head.weight";
 
-impl Config {
+impl ModelConfig {
     /// A new Qwen2-shaped decoder with a tied head, for pretraining.
-    pub fn qwen2(shape: Shape) -> Config {
-        let Shape {
+    pub fn qwen2(shape: ModelShape) -> ModelConfig {
+        let ModelShape {
             vocab,
             width,
             layers,
@@ -83,8 +83,8 @@ impl Config {
             kv_heads,
             mlp_width,
         } = shape;
-        Config {
-            family: Family::Qwen2,
+        ModelConfig {
+            family: ModelFamily::Qwen2,
             vocab,
             width,
             layers,
@@ -95,7 +95,7 @@ impl Config {
             eps: 1e-6,
             rope: Rope {
                 theta: 10_000.0,
-                scaling: Scaling::None,
+                scaling: RopeScaling::None,
             },
             tied: true,
             qkv_bias: true,
@@ -108,7 +108,7 @@ impl Config {
 
     /// Whether q and k are normalised per head.
     pub fn qk_norm(&self) -> bool {
-        self.family == Family::Qwen3
+        self.family == ModelFamily::Qwen3
     }
 
     /// The shape (N, K) of a linear layer's weight: N numbers out, K in.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Linear, ModelError, Targets};
+use crate::{Linear, ModelConfig, ModelError, Targets};
 
 /// The adapter: low-rank matrices beside frozen weights. In a file it is a table of these fields; one that is left out
 /// has its default, and one that is not known is an error.
@@ -39,7 +39,7 @@ impl LoraConfig {
     ///
     /// # Errors
     /// If its targets name no layer of this model.
-    pub fn parameters(&self, model: &Config) -> Result<u64, ModelError> {
+    pub fn parameters(&self, model: &ModelConfig) -> Result<u64, ModelError> {
         let layers = self.targets.layers(model)?;
         let count = |(_, linear): &(usize, Linear)| {
             let (n, k) = model.linear_shape(*linear);

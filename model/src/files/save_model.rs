@@ -5,17 +5,17 @@ use std::path::Path;
 use lapwing_tensor::{Format, Gpu};
 use safetensors::Dtype;
 
-use super::companions::Companions;
-use super::{disk, weights};
-use crate::{Checkpoint, LoadOptions, Model, ModelError};
+use super::companion_files::CompanionFiles;
+use super::{disk, weight_files};
+use crate::{Model, ModelDirectory, ModelError, Precision};
 
 impl Model {
-    /// Reads a Hugging Face directory: [`Checkpoint::open`], then [`Checkpoint::load`].
+    /// Reads a Hugging Face directory: [`ModelDirectory::open`], then [`ModelDirectory::load`].
     ///
     /// # Errors
     /// What is missing, damaged or not supported, naming file and field or tensor.
-    pub fn load(gpu: &Gpu, dir: &Path, options: &LoadOptions) -> Result<Model, ModelError> {
-        Checkpoint::open(dir)?.load(gpu, options, &mut |_, _| ())
+    pub fn load(gpu: &Gpu, dir: &Path, precision: Precision) -> Result<Model, ModelError> {
+        ModelDirectory::open(dir)?.load(gpu, precision, &mut |_, _| ())
     }
 
     /// Writes `config.json` and `model.safetensors` into a directory that is there, each aside and then renamed into place.
@@ -29,13 +29,13 @@ impl Model {
             Format::Bf16 => (Dtype::BF16, "bfloat16"),
         };
         let path = dir.join("model.safetensors");
-        let bytes = weights::serialize(&self.tensors()?, dtype).map_err(|tensor| {
+        let bytes = weight_files::serialize(&self.tensors()?, dtype).map_err(|tensor| {
             ModelError::tensor(&path, &tensor, format!("holds values that {name} cannot"))
         })?;
         let config =
             serde_json::to_string_pretty(&self.config.to_json(name)).expect("JSON from JSON");
-        disk::write_aside(&path, &bytes)?;
-        disk::write_aside(&dir.join("config.json"), config.as_bytes())
+        disk::write_atomically(&path, &bytes)?;
+        disk::write_atomically(&dir.join("config.json"), config.as_bytes())
     }
 
     /// Writes a whole directory, weights in 32 bits and what lay beside those that training began from, aside and renames
@@ -43,10 +43,10 @@ impl Model {
     ///
     /// # Errors
     /// A full or read-only disk, a lost device, or weights that are not finite. What was there before is then still there.
-    pub fn save_whole(&self, dir: &Path, companions: &Companions) -> Result<(), ModelError> {
+    pub fn save_whole(&self, dir: &Path, companions: &CompanionFiles) -> Result<(), ModelError> {
         disk::write_directory_aside(dir, |new| {
             for (name, bytes) in &companions.files {
-                disk::write_aside(&new.join(name), bytes)?;
+                disk::write_atomically(&new.join(name), bytes)?;
             }
             self.save(new, Format::F32)
         })

@@ -19,15 +19,15 @@ use super::fields::read_object;
 use crate::ModelError;
 
 /// The tensors of a checkpoint or adapter, still on disk.
-pub(crate) struct Weights {
+pub(crate) struct WeightFiles {
     /// The directory or file, for complaints about tensors that are nowhere.
     path: PathBuf,
     files: Vec<(PathBuf, Mmap)>,
-    tensors: BTreeMap<String, Stored>,
+    tensors: BTreeMap<String, StoredTensor>,
 }
 
 /// Where a tensor lies and what it looks like.
-struct Stored {
+struct StoredTensor {
     file: usize,
     dtype: Dtype,
     shape: Vec<usize>,
@@ -37,16 +37,16 @@ struct Stored {
 const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-impl Weights {
+impl WeightFiles {
     /// `model.safetensors`, or the files that `model.safetensors.index.json` lists.
-    pub(crate) fn open(dir: &Path) -> Result<Weights, ModelError> {
+    pub(crate) fn open(dir: &Path) -> Result<WeightFiles, ModelError> {
         let single = dir.join(SINGLE);
         if disk::exists(&single) {
-            return Weights::open_file(&single);
+            return WeightFiles::open_file(&single);
         }
         let index = dir.join(INDEX);
         if disk::exists(&index) {
-            return Weights::open_sharded(dir, &index);
+            return WeightFiles::open_sharded(dir, &index);
         }
         Err(ModelError::file(
             dir,
@@ -55,8 +55,8 @@ impl Weights {
     }
 
     /// One file.
-    pub(crate) fn open_file(path: &Path) -> Result<Weights, ModelError> {
-        let mut weights = Weights {
+    pub(crate) fn open_file(path: &Path) -> Result<WeightFiles, ModelError> {
+        let mut weights = WeightFiles {
             path: path.to_owned(),
             files: Vec::new(),
             tensors: BTreeMap::new(),
@@ -65,7 +65,7 @@ impl Weights {
         Ok(weights)
     }
 
-    fn open_sharded(dir: &Path, index: &Path) -> Result<Weights, ModelError> {
+    fn open_sharded(dir: &Path, index: &Path) -> Result<WeightFiles, ModelError> {
         let map = read_object(index)?;
         let Some(Value::Object(places)) = map.get("weight_map") else {
             return Err(ModelError::field(
@@ -74,7 +74,7 @@ impl Weights {
                 "missing, or not an object",
             ));
         };
-        let mut weights = Weights {
+        let mut weights = WeightFiles {
             path: dir.to_owned(),
             files: Vec::new(),
             tensors: BTreeMap::new(),
@@ -100,7 +100,7 @@ impl Weights {
     }
 
     /// Maps a file and returns what its header lists.
-    fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, Stored>, ModelError> {
+    fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, StoredTensor>, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
         let file = disk::open(path)?;
         let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
@@ -121,7 +121,7 @@ impl Weights {
         for (name, info) in metadata.tensors() {
             let (start, end) = info.data_offsets;
             let bytes = 8 + header + start..8 + header + end;
-            let stored = Stored {
+            let stored = StoredTensor {
                 file: self.files.len(),
                 dtype: info.dtype,
                 shape: info.shape.clone(),
@@ -162,7 +162,7 @@ impl Weights {
 
     /// The tensors of one file, in the order in which they lie there.
     pub(crate) fn names_in(&self, file: &Path) -> Vec<&str> {
-        let within = |(_, stored): &(&String, &Stored)| self.files[stored.file].0 == file;
+        let within = |(_, stored): &(&String, &StoredTensor)| self.files[stored.file].0 == file;
         let mut found: Vec<_> = self.tensors.iter().filter(within).collect();
         found.sort_by_key(|(_, stored)| stored.bytes.start);
         found.into_iter().map(|(name, _)| name.as_str()).collect()
@@ -179,7 +179,7 @@ impl Weights {
         let (Ok(a), Ok(b)) = (self.stored(one), self.stored(other)) else {
             return false;
         };
-        let bytes = |stored: &Stored| &self.files[stored.file].1[stored.bytes.clone()];
+        let bytes = |stored: &StoredTensor| &self.files[stored.file].1[stored.bytes.clone()];
         (a.dtype, &a.shape, bytes(a)) == (b.dtype, &b.shape, bytes(b))
     }
 
@@ -210,7 +210,7 @@ impl Weights {
         Some(self.tensors.get(name)?.dtype)
     }
 
-    fn stored(&self, name: &str) -> Result<&Stored, ModelError> {
+    fn stored(&self, name: &str) -> Result<&StoredTensor, ModelError> {
         self.tensors
             .get(name)
             .ok_or_else(|| ModelError::tensor(&self.path, name, "missing"))
@@ -258,7 +258,7 @@ impl Weights {
         self.read_rows(name, 0..rows)
     }
 
-    /// The values of some rows (of the first axis) of a tensor that passed [`Weights::check`].
+    /// The values of some rows (of the first axis) of a tensor that passed [`WeightFiles::check`].
     pub(crate) fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
         let stored = self.stored(name)?;
         let per_row: usize = stored.shape.iter().skip(1).product();
@@ -279,7 +279,7 @@ impl Weights {
     }
 }
 
-impl Stored {
+impl StoredTensor {
     /// Where some rows (of the first axis) lie in the file.
     fn rows(&self, rows: &Range<usize>) -> Range<usize> {
         // A tensor of no elements may claim any length of the other axes.
@@ -412,7 +412,7 @@ mod tests {
         let values = [1.0, -2.5, 0.0, 0.125, 3.0, -4.0];
         for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32] {
             let (_home, path) = file_with(&values, dtype);
-            let weights = Weights::open_file(&path).unwrap();
+            let weights = WeightFiles::open_file(&path).unwrap();
             assert_eq!(weights.read("t", &[2, 3]).unwrap(), values);
             assert_eq!(weights.read_rows("t", 1..2).unwrap(), values[3..]);
         }

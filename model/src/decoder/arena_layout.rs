@@ -1,32 +1,32 @@
 //! Which arena row holds which token: the host's half of the KV arena.
 
-use super::trie::{Node, ROOT, Trie};
+use super::trie::{ROOT, TokenNode, Trie};
 
 /// A trie of tokens, each with a row. Rows are handed out in order, so what is added together lies together.
-pub(crate) struct Layout {
+pub(crate) struct ArenaLayout {
     trie: Trie,
-    places: Vec<Place>, // per node; the root's is never used
+    places: Vec<NodeRows>, // per node; the root's is never used
     used: usize,
 }
 
 /// Where a node's numbers lie.
 #[derive(Clone, Copy)]
-struct Place {
+struct NodeRows {
     row: u32,
     /// The node at which the contiguous stretch of rows that ends here begins.
-    stretch: Node,
+    stretch: TokenNode,
     /// Free rows right behind this one, kept for the first child.
     room: u32,
 }
 
-impl Layout {
-    pub(crate) fn new() -> Layout {
-        let root = Place {
+impl ArenaLayout {
+    pub(crate) fn new() -> ArenaLayout {
+        let root = NodeRows {
             row: 0,
             stretch: ROOT,
             room: 0,
         };
-        Layout {
+        ArenaLayout {
             trie: Trie::new(),
             places: vec![root],
             used: 0,
@@ -43,22 +43,22 @@ impl Layout {
         self.places.len()
     }
 
-    pub(crate) fn id(&self, node: Node) -> u32 {
+    pub(crate) fn id(&self, node: TokenNode) -> u32 {
         self.trie.id(node)
     }
 
     /// The token's place on its path, from 0.
-    pub(crate) fn position(&self, node: Node) -> u32 {
+    pub(crate) fn position(&self, node: TokenNode) -> u32 {
         self.trie.depth(node) - 1
     }
 
-    pub(crate) fn row(&self, node: Node) -> u32 {
+    pub(crate) fn row(&self, node: TokenNode) -> u32 {
         self.places[node.index()].row
     }
 
     /// Makes sure that `ids` follow `start` and returns the last of them, with `room` rows kept free behind it if it
     /// is new.
-    pub(crate) fn insert(&mut self, start: Node, ids: &[u32], room: u32) -> Node {
+    pub(crate) fn insert(&mut self, start: TokenNode, ids: &[u32], room: u32) -> TokenNode {
         let last = ids.len().saturating_sub(1);
         let tokens = ids.iter().enumerate();
         tokens.fold(start, |node, (i, &id)| {
@@ -66,7 +66,7 @@ impl Layout {
         })
     }
 
-    fn child(&mut self, parent: Node, id: u32, room: u32) -> Node {
+    fn child(&mut self, parent: TokenNode, id: u32, room: u32) -> TokenNode {
         let node = self.trie.child(parent, id);
         if node.index() < self.places.len() {
             return node;
@@ -74,7 +74,7 @@ impl Layout {
         let above = self.places[parent.index()];
         let place = if above.room > 0 {
             self.places[parent.index()].room = 0;
-            Place {
+            NodeRows {
                 row: above.row + 1,
                 stretch: above.stretch,
                 room: above.room - 1,
@@ -83,7 +83,7 @@ impl Layout {
             let row = self.used as u32;
             self.used += 1 + room as usize;
             let adjacent = parent != ROOT && row == above.row + 1;
-            Place {
+            NodeRows {
                 row,
                 stretch: if adjacent { above.stretch } else { node },
                 room,
@@ -94,11 +94,11 @@ impl Layout {
     }
 
     /// The rows of a node's path, from the first token to its own, as few stretches (start, end).
-    pub(crate) fn stretches(&self, node: Node) -> Vec<(u32, u32)> {
+    pub(crate) fn stretches(&self, node: TokenNode) -> Vec<(u32, u32)> {
         let mut stretches = Vec::new();
         let mut at = node;
         while at != ROOT {
-            let Place { row, stretch, .. } = self.places[at.index()];
+            let NodeRows { row, stretch, .. } = self.places[at.index()];
             stretches.push((self.row(stretch), row + 1));
             at = self
                 .trie
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_stored_once() {
-        let mut layout = Layout::new();
+        let mut layout = ArenaLayout::new();
         let one = layout.insert(ROOT, &[7, 8, 1, 2], 0);
         let two = layout.insert(ROOT, &[7, 8, 3], 0);
         assert_eq!(layout.stretches(one), [(0, 4)]);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn replies_written_in_turn_stay_in_one_stretch_each() {
-        let mut layout = Layout::new();
+        let mut layout = ArenaLayout::new();
         let mut ends = [1, 2, 3].map(|id| layout.insert(ROOT, &[9, id], 0));
         for token in 0..4 {
             for (i, end) in ends.iter_mut().enumerate() {
@@ -153,8 +153,8 @@ mod tests {
         fn stretches_hold_the_path_and_no_row_is_given_twice(seed: u64, count in 1usize..40) {
             let mut random = Random::new(seed);
             let mut draw = |below: u64| (random.next_u64() % below) as u32;
-            let mut layout = Layout::new();
-            let mut known: Vec<(Node, Vec<u32>)> = vec![(ROOT, vec![])];
+            let mut layout = ArenaLayout::new();
+            let mut known: Vec<(TokenNode, Vec<u32>)> = vec![(ROOT, vec![])];
             for _ in 0..count {
                 let (start, mut path) = known[draw(known.len() as u64) as usize].clone();
                 let ids: Vec<u32> = (0..1 + draw(4)).map(|_| draw(3)).collect();
@@ -163,7 +163,7 @@ mod tests {
                 known.push((end, path));
             }
             let mut holder = vec![None; layout.rows()];
-            for node in (1..layout.nodes()).map(|node| Node(node as u32)) {
+            for node in (1..layout.nodes()).map(|node| TokenNode(node as u32)) {
                 let before = holder[layout.row(node) as usize].replace(node);
                 prop_assert_eq!(before, None);
             }

@@ -1,11 +1,14 @@
 //! The estimates of memory against what is in use at the worst moment.
 
-use lapwing_model::{Adapter, Arena, Config, LoraConfig, Model, Shape, TokenTree, Tokens, initial};
+use lapwing_model::{
+    Adapter, KvArena, LoraConfig, Model, ModelConfig, ModelShape, TokenTree, Tokens,
+    initial_weights,
+};
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters, Tensor};
 
 /// Shapes in which different terms are the largest: blocks, the MLP, the head.
-fn shapes() -> [Config; 3] {
-    let blocks = Shape {
+fn shapes() -> [ModelConfig; 3] {
+    let blocks = ModelShape {
         vocab: 500,
         width: 256,
         layers: 3,
@@ -13,7 +16,7 @@ fn shapes() -> [Config; 3] {
         kv_heads: 2,
         mlp_width: 256,
     };
-    let mlp = Shape {
+    let mlp = ModelShape {
         vocab: 300,
         layers: 1,
         heads: 4,
@@ -21,12 +24,12 @@ fn shapes() -> [Config; 3] {
         mlp_width: 1024,
         ..blocks
     };
-    let head = Shape {
+    let head = ModelShape {
         vocab: 5000,
         mlp_width: 256,
         ..mlp
     };
-    [blocks, mlp, head].map(Config::qwen2)
+    [blocks, mlp, head].map(ModelConfig::qwen2)
 }
 
 /// Enough that tensors are above the size below which buffers come in powers of two.
@@ -55,9 +58,9 @@ struct Bench {
 
 impl Bench {
     /// On a device of its own, so that nobody else's memory is counted.
-    fn new(config: Config) -> Bench {
+    fn new(config: ModelConfig) -> Bench {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
-        let weights = Parameters::new(&gpu, &initial(&config, 1));
+        let weights = Parameters::new(&gpu, &initial_weights(&config, 1));
         let model = Model::over(&gpu, config, &weights).without_gradients();
         let lora = LoraConfig {
             rank: RANK,
@@ -135,7 +138,7 @@ fn updates_take_what_was_estimated() {
 fn updates_of_all_weights_take_what_was_estimated() {
     for config in shapes() {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
-        let parameters = Parameters::new(&gpu, &initial(&config, 1));
+        let parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
         let model = Model::over(&gpu, config.clone(), &parameters);
         let lora = LoraConfig {
             rank: 1,
@@ -167,7 +170,7 @@ fn playing_takes_what_was_estimated() {
         let bench = Bench::new(config.clone());
         let mut arena = None;
         let taken = bench.taken(|| {
-            let mut made = Arena::new(&bench.model, TOKENS, TOKENS);
+            let mut made = KvArena::new(&bench.model, TOKENS, TOKENS);
             let sequences = sequences();
             let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
             let adapter = bench.adapter.without_gradients();

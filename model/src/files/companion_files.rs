@@ -4,21 +4,21 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use super::weights::INDEX;
-use crate::{Checkpoint, ModelError};
+use super::weight_files::INDEX;
+use crate::{ModelDirectory, ModelError};
 
 /// Tokenizer, template, licence and whatever else lies beside a model's config and weights, byte for byte: for a model that
 /// was trained whole, whose directory may be gone by the time it is saved.
-pub struct Companions {
+pub struct CompanionFiles {
     pub(super) files: Vec<(OsString, Vec<u8>)>,
 }
 
-impl Checkpoint {
+impl ModelDirectory {
     /// Reads what [`Model::save_whole`](crate::Model::save_whole) puts beside the weights.
     ///
     /// # Errors
     /// A file that cannot be read, is larger than such files are, or is a link that leads out of the directory.
-    pub fn companions(&self) -> Result<Companions, ModelError> {
+    pub fn companions(&self) -> Result<CompanionFiles, ModelError> {
         let mut files = Vec::new();
         for path in self.beside_the_weights()? {
             // A model says by itself what it looks like, and has its weights in one file.
@@ -29,10 +29,10 @@ impl Checkpoint {
             let bytes = fs::read(&path).map_err(|e| ModelError::file(&path, e))?;
             files.push((name, bytes));
         }
-        Ok(Companions { files })
+        Ok(CompanionFiles { files })
     }
 
-    /// Config, tokenizer, template, licence: every file that holds no weights.
+    /// ModelConfig, tokenizer, template, licence: every file that holds no weights.
     ///
     /// The directory may be a stranger's, and a link in it may lead to a private file that would be published with the
     /// model. So links are followed only where they stay in the directory, or lead to the blobs of the Hugging Face

@@ -3,7 +3,7 @@
 //! Token `i` attends to token `j` exactly when `j <= i < visible_until[j]`. The tokens stand in depth-first order, so
 //! every subtree is contiguous and one number per token says who may look at it.
 
-use super::trie::{Node, ROOT, Trie};
+use super::trie::{ROOT, TokenNode, Trie};
 
 /// Collects sequences; equal prefixes are merged token by token.
 pub struct TokenTree {
@@ -21,7 +21,7 @@ impl TokenTree {
     /// # Panics
     /// If the sequence is empty.
     #[track_caller]
-    pub fn insert(&mut self, ids: &[u32]) -> Node {
+    pub fn insert(&mut self, ids: &[u32]) -> TokenNode {
         assert!(
             !ids.is_empty(),
             "token tree: an empty sequence has no last token"
@@ -59,8 +59,8 @@ impl TokenTree {
             free[parent] += subtree[node];
             free[node] = at + 1;
             index[node] = at;
-            ids[at as usize] = self.trie.id(Node(node as u32));
-            positions[at as usize] = self.trie.depth(Node(node as u32)) - 1;
+            ids[at as usize] = self.trie.id(TokenNode(node as u32));
+            positions[at as usize] = self.trie.depth(TokenNode(node as u32)) - 1;
             visible_until[at as usize] = at + subtree[node];
         }
         let parents = (0..nodes)
@@ -77,7 +77,7 @@ impl TokenTree {
 
     fn parent(&self, node: usize) -> usize {
         self.trie
-            .parent(Node(node as u32))
+            .parent(TokenNode(node as u32))
             .expect("only the root has no parent")
             .index()
     }
@@ -113,12 +113,12 @@ impl PackedTree {
     }
 
     /// Packed index of the last token of a sequence, given what [`TokenTree::insert`] returned for it.
-    pub fn last(&self, node: Node) -> u32 {
+    pub fn last(&self, node: TokenNode) -> u32 {
         self.index[node.index()]
     }
 
     /// Packed index of every token of a sequence, first to last.
-    pub fn path(&self, node: Node) -> Vec<u32> {
+    pub fn path(&self, node: TokenNode) -> Vec<u32> {
         let mut path = Vec::new();
         let mut at = node.0;
         while at != ROOT.0 {
@@ -175,7 +175,7 @@ mod tests {
         fn what_the_last_token_sees_is_its_own_sequence(seed: u64, count in 1usize..30, longest in 1usize..12) {
             let sequences = sequences(seed, count, longest);
             let mut tree = TokenTree::new();
-            let nodes: Vec<Node> = sequences.iter().map(|s| tree.insert(s)).collect();
+            let nodes: Vec<TokenNode> = sequences.iter().map(|s| tree.insert(s)).collect();
             let packed = tree.pack();
             for (sequence, &node) in sequences.iter().zip(&nodes) {
                 let last = packed.last(node);

@@ -9,35 +9,35 @@ use lapwing_tensor::random::mix;
 use lapwing_tensor::{Head, Indices};
 
 use crate::sampling::{draw, each_row};
-use crate::{Adapter, Arena, Model, ModelError, Node, Sampling};
+use crate::{Adapter, KvArena, Model, ModelError, SamplingOptions, TokenNode};
 
 /// A prompt to be continued.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct GenerationRequest {
     /// Token ids; not empty.
     pub prompt: Vec<u32>,
     /// The random stream of this reply: equal keys after equal prompts draw equal replies.
     pub key: u64,
 }
 
-/// Rows that an arena keeps free behind a reply's token; see [`Arena::extend`]. A reply may take so many more than it has
+/// Rows that an arena keeps free behind a reply's token; see [`KvArena::extend`]. A reply may take so many more than it has
 /// tokens.
-pub const ROOM: usize = 15;
+pub const SPARE_ROWS: usize = 15;
 
 /// A reply that is to be begun.
 #[derive(Clone, Debug)]
-pub struct Joining {
+pub struct BatchRequest {
     /// The prompt and its luck.
-    pub request: Request,
+    pub request: GenerationRequest,
     /// How to draw.
-    pub sampling: Sampling,
+    pub sampling: SamplingOptions,
     /// Whether to tell how likely the model finds each token, and so many of the likeliest in its place.
     pub tell: Option<usize>,
 }
 
 /// How likely the model, at temperature 1 and with nothing cut off, finds a token, and which it finds likeliest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct TokenScore {
     /// Log-prob of the token.
     pub log_prob: f32,
     /// The likeliest tokens in its place, the likeliest first, with their log-probs.
@@ -46,16 +46,16 @@ pub struct Told {
 
 /// Why a reply is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum FinishReason {
     /// With a stop id.
-    Stopped,
+    StopToken,
     /// At its longest length.
-    Longest,
+    MaxTokens,
 }
 
 /// One token of a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drawn {
+pub struct SampledToken {
     /// The number of the reply.
     pub reply: u64,
     /// Its id.
@@ -65,35 +65,35 @@ pub struct Drawn {
     /// Entropy, in nats, of that distribution.
     pub entropy: f32,
     /// What was wanted beside.
-    pub told: Option<Told>,
+    pub told: Option<TokenScore>,
     /// Set with the last token.
-    pub end: Option<End>,
+    pub end: Option<FinishReason>,
 }
 
 /// Replies under way with one model and adapter. All of its work is done in the arena that it is given, which must be the
 /// same each time.
-pub struct Batch {
+pub struct ReplyBatch {
     model: Model,
     adapter: Option<Adapter>,
     head: Head,
     at_once: usize,
-    living: Vec<Living>,
+    living: Vec<ActiveReply>,
     next: u64,
 }
 
 /// A reply under way.
-struct Living {
+struct ActiveReply {
     number: u64,
     prompt: usize,
     /// Prompt and reply, the newest token included.
     ids: Vec<u32>,
     key: u64,
-    sampling: Sampling,
+    sampling: SamplingOptions,
     tell: Option<usize>,
-    end: Node,
+    end: TokenNode,
 }
 
-impl Living {
+impl ActiveReply {
     fn drawn(&self) -> usize {
         self.ids.len() - self.prompt
     }
@@ -103,12 +103,12 @@ impl Living {
     }
 }
 
-impl Batch {
+impl ReplyBatch {
     /// No reply yet. Nothing here is learned from, so nothing is recorded.
-    pub fn new(model: &Model, adapter: Option<&Adapter>) -> Batch {
+    pub fn new(model: &Model, adapter: Option<&Adapter>) -> ReplyBatch {
         let model = model.without_gradients();
         let adapter = adapter.map(Adapter::without_gradients);
-        Batch {
+        ReplyBatch {
             head: model.head(adapter.as_ref()),
             at_once: model
                 .config()
@@ -131,10 +131,10 @@ impl Batch {
     }
 
     /// Whether the arena has room for such replies too until all are done.
-    pub fn has_room(&self, arena: &Arena, joining: &[Joining]) -> bool {
-        let own = |prompt: usize, sampling: &Sampling| {
+    pub fn has_room(&self, arena: &KvArena, joining: &[BatchRequest]) -> bool {
+        let own = |prompt: usize, sampling: &SamplingOptions| {
             let longest = prompt.saturating_add(sampling.max_new_tokens);
-            longest.saturating_add(ROOM)
+            longest.saturating_add(SPARE_ROWS)
         };
         let living = self.living.iter();
         let living = living.map(|reply| own(reply.prompt, &reply.sampling));
@@ -153,18 +153,22 @@ impl Batch {
     /// # Panics
     /// If a prompt is empty.
     #[track_caller]
-    pub fn join(&mut self, arena: &mut Arena, joining: Vec<Joining>) -> Result<u64, ModelError> {
+    pub fn join(
+        &mut self,
+        arena: &mut KvArena,
+        joining: Vec<BatchRequest>,
+    ) -> Result<u64, ModelError> {
         let prompts: Vec<&[u32]> = joining.iter().map(|one| &*one.request.prompt).collect();
         let ends = self.prefill(arena, &prompts)?;
         let first = self.next;
         for (one, end) in joining.into_iter().zip(ends) {
-            let Joining {
+            let BatchRequest {
                 request,
                 sampling,
                 tell,
             } = one;
             if sampling.max_new_tokens > 0 {
-                self.living.push(Living {
+                self.living.push(ActiveReply {
                     number: self.next,
                     prompt: request.prompt.len(),
                     ids: request.prompt,
@@ -193,7 +197,7 @@ impl Batch {
     ///
     /// # Errors
     /// Logits that are not numbers, an arena that cannot hold the replies, or a lost device. No reply is under way then.
-    pub fn step(&mut self, arena: &mut Arena) -> Result<Vec<Drawn>, ModelError> {
+    pub fn step(&mut self, arena: &mut KvArena) -> Result<Vec<SampledToken>, ModelError> {
         let drawn = self.try_step(arena);
         if drawn.is_err() {
             self.living.clear();
@@ -201,8 +205,8 @@ impl Batch {
         drawn
     }
 
-    fn try_step(&mut self, arena: &mut Arena) -> Result<Vec<Drawn>, ModelError> {
-        let asked: Vec<(u32, u64, &Sampling)> = self
+    fn try_step(&mut self, arena: &mut KvArena) -> Result<Vec<SampledToken>, ModelError> {
+        let asked: Vec<(u32, u64, &SamplingOptions)> = self
             .living
             .iter()
             .map(|reply| {
@@ -229,10 +233,10 @@ impl Batch {
         for ((reply, draw), told) in self.living.iter_mut().zip(draws).zip(told) {
             reply.ids.push(draw.token);
             let end = match reply.sampling.stop.contains(&draw.token) {
-                true => Some(End::Stopped),
-                false => (reply.left() == 0).then_some(End::Longest),
+                true => Some(FinishReason::StopToken),
+                false => (reply.left() == 0).then_some(FinishReason::MaxTokens),
             };
-            drawn.push(Drawn {
+            drawn.push(SampledToken {
                 reply: reply.number,
                 token: draw.token,
                 log_prob: draw.log_prob,
@@ -248,17 +252,17 @@ impl Batch {
     }
 
     /// Runs the newest token of each reply through the model.
-    fn advance(&mut self, arena: &mut Arena) -> Result<(), ModelError> {
-        let Some(longest) = self.living.iter().map(Living::left).max() else {
+    fn advance(&mut self, arena: &mut KvArena) -> Result<(), ModelError> {
+        let Some(longest) = self.living.iter().map(ActiveReply::left).max() else {
             return Ok(());
         };
-        let newest = |reply: &Living| reply.ids.len() - 1;
-        let additions: Vec<(Node, &[u32])> = self
+        let newest = |reply: &ActiveReply| reply.ids.len() - 1;
+        let additions: Vec<(TokenNode, &[u32])> = self
             .living
             .iter()
             .map(|reply| (reply.end, &reply.ids[newest(reply)..]))
             .collect();
-        let room = (longest - 1).min(ROOM) as u32;
+        let room = (longest - 1).min(SPARE_ROWS) as u32;
         let ends = match arena.extend(&self.model, self.adapter.as_ref(), &additions, room) {
             Err(ModelError::ArenaFull { .. }) => return self.rebuild(arena),
             ends => ends?,
@@ -270,7 +274,11 @@ impl Batch {
     }
 
     /// Puts prompts into the arena; if it is full, into one that holds the living alone.
-    fn prefill(&mut self, arena: &mut Arena, prompts: &[&[u32]]) -> Result<Vec<Node>, ModelError> {
+    fn prefill(
+        &mut self,
+        arena: &mut KvArena,
+        prompts: &[&[u32]],
+    ) -> Result<Vec<TokenNode>, ModelError> {
         let adapter = self.adapter.as_ref();
         let ends = match arena.prefill(&self.model, adapter, prompts) {
             Err(ModelError::ArenaFull { .. }) => self
@@ -286,7 +294,7 @@ impl Batch {
 
     /// Computes what the living have so far again, in an arena that was full and has been cleared: the same to the last
     /// bit, without what is left of those that are gone.
-    fn rebuild(&mut self, arena: &mut Arena) -> Result<(), ModelError> {
+    fn rebuild(&mut self, arena: &mut KvArena) -> Result<(), ModelError> {
         arena.clear();
         let sequences: Vec<&[u32]> = self.living.iter().map(|reply| &*reply.ids).collect();
         let ends = arena.prefill(&self.model, self.adapter.as_ref(), &sequences)?;
@@ -299,17 +307,17 @@ impl Batch {
     /// How likely the model finds each token of a sequence but the first, and so many of the likeliest in its place.
     ///
     /// # Errors
-    /// As [`Batch::step`].
+    /// As [`ReplyBatch::step`].
     ///
     /// # Panics
     /// If the sequence is empty.
     #[track_caller]
     pub fn score(
         &mut self,
-        arena: &mut Arena,
+        arena: &mut KvArena,
         ids: &[u32],
         likeliest: usize,
-    ) -> Result<Vec<Told>, ModelError> {
+    ) -> Result<Vec<TokenScore>, ModelError> {
         let end = self.prefill(arena, &[ids])?[0];
         let rows = arena.path(end);
         let questions: Vec<(u32, u32, usize)> = rows
@@ -321,7 +329,11 @@ impl Batch {
     }
 
     /// Of arena rows, tokens that follow them, and how many others are wanted.
-    fn told(&self, arena: &Arena, asked: &[(u32, u32, usize)]) -> Result<Vec<Told>, ModelError> {
+    fn told(
+        &self,
+        arena: &KvArena,
+        asked: &[(u32, u32, usize)],
+    ) -> Result<Vec<TokenScore>, ModelError> {
         let (hidden, gpu) = (arena.hidden(), self.model.gpu());
         let mut told = Vec::with_capacity(asked.len());
         for asked in asked.chunks(self.at_once.min(1024)) {
@@ -332,7 +344,7 @@ impl Batch {
                 .log_probs(&self.head, &rows, &ids, 1.0)
                 .log_probs
                 .to_vec()?;
-            told.extend(scored.into_iter().map(|log_prob| Told {
+            told.extend(scored.into_iter().map(|log_prob| TokenScore {
                 log_prob,
                 likeliest: Vec::new(),
             }));

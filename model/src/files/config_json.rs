@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::disk;
-use super::fields::{Fields, read_object};
-use crate::{Config, Family, ModelError, Rope};
+use super::fields::{JsonFields, read_object};
+use crate::{ModelConfig, ModelError, ModelFamily, Rope};
 
 // No published model comes near these; what exceeds them is a mistake or an attack, and is refused before anything is
 // allocated. (The shapes in the weight files are compared as well, so a lying config never allocates.)
@@ -16,36 +16,36 @@ const MOST_WIDTH: usize = 1 << 17;
 const MOST_LAYERS: usize = 1 << 10;
 const MOST_POSITIONS: usize = 1 << 28;
 
-impl Config {
+impl ModelConfig {
     /// Reads `config.json` and, where present, `generation_config.json`.
     ///
     /// # Errors
     /// A file that cannot be read, a field that is missing or absurd, or a feature that lapwing does not have.
-    pub fn read(dir: &Path) -> Result<Config, ModelError> {
+    pub fn read(dir: &Path) -> Result<ModelConfig, ModelError> {
         let path = dir.join("config.json");
         let map = read_object(&path)?;
-        let mut config = Config::parse(&Fields::new(&path, &map))?;
+        let mut config = ModelConfig::parse(&JsonFields::new(&path, &map))?;
         let path = dir.join("generation_config.json");
         if disk::exists(&path) {
             let map = read_object(&path)?;
             config
                 .eos
-                .extend(Fields::new(&path, &map).token_ids("eos_token_id")?);
+                .extend(JsonFields::new(&path, &map).token_ids("eos_token_id")?);
         }
         config.eos.sort_unstable();
         config.eos.dedup();
         Ok(config)
     }
 
-    fn parse(fields: &Fields) -> Result<Config, ModelError> {
-        let family = Family::read(fields)?;
+    fn parse(fields: &JsonFields) -> Result<ModelConfig, ModelError> {
+        let family = ModelFamily::read(fields)?;
         refuse_unsupported(fields)?;
         let width = fields.required_count("hidden_size", MOST_WIDTH)?;
         let layers = fields.required_count("num_hidden_layers", MOST_LAYERS)?;
         refuse_sliding_windows(fields, layers)?;
         let heads = fields.required_count("num_attention_heads", MOST_WIDTH)?;
         // Null says "as many as there are heads" in every family.
-        let absent = fields.is_absent("num_key_value_heads") && family != Family::Llama;
+        let absent = fields.is_absent("num_key_value_heads") && family != ModelFamily::Llama;
         let kv_heads = fields
             .count("num_key_value_heads", MOST_WIDTH)?
             .unwrap_or(if absent { 32 } else { heads });
@@ -54,7 +54,7 @@ impl Config {
             return Err(fields.wrong("num_key_value_heads", problem));
         }
         let attention_bias = fields.flag("attention_bias")?;
-        Ok(Config {
+        Ok(ModelConfig {
             family,
             vocab: fields.required_count("vocab_size", MOST_TOKENS)?,
             width,
@@ -67,17 +67,17 @@ impl Config {
             rope: Rope::read(fields)?,
             tied: fields.flag("tie_word_embeddings")?,
             // Qwen2 has these biases whatever its config says; the other families say.
-            qkv_bias: family == Family::Qwen2 || attention_bias,
-            o_bias: family != Family::Qwen2 && attention_bias,
-            mlp_bias: family == Family::Llama && fields.flag("mlp_bias")?,
+            qkv_bias: family == ModelFamily::Qwen2 || attention_bias,
+            o_bias: family != ModelFamily::Qwen2 && attention_bias,
+            mlp_bias: family == ModelFamily::Llama && fields.flag("mlp_bias")?,
             max_positions: fields
                 .count("max_position_embeddings", MOST_POSITIONS)?
-                .unwrap_or(if family == Family::Llama {
+                .unwrap_or(if family == ModelFamily::Llama {
                     2048
                 } else {
                     32_768
                 }),
-            eos: match family == Family::Llama && fields.is_absent("eos_token_id") {
+            eos: match family == ModelFamily::Llama && fields.is_absent("eos_token_id") {
                 true => vec![2],
                 false => fields.token_ids("eos_token_id")?,
             },
@@ -94,7 +94,7 @@ impl Config {
         put("attention_dropout", json!(0.0));
         put(
             "attention_bias",
-            json!(self.qkv_bias && self.family != Family::Qwen2),
+            json!(self.qkv_bias && self.family != ModelFamily::Qwen2),
         );
         put("mlp_bias", json!(self.mlp_bias));
         put("bos_token_id", Value::Null);
@@ -133,12 +133,12 @@ fn eos_json(eos: &[u32]) -> Value {
     }
 }
 
-impl Family {
-    fn read(fields: &Fields) -> Result<Family, ModelError> {
+impl ModelFamily {
+    fn read(fields: &JsonFields) -> Result<ModelFamily, ModelError> {
         match fields.text("model_type")? {
-            Some("qwen2") => Ok(Family::Qwen2),
-            Some("qwen3") => Ok(Family::Qwen3),
-            Some("llama") => Ok(Family::Llama),
+            Some("qwen2") => Ok(ModelFamily::Qwen2),
+            Some("qwen3") => Ok(ModelFamily::Qwen3),
+            Some("llama") => Ok(ModelFamily::Llama),
             Some(other) => {
                 let known = "supported are qwen2, qwen3 and llama";
                 Err(fields.wrong(
@@ -153,30 +153,30 @@ impl Family {
     /// How `config.json` calls it.
     pub fn model_type(self) -> &'static str {
         match self {
-            Family::Qwen2 => "qwen2",
-            Family::Qwen3 => "qwen3",
-            Family::Llama => "llama",
+            ModelFamily::Qwen2 => "qwen2",
+            ModelFamily::Qwen3 => "qwen3",
+            ModelFamily::Llama => "llama",
         }
     }
 
     fn architecture(self) -> &'static str {
         match self {
-            Family::Qwen2 => "Qwen2ForCausalLM",
-            Family::Qwen3 => "Qwen3ForCausalLM",
-            Family::Llama => "LlamaForCausalLM",
+            ModelFamily::Qwen2 => "Qwen2ForCausalLM",
+            ModelFamily::Qwen3 => "Qwen3ForCausalLM",
+            ModelFamily::Llama => "LlamaForCausalLM",
         }
     }
 }
 
 fn read_head_size(
-    fields: &Fields,
-    family: Family,
+    fields: &JsonFields,
+    family: ModelFamily,
     width: usize,
     heads: usize,
 ) -> Result<usize, ModelError> {
     let size = match fields.count("head_dim", 1024)? {
         Some(size) => size,
-        None if family == Family::Qwen3 => 128,
+        None if family == ModelFamily::Qwen3 => 128,
         None if width.is_multiple_of(heads) => width / heads,
         None => {
             let problem =
@@ -196,7 +196,7 @@ fn read_head_size(
 }
 
 /// Features whose absence would change the numbers without a word.
-fn refuse_unsupported(fields: &Fields) -> Result<(), ModelError> {
+fn refuse_unsupported(fields: &JsonFields) -> Result<(), ModelError> {
     for field in ["num_experts", "num_local_experts", "moe_intermediate_size"] {
         if fields.has(field) {
             return Err(fields.wrong(field, "mixtures of experts are not supported"));
@@ -221,7 +221,7 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), ModelError> {
 }
 
 /// A window counts only where some layer uses it: published Qwen2 configs name one and switch it off.
-fn refuse_sliding_windows(fields: &Fields, layers: usize) -> Result<(), ModelError> {
+fn refuse_sliding_windows(fields: &JsonFields, layers: usize) -> Result<(), ModelError> {
     let refuse =
         |field: &str| Err(fields.wrong(field, "sliding-window attention is not supported"));
     if let Some(Value::Array(types)) = fields.get("layer_types") {

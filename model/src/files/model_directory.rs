@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
 use safetensors::Dtype;
 
-use super::weights::Weights;
-use crate::decoder::assemble::{Source, assemble, count};
-use crate::decoder::config::{EMBEDDING, HEAD};
-use crate::{Config, LoadOptions, LoadReport, Model, ModelError, Precision, StoredAdapter};
+use super::weight_files::WeightFiles;
+use crate::decoder::{EMBEDDING, HEAD};
+use crate::decoder::{WeightSource, assemble, count_numbers};
+use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
 
 /// A model directory whose config was read and whose weight files were found to hold what it asks for. Nothing is on a
 /// device yet, and no value was looked at.
-pub struct Checkpoint {
+pub struct ModelDirectory {
     dir: PathBuf,
-    config: Config,
-    pub(crate) weights: Weights,
+    config: ModelConfig,
+    pub(crate) weights: WeightFiles,
 }
 
-impl Checkpoint {
+impl ModelDirectory {
     /// Reads `config.json`, `generation_config.json` and the headers of the weight files.
     ///
     /// # Errors
     /// What is missing, damaged or not supported, naming file and field or tensor.
-    pub fn open(dir: &Path) -> Result<Checkpoint, ModelError> {
-        let mut config = Config::read(dir)?;
-        let weights = Weights::open(dir)?;
+    pub fn open(dir: &Path) -> Result<ModelDirectory, ModelError> {
+        let mut config = ModelConfig::read(dir)?;
+        let weights = WeightFiles::open(dir)?;
         // A head that is tied by its config but stored with other values is a head of its own, as in transformers 5.
         if config.tied && weights.contains(HEAD) {
             config.tied = weights.are_same(EMBEDDING, HEAD);
@@ -36,7 +36,7 @@ impl Checkpoint {
             weights.check(&name, &shape)?;
         }
         let dir = dir.to_owned();
-        Ok(Checkpoint {
+        Ok(ModelDirectory {
             dir,
             config,
             weights,
@@ -49,15 +49,15 @@ impl Checkpoint {
     }
 
     /// What the model looks like.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
     /// Bytes that the weights will take on the device.
-    pub fn device_bytes(&self, options: &LoadOptions) -> u64 {
+    pub fn device_bytes(&self, precision: Precision) -> u64 {
         let bytes = |(name, shape): &(String, Vec<usize>)| match shape[..] {
             [rows, cols] => {
-                let format = self.format(name, options.precision);
+                let format = self.format(name, precision);
                 Weight::device_bytes(rows, cols, format)
             }
             _ => 4 * shape.iter().product::<usize>() as u64,
@@ -73,19 +73,19 @@ impl Checkpoint {
     pub fn load(
         &self,
         gpu: &Gpu,
-        options: &LoadOptions,
+        precision: Precision,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, ModelError> {
         let wanted = self.config.tensors();
         let report = LoadReport {
-            parameters: count(&wanted),
+            parameters: count_numbers(&wanted),
             ignored: self.ignored(&wanted),
             ..LoadReport::default()
         };
-        let mut source = Streamed {
+        let mut source = StreamedWeights {
             gpu,
             checkpoint: self,
-            precision: options.precision,
+            precision: precision,
             report,
             progress,
             done: 0,
@@ -107,7 +107,7 @@ impl Checkpoint {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Model, Parameters), ModelError> {
         let wanted = self.config.tensors();
-        let (mut tensors, mut done, total) = (Vec::new(), 0, count(&wanted));
+        let (mut tensors, mut done, total) = (Vec::new(), 0, count_numbers(&wanted));
         for (name, shape) in &wanted {
             let values = self.weights.read(name, shape)?;
             self.weights.release(name, 0..shape[0]);
@@ -158,9 +158,9 @@ impl Checkpoint {
     }
 }
 
-struct Streamed<'a> {
+struct StreamedWeights<'a> {
     gpu: &'a Gpu,
-    checkpoint: &'a Checkpoint,
+    checkpoint: &'a ModelDirectory,
     precision: Precision,
     report: LoadReport,
     // Not generic, so that the loops below are compiled with this crate's optimisation and not the caller's.
@@ -168,7 +168,7 @@ struct Streamed<'a> {
     done: u64,
 }
 
-impl Source for Streamed<'_> {
+impl WeightSource for StreamedWeights<'_> {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
         let format = self.checkpoint.format(name, self.precision);
         let (format, weight) = match self.upload(name, shape, format)? {
@@ -194,7 +194,7 @@ impl Source for Streamed<'_> {
     }
 }
 
-impl Streamed<'_> {
+impl StreamedWeights<'_> {
     /// Streams a matrix to the device by blocks of rows. The outer error is the file's, the inner the format's.
     fn upload(
         &mut self,

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::Fields;
-use crate::{ModelError, Rope, Scaling};
+use super::fields::JsonFields;
+use crate::{ModelError, Rope, RopeScaling};
 
 impl Rope {
     /// Reads both spellings: `rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling`. Of a config with
     /// both, transformers takes `rope_scaling`.
-    pub(crate) fn read(config: &Fields) -> Result<Rope, ModelError> {
-        let filled = |field| -> Result<Option<Fields>, ModelError> {
+    pub(crate) fn read(config: &JsonFields) -> Result<Rope, ModelError> {
+        let filled = |field| -> Result<Option<JsonFields>, ModelError> {
             let fields = config.object(field)?;
             Ok(fields.filter(|fields| fields.names().next().is_some()))
         };
@@ -31,13 +31,13 @@ impl Rope {
         let Some(fields) = nested else {
             return Ok(Rope {
                 theta,
-                scaling: Scaling::None,
+                scaling: RopeScaling::None,
             });
         };
         refuse_partial(&fields)?;
         Ok(Rope {
             theta,
-            scaling: Scaling::read(&fields)?,
+            scaling: RopeScaling::read(&fields)?,
         })
     }
 
@@ -45,9 +45,9 @@ impl Rope {
     pub(crate) fn write(&self, config: &mut Map<String, Value>) {
         config.insert("rope_theta".into(), json!(self.theta));
         let scaling = match &self.scaling {
-            Scaling::None => Value::Null,
-            Scaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-            Scaling::Llama3 {
+            RopeScaling::None => Value::Null,
+            RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
+            RopeScaling::Llama3 {
                 factor,
                 low,
                 high,
@@ -65,7 +65,7 @@ impl Rope {
 }
 
 /// Only whole heads are turned here.
-fn refuse_partial(fields: &Fields) -> Result<(), ModelError> {
+fn refuse_partial(fields: &JsonFields) -> Result<(), ModelError> {
     match fields.positive("partial_rotary_factor")? {
         Some(part) if part != 1.0 => Err(fields.wrong(
             "partial_rotary_factor",
@@ -75,8 +75,8 @@ fn refuse_partial(fields: &Fields) -> Result<(), ModelError> {
     }
 }
 
-impl Scaling {
-    fn read(fields: &Fields) -> Result<Scaling, ModelError> {
+impl RopeScaling {
+    fn read(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
         if fields.has("full_attention") || fields.has("sliding_attention") {
             return Err(fields.wrong(
                 "full_attention",
@@ -89,11 +89,11 @@ impl Scaling {
             "type"
         };
         match fields.text(field)?.unwrap_or("default") {
-            "default" => Ok(Scaling::None),
-            "linear" => Ok(Scaling::Linear {
+            "default" => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear {
                 factor: fields.required_positive("factor")?,
             }),
-            "llama3" => Scaling::read_llama3(fields),
+            "llama3" => RopeScaling::read_llama3(fields),
             other => {
                 let known = "supported are default, linear and llama3";
                 Err(fields.wrong(
@@ -104,7 +104,7 @@ impl Scaling {
         }
     }
 
-    fn read_llama3(fields: &Fields) -> Result<Scaling, ModelError> {
+    fn read_llama3(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
         let factor = fields.required_positive("factor")?;
         let low = fields.required_positive("low_freq_factor")?;
         let high = fields.required_positive("high_freq_factor")?;
@@ -115,7 +115,7 @@ impl Scaling {
                 format!("{high} is not above low_freq_factor {low}"),
             ));
         }
-        Ok(Scaling::Llama3 {
+        Ok(RopeScaling::Llama3 {
             factor,
             low,
             high,

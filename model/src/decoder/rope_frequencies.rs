@@ -6,12 +6,12 @@ pub struct Rope {
     /// The base: pair `i` of a head of size D turns by `theta^(-2i/D)` radians per position.
     pub theta: f64,
     /// How a model trained on short texts was taught longer ones.
-    pub scaling: Scaling,
+    pub scaling: RopeScaling,
 }
 
 /// How the frequencies are changed for texts longer than the first training saw.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scaling {
+pub enum RopeScaling {
     /// Not at all.
     None,
     /// All frequencies divided by the factor.
@@ -43,12 +43,12 @@ impl Rope {
     }
 }
 
-impl Scaling {
+impl RopeScaling {
     fn apply(&self, frequency: f64) -> f64 {
         match *self {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 {
+            RopeScaling::None => frequency,
+            RopeScaling::Linear { factor } => frequency / factor,
+            RopeScaling::Llama3 {
                 factor,
                 low,
                 high,
@@ -70,14 +70,14 @@ mod tests {
     fn plain_frequencies_fall_from_one_by_a_constant_ratio() {
         let rope = Rope {
             theta: 10_000.0,
-            scaling: Scaling::None,
+            scaling: RopeScaling::None,
         };
         assert_eq!(rope.inverse_frequencies(8), [1.0, 0.1, 0.01, 0.001]);
     }
 
     #[test]
     fn llama3_keeps_fast_turns_and_divides_slow_ones() {
-        let scaling = Scaling::Llama3 {
+        let scaling = RopeScaling::Llama3 {
             factor: 8.0,
             low: 1.0,
             high: 4.0,

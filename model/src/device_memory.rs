@@ -9,7 +9,7 @@
 //! adapter     r for each adapted layer
 //! ```
 
-use crate::{Config, Linear};
+use crate::{Linear, ModelConfig};
 
 /// Bytes of a number on the device.
 const NUMBER: u64 = 4;
@@ -20,8 +20,8 @@ const LOGITS: u64 = 16 << 20;
 /// ... in blocks of so many tokens.
 const LOGITS_OF_A_ROW: u64 = 2048;
 
-impl Config {
-    /// Keys, values and final hidden state of one token of an [`Arena`](crate::Arena).
+impl ModelConfig {
+    /// Keys, values and final hidden state of one token of an [`KvArena`](crate::KvArena).
     pub fn arena_row_bytes(&self) -> u64 {
         let kv_width = self.kv_heads * self.head_size;
         NUMBER * (2 * self.layers * kv_width + self.width) as u64
@@ -74,7 +74,7 @@ impl Config {
         (max_binding / NUMBER / widest) as usize
     }
 
-    /// The most tokens that an [`Arena`](crate::Arena) can hold there.
+    /// The most tokens that an [`KvArena`](crate::KvArena) can hold there.
     pub fn most_arena_rows(&self, max_binding: u64) -> usize {
         let Widths { c, k, .. } = self.widths();
         ((max_binding / NUMBER / c.max(k)) as usize).min(u32::MAX as usize)
