@@ -1,9 +1,8 @@
-//! Replies under way, a token at a time: new ones may join between two tokens, each with its own settings, and any may
-//! leave.
+//! Replies that are sampled together, one token of each at a time. A reply may join between two steps, with its own settings,
+//! and may leave at any time.
 //!
-//! Every step draws one token for each reply on the device and reads back only its id, log-prob and entropy, all at once;
-//! finished replies leave at once, and the last token of a reply is never run through the model, because nobody asks what
-//! follows it. What is drawn does not depend on what else is under way, to the last bit.
+//! A step samples on the device and reads back only ids, log-probs and entropies, all at once. The last token of a reply is
+//! not run through the model, because no token follows it. A reply is bit-identical whatever else is in the batch.
 
 use lapwing_tensor::random::mix;
 use lapwing_tensor::{Head, Indices};
@@ -11,45 +10,44 @@ use lapwing_tensor::{Head, Indices};
 use crate::sampling::{draw, each_row};
 use crate::{Adapter, KvArena, Model, ModelError, SamplingOptions, TokenNode};
 
-/// A prompt to be continued.
+/// A prompt to continue.
 #[derive(Clone, Debug)]
 pub struct GenerationRequest {
     /// Token ids; not empty.
     pub prompt: Vec<u32>,
-    /// The random stream of this reply: equal keys after equal prompts draw equal replies.
+    /// The random stream of the reply: equal keys after equal prompts sample equal replies.
     pub key: u64,
 }
 
-/// Rows that an arena keeps free behind a reply's token; see [`KvArena::extend`]. A reply may take so many more than it has
-/// tokens.
+/// Rows that a [`KvArena`] keeps free after the tokens of a reply. A reply may take this many rows more than it has tokens.
 pub const SPARE_ROWS: usize = 15;
 
-/// A reply that is to be begun.
+/// A reply to add to a [`ReplyBatch`].
 #[derive(Clone, Debug)]
 pub struct BatchRequest {
-    /// The prompt and its luck.
+    /// The prompt and the random stream.
     pub request: GenerationRequest,
-    /// How to draw.
+    /// How to sample.
     pub sampling: SamplingOptions,
-    /// Whether to tell how likely the model finds each token, and so many of the likeliest in its place.
-    pub tell: Option<usize>,
+    /// If set, each token has a [`TokenScore`] with this many of the likeliest tokens.
+    pub scores: Option<usize>,
 }
 
-/// How likely the model, at temperature 1 and with nothing cut off, finds a token, and which it finds likeliest.
+/// The log-prob of a token under the model, at temperature 1 and without top-k and top-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenScore {
     /// Log-prob of the token.
     pub log_prob: f32,
-    /// The likeliest tokens in its place, the likeliest first, with their log-probs.
+    /// The likeliest tokens at this position with their log-probs, in descending order.
     pub likeliest: Vec<(u32, f32)>,
 }
 
-/// Why a reply is over.
+/// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// With a stop id.
+    /// A stop id was sampled.
     StopToken,
-    /// At its longest length.
+    /// The reply has `max_new_tokens` tokens.
     MaxTokens,
 }
 
@@ -58,97 +56,93 @@ pub enum FinishReason {
 pub struct SampledToken {
     /// The number of the reply.
     pub reply: u64,
-    /// Its id.
+    /// The token's id.
     pub token: u32,
-    /// Log-prob at the temperature it was drawn with (at 1 if that is 0), among all tokens.
+    /// Log-prob among all tokens, at the sampling temperature (at 1 if that is 0).
     pub log_prob: f32,
-    /// Entropy, in nats, of that distribution.
+    /// Entropy of that distribution in nats.
     pub entropy: f32,
-    /// What was wanted beside.
-    pub told: Option<TokenScore>,
-    /// Set with the last token.
-    pub end: Option<FinishReason>,
+    /// Set if [`BatchRequest::scores`] is.
+    pub score: Option<TokenScore>,
+    /// Set on the last token.
+    pub finish: Option<FinishReason>,
 }
 
-/// Replies under way with one model and adapter. All of its work is done in the arena that it is given, which must be the
-/// same each time.
+/// The replies in progress with one model and adapter. All methods of a batch must be given the same arena.
 pub struct ReplyBatch {
     model: Model,
     adapter: Option<Adapter>,
     head: Head,
-    at_once: usize,
-    living: Vec<ActiveReply>,
+    rows_at_once: usize,
+    active: Vec<ActiveReply>,
     next: u64,
 }
 
-/// A reply under way.
 struct ActiveReply {
     number: u64,
     prompt: usize,
-    /// Prompt and reply, the newest token included.
+    /// Prompt and reply, including the newest token.
     ids: Vec<u32>,
     key: u64,
     sampling: SamplingOptions,
-    tell: Option<usize>,
+    scores: Option<usize>,
     end: TokenNode,
 }
 
 impl ActiveReply {
-    fn drawn(&self) -> usize {
+    fn sampled(&self) -> usize {
         self.ids.len() - self.prompt
     }
 
     fn left(&self) -> usize {
-        self.sampling.max_new_tokens - self.drawn()
+        self.sampling.max_new_tokens - self.sampled()
     }
 }
 
 impl ReplyBatch {
-    /// No reply yet. Nothing here is learned from, so nothing is recorded.
+    /// Creates an empty batch. It records no gradients.
     pub fn new(model: &Model, adapter: Option<&Adapter>) -> ReplyBatch {
         let model = model.without_gradients();
         let adapter = adapter.map(Adapter::without_gradients);
+        let max_binding = model.gpu().caps().max_binding;
         ReplyBatch {
             head: model.head(adapter.as_ref()),
-            at_once: model
-                .config()
-                .most_tokens(model.gpu().caps().max_binding, 0),
+            rows_at_once: model.config().most_tokens(max_binding, 0),
             model,
             adapter,
-            living: Vec::new(),
+            active: Vec::new(),
             next: 0,
         }
     }
 
-    /// Replies under way.
+    /// Returns the number of replies in progress.
     pub fn len(&self) -> usize {
-        self.living.len()
+        self.active.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no reply is in progress.
     pub fn is_empty(&self) -> bool {
-        self.living.is_empty()
+        self.active.is_empty()
     }
 
-    /// Whether the arena has room for such replies too until all are done.
-    pub fn has_room(&self, arena: &KvArena, joining: &[BatchRequest]) -> bool {
-        let own = |prompt: usize, sampling: &SamplingOptions| {
+    /// Returns whether the arena can hold these replies, beside those in progress, until all are done.
+    pub fn has_room(&self, arena: &KvArena, requests: &[BatchRequest]) -> bool {
+        let rows = |prompt: usize, sampling: &SamplingOptions| {
             let longest = prompt.saturating_add(sampling.max_new_tokens);
             longest.saturating_add(SPARE_ROWS)
         };
-        let living = self.living.iter();
-        let living = living.map(|reply| own(reply.prompt, &reply.sampling));
-        let new = joining.iter();
-        let new = new.map(|one| own(one.request.prompt.len(), &one.sampling));
-        let taken = living.chain(new).fold(0usize, usize::saturating_add);
-        taken <= arena.most_rows()
+        let active = self.active.iter().map(|r| rows(r.prompt, &r.sampling));
+        let new = requests
+            .iter()
+            .map(|r| rows(r.request.prompt.len(), &r.sampling));
+        active.chain(new).fold(0usize, usize::saturating_add) <= arena.most_rows()
     }
 
-    /// Begins replies, and gives the number of the first; the others have those that follow. A reply that may have no
-    /// token is over at once. If the arena is full, what no reply under way needs is forgotten.
+    /// Adds replies and returns the number of the first; the others are numbered consecutively. A reply with
+    /// `max_new_tokens` of 0 is done at once. If the arena is full, rows that no reply in progress needs are freed.
     ///
     /// # Errors
-    /// If the arena cannot hold all of them. No reply is under way then.
+    /// The arena cannot hold all replies. The batch is then empty.
     ///
     /// # Panics
     /// If a prompt is empty.
@@ -156,124 +150,124 @@ impl ReplyBatch {
     pub fn join(
         &mut self,
         arena: &mut KvArena,
-        joining: Vec<BatchRequest>,
+        requests: Vec<BatchRequest>,
     ) -> Result<u64, ModelError> {
-        let prompts: Vec<&[u32]> = joining.iter().map(|one| &*one.request.prompt).collect();
+        let prompts: Vec<&[u32]> = requests.iter().map(|r| &*r.request.prompt).collect();
         let ends = self.prefill(arena, &prompts)?;
         let first = self.next;
-        for (one, end) in joining.into_iter().zip(ends) {
-            let BatchRequest {
-                request,
-                sampling,
-                tell,
-            } = one;
-            if sampling.max_new_tokens > 0 {
-                self.living.push(ActiveReply {
-                    number: self.next,
-                    prompt: request.prompt.len(),
-                    ids: request.prompt,
-                    key: request.key,
-                    sampling,
-                    tell,
+        for (number, (new, end)) in (first..).zip(requests.into_iter().zip(ends)) {
+            self.next = number + 1;
+            if new.sampling.max_new_tokens > 0 {
+                self.active.push(ActiveReply {
+                    number,
+                    prompt: new.request.prompt.len(),
+                    ids: new.request.prompt,
+                    key: new.request.key,
+                    sampling: new.sampling,
+                    scores: new.scores,
                     end,
                 });
             }
-            self.next += 1;
         }
         Ok(first)
     }
 
-    /// Takes a reply out before its end; one that is over is none any more.
+    /// Removes a reply, if it is still in progress.
     pub fn leave(&mut self, number: u64) {
-        self.living.retain(|reply| reply.number != number);
+        self.active.retain(|reply| reply.number != number);
     }
 
-    /// Takes all of them out.
+    /// Removes all replies.
     pub fn clear(&mut self) {
-        self.living.clear();
+        self.active.clear();
     }
 
-    /// Draws the next token of every reply.
+    /// Samples the next token of every reply.
     ///
     /// # Errors
-    /// Logits that are not numbers, an arena that cannot hold the replies, or a lost device. No reply is under way then.
+    /// The logits are not numbers, the arena cannot hold the replies, or the device is lost. The batch is then empty.
     pub fn step(&mut self, arena: &mut KvArena) -> Result<Vec<SampledToken>, ModelError> {
-        let drawn = self.try_step(arena);
-        if drawn.is_err() {
-            self.living.clear();
+        let sampled = self.try_step(arena);
+        if sampled.is_err() {
+            self.active.clear();
         }
-        drawn
+        sampled
     }
 
     fn try_step(&mut self, arena: &mut KvArena) -> Result<Vec<SampledToken>, ModelError> {
-        let asked: Vec<(u32, u64, &SamplingOptions)> = self
-            .living
+        let rows: Vec<(u32, u64, &SamplingOptions)> = self
+            .active
             .iter()
             .map(|reply| {
-                let key = mix(reply.key ^ mix(reply.drawn() as u64 + 1));
+                let key = mix(reply.key ^ mix(reply.sampled() as u64 + 1));
                 (arena.row(reply.end), key, &reply.sampling)
             })
             .collect();
-        let draws = draw(arena.hidden(), &self.head, &asked, self.at_once)?;
+        let draws = draw(arena.hidden(), &self.head, &rows, self.rows_at_once)?;
         if !draws.iter().all(|draw| draw.log_prob.is_finite()) {
             return Err(ModelError::NotNumbers);
         }
-        let wanted: Vec<(usize, usize)> = (self.living.iter().enumerate())
-            .filter_map(|(i, reply)| Some((i, reply.tell?)))
-            .collect();
-        let questions: Vec<(u32, u32, usize)> = wanted
-            .iter()
-            .map(|&(i, likeliest)| (asked[i].0, draws[i].token, likeliest))
-            .collect();
-        let mut told = vec![None; draws.len()];
-        for ((i, _), answer) in wanted.into_iter().zip(self.told(arena, &questions)?) {
-            told[i] = Some(answer);
+        let (mut scored, mut questions) = (Vec::new(), Vec::new());
+        for (i, reply) in self.active.iter().enumerate() {
+            if let Some(likeliest) = reply.scores {
+                scored.push(i);
+                questions.push((rows[i].0, draws[i].token, likeliest));
+            }
         }
-        let mut drawn = Vec::with_capacity(draws.len());
-        for ((reply, draw), told) in self.living.iter_mut().zip(draws).zip(told) {
+        let mut scores = vec![None; draws.len()];
+        for (i, score) in scored.into_iter().zip(self.scores(arena, &questions)?) {
+            scores[i] = Some(score);
+        }
+        let mut sampled = Vec::with_capacity(draws.len());
+        for ((reply, draw), score) in self.active.iter_mut().zip(draws).zip(scores) {
             reply.ids.push(draw.token);
-            let end = match reply.sampling.stop.contains(&draw.token) {
+            let finish = match reply.sampling.stop.contains(&draw.token) {
                 true => Some(FinishReason::StopToken),
                 false => (reply.left() == 0).then_some(FinishReason::MaxTokens),
             };
-            drawn.push(SampledToken {
+            sampled.push(SampledToken {
                 reply: reply.number,
                 token: draw.token,
                 log_prob: draw.log_prob,
                 entropy: draw.entropy,
-                told,
-                end,
+                score,
+                finish,
             });
         }
-        let mut ended = drawn.iter().map(|drawn| drawn.end.is_some());
-        self.living.retain(|_| !ended.next().expect("one for each"));
+        let mut finished = sampled.iter().map(|token| token.finish.is_some());
+        self.active
+            .retain(|_| !finished.next().expect("one for each"));
         self.advance(arena)?;
-        Ok(drawn)
+        Ok(sampled)
     }
 
     /// Runs the newest token of each reply through the model.
     fn advance(&mut self, arena: &mut KvArena) -> Result<(), ModelError> {
-        let Some(longest) = self.living.iter().map(ActiveReply::left).max() else {
+        let Some(longest) = self.active.iter().map(ActiveReply::left).max() else {
             return Ok(());
         };
-        let newest = |reply: &ActiveReply| reply.ids.len() - 1;
         let additions: Vec<(TokenNode, &[u32])> = self
-            .living
+            .active
             .iter()
-            .map(|reply| (reply.end, &reply.ids[newest(reply)..]))
+            .map(|reply| (reply.end, &reply.ids[reply.ids.len() - 1..]))
             .collect();
-        let room = (longest - 1).min(SPARE_ROWS) as u32;
-        let ends = match arena.extend(&self.model, self.adapter.as_ref(), &additions, room) {
-            Err(ModelError::ArenaFull { .. }) => return self.rebuild(arena),
-            ends => ends?,
-        };
-        for (reply, end) in self.living.iter_mut().zip(ends) {
-            reply.end = end;
+        let spare = (longest - 1).min(SPARE_ROWS) as u32;
+        match arena.extend(&self.model, self.adapter.as_ref(), &additions, spare) {
+            Err(ModelError::ArenaFull { .. }) => self.rebuild(arena),
+            ends => {
+                self.set_ends(ends?);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    /// Puts prompts into the arena; if it is full, into one that holds the living alone.
+    fn set_ends(&mut self, ends: Vec<TokenNode>) {
+        for (reply, end) in self.active.iter_mut().zip(ends) {
+            reply.end = end;
+        }
+    }
+
+    /// Puts prompts into the arena. If it is full, everything but the replies in progress is removed first.
     fn prefill(
         &mut self,
         arena: &mut KvArena,
@@ -287,27 +281,24 @@ impl ReplyBatch {
             ends => ends,
         };
         if ends.is_err() {
-            self.living.clear();
+            self.active.clear();
         }
         ends
     }
 
-    /// Computes what the living have so far again, in an arena that was full and has been cleared: the same to the last
-    /// bit, without what is left of those that are gone.
+    /// Clears the arena and computes the replies in progress again, bit-identical.
     fn rebuild(&mut self, arena: &mut KvArena) -> Result<(), ModelError> {
         arena.clear();
-        let sequences: Vec<&[u32]> = self.living.iter().map(|reply| &*reply.ids).collect();
+        let sequences: Vec<&[u32]> = self.active.iter().map(|reply| &*reply.ids).collect();
         let ends = arena.prefill(&self.model, self.adapter.as_ref(), &sequences)?;
-        for (reply, end) in self.living.iter_mut().zip(ends) {
-            reply.end = end;
-        }
+        self.set_ends(ends);
         Ok(())
     }
 
-    /// How likely the model finds each token of a sequence but the first, and so many of the likeliest in its place.
+    /// Returns the score of each token of a sequence except the first, with this many of the likeliest tokens.
     ///
     /// # Errors
-    /// As [`ReplyBatch::step`].
+    /// See [`ReplyBatch::step`].
     ///
     /// # Panics
     /// If the sequence is empty.
@@ -319,55 +310,52 @@ impl ReplyBatch {
         likeliest: usize,
     ) -> Result<Vec<TokenScore>, ModelError> {
         let end = self.prefill(arena, &[ids])?[0];
-        let rows = arena.path(end);
-        let questions: Vec<(u32, u32, usize)> = rows
-            .iter()
+        let questions: Vec<(u32, u32, usize)> = arena
+            .path(end)
+            .into_iter()
             .zip(&ids[1..])
-            .map(|(&row, &id)| (row, id, likeliest))
+            .map(|(row, &id)| (row, id, likeliest))
             .collect();
-        self.told(arena, &questions)
+        self.scores(arena, &questions)
     }
 
-    /// Of arena rows, tokens that follow them, and how many others are wanted.
-    fn told(
+    /// Scores tokens. A question is an arena row, the token after it and the number of likeliest tokens.
+    fn scores(
         &self,
         arena: &KvArena,
-        asked: &[(u32, u32, usize)],
+        questions: &[(u32, u32, usize)],
     ) -> Result<Vec<TokenScore>, ModelError> {
         let (hidden, gpu) = (arena.hidden(), self.model.gpu());
-        let mut told = Vec::with_capacity(asked.len());
-        for asked in asked.chunks(self.at_once.min(1024)) {
+        let mut scores = Vec::with_capacity(questions.len());
+        for questions in questions.chunks(self.rows_at_once.min(1024)) {
             let (rows, ids): (Vec<u32>, Vec<u32>) =
-                asked.iter().map(|&(row, id, _)| (row, id)).unzip();
+                questions.iter().map(|&(row, id, _)| (row, id)).unzip();
             let (rows, ids) = (Indices::new(gpu, &rows), Indices::new(gpu, &ids));
-            let scored = hidden
-                .log_probs(&self.head, &rows, &ids, 1.0)
-                .log_probs
-                .to_vec()?;
-            told.extend(scored.into_iter().map(|log_prob| TokenScore {
+            let log_probs = hidden.log_probs(&self.head, &rows, &ids, 1.0).log_probs;
+            scores.extend(log_probs.to_vec()?.into_iter().map(|log_prob| TokenScore {
                 log_prob,
                 likeliest: Vec::new(),
             }));
         }
-        if !told.iter().all(|told| told.log_prob.is_finite()) {
+        if !scores.iter().all(|score| score.log_prob.is_finite()) {
             return Err(ModelError::NotNumbers);
         }
-        let more: Vec<usize> = (0..asked.len()).filter(|&i| asked[i].2 > 0).collect();
-        let rows: Vec<u32> = more.iter().map(|&i| asked[i].0).collect();
+        let more: Vec<usize> = (0..scores.len()).filter(|&i| questions[i].2 > 0).collect();
+        let rows: Vec<u32> = more.iter().map(|&i| questions[i].0).collect();
         each_row(hidden, &self.head, &rows, |at, logits| {
-            let (_, id, count) = asked[more[at]];
-            let told = &mut told[more[at]];
-            told.likeliest = likeliest(logits, count);
-            // One token has one log-prob, however it was computed.
-            if let Some(same) = told.likeliest.iter_mut().find(|(other, _)| *other == id) {
-                same.1 = told.log_prob;
+            let (_, id, count) = questions[more[at]];
+            let score = &mut scores[more[at]];
+            score.likeliest = likeliest(logits, count);
+            // The kernel's log-prob may differ in the last bit; one token must not have two.
+            if let Some(same) = score.likeliest.iter_mut().find(|(other, _)| *other == id) {
+                same.1 = score.log_prob;
             }
         })?;
-        Ok(told)
+        Ok(scores)
     }
 }
 
-/// So many tokens of the highest logits, the lower id first of equals, with their log-probs.
+/// Returns the tokens with the highest logits and their log-probs; of equals, the lower id comes first.
 fn likeliest(logits: &[f32], count: usize) -> Vec<(u32, f32)> {
     let highest = logits.iter().copied().fold(f32::MIN, f32::max);
     let sum: f64 = logits.iter().map(|&z| f64::from(z - highest).exp()).sum();

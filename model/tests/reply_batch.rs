@@ -29,7 +29,7 @@ fn wanted(count: usize) -> Vec<BatchRequest> {
                     (0..40).collect()
                 },
             },
-            tell: [None, Some(0), Some(3)][i % 3],
+            scores: [None, Some(0), Some(3)][i % 3],
         }
     };
     sequences.into_iter().enumerate().map(joining).collect()
@@ -102,12 +102,12 @@ fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
             } else {
                 FinishReason::MaxTokens
             };
-            assert_eq!(last.end, Some(end));
-            assert!(drawn[..drawn.len() - 1].iter().all(|d| d.end.is_none()));
+            assert_eq!(last.finish, Some(end));
+            assert!(drawn[..drawn.len() - 1].iter().all(|d| d.finish.is_none()));
             assert!(
                 drawn
                     .iter()
-                    .all(|d| d.told.is_some() == joining.tell.is_some())
+                    .all(|d| d.score.is_some() == joining.scores.is_some())
             );
         }
         // Room for the longest two: what is gone is forgotten, and what is under way computed again.
@@ -130,7 +130,7 @@ fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
     let mut batch = ReplyBatch::new(&model, Some(&adapter));
     let mut joining = wanted(4).remove(3);
     joining.sampling.stop.clear();
-    joining.tell = Some(3);
+    joining.scores = Some(3);
     let mut ids = joining.request.prompt.clone();
     let before = ids.len();
     batch.join(&mut arena, vec![joining]).unwrap();
@@ -138,7 +138,7 @@ fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
     while !batch.is_empty() {
         let drawn = batch.step(&mut arena).unwrap().remove(0);
         ids.push(drawn.token);
-        told.extend(drawn.told);
+        told.extend(drawn.score);
     }
     arena.clear();
     let scored = batch.score(&mut arena, &ids, 3).unwrap();

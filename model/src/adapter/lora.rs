@@ -105,7 +105,7 @@ impl Adapter {
         let (width, mut tables) = (model.config().width, HashMap::new());
         stored.check_copies(model.config(), |name, rows| {
             if !tables.contains_key(name) {
-                tables.insert(name.to_owned(), model.values(name)?);
+                tables.insert(name.to_owned(), model.table(name)?);
             }
             Ok(tables[name][rows.start * width..rows.end * width].to_vec())
         })?;

@@ -1,112 +1,110 @@
-//! Which arena row holds which token: the host's half of the KV arena.
+//! The assignment of tokens to rows of the KV arena.
 
 use super::trie::{ROOT, TokenNode, Trie};
 
-/// A trie of tokens, each with a row. Rows are handed out in order, so what is added together lies together.
+/// A trie of tokens, each with a row. Rows are assigned in order, so tokens that are added together are adjacent.
 pub(crate) struct ArenaLayout {
     trie: Trie,
-    places: Vec<NodeRows>, // per node; the root's is never used
+    rows: Vec<NodeRows>, // per node; the root's is unused
     used: usize,
 }
 
-/// Where a node's numbers lie.
 #[derive(Clone, Copy)]
 struct NodeRows {
     row: u32,
-    /// The node at which the contiguous stretch of rows that ends here begins.
-    stretch: TokenNode,
-    /// Free rows right behind this one, kept for the first child.
-    room: u32,
+    /// The node at the start of the contiguous range that this row belongs to.
+    start: TokenNode,
+    /// Free rows after this one, kept for the first child.
+    spare: u32,
 }
 
 impl ArenaLayout {
     pub(crate) fn new() -> ArenaLayout {
         let root = NodeRows {
             row: 0,
-            stretch: ROOT,
-            room: 0,
+            start: ROOT,
+            spare: 0,
         };
         ArenaLayout {
             trie: Trie::new(),
-            places: vec![root],
+            rows: vec![root],
             used: 0,
         }
     }
 
-    /// Rows handed out or kept free.
+    /// Returns the number of rows in use or kept free.
     pub(crate) fn rows(&self) -> usize {
         self.used
     }
 
-    /// Nodes, the root among them. Their numbers grow with time.
+    /// Returns the number of nodes, including the root. New nodes have higher numbers.
     pub(crate) fn nodes(&self) -> usize {
-        self.places.len()
+        self.rows.len()
     }
 
     pub(crate) fn id(&self, node: TokenNode) -> u32 {
         self.trie.id(node)
     }
 
-    /// The token's place on its path, from 0.
+    /// Returns the token's index on its path.
     pub(crate) fn position(&self, node: TokenNode) -> u32 {
         self.trie.depth(node) - 1
     }
 
     pub(crate) fn row(&self, node: TokenNode) -> u32 {
-        self.places[node.index()].row
+        self.rows[node.index()].row
     }
 
-    /// Makes sure that `ids` follow `start` and returns the last of them, with `room` rows kept free behind it if it
-    /// is new.
-    pub(crate) fn insert(&mut self, start: TokenNode, ids: &[u32], room: u32) -> TokenNode {
+    /// Adds tokens below `start` and returns the last node. If that is new, `spare` rows are kept free after it.
+    pub(crate) fn insert(&mut self, start: TokenNode, ids: &[u32], spare: u32) -> TokenNode {
         let last = ids.len().saturating_sub(1);
         let tokens = ids.iter().enumerate();
         tokens.fold(start, |node, (i, &id)| {
-            self.child(node, id, if i == last { room } else { 0 })
+            self.child(node, id, if i == last { spare } else { 0 })
         })
     }
 
-    fn child(&mut self, parent: TokenNode, id: u32, room: u32) -> TokenNode {
+    fn child(&mut self, parent: TokenNode, id: u32, spare: u32) -> TokenNode {
         let node = self.trie.child(parent, id);
-        if node.index() < self.places.len() {
+        if node.index() < self.rows.len() {
             return node;
         }
-        let above = self.places[parent.index()];
-        let place = if above.room > 0 {
-            self.places[parent.index()].room = 0;
+        let above = self.rows[parent.index()];
+        let rows = if above.spare > 0 {
+            self.rows[parent.index()].spare = 0;
             NodeRows {
                 row: above.row + 1,
-                stretch: above.stretch,
-                room: above.room - 1,
+                start: above.start,
+                spare: above.spare - 1,
             }
         } else {
             let row = self.used as u32;
-            self.used += 1 + room as usize;
+            self.used += 1 + spare as usize;
             let adjacent = parent != ROOT && row == above.row + 1;
             NodeRows {
                 row,
-                stretch: if adjacent { above.stretch } else { node },
-                room,
+                start: if adjacent { above.start } else { node },
+                spare,
             }
         };
-        self.places.push(place);
+        self.rows.push(rows);
         node
     }
 
-    /// The rows of a node's path, from the first token to its own, as few stretches (start, end).
-    pub(crate) fn stretches(&self, node: TokenNode) -> Vec<(u32, u32)> {
-        let mut stretches = Vec::new();
+    /// Returns the rows of a node's path in order, as few ranges (start, end).
+    pub(crate) fn ranges(&self, node: TokenNode) -> Vec<(u32, u32)> {
+        let mut ranges = Vec::new();
         let mut at = node;
         while at != ROOT {
-            let NodeRows { row, stretch, .. } = self.places[at.index()];
-            stretches.push((self.row(stretch), row + 1));
+            let NodeRows { row, start, .. } = self.rows[at.index()];
+            ranges.push((self.row(start), row + 1));
             at = self
                 .trie
-                .parent(stretch)
+                .parent(start)
                 .expect("only the root has no parent");
         }
-        stretches.reverse();
-        stretches
+        ranges.reverse();
+        ranges
     }
 }
 
@@ -117,18 +115,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_shared_is_stored_once() {
+    fn a_shared_prefix_is_stored_once() {
         let mut layout = ArenaLayout::new();
         let one = layout.insert(ROOT, &[7, 8, 1, 2], 0);
         let two = layout.insert(ROOT, &[7, 8, 3], 0);
-        assert_eq!(layout.stretches(one), [(0, 4)]);
-        assert_eq!(layout.stretches(two), [(0, 2), (4, 5)]);
+        assert_eq!(layout.ranges(one), [(0, 4)]);
+        assert_eq!(layout.ranges(two), [(0, 2), (4, 5)]);
         assert_eq!(layout.rows(), 5);
         assert_eq!(layout.insert(ROOT, &[7, 8, 3], 0), two);
     }
 
     #[test]
-    fn replies_written_in_turn_stay_in_one_stretch_each() {
+    fn replies_sampled_in_turn_stay_in_one_range_each() {
         let mut layout = ArenaLayout::new();
         let mut ends = [1, 2, 3].map(|id| layout.insert(ROOT, &[9, id], 0));
         for token in 0..4 {
@@ -138,11 +136,7 @@ mod tests {
         }
         for end in ends {
             // The shared token, the prompt's own (which follows it directly for the first), the reply.
-            assert!(
-                layout.stretches(end).len() <= 3,
-                "{:?}",
-                layout.stretches(end)
-            );
+            assert!(layout.ranges(end).len() <= 3, "{:?}", layout.ranges(end));
         }
     }
 
@@ -150,7 +144,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn stretches_hold_the_path_and_no_row_is_given_twice(seed: u64, count in 1usize..40) {
+        fn ranges_hold_the_path_and_no_row_is_assigned_twice(seed: u64, count in 1usize..40) {
             let mut random = Random::new(seed);
             let mut draw = |below: u64| (random.next_u64() % below) as u32;
             let mut layout = ArenaLayout::new();
@@ -168,7 +162,7 @@ mod tests {
                 prop_assert_eq!(before, None);
             }
             for (node, path) in &known {
-                let rows = layout.stretches(*node).into_iter().flat_map(|(start, end)| start..end);
+                let rows = layout.ranges(*node).into_iter().flat_map(|(start, end)| start..end);
                 let held: Vec<u32> = rows.map(|row| layout.id(holder[row as usize].unwrap())).collect();
                 prop_assert_eq!(&held, path);
             }

@@ -1,4 +1,4 @@
-//! A model put together from its tensors, wherever they come from, and each of them found again by its name.
+//! Builds a model from its tensors, and reads them back.
 
 use lapwing_tensor::{Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
 
@@ -7,8 +7,8 @@ use super::transformer::{Affine, Block};
 use crate::{Linear, LoadReport, Model, ModelConfig, ModelError};
 
 impl Model {
-    /// A model whose every weight is trained: `parameters` holds all of [`ModelConfig::tensors`] (see [`initial`](crate::initial)). An
-    /// optimiser step on them changes this model in place.
+    /// Builds a model whose weights are all trained. `parameters` holds all of [`ModelConfig::tensors`] (see
+    /// [`initial_weights`](crate::initial_weights)); an optimiser step on them changes this model in place.
     ///
     /// # Panics
     /// If a tensor is missing from `parameters`.
@@ -21,91 +21,69 @@ impl Model {
         model
     }
 
-    /// The values of a tensor of the checkpoint, read back from the device. A tied head is the embedding.
-    pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, ModelError> {
-        Ok(match self.find(name) {
-            NamedWeight::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
-            NamedWeight::Matrix(Matrix::Trained(tensor)) | NamedWeight::Vector(tensor) => {
-                tensor.to_vec()?
-            }
-        })
+    /// Reads the embedding or the head back from the device. A tied head is the embedding.
+    pub(crate) fn table(&self, name: &str) -> Result<Vec<f32>, ModelError> {
+        let table = if name == HEAD {
+            &self.head
+        } else {
+            &self.embedding
+        };
+        DeviceWeight::Matrix(table).to_vec()
     }
 
-    /// Every tensor of the checkpoint, read back from the device.
+    /// Reads every tensor of [`ModelConfig::tensors`] back from the device.
     pub(crate) fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
-        let mut list = Vec::new();
-        for (name, shape) in self.config.tensors() {
-            let values = self.values(&name)?;
-            list.push((name, shape, values));
-        }
-        Ok(list)
-    }
-
-    /// The tensor of a checkpoint name.
-    fn find(&self, name: &str) -> NamedWeight<'_> {
-        let name = name.strip_suffix(".weight").unwrap_or(name);
-        match name {
-            "model.embed_tokens" => return NamedWeight::Matrix(&self.embedding),
-            "model.norm" => return NamedWeight::Vector(&self.norm),
-            "lm_head" => return NamedWeight::Matrix(&self.head),
-            _ => (),
-        }
-        let within = name
-            .strip_prefix("model.layers.")
-            .and_then(|rest| rest.split_once('.'));
-        let (layer, name) = within.expect("a name from ModelConfig::tensors");
-        let block = &self.blocks[layer
-            .parse::<usize>()
-            .expect("a name from ModelConfig::tensors")];
-        let norms = block.head_norms.as_ref();
-        match name {
-            "input_layernorm" => NamedWeight::Vector(&block.attention_norm),
-            "post_attention_layernorm" => NamedWeight::Vector(&block.mlp_norm),
-            "self_attn.q_norm" => {
-                NamedWeight::Vector(&norms.expect("ModelConfig::tensors lists head norms").0)
+        use DeviceWeight::{Matrix, Vector};
+        let mut weights = vec![Matrix(&self.embedding)];
+        for block in &self.blocks {
+            weights.push(Vector(&block.attention_norm));
+            for affine in &block.linears {
+                weights.push(Matrix(&affine.weight));
+                weights.extend(affine.bias.as_ref().map(Vector));
             }
-            "self_attn.k_norm" => {
-                NamedWeight::Vector(&norms.expect("ModelConfig::tensors lists head norms").1)
+            if let Some((query_norm, key_norm)) = &block.head_norms {
+                weights.extend([Vector(query_norm), Vector(key_norm)]);
             }
-            name => {
-                let bias = name.strip_suffix(".bias");
-                let linear = Linear::BLOCK
-                    .iter()
-                    .position(|l| l.path() == bias.unwrap_or(name));
-                let affine = &block.linears[linear.expect("a name from ModelConfig::tensors")];
-                match bias {
-                    Some(_) => NamedWeight::Vector(
-                        affine
-                            .bias
-                            .as_ref()
-                            .expect("ModelConfig::tensors lists a bias"),
-                    ),
-                    None => NamedWeight::Matrix(&affine.weight),
-                }
-            }
+            weights.push(Vector(&block.mlp_norm));
         }
+        weights.push(Vector(&self.norm));
+        if !self.config.tied {
+            weights.push(Matrix(&self.head));
+        }
+        let named = self.config.tensors().into_iter().zip(weights);
+        let read =
+            |((name, shape), weight): ((_, _), DeviceWeight)| Ok((name, shape, weight.to_vec()?));
+        named.map(read).collect()
     }
 }
 
-enum NamedWeight<'a> {
+enum DeviceWeight<'a> {
     Matrix(&'a Matrix),
     Vector(&'a Tensor),
 }
 
-pub(crate) fn count_numbers(tensors: &[(String, Vec<usize>)]) -> u64 {
-    tensors
-        .iter()
-        .map(|(_, shape)| shape.iter().product::<usize>() as u64)
-        .sum()
+impl DeviceWeight<'_> {
+    fn to_vec(&self) -> Result<Vec<f32>, ModelError> {
+        Ok(match *self {
+            DeviceWeight::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
+            DeviceWeight::Matrix(Matrix::Trained(tensor)) => tensor.to_vec()?,
+            DeviceWeight::Vector(tensor) => tensor.to_vec()?,
+        })
+    }
 }
 
-/// Where the tensors of a model come from.
+pub(crate) fn count_numbers(tensors: &[(String, Vec<usize>)]) -> u64 {
+    let size = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
+    tensors.iter().map(size).sum()
+}
+
+/// A source of a model's tensors.
 pub(crate) trait WeightSource {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError>;
     fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError>;
 }
 
-/// Puts a model together, asking for exactly the tensors of [`ModelConfig::tensors`], in that order.
+/// Builds a model. It requests exactly the tensors of [`ModelConfig::tensors`], in that order.
 pub(crate) fn assemble(
     gpu: &Gpu,
     config: ModelConfig,

@@ -1,23 +1,22 @@
-//! What a decoder looks like. Everything that sets the supported families apart is data here; there is one transformer
-//! for all of them.
+//! The configuration of a decoder. The differences between the supported families are data here; they share one transformer.
 
 use crate::{Linear, Rope, RopeScaling};
 
-/// Which published architecture a checkpoint follows.
+/// A published architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelFamily {
-    /// Qwen2 and Qwen2.5: biases on q, k and v.
+    /// Qwen2 and Qwen2.5, with biases on q, k and v.
     Qwen2,
-    /// Qwen3: q and k normalised per head.
+    /// Qwen3, with q and k normalised per head.
     Qwen3,
     /// Llama 2 and 3, SmolLM2.
     Llama,
 }
 
-/// The shape of a decoder.
+/// The configuration of a decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Which published architecture this follows.
+    /// Architecture.
     pub family: ModelFamily,
     /// Tokens in the vocabulary (V).
     pub vocab: usize,
@@ -33,7 +32,7 @@ pub struct ModelConfig {
     pub head_size: usize,
     /// Width between gate and down (F).
     pub mlp_width: usize,
-    /// What RMSNorm adds under its root.
+    /// Epsilon of RMSNorm.
     pub eps: f32,
     /// Rotary position embedding.
     pub rope: Rope,
@@ -45,7 +44,7 @@ pub struct ModelConfig {
     pub o_bias: bool,
     /// Whether gate, up and down have biases.
     pub mlp_bias: bool,
-    /// Longest sequence that the model was made for.
+    /// Longest sequence that the model was trained for.
     pub max_positions: usize,
     /// Ids that end a reply, from `config.json` and `generation_config.json`, sorted.
     pub eos: Vec<u32>,
@@ -68,12 +67,12 @@ pub struct ModelShape {
     pub mlp_width: usize,
 }
 
-/// The names of the two tables (V, C) in a checkpoint; a tied head is the embedding.
+// The names of the two tables (V, C) in a checkpoint; a tied head is the embedding.
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(crate) const HEAD: &str = "lm_head.weight";
 
 impl ModelConfig {
-    /// A new Qwen2-shaped decoder with a tied head, for pretraining.
+    /// Returns the configuration of a new Qwen2 decoder with a tied head, for pretraining.
     pub fn qwen2(shape: ModelShape) -> ModelConfig {
         let ModelShape {
             vocab,
@@ -106,13 +105,13 @@ impl ModelConfig {
         }
     }
 
-    /// Whether q and k are normalised per head.
-    pub fn qk_norm(&self) -> bool {
+    /// Returns whether q and k are normalised per head.
+    pub(crate) fn qk_norm(&self) -> bool {
         self.family == ModelFamily::Qwen3
     }
 
-    /// The shape (N, K) of a linear layer's weight: N numbers out, K in.
-    pub fn linear_shape(&self, linear: Linear) -> (usize, usize) {
+    /// Returns the shape (N, K) of a linear layer's weight: N outputs, K inputs.
+    pub(crate) fn linear_shape(&self, linear: Linear) -> (usize, usize) {
         let (queries, keys) = (self.heads * self.head_size, self.kv_heads * self.head_size);
         match linear {
             Linear::Q => (queries, self.width),
@@ -124,8 +123,8 @@ impl ModelConfig {
         }
     }
 
-    /// Whether a linear layer has a bias.
-    pub fn has_bias(&self, linear: Linear) -> bool {
+    /// Returns whether a linear layer has a bias.
+    pub(crate) fn has_bias(&self, linear: Linear) -> bool {
         match linear {
             Linear::Q | Linear::K | Linear::V => self.qkv_bias,
             Linear::O => self.o_bias,
@@ -134,7 +133,7 @@ impl ModelConfig {
         }
     }
 
-    /// Name and shape of every tensor of a checkpoint, as Hugging Face names them.
+    /// Returns the name, in Hugging Face's spelling, and the shape of every tensor of a checkpoint.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let table = vec![self.vocab, self.width];
         let mut list = vec![(EMBEDDING.to_owned(), table.clone())];

@@ -1,6 +1,6 @@
-//! A trie of token ids: sequences that begin alike share the nodes of what they share.
+//! A trie of token ids.
 
-/// One token of a trie, standing for the whole path from the root down to it. Equal prefixes have equal nodes.
+/// A token of a trie. It stands for the path from the root; equal prefixes have equal nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenNode(pub(crate) u32);
 
@@ -10,11 +10,11 @@ impl TokenNode {
     }
 }
 
-/// The root stands before every first token and holds no token itself.
+/// The parent of every first token. It holds no token.
 pub(crate) const ROOT: TokenNode = TokenNode(0);
 const NONE: u32 = u32::MAX;
 
-/// Nodes in order of creation, so a parent always comes before its children.
+/// The nodes are in order of creation, so a parent comes before its children.
 pub(crate) struct Trie {
     nodes: Vec<TrieEntry>,
 }
@@ -35,7 +35,7 @@ impl Trie {
         }
     }
 
-    /// Nodes, the root among them.
+    /// Returns the number of nodes, including the root.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -44,18 +44,18 @@ impl Trie {
         self.nodes[node.index()].id
     }
 
-    /// The node above; `None` above the root.
+    /// Returns the parent; the root has none.
     pub(crate) fn parent(&self, node: TokenNode) -> Option<TokenNode> {
         let parent = self.nodes[node.index()].parent;
         (parent != NONE).then_some(TokenNode(parent))
     }
 
-    /// Tokens on the path from the root, this one among them; a token's position is one less.
+    /// Returns the number of tokens on the path from the root, including this one.
     pub(crate) fn depth(&self, node: TokenNode) -> u32 {
         self.nodes[node.index()].depth
     }
 
-    /// The child of `parent` that holds `id`, made if there is none.
+    /// Returns the child of `parent` with this id, and adds it if there is none.
     pub(crate) fn child(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let mut at = self.nodes[parent.index()].first_child;
         while at != NONE {
