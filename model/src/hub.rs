@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use ureq::Agent;
@@ -20,6 +20,7 @@ use ureq::http::Response;
 
 use crate::ModelError;
 use crate::files::disk;
+use crate::files::weight_files::{INDEX, SINGLE, read_index};
 
 /// `owner/name` with an optional revision: a branch, a tag or a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,11 +135,8 @@ const FILES: [&str; 5] = [
     "chat_template.jinja",
 ];
 const CONFIG: &str = "config.json";
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 
 const MAX_RESPONSE_BYTES: u64 = 16 << 20;
-const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_TOKEN_BYTES: u64 = 64 << 10;
 /// Requests in a row that may bring no byte of a file before the download fails.
 const MAX_ATTEMPTS: u32 = 5;
@@ -240,22 +238,25 @@ fn agent() -> Agent {
 struct RemoteFile {
     name: String,
     size: u64,
-    checksum: Checksum,
+    /// The checksum, which is also the name in the cache: SHA-256 for large files, git's SHA-1 of a blob for small ones.
+    checksum: String,
+    is_large: bool,
 }
 
-/// The checksum of a file, which is also its name in the cache.
-enum Checksum {
-    /// Of large files.
-    Sha256(String),
-    /// Of small files: git's hash of the blob.
-    GitSha1(String),
-}
-
-impl Checksum {
-    fn text(&self) -> &str {
-        match self {
-            Checksum::Sha256(text) | Checksum::GitSha1(text) => text,
-        }
+impl RemoteFile {
+    /// Reads an entry of the hub's list; `None` if it has no checksum.
+    fn parse(entry: &Value) -> Option<RemoteFile> {
+        let (large, is_large) = (&entry["lfs"], !entry["lfs"].is_null());
+        let (size, checksum, digits) = match is_large {
+            true => (&large["size"], &large["sha256"], 64),
+            false => (&entry["size"], &entry["blobId"], 40),
+        };
+        Some(RemoteFile {
+            name: entry["rfilename"].as_str()?.to_owned(),
+            size: size.as_u64()?,
+            checksum: checksum.as_str().filter(|c| is_hex(c, digits))?.to_owned(),
+            is_large,
+        })
     }
 }
 
@@ -267,19 +268,12 @@ enum FileHasher {
 
 impl FileHasher {
     fn new(file: &RemoteFile) -> FileHasher {
-        match file.checksum {
-            Checksum::Sha256(_) => FileHasher::Sha256(Sha256::new()),
-            Checksum::GitSha1(_) => {
+        match file.is_large {
+            true => FileHasher::Sha256(Sha256::new()),
+            false => {
                 let head = format!("blob {}\0", file.size);
                 FileHasher::GitSha1(Sha1::new_with_prefix(head))
             }
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            FileHasher::Sha256(hasher) => hasher.update(bytes),
-            FileHasher::GitSha1(hasher) => hasher.update(bytes),
         }
     }
 
@@ -292,26 +286,18 @@ impl FileHasher {
     }
 }
 
-/// The hub's description of a repository.
-#[derive(Deserialize)]
-struct RepositoryInfo {
-    sha: String,
-    siblings: Vec<FileInfo>,
-}
+impl Write for FileHasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            FileHasher::Sha256(hasher) => hasher.update(bytes),
+            FileHasher::GitSha1(hasher) => hasher.update(bytes),
+        }
+        Ok(bytes.len())
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct FileInfo {
-    rfilename: String,
-    size: Option<u64>,
-    blob_id: Option<String>,
-    lfs: Option<LfsInfo>,
-}
-
-#[derive(Deserialize)]
-struct LfsInfo {
-    sha256: String,
-    size: u64,
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -320,19 +306,8 @@ fn is_hex(text: &str, digits: usize) -> bool {
 }
 
 /// Returns the names of the weight files that an index lists.
-fn shards(path: &Path) -> Result<BTreeSet<String>, ModelError> {
-    let index = disk::read_json(path, MAX_INDEX_BYTES)?;
-    let names = index["weight_map"].as_object().into_iter().flatten();
-    let shard = |name: &serde_json::Value| match name.as_str() {
-        Some(name) if !name.contains(['/', '\\']) && name.ends_with(".safetensors") => {
-            Ok(name.to_owned())
-        }
-        _ => {
-            let problem = format!("{name} is not the name of a file in this directory");
-            Err(ModelError::field(path, "weight_map", problem))
-        }
-    };
-    names.map(|(_, name)| shard(name)).collect()
+fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
+    Ok(read_index(index)?.into_values().collect())
 }
 
 /// The download of one repository.
@@ -437,32 +412,20 @@ impl Download<'_> {
         let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES);
         let body = body.read_to_vec().map_err(|e| self.network(e))?;
         let wrong = |found: &str| self.unexpected(found, "the commit and the list of files");
-        let info: RepositoryInfo =
-            serde_json::from_slice(&body).map_err(|_| wrong("with invalid JSON"))?;
-        if !is_hex(&info.sha, 40) {
-            return Err(wrong("without a commit"));
-        }
+        let info: Value = serde_json::from_slice(&body).map_err(|_| wrong("with invalid JSON"))?;
+        let commit = info["sha"].as_str().filter(|commit| is_hex(commit, 40));
+        let commit = commit.ok_or_else(|| wrong("without a commit"))?;
         let mut files = BTreeMap::new();
-        for file in info.siblings {
-            let name = file.rfilename;
+        for entry in info["siblings"].as_array().into_iter().flatten() {
+            let name = entry["rfilename"].as_str().unwrap_or_default();
             if name.contains(['/', '\\']) || name.starts_with('.') {
                 continue;
             }
-            let (checksum, size) = match (file.lfs, file.blob_id, file.size) {
-                (Some(lfs), _, _) if is_hex(&lfs.sha256, 64) => {
-                    (Checksum::Sha256(lfs.sha256), lfs.size)
-                }
-                (None, Some(id), Some(size)) if is_hex(&id, 40) => (Checksum::GitSha1(id), size),
-                _ => return Err(wrong("with a file that has no checksum")),
-            };
-            let file = RemoteFile {
-                name: name.clone(),
-                size,
-                checksum,
-            };
-            files.insert(name, file);
+            let file = RemoteFile::parse(entry);
+            let file = file.ok_or_else(|| wrong("with a file that has no checksum"))?;
+            files.insert(name.to_owned(), file);
         }
-        Ok((info.sha, files))
+        Ok((commit.to_owned(), files))
     }
 
     /// Downloads a file or resumes its download, compares its checksum and puts it into the snapshot.
@@ -472,7 +435,7 @@ impl Download<'_> {
         remote: &RemoteFile,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), HubError> {
-        let blob = self.home.join("blobs").join(remote.checksum.text());
+        let blob = self.home.join("blobs").join(&remote.checksum);
         if !blob.is_file() {
             let partial = blob.with_extension("incomplete");
             let failed = |e| ModelError::unwritable(&partial, e);
@@ -516,21 +479,12 @@ impl Download<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), HubError> {
         let failed = |e| ModelError::unwritable(partial, e);
-        let (mut hasher, mut done) = (FileHasher::new(remote), 0);
-        let mut buffer = vec![0; 1 << 20];
-        while done < remote.size {
-            let most = buffer.len().min((remote.size - done) as usize);
-            let read = file.read(&mut buffer[..most]).map_err(failed)?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&buffer[..read]);
-            done += read as u64;
-        }
+        let mut hasher = FileHasher::new(remote);
+        let mut done = io::copy(&mut file.take(remote.size), &mut hasher).map_err(failed)?;
         file.set_len(done).map_err(failed)?;
         let (endpoint, id, name) = (&self.hub.endpoint, &self.repository.id, &remote.name);
         let address = format!("{endpoint}/{id}/resolve/{commit}/{name}");
-        let mut attempt = 0;
+        let (mut buffer, mut attempt) = (vec![0; 1 << 20], 0);
         while done < remote.size {
             let before = done;
             let mut cut = None;
@@ -550,7 +504,7 @@ impl Download<'_> {
                             Ok(0) => break,
                             Ok(read) => {
                                 file.write_all(&buffer[..read]).map_err(failed)?;
-                                hasher.update(&buffer[..read]);
+                                hasher.write_all(&buffer[..read]).map_err(failed)?;
                                 done += read as u64;
                                 progress(done);
                             }
@@ -574,8 +528,8 @@ impl Download<'_> {
                 std::thread::sleep(FIRST_PAUSE * (1 << attempt));
             }
         }
-        let (found, wanted) = (hasher.text(), remote.checksum.text());
-        if found != wanted {
+        let (found, wanted) = (hasher.text(), &remote.checksum);
+        if found != *wanted {
             fs::remove_file(partial).map_err(failed)?;
             let problem = format!(
                 "{name} has the checksum {found}, wanted {wanted}; it was deleted: try again"
@@ -658,14 +612,14 @@ impl Download<'_> {
 
 /// Links `snapshots/COMMIT/FILE` to `blobs/HASH`.
 #[cfg(unix)]
-fn link(blob: &Path, path: &Path) -> std::io::Result<()> {
+fn link(blob: &Path, path: &Path) -> io::Result<()> {
     let name = blob.file_name().expect("a blob has a name");
     std::os::unix::fs::symlink(Path::new("../../blobs").join(name), path)
 }
 
 /// Moves the file, as Hugging Face's libraries do: links need a privilege on Windows.
 #[cfg(not(unix))]
-fn link(blob: &Path, path: &Path) -> std::io::Result<()> {
+fn link(blob: &Path, path: &Path) -> io::Result<()> {
     fs::rename(blob, path)
 }
 

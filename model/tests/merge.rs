@@ -236,12 +236,12 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
     fs::write(&file, "precious").unwrap();
     let error = merge(&golden("qwen2"), &adapter, &file).unwrap_err();
     assert!(
-        error.ends_with("notes.txt: exists and is no directory; choose another name"),
+        error.ends_with("notes.txt: exists and is not a directory; choose another name"),
         "{error}"
     );
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     let error = merge(&golden("qwen2"), &adapter, Path::new("..")).unwrap_err();
-    assert!(error.contains("has no name of its own"), "{error}");
+    assert!(error.contains("has no name; name a directory"), "{error}");
 
     // A tensor that no adapter changes is looked at all the same.
     let damaged = GoldenCopy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
@@ -344,7 +344,7 @@ fn what_is_too_large_to_lie_beside_weights_is_not_copied() {
     file.set_len((256 << 20) + 1).unwrap();
     let (adapter, out) = (golden("qwen2").join("adapter"), home.path().join("out"));
     let error = merge(base.0.path(), &adapter, &out).unwrap_err();
-    let wanted = "data.txt: larger than 256 MiB; what lies beside the weights is copied with them: move it elsewhere";
+    let wanted = "data.txt: larger than 256 MiB; files beside the weights are copied with them: move it elsewhere";
     assert!(error.ends_with(wanted), "{error}");
     file.set_len(256 << 20).unwrap();
     for number in 0..4 {

@@ -1,49 +1,36 @@
-//! Rotary position embedding as `config.json` says it.
+//! Reads and writes the rotary position embedding of `config.json`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::fields::JsonFields;
 use crate::{ModelError, Rope, RopeScaling};
 
 impl Rope {
-    /// Reads both spellings: `rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling`. Of a config with
-    /// both, transformers takes `rope_scaling`.
+    /// Reads `rope_theta` and `rope_scaling`, or `rope_parameters` (transformers 5). If both are present, `rope_scaling` is used,
+    /// as in transformers.
     pub(crate) fn read(config: &JsonFields) -> Result<Rope, ModelError> {
-        let filled = |field| -> Result<Option<JsonFields>, ModelError> {
-            let fields = config.object(field)?;
-            Ok(fields.filter(|fields| fields.names().next().is_some()))
-        };
-        let nested = match filled("rope_scaling")? {
-            Some(fields) => Some(fields),
-            None => filled("rope_parameters")?,
-        };
-        let inner_theta = nested
-            .as_ref()
-            .map(|f| f.positive("rope_theta"))
-            .transpose()?
-            .flatten();
-        let theta = match inner_theta {
-            Some(theta) => theta,
-            // 10,000 is what transformers assumes for all our families.
-            None => config.positive("rope_theta")?.unwrap_or(10_000.0),
-        };
         refuse_partial(config)?;
-        let Some(fields) = nested else {
-            return Ok(Rope {
-                theta,
-                scaling: RopeScaling::None,
-            });
-        };
-        refuse_partial(&fields)?;
-        Ok(Rope {
-            theta,
-            scaling: RopeScaling::read(&fields)?,
-        })
+        let mut nested = None;
+        for field in ["rope_parameters", "rope_scaling"] {
+            let fields = config.object(field)?;
+            nested = fields.filter(|f| f.names().next().is_some()).or(nested);
+        }
+        let (mut theta, mut scaling) = (None, RopeScaling::None);
+        if let Some(fields) = &nested {
+            refuse_partial(fields)?;
+            theta = fields.positive("rope_theta")?;
+            scaling = RopeScaling::read(fields)?;
+        }
+        if theta.is_none() {
+            theta = config.positive("rope_theta")?;
+        }
+        // transformers' default for all supported families.
+        let theta = theta.unwrap_or(10_000.0);
+        Ok(Rope { theta, scaling })
     }
 
-    /// `rope_theta` and `rope_scaling`, the spelling that every version of transformers reads.
-    pub(crate) fn write(&self, config: &mut Map<String, Value>) {
-        config.insert("rope_theta".into(), json!(self.theta));
+    /// Returns `rope_theta` and `rope_scaling`, the spelling that every version of transformers reads.
+    pub(crate) fn to_json(&self) -> (f64, Value) {
         let scaling = match &self.scaling {
             RopeScaling::None => Value::Null,
             RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
@@ -60,11 +47,11 @@ impl Rope {
                 "original_max_position_embeddings": *original_positions as u64,
             }),
         };
-        config.insert("rope_scaling".into(), scaling);
+        (self.theta, scaling)
     }
 }
 
-/// Only whole heads are turned here.
+/// Refuses rotations of a part of each head.
 fn refuse_partial(fields: &JsonFields) -> Result<(), ModelError> {
     match fields.positive("partial_rotary_factor")? {
         Some(part) if part != 1.0 => Err(fields.wrong(
@@ -78,28 +65,23 @@ fn refuse_partial(fields: &JsonFields) -> Result<(), ModelError> {
 impl RopeScaling {
     fn read(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
         if fields.has("full_attention") || fields.has("sliding_attention") {
-            return Err(fields.wrong(
-                "full_attention",
-                "rope parameters per layer type are not supported",
-            ));
+            let problem = "rope parameters per layer type are not supported";
+            return Err(fields.wrong("full_attention", problem));
         }
-        let field = if fields.has("rope_type") {
-            "rope_type"
-        } else {
-            "type"
-        };
+        let old = !fields.has("rope_type");
+        let field = if old { "type" } else { "rope_type" };
         match fields.text(field)?.unwrap_or("default") {
             "default" => Ok(RopeScaling::None),
-            "linear" => Ok(RopeScaling::Linear {
-                factor: fields.required_positive("factor")?,
-            }),
+            "linear" => {
+                let factor = fields.required_positive("factor")?;
+                Ok(RopeScaling::Linear { factor })
+            }
             "llama3" => RopeScaling::read_llama3(fields),
             other => {
-                let known = "supported are default, linear and llama3";
-                Err(fields.wrong(
-                    field,
-                    format!("rope type \"{other}\" is not supported; {known}"),
-                ))
+                let problem = format!(
+                    "rope type \"{other}\" is not supported; supported are default, linear and llama3"
+                );
+                Err(fields.wrong(field, problem))
             }
         }
     }
@@ -110,10 +92,8 @@ impl RopeScaling {
         let high = fields.required_positive("high_freq_factor")?;
         let original_positions = fields.required_positive("original_max_position_embeddings")?;
         if high <= low {
-            return Err(fields.wrong(
-                "high_freq_factor",
-                format!("{high} is not above low_freq_factor {low}"),
-            ));
+            let problem = format!("{high} is not above low_freq_factor {low}");
+            return Err(fields.wrong("high_freq_factor", problem));
         }
         Ok(RopeScaling::Llama3 {
             factor,

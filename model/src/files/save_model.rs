@@ -1,4 +1,4 @@
-//! A whole model from its directory, and into one.
+//! Loads and saves whole models.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use super::{disk, weight_files};
 use crate::{Model, ModelDirectory, ModelError, Precision};
 
 impl Model {
-    /// Reads a Hugging Face directory: [`ModelDirectory::open`], then [`ModelDirectory::load`].
+    /// Loads a Hugging Face directory: [`ModelDirectory::open`], then [`ModelDirectory::load`].
     ///
     /// # Errors
-    /// What is missing, damaged or not supported, naming file and field or tensor.
+    /// A file is missing, damaged or not supported; the error names file and field or tensor.
     pub fn load(gpu: &Gpu, dir: &Path, precision: Precision) -> Result<Model, ModelError> {
         ModelDirectory::open(dir)?.load(gpu, precision, &mut |_, _| ())
     }
 
-    /// Writes `config.json` and `model.safetensors` into a directory that is there, each aside and then renamed into place.
+    /// Writes `config.json` and `model.safetensors` into an existing directory, each atomically.
     ///
     /// # Errors
-    /// A full or read-only disk, a lost device, or a weight that the format cannot hold.
+    /// A full or read-only disk, a lost device, or a weight that the format cannot represent.
     pub fn save(&self, dir: &Path, format: Format) -> Result<(), ModelError> {
         let (dtype, name) = match format {
             Format::F32 => (Dtype::F32, "float32"),
@@ -38,13 +38,13 @@ impl Model {
         disk::write_atomically(&dir.join("config.json"), config.as_bytes())
     }
 
-    /// Writes a whole directory, weights in 32 bits and what lay beside those that training began from, aside and renames
-    /// it into place: a model for this program, transformers and others. An older directory of that name is replaced.
+    /// Writes a complete model directory for lapwing, transformers and others: weights in 32 bits and the companion files of the
+    /// original. The directory is written atomically and replaces an older one of that name.
     ///
     /// # Errors
-    /// A full or read-only disk, a lost device, or weights that are not finite. What was there before is then still there.
+    /// A full or read-only disk, a lost device, or weights that are not finite. An older directory then stays.
     pub fn save_whole(&self, dir: &Path, companions: &CompanionFiles) -> Result<(), ModelError> {
-        disk::write_directory_aside(dir, |new| {
+        disk::write_directory_atomically(dir, |new| {
             for (name, bytes) in &companions.files {
                 disk::write_atomically(&new.join(name), bytes)?;
             }
