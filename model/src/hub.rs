@@ -61,7 +61,7 @@ impl Repository {
     }
 
     /// Returns the branch, tag or commit; `main` if none was given.
-    pub(crate) fn revision(&self) -> &str {
+    pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
 
