@@ -11,7 +11,8 @@ use std::path::Path;
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
 use lapwing_model::{
-    ChatTemplate, Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial,
+    ChatTemplate, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
+    initial_weights,
 };
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
@@ -143,7 +144,7 @@ fn make(
 ) -> Result<(), Error> {
     vocabulary::write(dir, games)?;
     let (vocab, end) = vocabulary::size_and_end(dir)?;
-    let mut config = Config::qwen2(Shape {
+    let mut config = ModelConfig::qwen2(ModelShape {
         vocab,
         width: how.width,
         layers: how.layers,
@@ -169,7 +170,7 @@ fn make(
         });
     }
 
-    let weights = initial(&config, seeds::derive(how.seed, "weights", &[]));
+    let weights = initial_weights(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena, Companions};
+use lapwing_model::{Adapter, CompanionFiles, KvArena};
 use lapwing_tensor::{Gpu, Parameters};
 
 use crate::base::files::Files;
@@ -46,7 +46,7 @@ pub struct State {
     /// the weights that learn and their optimiser state, in a run that trains
     pub parameters: Option<Parameters>,
     /// What lies beside the model's weights and is saved with them, in a run that trains them all.
-    companions: Option<Companions>,
+    companions: Option<CompanionFiles>,
     /// what tells the worth of a state, in a run whose credit comes from a critic
     pub critic: Option<Head>,
     /// what replies are sampled at in training: that of the config, until it follows the spread of returns
@@ -210,7 +210,7 @@ impl State {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
-        let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
+        let arena = KvArena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             temperature: config.policy.temperature,
             gradient: None,

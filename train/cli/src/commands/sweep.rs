@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use lapwing_model::write_aside;
+use lapwing_model::write_atomically;
 use lapwing_train::Config;
 use lapwing_train::play::probe::Verdict;
 use lapwing_train::record::{directory, report};
@@ -338,7 +338,7 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         ("results.svg", results.figure()),
     ];
     for (name, text) in files {
-        write_aside(&place.join(name), text.as_bytes())?;
+        write_atomically(&place.join(name), text.as_bytes())?;
     }
     Ok(())
 }

@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lapwing_model::{Batch, Drawn, End, Joining, ModelError, Tokenizer, Told};
+use lapwing_model::{
+    BatchRequest, FinishReason, ModelError, ReplyBatch, SampledToken, TokenScore, Tokenizer,
+};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::error::ApiError;
@@ -18,7 +20,7 @@ use crate::out;
 
 /// One reply that is asked for.
 pub struct Ask {
-    pub joining: Joining,
+    pub joining: BatchRequest,
     /// which of its request's
     pub index: usize,
     pub stop: Arc<[String]>,
@@ -92,7 +94,7 @@ const IDLE: Duration = Duration::from_millis(50);
 /// What the thread has.
 pub struct Worker {
     subject: Subject,
-    batch: Batch,
+    batch: ReplyBatch,
     tokenizer: Tokenizer,
     asks: Receiver<Ask>,
     waiting: VecDeque<Ask>,
@@ -125,7 +127,7 @@ impl Worker {
         stop: &'static AtomicBool,
     ) -> Worker {
         Worker {
-            batch: Batch::new(&subject.model, subject.adapter.as_ref()),
+            batch: ReplyBatch::new(&subject.model, subject.adapter.as_ref()),
             subject,
             tokenizer,
             asks,
@@ -250,13 +252,13 @@ impl Worker {
     fn tell_prompt(
         &mut self,
         mut reply: Running,
-        joining: &Joining,
+        joining: &BatchRequest,
         echo: bool,
     ) -> Result<Option<Running>, ModelError> {
         let ids = &joining.request.prompt;
         if echo {
             let arena = &mut self.subject.arena;
-            let told = joining.tell;
+            let told = joining.scores;
             let told = told.map(|likeliest| self.batch.score(arena, ids, likeliest));
             let told = told.transpose()?;
             for (at, &id) in ids.iter().enumerate() {
@@ -291,13 +293,17 @@ impl Worker {
     }
 
     /// A reply with one more token; none if it is over.
-    fn grow(&mut self, mut reply: Running, drawn: &Drawn) -> Result<Option<Running>, ModelError> {
+    fn grow(
+        &mut self,
+        mut reply: Running,
+        drawn: &SampledToken,
+    ) -> Result<Option<Running>, ModelError> {
         reply.tokens += 1;
         // What ended it is no part of it.
-        if drawn.end == Some(End::Stopped) {
+        if drawn.finish == Some(FinishReason::StopToken) {
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if let Some(told) = &drawn.told {
+        if let Some(told) = &drawn.score {
             let token = self.token(drawn.token, Some(told), reply.growing.letters())?;
             reply.growing.tell(token);
         }
@@ -309,7 +315,7 @@ impl Worker {
             self.batch.leave(reply.number);
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if drawn.end == Some(End::Longest) {
+        if drawn.finish == Some(FinishReason::MaxTokens) {
             return self.end(reply, Finish::Length).map(|()| None);
         }
         if let Some(piece) = reply.growing.take() {
@@ -336,7 +342,12 @@ impl Worker {
         Ok(())
     }
 
-    fn token(&mut self, id: u32, told: Option<&Told>, offset: usize) -> Result<Token, ModelError> {
+    fn token(
+        &mut self,
+        id: u32,
+        told: Option<&TokenScore>,
+        offset: usize,
+    ) -> Result<Token, ModelError> {
         let mut likeliest = Vec::new();
         for &(id, log_prob) in told.iter().flat_map(|told| &told.likeliest) {
             likeliest.push((self.word(id)?, log_prob));
