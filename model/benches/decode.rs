@@ -1,4 +1,4 @@
-//! What sampling and scoring cost at the size of the embedded default: `cargo bench -p lapwing-model`.
+//! The time of sampling and scoring at the size of the embedded default: `cargo bench -p lapwing-model`.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_model::{

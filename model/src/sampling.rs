@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_likeliest_are_drawn() {
+    fn only_the_likeliest_tokens_are_sampled() {
         let sampling = |top_k, top_p, temperature| SamplingOptions {
             top_k,
             top_p,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_drawn_as_often_as_they_are_likely() {
+    fn tokens_are_sampled_with_their_probabilities() {
         let three = SamplingOptions {
             top_k: 3,
             ..SamplingOptions::default()

@@ -61,7 +61,7 @@ fn published_constructs_render_as_in_transformers() {
         let name = case["template"].as_str().unwrap();
         let source = file["templates"][name].as_str().unwrap();
         std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
-        // The special tokens are the checkpoint's to say.
+        // The special tokens come from the checkpoint.
         let variables = case["variables"].as_object().unwrap().clone().into_iter();
         let (tokens, variables): (Vec<_>, Vec<_>) =
             variables.partition(|(name, _)| ChatTemplate::is_reserved(name));

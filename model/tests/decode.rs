@@ -1,4 +1,4 @@
-//! Decoding over the KV arena computes what the full forward pass computes, and computes it once.
+//! Decoding over the KV arena against the full forward pass.
 
 use std::collections::HashSet;
 
@@ -29,10 +29,10 @@ const SAMPLING: SamplingOptions = SamplingOptions {
     stop: vec![],
 };
 
-/// More than any of these tests needs.
+/// More than these tests need.
 const ROWS: usize = 4096;
 
-/// The arena starts too small on purpose, so that it grows, twice, in the middle.
+/// The arena starts too small on purpose, so that it grows twice.
 fn replies(
     name: &str,
     requests: &[GenerationRequest],
@@ -81,7 +81,7 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
 }
 
 #[test]
-fn replies_do_not_depend_on_who_is_sampled_beside_them() {
+fn replies_do_not_depend_on_the_batch() {
     let requests = requests(5);
     let together = replies("qwen2", &requests, &SAMPLING);
     for (request, reply) in requests.iter().zip(&together) {
@@ -109,7 +109,7 @@ fn equal_prompts_with_equal_keys_reply_alike_and_with_other_keys_differ() {
 }
 
 #[test]
-fn a_stop_id_ends_a_reply_and_the_others_go_on() {
+fn a_stop_id_ends_one_reply_only() {
     let requests = requests(4);
     let free = replies("qwen3", &requests, &SAMPLING);
     let stop = free[0].ids[7];
@@ -138,7 +138,7 @@ fn every_distinct_prefix_is_computed_once() {
     let requests = requests(6);
     let mut arena = KvArena::new(&model, 512, ROWS);
     let mut wanted = HashSet::new();
-    // The last round changes nothing: all its prompts and replies are there already.
+    // The last round computes nothing: the arena has all its prompts and replies.
     for keys in [0, 100, 100] {
         let keyed: Vec<GenerationRequest> = requests
             .iter()
@@ -170,7 +170,7 @@ fn a_cleared_arena_computes_anew_and_the_same() {
 }
 
 #[test]
-fn nothing_to_say_is_no_error() {
+fn an_empty_list_of_requests_is_no_error() {
     let model = load("qwen2");
     let mut arena = KvArena::new(&model, 8, ROWS);
     assert!(

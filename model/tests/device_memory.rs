@@ -1,4 +1,4 @@
-//! The estimates of memory against what is in use at the worst moment.
+//! The memory formulas against the peak of the memory in use.
 
 use lapwing_model::{
     Adapter, KvArena, LoraConfig, Model, ModelConfig, ModelShape, TokenTree, Tokens,
@@ -32,13 +32,13 @@ fn shapes() -> [ModelConfig; 3] {
     [blocks, mlp, head].map(ModelConfig::qwen2)
 }
 
-/// Enough that tensors are above the size below which buffers come in powers of two.
+/// Enough for tensors above the size below which buffer sizes are powers of two.
 const TOKENS: usize = 1100;
 const RANK: usize = 8;
 
 const DRAWS: usize = 200;
 
-/// So many tokens, in sequences that share nothing: attention over long ones would take the test's time.
+/// Tokens in short sequences without shared prefixes: attention over long ones would take too long.
 fn sequences() -> Vec<Vec<u32>> {
     const LENGTH: usize = 50;
     let sequence = |first| {
@@ -57,7 +57,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// On a device of its own, so that nobody else's memory is counted.
+    /// Uses its own device, so that no other test's memory is counted.
     fn new(config: ModelConfig) -> Bench {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
         let weights = Parameters::new(&gpu, &initial_weights(&config, 1));
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Bytes that `work` takes at its worst moment beyond what was there.
+    /// Returns the peak of the bytes that `work` takes.
     fn taken(&self, work: impl FnOnce()) -> u64 {
         self.gpu.finish().unwrap();
         let before = self.gpu.bytes_in_use();
@@ -104,7 +104,7 @@ impl Bench {
     }
 }
 
-/// Estimates are for deciding what fits: too small is worse than too large.
+/// An estimate that is too small is worse than one that is too large.
 fn assert_estimate(what: &str, estimate: u64, taken: u64) {
     let ratio = estimate as f64 / taken as f64;
     println!("{what}: estimated {estimate}, taken {taken}: {ratio:.2}");
@@ -115,12 +115,12 @@ fn assert_estimate(what: &str, estimate: u64, taken: u64) {
 }
 
 #[test]
-fn updates_take_what_was_estimated() {
+fn updates_take_the_estimated_memory() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
         for recomputes in [false, true] {
             let taken = bench.taken(|| bench.update(Some(&bench.adapter), recomputes));
-            // The gradients of the adapter come on top: four bytes a number.
+            // Plus the gradients of the adapter: four bytes for each number.
             let lora = LoraConfig {
                 rank: RANK,
                 ..LoraConfig::default()
@@ -135,7 +135,7 @@ fn updates_take_what_was_estimated() {
 
 /// Where all weights are trained, their gradients take four bytes for each of them.
 #[test]
-fn updates_of_all_weights_take_what_was_estimated() {
+fn updates_of_all_weights_take_the_estimated_memory() {
     for config in shapes() {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
         let parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
@@ -165,7 +165,7 @@ fn updates_of_all_weights_take_what_was_estimated() {
 }
 
 #[test]
-fn playing_takes_what_was_estimated() {
+fn playing_takes_the_estimated_memory() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
         let mut arena = None;

@@ -1,4 +1,4 @@
-//! Files from strangers: an error that names file and field or tensor, at once, and nothing large is allocated.
+//! Untrusted files: an error that names file and field or tensor comes at once, before a large allocation.
 
 use std::fs;
 use std::path::Path;
@@ -115,7 +115,7 @@ fn an_index_that_lies_is_named() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn unsupported_features_are_named() {
     let cases: [(&str, Value, &str); 14] = [
         (
             "model_type",
@@ -208,7 +208,7 @@ fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated()
     });
     let wanted = "model.safetensors: tensor model.embed_tokens.weight: the shape is [384, 64], wanted [4000000, 64]";
     assert_eq!(lying.complaint(), wanted);
-    // Other tests run beside this one; 4,000,000 rows would be a gigabyte.
+    // Other tests run at the same time; 4,000,000 rows would be a gigabyte.
     assert!(testing::gpu().bytes_in_use() < before + (256 << 20));
 }
 
@@ -270,7 +270,7 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
         assert!(field("init_lora_weights", json!(init)).starts_with(&wanted));
     }
     assert!(field("init_lora_weights", json!(1)).contains("init_lora_weights: 1 is not supported"));
-    // Those that leave the base alone are no obstacle: the next complaint is about something else.
+    // Initialisations that do not change the base are accepted: the next error is about another field.
     for init in [
         json!("gaussian"),
         json!("Eva"),
@@ -293,7 +293,7 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
 }
 
 #[test]
-fn text_files_that_do_not_belong_are_named() {
+fn text_files_of_other_models_are_named() {
     let copy = GoldenCopy::of("qwen2");
     let config = ModelConfig::read(copy.0.path()).unwrap();
     let small = ModelConfig {
@@ -325,7 +325,7 @@ fn text_files_that_do_not_belong_are_named() {
         .unwrap()
         .to_string();
     assert!(empty.contains("tokenizer.json: not a tokenizer"), "{empty}");
-    // Cut off anywhere, also within its last part, at which its library would panic.
+    // Cut off anywhere, also in the last part, where the library would panic.
     let whole = fs::read_to_string(golden("qwen2").join("tokenizer.json")).unwrap();
     let decoder = whole.find("\"decoder\"").unwrap();
     for end in [1, 100, decoder + 20, whole.len() / 2, whole.len() - 2] {
@@ -336,7 +336,7 @@ fn text_files_that_do_not_belong_are_named() {
             .to_string();
         assert!(cut.contains("tokenizer.json: not a tokenizer: "), "{cut}");
     }
-    // At such a normaliser the library panics, when it is read or when it is first used.
+    // The library panics at these normalisers, when it reads them or at the first use.
     for odd in [
         json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
         json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"}),
@@ -351,7 +351,7 @@ fn text_files_that_do_not_belong_are_named() {
             .to_string();
         assert!(error.contains("tokenizer.json: "), "{error}");
     }
-    // What leaves out merges by chance gives one text many forms.
+    // With dropout a text has several encodings.
     let mut tokenizer: Value = serde_json::from_str(&whole).unwrap();
     for (dropout, refused) in [
         (json!(0.1), true),
@@ -387,7 +387,7 @@ fn text_files_that_do_not_belong_are_named() {
     assert!(none.contains("no chat template"), "{none}");
 }
 
-/// Every weight is a number, but what is computed with them is not.
+/// Every weight is finite, but the logits are not.
 #[test]
 fn logits_that_are_not_numbers_are_an_error() {
     let norm = "model.norm.weight";
@@ -435,7 +435,7 @@ fn a_pipe_is_not_waited_for() {
     assert_eq!(copy.complaint(), "model.safetensors: not a file");
 }
 
-/// What may be read from a stranger, and how much of it from the beginning is header.
+/// Untrusted files, and the length of their headers.
 const READ: [(&str, &str, usize); 6] = [
     ("llama", "config.json", usize::MAX),
     ("llama", "generation_config.json", usize::MAX),
@@ -448,8 +448,8 @@ const READ: [(&str, &str, usize); 6] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is done to a few bytes of a header or of a configuration, reading ends, with a value or an error that
-    /// names a file of this directory.
+    /// With a few changed bytes in a header or a configuration, reading ends with a value or an error that names a file of
+    /// this directory.
     #[test]
     fn mutated_headers_and_configs_never_crash(seed: u64, which in 0..READ.len()) {
         let (name, file, header) = READ[which];

@@ -1,4 +1,4 @@
-//! Models by name, against a stub of the hub: what is asked of it, what is kept, and what is said when it fails.
+//! Downloads from a stub of the hub: its requests, the cache, and the errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,9 +26,9 @@ struct HubBehaviour {
     knows_no_ranges: bool,
     /// sends other bytes than it has
     lies: bool,
-    /// answers so, with this error code, to addresses that hold this
+    /// responds to addresses with this part with this status and error code
     refusal: Option<(&'static str, u16, &'static str)>,
-    /// what was asked: path, first byte, token
+    /// requests: path, first byte, token
     asked: Vec<(String, usize, Option<String>)>,
 }
 
@@ -38,7 +38,7 @@ struct HubStub {
 }
 
 impl HubStub {
-    /// With the files of a golden checkpoint, and some that no model needs.
+    /// Serves the files of a golden checkpoint, and some that no model needs.
     fn of(name: &str) -> HubStub {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(golden(name)).unwrap() {
@@ -63,7 +63,7 @@ impl HubStub {
             ..HubBehaviour::default()
         }));
         let shared = manner.clone();
-        // It ends with the tests.
+        // The thread ends with the tests.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let _ = answer(stream.unwrap(), &shared);
@@ -86,13 +86,13 @@ impl HubStub {
         }
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<(String, usize, Option<String>)> {
         std::mem::take(&mut self.manner.lock().unwrap().asked)
     }
 }
 
-/// Large files have the one checksum, small ones the other.
+/// Large files have a SHA-256, small ones git's SHA-1.
 fn is_large(name: &str) -> bool {
     name.ends_with(".safetensors") || name == "tokenizer.json"
 }
@@ -197,7 +197,7 @@ fn files_in(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
+fn a_model_is_downloaded_once_without_other_files() {
     for (name, shards) in [("qwen2", 1), ("qwen2-sharded", 6)] {
         let (stub, home) = (HubStub::of(name), tempfile::tempdir().unwrap());
         let hub = stub.hub(home.path());
@@ -224,7 +224,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
 
         let checkpoint = ModelDirectory::open(&snapshot.dir).unwrap();
         Tokenizer::load(&snapshot.dir, checkpoint.config()).unwrap();
-        // As the other libraries keep it.
+        // In the layout of Hugging Face's libraries.
         let repository = home.path().join("models--owner--name");
         assert_eq!(
             fs::read_to_string(repository.join("refs/main")).unwrap(),
@@ -241,7 +241,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
                 .all(|blob| !blob.contains('.'))
         );
 
-        // From now on nobody is asked, whether by branch or by commit.
+        // After that there is no request, by branch or by commit.
         assert_eq!(stub.asked().len(), 1 + read.len());
         let offline = Hub {
             offline: true,
@@ -252,7 +252,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
             assert_eq!(get(hub, &format!("owner/name@{COMMIT}")).unwrap(), snapshot);
         }
         assert_eq!(stub.asked(), []);
-        // What went missing is fetched, and nothing else.
+        // Only a missing file is downloaded.
         fs::remove_file(snapshot.dir.join("config.json")).unwrap();
         fs::remove_file(repository.join("blobs").join(git_hash(&config))).unwrap();
         get(&hub, "owner/name@refs/pr/1").unwrap();
@@ -273,11 +273,11 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
 }
 
 #[test]
-fn what_was_cut_off_is_continued() {
+fn partial_downloads_are_resumed() {
     let weights = fs::read(golden("qwen2").join(FILE)).unwrap();
     let path = format!("/owner/name/resolve/{COMMIT}/{FILE}");
     for knows_no_ranges in [false, true] {
-        // Cut off while we are there: gone on with at once.
+        // Cut off during a download: resumed at once.
         let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
             manner.cuts = vec![20_000, 30_000];
@@ -294,7 +294,7 @@ fn what_was_cut_off_is_continued() {
         let second = if knows_no_ranges { 20_000 } else { 50_000 };
         assert_eq!(from, [0, 30_000, second]);
     }
-    // Cut off for good, and tried again later.
+    // Cut off in every attempt, and resumed by a later call.
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.cuts = vec![0, 0, 0, 0, 0, 30_000]);
     let error = get(&stub.hub(home.path()), "owner/name").unwrap_err();
@@ -325,7 +325,7 @@ fn what_was_cut_off_is_continued() {
 }
 
 #[test]
-fn what_has_another_checksum_is_not_kept() {
+fn files_with_wrong_checksums_are_deleted() {
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.lies = true);
     let hub = stub.hub(home.path());
@@ -340,7 +340,7 @@ fn what_has_another_checksum_is_not_kept() {
     let repository = home.path().join("models--owner--name");
     assert_eq!(files_in(&repository.join("blobs")), [""; 0]);
     assert!(!repository.join("snapshots").exists());
-    // Nor is a part that somebody spoilt.
+    // Nor is a damaged partial download.
     stub.with(|manner| manner.lies = false);
     let sha256 = hex(&Sha256::digest(
         fs::read(golden("qwen2").join(FILE)).unwrap(),
@@ -357,7 +357,7 @@ fn what_has_another_checksum_is_not_kept() {
 }
 
 #[test]
-fn refusals_are_told_with_their_cure() {
+fn refusals_are_errors_with_hints() {
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     let refused = |name: &str, refusal| {
@@ -367,7 +367,7 @@ fn refusals_are_told_with_their_cure() {
     let none = "owner/name: there is no directory of that name, and no repository at HUB that may be read: check the \
                 name, or set HF_TOKEN if it is private";
     assert_eq!(refused("owner/name", ("/api/", 404, "RepoNotFound")), none);
-    // The hub says so of what is private or is not, to those who have no token.
+    // Without a token, the hub's response for a private repository and a missing one is the same.
     assert_eq!(refused("owner/name", ("/api/", 401, "RepoNotFound")), none);
     let revision = refused("owner/name@v2", ("/api/", 404, "RevisionNotFound"));
     assert_eq!(
@@ -387,7 +387,7 @@ fn refusals_are_told_with_their_cure() {
         broken.contains("cannot be downloaded from HUB: status 503"),
         "{broken}"
     );
-    // A token goes along with every request.
+    // The token is sent with every request.
     stub.with(|manner| manner.refusal = None);
     stub.asked();
     let with_token = Hub {
@@ -400,7 +400,7 @@ fn refusals_are_told_with_their_cure() {
 }
 
 #[test]
-fn what_is_no_model_is_said() {
+fn repositories_without_a_model_are_refused() {
     let lacking = |name: &str| {
         let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
@@ -414,7 +414,7 @@ fn what_is_no_model_is_said() {
         let wanted = format!("owner/name: has no {name}: wanted config.json and *.safetensors");
         assert_eq!(lacking(name), wanted);
     }
-    // What some models do without is no lack, and is not asked for again.
+    // A file that not every model has may be missing, and is not requested again.
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         manner.files.remove("generation_config.json");
@@ -425,7 +425,7 @@ fn what_is_no_model_is_said() {
     stub.asked();
     get(&hub, "owner/name").unwrap();
     assert_eq!(stub.asked(), []);
-    // Names that would lead out of the cache are not taken.
+    // Names that lead out of the cache are refused.
     let (stub, home) = (HubStub::of("qwen2-sharded"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         let index = r#"{"weight_map": {"a": "../../../evil.safetensors"}}"#;
@@ -446,7 +446,7 @@ fn what_is_no_model_is_said() {
 }
 
 #[test]
-fn without_a_network_the_cache_is_all_there_is() {
+fn offline_uses_the_cache_only() {
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = Hub {
         offline: true,
@@ -458,7 +458,7 @@ fn without_a_network_the_cache_is_all_there_is() {
         .replace(&cache, "CACHE");
     let wanted = "owner/name: it is not in the cache CACHE, and HF_HUB_OFFLINE is set: unset it once, or name a directory";
     assert_eq!(error, wanted);
-    // A cache that another library filled, which did not ask for all that we read.
+    // A cache of another library that lacks some of the files that we read.
     let repository = home.path().join("models--owner--name");
     let snapshot = repository.join("snapshots").join(COMMIT);
     fs::create_dir_all(&snapshot).unwrap();
@@ -477,7 +477,7 @@ fn without_a_network_the_cache_is_all_there_is() {
     fs::copy(golden("qwen2").join(FILE), snapshot.join(FILE)).unwrap();
     assert_eq!(get(&hub, "owner/name").unwrap().dir, snapshot);
     assert_eq!(stub.asked(), []);
-    // Nobody there.
+    // No server.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -494,9 +494,9 @@ fn without_a_network_the_cache_is_all_there_is() {
     assert!(error.contains("HF_HUB_OFFLINE=1"), "{error}");
 }
 
-/// Two that want the same at the same time get the same.
+/// Concurrent downloads of the same repository share its files.
 #[test]
-fn two_downloads_do_not_spoil_each_other() {
+fn concurrent_downloads_share_their_files() {
     let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     std::thread::scope(|scope| {

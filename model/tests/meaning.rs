@@ -1,5 +1,4 @@
-//! What a config means, and in what its weights are then held: where files say a thing twice, by half or not at all,
-//! transformers decides.
+//! Configs with redundant, partial or missing fields against transformers, and the precision of weights.
 
 use std::fs;
 
@@ -29,9 +28,8 @@ fn values_beyond_f16_keep_their_matrix_in_bf16() {
     assert_eq!(model.report().matrices, [0, 14, 1]);
 }
 
-/// Where a config says a thing twice, or not at all, transformers decides what it means.
 #[test]
-fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
+fn ambiguous_configs_are_read_as_in_transformers() {
     let read = |name: &str, change: &dyn Fn(&mut serde_json::Map<String, Value>)| {
         let copy = GoldenCopy::of(name);
         fs::remove_file(copy.path("generation_config.json")).unwrap();
@@ -40,7 +38,7 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
         });
         ModelConfig::read(copy.0.path()).map_err(|e| e.to_string())
     };
-    // rope_scaling wins over rope_parameters, whose theta is then not looked at; an empty one is none.
+    // rope_scaling takes precedence over rope_parameters, theta included; an empty one is ignored.
     let twice = read("qwen2", &|config| {
         config.remove("rope_theta");
         config.insert(
@@ -66,7 +64,7 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
         );
     });
     assert_eq!(empty.unwrap().rope, linear);
-    // A window that is switched on and not given is one of 4096; null is none.
+    // An enabled window without a size is one of 4096; null is none.
     let window = |value: Option<Value>| {
         read("qwen3", &move |config| {
             config.remove("layer_types");
@@ -106,7 +104,7 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
     assert_eq!(named, Ok(load("qwen2").config().heads));
 }
 
-/// transformers 5 does not tie what is stored with different values, whatever the config says.
+/// transformers 5 does not tie a head that is stored with other values, whatever the config says.
 #[test]
 fn a_tied_head_that_is_stored_is_tied_only_if_it_is_the_same() {
     for differs in [false, true] {

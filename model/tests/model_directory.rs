@@ -1,4 +1,4 @@
-//! Whole models: loaded in every precision, saved, trained from nothing.
+//! Whole models: loading in every precision, saving, training.
 
 use std::fs;
 
@@ -29,11 +29,11 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
         let index = match precision {
             Precision::F32 => 0,
             Precision::Auto | Precision::F16 => 1,
-            // As this checkpoint is stored.
+            // The precision of this checkpoint.
             Precision::Stored | Precision::Bf16 => 2,
         };
         assert_eq!(model.report().matrices[index], 15, "{:?}", model.report());
-        // The checkpoint is in bf16, which all of these hold, f16 with a little loss near zero.
+        // All of these hold the checkpoint's bf16 values; f16 loses a little near zero.
         assert_near(
             &format!("{precision:?}"),
             &logits(&model, &ids),
@@ -61,7 +61,7 @@ fn a_saved_model_is_loaded_again() {
         let again = Model::load(model.gpu(), home.path(), Precision::Auto).unwrap();
         assert_eq!(again.config(), model.config());
         let ids = Expected::of(name).ids("ids2");
-        // The first is held in f16 or f32, the second in f32: the same numbers, maybe summed by another kernel.
+        // The first is in f16 or f32, the second in f32: the same numbers, possibly summed by another kernel.
         assert_near(name, &logits(&again, &ids), &logits(&model, &ids), 1e-5);
     }
 }
@@ -78,7 +78,7 @@ fn small() -> ModelConfig {
 }
 
 #[test]
-fn a_model_trained_from_nothing_learns_and_is_saved() {
+fn a_new_model_learns_and_is_saved() {
     let gpu = testing::gpu();
     let config = ModelConfig {
         eos: vec![5],
@@ -89,7 +89,7 @@ fn a_model_trained_from_nothing_learns_and_is_saved() {
     let ids: Vec<u32> = (0..24).map(|i| i * i % 47).collect();
     let loss = |model: &Model| log_probs(model, None, &ids).mean().neg();
     let before = loss(&model).to_vec().unwrap()[0];
-    // Nothing is known at first: about the logarithm of the vocabulary.
+    // At first the loss is about the logarithm of the vocabulary size.
     assert!((before - 48f32.ln()).abs() < 1.0, "{before}");
     let knobs = AdamW {
         lr: 0.01,
@@ -126,8 +126,8 @@ fn starting_values_come_from_the_seed() {
     assert_ne!(initial_weights(&config, 1), initial_weights(&config, 2));
 }
 
-/// A published model's weights on the device, to be trained, are those of its files to the bit, and so is what they are held
-/// against; what is written after an update is a model with all that lay beside the first.
+/// The trained weights and the reference are bit-identical to the files, and a saved update is a model with the companion files of the
+/// original.
 #[test]
 fn a_published_model_is_trained_whole() {
     let gpu = testing::gpu();
@@ -181,7 +181,7 @@ fn a_published_model_is_trained_whole() {
         let home = tempfile::tempdir().unwrap();
         let out = home.path().join("out");
         let companions = checkpoint.companions().unwrap();
-        // What was there goes.
+        // The older directory is replaced.
         fs::create_dir(&out).unwrap();
         fs::write(out.join("old"), "").unwrap();
         model.save_whole(&out, &companions).unwrap();

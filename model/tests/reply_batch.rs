@@ -1,4 +1,4 @@
-//! Replies that come and go while others are under way are what they are alone.
+//! Replies that join and leave a batch are equal to replies sampled alone.
 
 use lapwing_model::{
     BatchRequest, FinishReason, GenerationRequest, KvArena, ReplyBatch, SPARE_ROWS, SampledToken,
@@ -7,7 +7,7 @@ use lapwing_model::{
 
 use crate::support::*;
 
-/// Every one another way of drawing, some with a wish to know more.
+/// Requests with different sampling options, some with scores.
 fn wanted(count: usize) -> Vec<BatchRequest> {
     let kinds = [(0.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 5, 1.0), (1.3, 0, 0.8)];
     let sequences = related_sequences(7, count, 384);
@@ -35,7 +35,7 @@ fn wanted(count: usize) -> Vec<BatchRequest> {
     sequences.into_iter().enumerate().map(joining).collect()
 }
 
-/// Each alone, in an arena of its own.
+/// Samples each alone, in its own arena.
 fn alone(name: &str, wanted: &[BatchRequest]) -> Vec<Vec<SampledToken>> {
     let (model, adapter, _) = load_adapted(name);
     let reply = |joining: &BatchRequest| {
@@ -51,7 +51,7 @@ fn alone(name: &str, wanted: &[BatchRequest]) -> Vec<Vec<SampledToken>> {
     wanted.iter().map(reply).collect()
 }
 
-/// Two join before every other token, as soon as there is room for them; gives also how often tokens were computed.
+/// Lets two replies join before every other token if there is room, and returns the number of computed tokens too.
 fn in_company(name: &str, wanted: &[BatchRequest], rows: usize) -> (Vec<Vec<SampledToken>>, u64) {
     let (model, adapter, _) = load_adapted(name);
     let mut arena = KvArena::new(&model, 64, rows);
@@ -88,7 +88,7 @@ fn without_number(drawn: Vec<Vec<SampledToken>>) -> Vec<Vec<SampledToken>> {
 }
 
 #[test]
-fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
+fn replies_are_equal_in_a_batch_and_after_an_overflow() {
     for name in ["qwen2", "llama"] {
         let wanted = wanted(10);
         let expected = without_number(alone(name, &wanted));
@@ -110,7 +110,7 @@ fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
                     .all(|d| d.score.is_some() == joining.scores.is_some())
             );
         }
-        // Room for the longest two: what is gone is forgotten, and what is under way computed again.
+        // Room for the longest two: finished replies are removed, and those in progress are computed again.
         let own =
             |j: &BatchRequest| j.request.prompt.len() + j.sampling.max_new_tokens + SPARE_ROWS;
         let longest = wanted.iter().map(own).max().unwrap();
@@ -124,7 +124,7 @@ fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
 }
 
 #[test]
-fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
+fn scores_while_sampling_equal_scores_of_the_sequence() {
     let (model, adapter, _) = load_adapted("qwen3");
     let mut arena = KvArena::new(&model, 64, 4096);
     let mut batch = ReplyBatch::new(&model, Some(&adapter));
@@ -157,7 +157,7 @@ fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
 }
 
 #[test]
-fn one_that_leaves_makes_room_and_the_others_go_on() {
+fn a_leaving_reply_makes_room() {
     let wanted = wanted(2);
     let expected = alone("qwen2", &wanted);
     let (model, adapter, _) = load_adapted("qwen2");
@@ -181,7 +181,7 @@ fn one_that_leaves_makes_room_and_the_others_go_on() {
 }
 
 #[test]
-fn what_can_never_fit_is_an_error_and_ends_the_batch() {
+fn a_reply_that_cannot_fit_empties_the_batch() {
     let wanted = wanted(2);
     let (model, adapter, _) = load_adapted("qwen2");
     let longest = wanted[0].request.prompt.len();

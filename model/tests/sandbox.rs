@@ -24,18 +24,18 @@ fn main() {
         ($($name:ident)*) => { [$((stringify!($name), $name as fn())),*] };
     }
     let tests = tests![
-        what_is_told_is_what_is_told_here
+        the_sandbox_returns_the_results_of_this_process
         a_template_cannot_take_memory_or_stack
         a_template_may_be_as_deep_as_it_is_long
         a_template_cannot_take_time_even_if_it_ended_once
-        a_namespace_that_holds_itself_ends_its_process_only
+        a_cyclic_namespace_ends_its_process_only
         a_tokenizer_cannot_take_memory
-        what_broke_is_not_tried_again_and_complaints_are_not_the_end
+        an_ended_sandbox_stays_ended_and_errors_do_not_end_it
         a_process_ends_with_its_owner
         a_process_ends_with_a_parent_that_is_killed
         little_address_space_is_enough_or_an_error
     ];
-    // As the usual harness: a name, or a part of one, chooses.
+    // As in the usual harness, an argument selects tests by a part of their name.
     let chosen = |name: &str| match arguments.iter().find(|a| !a.starts_with('-')) {
         Some(part) => name.contains(part.as_str()),
         None => true,
@@ -58,7 +58,7 @@ fn render(source: &str) -> Result<String, String> {
     rendered.map_err(|e| e.to_string())
 }
 
-/// The most memory that this process has had, in bytes; elsewhere than on Linux it is not known.
+/// Returns the peak memory of this process in bytes, on Linux only.
 fn most_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -66,7 +66,7 @@ fn most_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Does something and fails if this process takes more than 64 MiB more for it than it ever had.
+/// Fails if this process takes 64 MiB more than its peak so far.
 fn within_memory<T>(work: impl FnOnce() -> T) -> T {
     let before = most_memory();
     let done = work();
@@ -76,7 +76,7 @@ fn within_memory<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The processes that were started for this directory.
+/// Returns the sandboxes of this directory.
 #[cfg(target_os = "linux")]
 fn processes(dir: &Path) -> Vec<u32> {
     let of = |id: &u32| {
@@ -90,7 +90,7 @@ fn processes(dir: &Path) -> Vec<u32> {
     ids.filter(of).collect()
 }
 
-fn what_is_told_is_what_is_told_here() {
+fn the_sandbox_returns_the_results_of_this_process() {
     for name in CHECKPOINTS {
         let dir = golden(name);
         let config = ModelConfig::read(&dir).unwrap();
@@ -127,7 +127,7 @@ fn what_is_told_is_what_is_told_here() {
         assert_eq!(tokenizer.id("no such token").unwrap(), None);
         assert_eq!(tokenizer.token(u32::MAX).unwrap(), None);
     }
-    // So are complaints, to the letter.
+    // Error messages are equal, too.
     let copy = GoldenCopy::of("qwen2");
     let config = ModelConfig::read(copy.0.path()).unwrap();
     let same = |wanted: &str| {
@@ -161,7 +161,7 @@ fn what_is_told_is_what_is_told_here() {
     assert!(error.ends_with(wanted), "{error}");
 }
 
-/// A list in forty brackets, sixty thousand times over: no circle, and too deep for any stack.
+/// A list in forty brackets, sixty thousand times: without a cycle, and too deep for any stack.
 fn deep(use_of_it: &str) -> String {
     let (open, close) = ("[".repeat(40), "]".repeat(40));
     format!(
@@ -253,7 +253,7 @@ fn a_template_cannot_take_time_even_if_it_ended_once() {
     );
 }
 
-fn a_namespace_that_holds_itself_ends_its_process_only() {
+fn a_cyclic_namespace_ends_its_process_only() {
     let uses = [
         "{{ ns }}",
         "{{ ns ~ '' }}",
@@ -362,7 +362,7 @@ fn doubles_decoder() -> Value {
     json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})
 }
 
-fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
+fn an_ended_sandbox_stays_ended_and_errors_do_not_end_it() {
     let source = "{% if messages[0].content == 'no' %}{{ raise_exception('no') }}{% endif %}\
                   {% if messages[0].content == 'end' %}{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}{% endif %}ok";
     let template = template(source).unwrap();
@@ -385,7 +385,7 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
         "{:?}",
         start.elapsed()
     );
-    // A library that panics is no end either.
+    // A panic of the library does not end the process either.
     let copy = GoldenCopy::of("qwen2").edit("tokenizer.json", |tokenizer| {
         tokenizer["normalizer"] =
             json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
@@ -405,7 +405,7 @@ fn a_process_ends_with_its_owner() {
     let template = there.template().unwrap();
     let started = processes(copy.0.path());
     assert_eq!(started.len(), 1, "one for both: {started:?}");
-    // Ctrl-C in the terminal is for the other one.
+    // Ctrl-C in the terminal must not reach the sandbox.
     let group = |id: &str| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         stat.rsplit(')')
@@ -426,7 +426,7 @@ fn a_process_ends_with_its_owner() {
 #[cfg(not(target_os = "linux"))]
 fn a_process_ends_with_its_owner() {}
 
-/// Renders what takes a minute.
+/// Renders a template that takes a minute.
 fn spin(dir: &Path) {
     let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
     let _ = template.render(&[Message::user("later")], true);
@@ -451,7 +451,7 @@ fn a_process_ends_with_a_parent_that_is_killed() {
         }
     };
     wait_for(1);
-    // Now it is at work.
+    // Rendering has begun.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(parent.try_wait().unwrap(), None);
     parent.kill().unwrap();
@@ -462,7 +462,7 @@ fn a_process_ends_with_a_parent_that_is_killed() {
 #[cfg(not(target_os = "linux"))]
 fn a_process_ends_with_a_parent_that_is_killed() {}
 
-/// Reads, renders and encodes, or says what is wrong.
+/// Reads, renders and encodes, or prints the error.
 fn read(dir: &Path) {
     let config = ModelConfig::read(dir).unwrap();
     let ids = TextFiles::untrusted(dir).and_then(|there| {
@@ -496,7 +496,7 @@ fn little_address_space_is_enough_or_an_error() {
     let (code, said, told) = read_within(300 << 10);
     assert_eq!(code, Some(0), "{told}");
     assert!(said.starts_with('['), "300 MiB are enough: {said}");
-    // Less than a program needs to start at all is no concern of ours; in between it is an error and nothing else.
+    // Below a certain size no program starts. Above it, too little memory must be an error, never a panic.
     let mut errors = 0;
     for mib in [120, 100, 90, 80, 70, 60, 50, 40, 30, 25] {
         let (code, said, told) = read_within(mib << 10);

@@ -1,4 +1,4 @@
-//! The golden checkpoints, what their libraries compute with them, and ways to compare.
+//! The golden checkpoints, their expected values, and comparisons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ pub fn load(name: &str) -> Model {
     Model::load(&testing::gpu(), &golden(name), Precision::Auto).unwrap()
 }
 
-/// A checkpoint with the adapter that lies beside it.
+/// Loads a checkpoint with its adapter.
 pub fn load_adapted(name: &str) -> (Model, Adapter, Parameters) {
     let model = load(name);
     let (adapter, parameters) = Adapter::load(&model, &golden(name).join("adapter")).unwrap();
     (model, adapter, parameters)
 }
 
-/// What transformers and PEFT computed.
+/// The values of transformers and PEFT.
 pub struct Expected(Vec<u8>);
 
 impl Expected {
@@ -61,7 +61,7 @@ impl Expected {
             .collect()
     }
 
-    /// The parts of the names that begin so.
+    /// Returns the names with this prefix, without it.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let file = SafeTensors::deserialize(&self.0).unwrap();
         let names = file.names();
@@ -137,7 +137,7 @@ pub fn related_sequences(seed: u64, count: usize, vocab: u32) -> Vec<Vec<u32>> {
 /// The weights of a checkpoint in one file.
 pub const FILE: &str = "model.safetensors";
 
-/// A copy of a golden checkpoint that may be spoilt.
+/// A copy of a golden checkpoint to damage.
 pub struct GoldenCopy(pub tempfile::TempDir);
 
 impl GoldenCopy {
@@ -191,7 +191,7 @@ impl GoldenCopy {
         self
     }
 
-    /// The complaint about this directory, its name left out. It must come within a second.
+    /// Returns the error of loading this directory without the directory's name. It must come within a second.
     pub fn complaint(&self) -> String {
         let gpu = testing::gpu();
         let start = Instant::now();

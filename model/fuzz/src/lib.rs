@@ -1,5 +1,5 @@
-//! A model directory of which one file is the fuzzer's. Whatever is in it, reading must end in a value or an error: no
-//! panic, no large allocation (`-rss_limit_mb`), no endless work (`-timeout`).
+//! A model directory with one file of the fuzzer. Reading it must return a value or an error, without a panic, a large allocation
+//! (`-rss_limit_mb`) or an endless loop (`-timeout`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -22,7 +22,7 @@ impl Home {
         Home(home)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

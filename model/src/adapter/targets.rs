@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn targets_without_layers_are_refused() {
         let error = |targets: &Targets| targets.layers(&config()).unwrap_err().to_string();
         assert_eq!(
             error(&names(&["q_proj", "c_attn"])),

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_replaces_an_older_one_and_leaves_nothing_beside_it() {
+    fn a_directory_replaces_an_older_one_and_leaves_no_temporary_files() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("adapter");
         write_directory_atomically(&dir, |new| {

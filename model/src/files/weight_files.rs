@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_files_are_read_again() {
         let values = [1.0, -2.5, 0.0, 0.125, 3.0, -4.0];
         for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32] {
             let (_home, path) = file_with(&values, dtype);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_sixteen_bits_cannot_hold_are_refused_by_name() {
+    fn values_that_overflow_sixteen_bits_are_named() {
         let tensors = [("big".to_owned(), vec![1], vec![1e6])];
         assert_eq!(serialize(&tensors, Dtype::F16).unwrap_err(), "big");
         assert!(serialize(&tensors, Dtype::BF16).is_ok());

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_swallow_the_white_space_that_transformers_swallows() {
+    fn white_space_of_blocks_is_trimmed_as_in_transformers() {
         assert_eq!(
             render("{% if true %}\n  {% for m in messages %}\nx\n  {% endfor %}\n{% endif %}")
                 .unwrap(),

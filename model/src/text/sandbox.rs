@@ -90,21 +90,20 @@ impl SandboxRequest {
     }
 }
 
-/// An error in the sandboxed process.
+/// A [`ModelError`] of the sandboxed process.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SandboxError {
-    /// The file within the directory; `None` is the directory itself.
-    pub(super) file: Option<String>,
+    pub(super) path: String,
     pub(super) field: Option<String>,
     pub(super) problem: String,
 }
 
-impl SandboxError {
-    fn in_directory(self, dir: &Path) -> ModelError {
-        let path = self.file.map_or(dir.to_owned(), |file| dir.join(file));
-        match self.field {
-            Some(field) => ModelError::field(&path, &field, self.problem),
-            None => ModelError::file(&path, self.problem),
+impl From<SandboxError> for ModelError {
+    fn from(error: SandboxError) -> ModelError {
+        let path = Path::new(&error.path);
+        match error.field {
+            Some(field) => ModelError::field(path, &field, error.problem),
+            None => ModelError::file(path, error.problem),
         }
     }
 }
@@ -155,7 +154,7 @@ impl SandboxProcess {
             Ok(reply) => {
                 let reply: Result<T, SandboxError> =
                     serde_json::from_slice(&reply).expect("written by the same program");
-                reply.map_err(|error| error.in_directory(&self.dir))
+                reply.map_err(ModelError::from)
             }
             Err(reason) => {
                 let problem = format!("{} {reason}", request.subject());

@@ -168,12 +168,8 @@ fn sandbox_error(dir: &Path, error: ModelError) -> SandboxError {
         } => (path, Some(field), problem),
         other => (dir.to_owned(), None, other.to_string()),
     };
-    let file = path
-        .strip_prefix(dir)
-        .ok()
-        .and_then(|within| within.to_str());
     SandboxError {
-        file: file.filter(|file| !file.is_empty()).map(str::to_owned),
+        path: path.to_string_lossy().into_owned(),
         field,
         problem,
     }
