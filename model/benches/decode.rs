@@ -14,7 +14,7 @@ const EPISODES: u64 = 100;
 const STATES: u64 = 16;
 
 fn model() -> (Model, Adapter) {
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    let gpu = Gpu::open(GpuOptions::default()).expect("a device");
     let config = ModelConfig::qwen2(ModelShape {
         vocab: 64,
         width: 96,

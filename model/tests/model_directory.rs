@@ -80,10 +80,8 @@ fn small() -> ModelConfig {
 #[test]
 fn a_new_model_learns_and_is_saved() {
     let gpu = testing::gpu();
-    let config = ModelConfig {
-        eos: vec![5],
-        ..small()
-    };
+    let mut config = small();
+    config.eos = vec![5];
     let mut parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
     let model = Model::over(&gpu, config, &parameters);
     let ids: Vec<u32> = (0..24).map(|i| i * i % 47).collect();

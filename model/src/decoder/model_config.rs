@@ -29,21 +29,21 @@ pub struct ModelConfig {
     /// Key and value heads (K); divides `heads`.
     pub kv_heads: usize,
     /// Numbers per head (D), a multiple of 4.
-    pub head_size: usize,
+    pub(crate) head_size: usize,
     /// Width between gate and down (F).
     pub mlp_width: usize,
     /// Epsilon of RMSNorm.
-    pub eps: f32,
+    pub(crate) eps: f32,
     /// Rotary position embedding.
     pub rope: Rope,
     /// Whether the head is the embedding table.
     pub tied: bool,
     /// Whether q, k and v have biases.
-    pub qkv_bias: bool,
+    pub(crate) qkv_bias: bool,
     /// Whether the attention output has a bias.
-    pub o_bias: bool,
+    pub(crate) o_bias: bool,
     /// Whether gate, up and down have biases.
-    pub mlp_bias: bool,
+    pub(crate) mlp_bias: bool,
     /// Longest sequence that the model was trained for.
     pub max_positions: usize,
     /// Ids that end a reply, from `config.json` and `generation_config.json`, sorted.
@@ -74,23 +74,15 @@ pub(crate) const HEAD: &str = "lm_head.weight";
 impl ModelConfig {
     /// Returns the configuration of a new Qwen2 decoder with a tied head, for pretraining.
     pub fn qwen2(shape: ModelShape) -> ModelConfig {
-        let ModelShape {
-            vocab,
-            width,
-            layers,
-            heads,
-            kv_heads,
-            mlp_width,
-        } = shape;
         ModelConfig {
             family: ModelFamily::Qwen2,
-            vocab,
-            width,
-            layers,
-            heads,
-            kv_heads,
-            head_size: width / heads,
-            mlp_width,
+            vocab: shape.vocab,
+            width: shape.width,
+            layers: shape.layers,
+            heads: shape.heads,
+            kv_heads: shape.kv_heads,
+            head_size: shape.width / shape.heads,
+            mlp_width: shape.mlp_width,
             eps: 1e-6,
             rope: Rope {
                 theta: 10_000.0,

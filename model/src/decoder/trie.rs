@@ -30,9 +30,9 @@ struct TrieEntry {
 
 impl Trie {
     pub(crate) fn new() -> Trie {
-        Trie {
-            nodes: vec![TrieEntry::new(0, NONE, 0)],
-        }
+        let mut trie = Trie { nodes: Vec::new() };
+        trie.push(0, NONE, 0);
+        trie
     }
 
     /// Returns the number of nodes, including the root.
@@ -71,7 +71,7 @@ impl Trie {
     fn add(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let new = self.nodes.len() as u32;
         let depth = self.depth(parent) + 1;
-        self.nodes.push(TrieEntry::new(id, parent.0, depth));
+        self.push(id, parent.0, depth);
         let last = std::mem::replace(&mut self.nodes[parent.index()].last_child, new);
         if last == NONE {
             self.nodes[parent.index()].first_child = new;
@@ -80,17 +80,15 @@ impl Trie {
         }
         TokenNode(new)
     }
-}
 
-impl TrieEntry {
-    fn new(id: u32, parent: u32, depth: u32) -> TrieEntry {
-        TrieEntry {
+    fn push(&mut self, id: u32, parent: u32, depth: u32) {
+        self.nodes.push(TrieEntry {
             id,
             parent,
             depth,
             first_child: NONE,
             last_child: NONE,
             next_sibling: NONE,
-        }
+        });
     }
 }

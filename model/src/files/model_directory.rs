@@ -84,7 +84,7 @@ impl ModelDirectory {
         let mut source = StreamedWeights {
             gpu,
             checkpoint: self,
-            precision: precision,
+            precision,
             report,
             progress,
             done: 0,
