@@ -173,7 +173,7 @@ fn kernels(gpu: &Gpu) -> Result<String, String> {
 fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let dir: PathBuf = fixtures.join("golden/qwen2");
     let told = |error: &dyn Display| format!("{}: {error}", dir.display());
-    let model = Model::load(gpu, &dir, &LoadOptions::default()).map_err(|e| told(&e))?;
+    let model = Model::load(gpu, &dir, Precision::Auto).map_err(|e| told(&e))?;
     let (adapter, parameters) =
         Adapter::load(&model, &dir.join("adapter")).map_err(|e| told(&e))?;
     let bytes = std::fs::read(dir.join("expected.safetensors")).map_err(|e| told(&e))?;

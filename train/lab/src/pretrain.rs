@@ -169,7 +169,7 @@ fn make(
         });
     }
 
-    let weights = initial(&config, seeds::derive(how.seed, "weights", &[]));
+    let weights = initial_weights(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
 

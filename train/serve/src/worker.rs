@@ -256,7 +256,7 @@ impl Worker {
     fn tell_prompt(
         &mut self,
         mut reply: Running,
-        joining: &Joining,
+        joining: &BatchRequest,
         echo: bool,
     ) -> Result<Option<Running>, ModelError> {
         let ids = &joining.request.prompt;
@@ -297,13 +297,17 @@ impl Worker {
     }
 
     /// A reply with one more token; none if it is over.
-    fn grow(&mut self, mut reply: Running, drawn: &Drawn) -> Result<Option<Running>, ModelError> {
+    fn grow(
+        &mut self,
+        mut reply: Running,
+        drawn: &SampledToken,
+    ) -> Result<Option<Running>, ModelError> {
         reply.tokens += 1;
         // What ended it is no part of it.
-        if drawn.end == Some(End::Stopped) {
+        if drawn.finish == Some(FinishReason::StopToken) {
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if let Some(told) = &drawn.told {
+        if let Some(told) = &drawn.score {
             let token = self.token(drawn.token, Some(told), reply.growing.letters())?;
             reply.growing.tell(token);
         }
@@ -315,7 +319,7 @@ impl Worker {
             self.batch.leave(reply.number);
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if drawn.end == Some(End::Longest) {
+        if drawn.finish == Some(FinishReason::MaxTokens) {
             return self.end(reply, Finish::Length).map(|()| None);
         }
         if let Some(piece) = reply.growing.take() {
@@ -342,7 +346,12 @@ impl Worker {
         Ok(())
     }
 
-    fn token(&mut self, id: u32, told: Option<&Told>, offset: usize) -> Result<Token, ModelError> {
+    fn token(
+        &mut self,
+        id: u32,
+        told: Option<&TokenScore>,
+        offset: usize,
+    ) -> Result<Token, ModelError> {
         let mut likeliest = Vec::new();
         for &(id, log_prob) in told.iter().flat_map(|told| &told.likeliest) {
             likeliest.push((self.word(id)?, log_prob));

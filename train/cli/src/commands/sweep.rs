@@ -339,7 +339,7 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         ("results.svg", results.figure()),
     ];
     for (name, text) in files {
-        write_aside(&place.join(name), text.as_bytes())?;
+        write_atomically(&place.join(name), text.as_bytes())?;
     }
     Ok(())
 }
