@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
+use lapwing_model::{
+    ModelConfig as Model, ModelDirectory, ModelError, Precision, SPARE_ROWS, StoredAdapter,
+};
 use lapwing_tensor::Caps;
 
 use crate::config::Config;
@@ -194,8 +196,12 @@ impl Plan {
     ///
     /// # Errors
     /// If it does not suffice; the error names the setting to change.
-    pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
-        let weights = checkpoint.device_bytes(&LoadOptions::default());
+    pub fn new(
+        caps: &Caps,
+        checkpoint: &ModelDirectory,
+        demand: &Demand,
+    ) -> Result<Plan, MemoryError> {
+        let weights = checkpoint.device_bytes(Precision::Auto);
         let device = DeviceMemory {
             memory: caps.memory,
             max_binding: caps.max_binding,

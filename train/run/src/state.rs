@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena, Hub};
+use lapwing_model::{Adapter, Hub, KvArena};
 use lapwing_tensor::Gpu;
 
 use crate::Error;

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use lapwing_model::{
-    Adapter, Arena, Batch, Drawn, End, Joining, Model, ModelError, Tokenizer, Told,
+    Adapter, BatchRequest, FinishReason, KvArena, Model, ModelError, ReplyBatch, SampledToken,
+    TokenScore, Tokenizer,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -19,7 +20,7 @@ use super::reply::{Growing, Piece, Token};
 /// One reply that is asked for.
 pub struct Ask {
     /// The prompt and how its reply is sampled.
-    pub joining: Joining,
+    pub joining: BatchRequest,
     /// which of its request's
     pub index: usize,
     /// Texts that end the reply.
@@ -94,9 +95,9 @@ const IDLE: Duration = Duration::from_millis(50);
 
 /// What the thread has.
 pub struct Worker {
-    arena: Arena,
+    arena: KvArena,
     report: fn(&str),
-    batch: Batch,
+    batch: ReplyBatch,
     tokenizer: Tokenizer,
     asks: Receiver<Ask>,
     waiting: VecDeque<Ask>,
@@ -122,7 +123,7 @@ struct Running {
 impl Worker {
     /// Decodes at most so many replies at once, until it is to stop.
     pub fn new(
-        (model, adapter, arena): (&Model, Option<&Adapter>, Arena),
+        (model, adapter, arena): (&Model, Option<&Adapter>, KvArena),
         tokenizer: Tokenizer,
         asks: Receiver<Ask>,
         most: usize,
@@ -130,7 +131,7 @@ impl Worker {
         report: fn(&str),
     ) -> Worker {
         Worker {
-            batch: Batch::new(model, adapter),
+            batch: ReplyBatch::new(model, adapter),
             arena,
             report,
             tokenizer,
@@ -262,7 +263,7 @@ impl Worker {
         let ids = &joining.request.prompt;
         if echo {
             let arena = &mut self.arena;
-            let told = joining.tell;
+            let told = joining.scores;
             let told = told.map(|likeliest| self.batch.score(arena, ids, likeliest));
             let told = told.transpose()?;
             for (at, &id) in ids.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Result;
-use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
 use lapwing_play::Progress;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::files::Files;

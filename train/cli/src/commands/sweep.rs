@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Cell, Compare, Results, Sweep};
-use lapwing_model::write_aside;
+use lapwing_model::write_atomically;
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;

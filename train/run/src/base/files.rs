@@ -170,8 +170,9 @@ impl Files {
     /// # Errors
     /// A damaged value, or a lost device.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
-        let options = LoadOptions::default();
-        let model = self.checkpoint.load(gpu, &options, &mut told(progress))?;
+        let model = self
+            .checkpoint
+            .load(gpu, Precision::Auto, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
