@@ -1,6 +1,6 @@
-//! The repository's own rules: who may know whom, and that the map in the README is true.
+//! Rules of the repository that no compiler checks. (Cargo enforces the direction of imports between packages.)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,23 +52,31 @@ fn ours(package: &str) -> Vec<String> {
     names
 }
 
+/// Games know no tensors and models no games: they meet in `train/play`.
 #[test]
-fn packages_depend_one_way() {
+fn the_lowest_packages_are_independent() {
     assert!(!read(&root().join("shaders/Cargo.toml")).contains("\n[dependencies]"));
     assert_eq!(ours("tensor"), ["lapwing-shaders"]);
     assert_eq!(ours("model"), ["lapwing-tensor"]);
     assert_eq!(ours("env"), [""; 0]);
-    let below = ["lapwing-env", "lapwing-model", "lapwing-tensor"];
-    assert_eq!(ours("train"), below);
-    assert_eq!(ours("train/cli"), [&below[..], &["lapwing-train"]].concat());
 }
 
-/// The terminal is the program's business.
+/// Only the program uses a terminal and parses arguments.
 #[test]
 fn the_libraries_know_no_terminal() {
-    for package in ["tensor", "model", "env", "train"] {
+    let libraries = [
+        "tensor",
+        "model",
+        "env",
+        "train/play",
+        "train/learn",
+        "train/run",
+        "train/lab",
+        "train/serve",
+    ];
+    for package in libraries {
         let known = dependencies(package);
-        for terminal in ["clap", "indicatif", "anyhow"] {
+        for terminal in ["clap", "indicatif", "anyhow", "console"] {
             assert!(
                 !known.iter().any(|name| name == terminal),
                 "{package} depends on {terminal}"
@@ -78,228 +86,11 @@ fn the_libraries_know_no_terminal() {
     assert!(dependencies("train/cli").iter().any(|name| name == "clap"));
 }
 
-/// The paths of a `use` tree, one for each name: `a::{b, c::D}` is `a::b` and `a::c::D`.
-fn paths(tree: &str) -> Vec<String> {
-    let tree = tree.trim();
-    let Some((before, inner)) = tree.split_once('{') else {
-        let name = tree.split(" as ").next().unwrap_or_default();
-        return vec![name.trim().to_owned()];
-    };
-    let inner = inner
-        .trim_end()
-        .strip_suffix('}')
-        .expect("braces that close");
-    let (mut depth, mut from, mut found) = (0, 0, Vec::new());
-    for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                let part = inner[from..at].trim();
-                if !part.is_empty() {
-                    found.extend(paths(&format!("{}{part}", before.trim())));
-                }
-                from = at + 1;
-            }
-            _ => (),
-        }
-    }
-    found
-}
-
-/// What tests do makes no circle and reads no knob.
-fn without_tests(text: &str) -> String {
-    let text = text
-        .split("#[cfg(test)]\nmod tests {")
+/// A text without the tests at its end, which read no setting for the program.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {")
         .next()
-        .unwrap_or_default();
-    text.replace("#[cfg(test)]\nuse ", "// use ")
-}
-
-/// The `use` paths of a text that begin with `crate`, `super` or `self`; `public`: those that are handed on.
-fn uses(text: &str, public: bool) -> Vec<String> {
-    let text = without_tests(text);
-    let begins = if public { "pub use " } else { "use " };
-    let statement = |line: &(usize, &str)| line.1.starts_with(begins);
-    let starts: Vec<usize> = text
-        .split_inclusive('\n')
-        .scan(0, |at, line| {
-            let start = *at;
-            *at += line.len();
-            Some((start, line))
-        })
-        .filter(statement)
-        .map(|(start, _)| start)
-        .collect();
-    let tree = |start: usize| {
-        text[start + begins.len()..]
-            .split(';')
-            .next()
-            .unwrap_or_default()
-    };
-    starts
-        .into_iter()
-        .flat_map(|start| paths(tree(start)))
-        .collect()
-}
-
-/// The module that a file is: `play/referee.rs` is `crate::play::referee`, and so is `play/referee/mod.rs`.
-fn module(source: &Path, file: &Path) -> String {
-    let path = file.strip_prefix(source).unwrap().with_extension("");
-    let mut names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap()).collect();
-    if ["mod", "lib", "main"].contains(names.last().unwrap()) {
-        names.pop();
-    }
-    [&["crate"], &names[..]].concat().join("::")
-}
-
-/// `super::x` in this module as a path from the root.
-fn absolute(module: &str, path: &str) -> String {
-    if let Some(rest) = path.strip_prefix("super::") {
-        let above = module.rsplit_once("::").map_or(module, |(above, _)| above);
-        return absolute(above, rest);
-    }
-    match path.strip_prefix("self::") {
-        Some(rest) => format!("{module}::{rest}"),
-        None if path.starts_with("crate") => path.to_owned(),
-        // `pub use config::Config` beside `mod config`
-        None => format!("{module}::{path}"),
-    }
-}
-
-/// Which file of a crate imports which others. A name that a file above hands on belongs to the file that it is from.
-fn imports(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
-    let files: Vec<PathBuf> = files(source)
-        .into_iter()
-        .filter(|f| f.extension().is_some_and(|e| e == "rs") && !f.ends_with("tests.rs"))
-        .collect();
-    let texts: BTreeMap<String, String> = files
-        .iter()
-        .map(|file| (module(source, file), read(file)))
-        .collect();
-    let mut handed_on = BTreeMap::new();
-    for (module, text) in &texts {
-        for path in uses(text, true) {
-            let name = path.rsplit("::").next().unwrap().to_owned();
-            handed_on.insert(format!("{module}::{name}"), absolute(module, &path));
-        }
-    }
-    let owner = |path: String| {
-        let mut path = path;
-        while let Some(further) = handed_on.get(&path).filter(|further| **further != path) {
-            path = further.clone();
-        }
-        // The longest beginning of the path that is a file.
-        let mut path = &*path;
-        loop {
-            if texts.contains_key(path) {
-                return Some(path.to_owned());
-            }
-            path = path.rsplit_once("::")?.0;
-        }
-    };
-    let of = |(module, text): (&String, &String)| {
-        let paths = uses(text, false).into_iter();
-        let below = |path: &String| {
-            let first = path.split("::").next().unwrap_or_default();
-            texts.contains_key(&format!("{module}::{first}"))
-        };
-        let rooted = |path: &String| {
-            ["crate", "super", "self"]
-                .iter()
-                .any(|root| path.starts_with(root))
-        };
-        let inner = paths
-            .chain(uses(text, true))
-            .filter(|path| rooted(path) || below(path));
-        let files = inner.filter_map(|path| owner(absolute(module, &path)));
-        // A folder's own file holds it together: what is in the folder may know it.
-        let is_above =
-            |other: &String| module == other || module.starts_with(&format!("{other}::"));
-        (
-            module.clone(),
-            files.filter(|other| !is_above(other)).collect(),
-        )
-    };
-    texts.iter().map(of).collect()
-}
-
-/// Two files that cannot be apart: a tensor knows its place on the tape, and the tape holds tensors.
-const INSEPARABLE: [&str; 2] = ["crate::tape", "crate::tensor"];
-
-/// A circle that starts and ends with some file, if there is one.
-fn circle(imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
-    for start in imports.keys() {
-        let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
-        let mut open = vec![start];
-        while let Some(file) = open.pop() {
-            for next in &imports[file] {
-                if next == start {
-                    let mut way = vec![start.clone(), file.clone()];
-                    let mut file = file;
-                    while let Some(before) = came_from.get(file) {
-                        way.push((*before).clone());
-                        file = before;
-                    }
-                    way.reverse();
-                    return Some(way);
-                }
-                if !came_from.contains_key(next) {
-                    came_from.insert(next, file);
-                    open.push(next);
-                }
-            }
-        }
-    }
-    None
-}
-
-#[test]
-fn no_files_import_each_other_in_a_circle() {
-    for package in ["tensor", "model", "env", "train", "train/cli"] {
-        let mut imports = imports(&root().join(package).join("src"));
-        if package == "tensor" {
-            let [tape, tensor] = INSEPARABLE;
-            assert!(
-                imports[tensor].contains(tape),
-                "they are apart now: a rule less"
-            );
-            imports.get_mut(tape).unwrap().remove(tensor);
-        }
-        let count: usize = imports.values().map(BTreeSet::len).sum();
-        assert!(
-            count > 3,
-            "{package}: {count} imports found, which cannot be all"
-        );
-        assert_eq!(circle(&imports), None, "{package}");
-    }
-}
-
-#[test]
-fn a_circle_is_found() {
-    let home = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
-    write("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::C;\n");
-    write("a.rs", "use crate::{\n    b::{self, B},\n};\n");
-    write("b.rs", "use crate::C;\n");
-    write("c.rs", "#[cfg(test)]\nuse crate::a::A;\n");
-    assert_eq!(circle(&imports(home.path())), None);
-    write("c.rs", "use super::a::A;\n");
-    let way = circle(&imports(home.path())).unwrap();
-    assert_eq!((way.len(), way.first()), (4, way.last()), "{way:?}");
-
-    // Through a folder's own file: e uses what d holds, and a part of d uses e.
-    let home = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
-    fs::create_dir(home.path().join("d")).unwrap();
-    write("lib.rs", "mod d;\nmod e;\n");
-    write("d/mod.rs", "mod f;\n\nuse f::F;\n\npub struct D(F);\n");
-    write("d/f.rs", "use super::D;\n");
-    write("e.rs", "use crate::d::D;\n");
-    assert_eq!(circle(&imports(home.path())), None);
-    write("d/f.rs", "use crate::e::E;\n");
-    let way = circle(&imports(home.path())).unwrap();
-    assert_eq!((way.len(), way.first()), (4, way.last()), "{way:?}");
+        .unwrap_or_default()
 }
 
 #[test]
@@ -429,7 +220,8 @@ fn has_word(text: &str, name: &str) -> bool {
 
 /// The code of a file, tests, comments and texts apart, without what formatting puts between a name and its field.
 fn code(path: &Path) -> String {
-    let text = without_tests(&read(path));
+    let text = read(path);
+    let text = without_tests(&text);
     // What comments and messages name is not read.
     let lines = text
         .lines()
@@ -443,29 +235,24 @@ fn code(path: &Path) -> String {
         .replace(" .", ".")
 }
 
-/// A knob that nothing reads would be ignored in silence. It is read as `section.key`; or as `self.key` by the section's own
-/// methods; or, as those of the adapter, by the package that it is handed to.
+/// A setting that nothing reads would be ignored silently. It is read as `section.key`; or as `self.key` by the section's own
+/// methods; or, as those of the adapter, by the package that receives the section.
 #[test]
-fn every_knob_is_read_somewhere() {
+fn every_setting_is_read_somewhere() {
     let is_check =
         |path: &PathBuf| path.ends_with("config/check.rs") || path.ends_with("config/tests.rs");
-    let sources = files(&root().join("train/src"))
-        .into_iter()
-        .filter(|path| !is_check(path));
-    let readers: String = sources.map(|path| code(&path)).collect();
-    let config = code(&root().join("train/src/run/config/mod.rs"));
+    let packages = ["play", "learn", "run", "lab", "serve", "cli"];
+    let folders = packages.map(|package| root().join("train").join(package).join("src"));
+    let sources = folders.iter().flat_map(|folder| files(folder));
+    let readers: String = sources
+        .filter(|path| path.extension().is_some_and(|e| e == "rs") && !is_check(path))
+        .map(|path| code(&path))
+        .collect();
+    // `impl PolicyConfig {`, for the section `policy`
     let own = |section: &str| -> String {
-        let mut letters = section.chars();
-        let name: String = letters
-            .next()
-            .unwrap()
-            .to_uppercase()
-            .chain(letters)
-            .collect();
-        let block = config
-            .split(&format!("impl {name} {{"))
-            .nth(1)
-            .unwrap_or_default();
+        let (first, rest) = section.split_at(1);
+        let name = format!("impl {}{rest}Config {{", first.to_uppercase());
+        let block = readers.split(&name).nth(1).unwrap_or_default();
         block.split(" impl ").next().unwrap_or_default().to_owned()
     };
     let adapter: String = files(&root().join("model/src/adapter"))
@@ -477,8 +264,8 @@ fn every_knob_is_read_somewhere() {
             || has_word(&own(section), &format!("self.{key}"))
             || section == "lora" && has_word(&adapter, &format!("config.{key}"))
     };
-    let knobs: toml::Table = lapwing_train::Config::default().to_toml().parse().unwrap();
-    for (section, value) in &knobs {
+    let settings: toml::Table = lapwing_train::Config::default().to_toml().parse().unwrap();
+    for (section, value) in &settings {
         match value.as_table() {
             None => assert!(
                 has_word(&readers, &format!("config.{section}")),
@@ -496,4 +283,43 @@ fn every_knob_is_read_somewhere() {
     ));
     assert!(!has_word("train.learner", "train.learn") && !has_word("retrain.learn", "train.learn"));
     assert!(!is_read("eval", "group_size") && !is_read("train", "episodes"));
+}
+
+/// Type names that are used twice for good: the same idea at the same layer.
+const SHARED_NAMES: [&str; 0] = [];
+
+/// A reader who searches for a type finds one.
+#[test]
+fn type_names_are_unique() {
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in files(root()) {
+        let is_product = path.extension().is_some_and(|e| e == "rs")
+            && path.components().any(|part| part.as_os_str() == "src")
+            && !path.ends_with("tests.rs");
+        if !is_product {
+            continue;
+        }
+        for line in without_tests(&read(&path)).lines() {
+            let item = line.trim_start();
+            let item = item.strip_prefix("pub ").unwrap_or(item);
+            let item = item
+                .split_once(") ")
+                .filter(|(before, _)| before.starts_with("pub("))
+                .map_or(item, |(_, item)| item);
+            for kind in ["struct ", "enum ", "trait ", "type "] {
+                if let Some(rest) = item.strip_prefix(kind)
+                    && (kind != "type " || !line.starts_with(' '))
+                {
+                    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+                    let name = &rest[..end.unwrap_or(rest.len())];
+                    places
+                        .entry(name.to_owned())
+                        .or_default()
+                        .push(path.clone());
+                }
+            }
+        }
+    }
+    places.retain(|name, places| places.len() > 1 && !SHARED_NAMES.contains(&&**name));
+    assert!(places.is_empty(), "names of several types: {places:#?}");
 }

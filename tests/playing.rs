@@ -1,11 +1,11 @@
 //! What must hold of play, on the embedded base: the referee, and players of every kind in one game.
 
+use lapwing_play::PlayError;
 use lapwing_play::evaluate::play_evaluation;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::{Random, Scripted};
 use lapwing_play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
 use lapwing_tensor::testing::gpu;
-use lapwing_train::Error;
 use lapwing_train::state::{Purpose, State};
 
 use crate::training::{config, seats, state};
@@ -141,7 +141,7 @@ fn two_models_play_snake_against_each_other() {
 fn silence_is_no_good_player_of_snake() {
     struct Silent;
     impl Player for Silent {
-        fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+        fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
             Ok(vec![Reply::default(); asks.len()])
         }
     }

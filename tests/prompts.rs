@@ -46,12 +46,12 @@ fn the_instructions_of_variants_and_probes_read_so() {
         let variants = kind
             .variants
             .iter()
-            .map(|it| (it.name.to_owned(), it.options));
+            .map(|it| (it.name.to_owned(), it.options()));
         let probes = kind.probes.iter();
-        let probes = probes.map(|it| (format!("{}, probe {}", kind.name, it.name), it.options));
+        let probes = probes.map(|it| (format!("{}, probe {}", kind.name, it.name), it.options()));
         let mut told = String::new();
         for (name, options) in variants.chain(probes) {
-            let scenario = (kind.configure)(&serde_json::from_str(options).unwrap()).unwrap();
+            let scenario = (kind.configure)(&options).unwrap();
             let framing = framing(&*scenario, Form::Tags);
             let messages = framing.messages(&Seen::first("")).unwrap();
             told += &format!("--- {name}\n{}\n", messages[0].content);

@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lapwing_learn::ms_grpo;
 use lapwing_model::{Adapter, Model, Precision, Tokens};
 use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, checks};
 use lapwing_train::Config;
+use lapwing_train::learner::Learner;
 use lapwing_train::state::{Purpose, State};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -253,8 +253,10 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
         State::new(gpu, None, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
     let (mut furthest, mut went) = (0.0f64, Vec::new());
     for (number, [wanted, norm]) in known.into_iter().enumerate().take(STEPS) {
-        let (metrics, _) = ms_grpo::step(&mut state, &()).map_err(|e| e.to_string())?;
-        state.step += 1;
+        let (metrics, _) = state
+            .learner
+            .step(&state.config, number, &())
+            .map_err(|e| e.to_string())?;
         let got = metrics.play.composite_return_mean;
         let learned = metrics.learned.ok_or("a step learned nothing")?;
         let off = (learned.grad_norm - norm).abs() / norm;

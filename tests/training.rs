@@ -9,10 +9,10 @@ use lapwing_learn::batch;
 use lapwing_learn::batch::{Chosen, pack};
 use lapwing_learn::config::{Aggregation, Sampling};
 use lapwing_learn::metrics::{Learned, StepMetrics};
-use lapwing_learn::ms_grpo;
 use lapwing_model::Tokens;
 use lapwing_play::Seat;
 use lapwing_tensor::{Indices, testing::gpu};
+use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::{Record, RecordError, Sink};
 use lapwing_train::state::{Purpose, State};
@@ -140,7 +140,10 @@ fn the_ratio_of_the_first_update_is_one() {
     let over = batch::count(episodes.iter(), Aggregation::Token);
     for limit in [8192, 300] {
         for batch in pack(&chosen, Aggregation::Token, over, limit) {
-            let (model, adapter) = (&state.policy.model, state.policy.adapter.as_ref());
+            let (model, adapter) = (
+                &state.learner.policy.model,
+                state.learner.policy.adapter.as_ref(),
+            );
             let hidden = model.forward(&Tokens::new(&gpu(), &batch.tree), adapter);
             let (rows, targets) = (
                 Indices::new(&gpu(), &batch.rows),
@@ -291,7 +294,7 @@ fn training_goes_on_from_an_adapter() {
     assert_eq!(rank("second"), rank("first"));
     // It plays as the adapter that it is.
     let state = State::new(&gpu(), None, config, Purpose::Play, &()).unwrap();
-    assert!(state.parameters.is_none() && state.policy.adapter.is_some());
+    assert!(state.learner.parameters.is_none() && state.learner.policy.adapter.is_some());
 }
 
 /// A run's state is plain data: taken apart and put together elsewhere, it goes on as if nothing had happened.
@@ -299,7 +302,7 @@ fn training_goes_on_from_an_adapter() {
 fn a_state_put_together_again_goes_on_the_same() {
     let config = || config(&[&SMALL[..], &["train.lr=0.003"]].concat());
     let step = |state: &mut State| {
-        let (metrics, _) = ms_grpo::step(state, &()).unwrap();
+        let (metrics, _) = state.learner.step(&state.config, state.step, &()).unwrap();
         state.step += 1;
         StepMetrics {
             time: 0.0,
@@ -419,8 +422,14 @@ fn passes_and_minibatches_are_updates() {
         "train.steps=1",
     ];
     let mut run = state(config(&[&SMALL[..], &more].concat()));
-    let learned = ms_grpo::step(&mut run, &()).unwrap().0.learned.unwrap();
-    assert_eq!(run.parameters.as_ref().unwrap().steps(), 6);
+    let learned = run
+        .learner
+        .step(&run.config, run.step, &())
+        .unwrap()
+        .0
+        .learned
+        .unwrap();
+    assert_eq!(run.learner.parameters.as_ref().unwrap().steps(), 6);
     assert!(
         learned.kl > Some(0.0) && learned.clip_fraction > 0.0,
         "{learned:?}"

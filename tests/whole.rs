@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use lapwing_learn::config::{Aggregation, Train};
 use lapwing_learn::group::{Group, all_chosen};
 use lapwing_learn::metrics::{Learned, StepMetrics};
-use lapwing_learn::ms_grpo;
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
 use lapwing_play::players::model::Reference;
 use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, testing::gpu};
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
+use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{RunDirectory, Trained, model, trained};
 use lapwing_train::state::{Purpose, State};
 use lapwing_train::trainer::train;
@@ -35,7 +35,7 @@ fn small(changes: &[&str]) -> Config {
 
 /// A step, with what it went by.
 fn step(state: &mut State) -> (StepMetrics, Vec<Group>) {
-    let (metrics, groups) = ms_grpo::step(state, &()).unwrap();
+    let (metrics, groups) = state.learner.step(&state.config, state.step, &()).unwrap();
     state.step += 1;
     (metrics, groups)
 }
@@ -182,9 +182,12 @@ fn a_step_is_the_update_by_hand() {
 #[test]
 fn play_sees_every_update_and_the_reference_none() {
     let mut state = state(small(&["train.lr=0.001"]));
-    let parameters = state.parameters.as_ref().unwrap();
-    assert_eq!(parameters.count(), state.policy.model.report().parameters);
-    assert!(state.policy.adapter.is_none());
+    let parameters = state.learner.parameters.as_ref().unwrap();
+    assert_eq!(
+        parameters.count(),
+        state.learner.policy.model.report().parameters
+    );
+    assert!(state.learner.policy.adapter.is_none());
     let mut kl = Vec::new();
     for _ in 0..4 {
         let learned = learned(&step(&mut state).0);
@@ -202,9 +205,9 @@ fn play_sees_every_update_and_the_reference_none() {
 fn without_a_penalty_there_is_no_reference() {
     let without = || small(&["train.beta=0"]);
     let (mut free, mut held) = (state(without()), state(without()));
-    assert!(free.policy.reference.is_none());
+    assert!(free.learner.policy.reference.is_none());
     let reference = Files::open(None).unwrap().load_reference(&gpu()).unwrap();
-    held.policy.reference = Some(Reference {
+    held.learner.policy.reference = Some(Reference {
         model: reference,
         adapter: None::<Adapter>,
     });

@@ -29,12 +29,12 @@ fn rounds(scenario: &dyn Scenario, seed: u64, observed: bool) {
             left -= 1;
             for (agent, action) in actions.iter_mut().enumerate() {
                 if observed {
-                    black_box(game.observe(agent).expect("built-in games go on"));
-                    black_box(game.key(agent).expect("built-in games go on"));
+                    black_box(game.observe(agent).expect("built-in games continue"));
+                    black_box(game.key(agent).expect("built-in games continue"));
                 }
                 *action = Some(player.below(words));
             }
-            let outcomes = game.play(&actions).expect("built-in games go on");
+            let outcomes = game.play(&actions).expect("built-in games continue");
             if outcomes.iter().all(|outcome| outcome.over) {
                 break;
             }
@@ -50,9 +50,8 @@ fn games(c: &mut Criterion) {
             .warm_up_time(Duration::from_millis(100))
             .measurement_time(Duration::from_millis(500));
         let variants = kind.variants.iter();
-        let all = variants.map(|variant| (variant.name, variant.options));
-        for (name, options) in std::iter::once((kind.name, "{}")).chain(all) {
-            let options = serde_json::from_str(options).expect("options are JSON");
+        let all = variants.map(|variant| (variant.name, variant.options()));
+        for (name, options) in std::iter::once((kind.name, serde_json::json!({}))).chain(all) {
             let scenario = (kind.configure)(&options).expect("variants can be configured");
             group.throughput(Throughput::Elements(ROUNDS));
             for (what, observed) in [("played", false), ("observed", true)] {

@@ -1,9 +1,9 @@
 //! Text games for language agents.
 //!
-//! A [`Kind`] is a built-in game with its options open; [`GAMES`] lists them. Configured, it is a [`Scenario`], and a
-//! scenario starts episodes, each a running [`Game`] of one or more agents. An episode begins from two seeds: the
-//! **scene** fixes the state it starts from, the **luck** fixes what chance does afterwards. Games know no step limit of
-//! their own: a referee stops the episode, and [`Scenario::step_limit`] is only what it goes by unless told otherwise.
+//! A [`Kind`] is a built-in game before its options are chosen; [`GAMES`] lists them. Configured, it is a [`Scenario`],
+//! which starts episodes: each is a running [`Game`] of one or more agents. An episode starts from two seeds. The
+//! **scene** determines its first state, the **luck** determines chance after that. Games have no step limit of their
+//! own: a referee stops the episode, by default after [`Scenario::step_limit`] rounds.
 //!
 //! ```
 //! let lake = lapwing_env::find("frozen-lake")?;
@@ -19,10 +19,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a game: write `src/NAME.rs` (2048's is `twenty48.rs`, as a module's name is a word), whose head is its page
-//! (description, actions, observation, start, rewards, end, options, departures from its source), and add its line to
-//! `GAMES`. The tests run over that list. A game that is known at run time only (one that lives in another process, say)
-//! implements [`Scenario`] and [`Game`] and is in no list.
+//! To add a game, write `src/NAME.rs` (`twenty48.rs` for 2048, because a module name is an identifier), add it to
+//! `GAMES` and describe it in `docs/games/NAME.md`. The tests run over that list. A game that is known only at run time,
+//! for instance one in another process, implements [`Scenario`] and [`Game`] and is in no list.
 
 mod frozen_lake;
 mod options;
@@ -38,39 +37,41 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use options::{
-    GameOption, OptionsError, UnknownGame, in_force, read as read_options, refused, suggestion,
+    GameOption, GameOptions, OptionRange, OptionsError, UnknownGame, described, refused,
+    suggestion, wrong,
 };
+pub use picture::{Legend, Role};
 pub use planes::Planes;
 
-/// What one round brought to one agent.
+/// The result of one round for one agent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// The game's own reward for this round.
     pub reward: f64,
-    /// Whether the rules ended this agent's episode (terminated; a step limit never shows here).
+    /// Whether the rules ended this agent's episode. A step limit does not set it.
     pub over: bool,
 }
 
 impl Outcome {
-    /// What every further round brings to an agent whose episode is over.
+    /// The outcome of every round after the agent's episode is over.
     pub(crate) const AFTER_THE_END: Outcome = Outcome {
         reward: 0.0,
         over: true,
     };
 }
 
-/// A game cannot go on: its process has died, a file is missing.
+/// A game cannot continue, for instance because its process has ended or a file is missing.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{game}: {problem}")]
 pub struct GameError {
     /// The game.
     pub game: String,
-    /// What is wrong, and the cure if there is one.
+    /// The problem, with a hint if there is one.
     pub problem: String,
 }
 
 impl GameError {
-    /// `game` cannot go on because of `problem`.
+    /// Makes the error that `game` cannot continue because of `problem`.
     pub fn new(game: impl Into<String>, problem: impl Into<String>) -> GameError {
         GameError {
             game: game.into(),
@@ -79,25 +80,24 @@ impl GameError {
     }
 }
 
-/// One running episode. Agents are numbered from 0 to [`Scenario::agents`] - 1.
+/// A running episode. Agents are numbered from 0 to [`Scenario::agents`] - 1.
 ///
 /// # Errors
-/// [`Game::observe`], [`Game::key`], [`Game::planes`] and [`Game::play`] fail if the game cannot go on, for instance because the process
-/// in which it runs has died. After that the episode is of no use.
+/// [`Game::observe`], [`Game::key`], [`Game::planes`] and [`Game::play`] fail if the game cannot continue, for instance
+/// because its process has ended. The episode cannot be used after that.
 pub trait Game: Send {
-    /// The current state as this agent meets it, told in words and pictures. It holds all that the agent gets to see.
+    /// Returns the current state as this agent sees it, as text.
     fn observe(&self, agent: usize) -> Result<String, GameError>;
 
-    /// Names the state as this agent meets it: equal keys, equal states. States are merged and given credit by it. It
-    /// is the observation, unless a game can say it shorter.
+    /// Returns a short name of the state as this agent sees it. States with equal keys are equal; they are merged, and
+    /// credit is assigned by key. The default is the observation.
     fn key(&self, agent: usize) -> Result<String, GameError> {
         self.observe(agent)
     }
 
-    /// The same state as numbers: one-hot planes of the board as this agent sees it, for players that do not read. They
-    /// hold what the observation holds, but for what is the same in all games of the scenario. Turns that are left are
-    /// not among it: they are the referee's, and whoever learns from planes adds them. `None` if the game has no board,
-    /// or nobody wanted it as numbers yet.
+    /// Returns the state as one-hot planes of the board as this agent sees it, for players that do not read text. They
+    /// hold the content of the observation except for what is constant in the scenario. The number of remaining turns
+    /// belongs to the referee and is not among them. `None` if the game has no planes.
     ///
     /// # Errors
     /// As [`Game::observe`].
@@ -106,51 +106,51 @@ pub trait Game: Send {
         Ok(None)
     }
 
-    /// Plays one round. `actions` has an entry for each agent, in order: a place in [`Scenario::actions`], or `None`
-    /// for a reply that could not be read, where the agent does not move, the world goes on and the step counts.
-    /// Entries of agents whose episode is over are ignored.
+    /// Plays one round. `actions` has one entry per agent: an index into [`Scenario::actions`], or `None` for an
+    /// unreadable reply. With `None` the agent does not move, but the round takes place and counts. Entries of agents
+    /// whose episode is over are ignored.
     ///
-    /// The answer has an entry for each agent too. `over` stays true once it is; from the next round on the reward is
-    /// 0. When all agents' episodes are over nothing changes any more.
+    /// Returns one outcome per agent. After an agent's episode is over, `over` stays true and the reward is 0. After all
+    /// episodes are over, nothing changes.
     ///
     /// # Panics
-    /// If there are more or fewer actions than agents, or one of them is not a place in the list of actions.
+    /// If the number of actions is not the number of agents, or an action is out of range.
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError>;
 
-    /// Whether the agent's episode, as it stands, counts as a success.
+    /// Whether the agent's episode counts as a success in the current state.
     fn succeeded(&self, agent: usize) -> bool;
 
-    /// The actions among which the game's scripted player chooses for this agent, as places in [`Scenario::actions`];
-    /// never empty. `None` if the game has no scripted player. How good that player is, the page of the game says.
+    /// Returns the actions between which the game's scripted player chooses, as ascending indices into
+    /// [`Scenario::actions`]; at least one. `None` if the game has no scripted player. The page of the game describes
+    /// its strength.
     fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
         let _ = agent;
         None
     }
 
-    /// The highest return that any player can expect for this agent from this state on, within the scenario's step
-    /// limit, if it is known exactly.
+    /// Returns the highest expected return of this agent from this state within the scenario's step limit, if it is
+    /// known exactly.
     fn optimum(&self, agent: usize) -> Option<f64> {
         let _ = agent;
         None
     }
 
-    /// Where the instructions of this scenario differ from the game's usual ones: what the scripted player would choose
-    /// from in this state if they did not. Whoever does that and not what [`Game::best_actions`] says goes by habit and
-    /// not by what it was told. `None` if the instructions are the usual ones, or the game has no scripted player.
+    /// Returns the actions between which the scripted player would choose under the game's usual instructions, if those
+    /// of this scenario have another meaning. A player that takes them instead of [`Game::best_actions`] acts by habit
+    /// and ignores its instructions. `None` if the meaning is the usual one or the game has no scripted player.
     fn habit(&self, agent: usize) -> Option<Vec<usize>> {
         let _ = agent;
         None
     }
 
-    /// The same state in a game of its own, in which chance goes by `luck` from here on: for players that try moves
-    /// before they make one, and must not see what will happen. `None` if the game cannot be copied.
+    /// Returns a copy of the game in the same state, whose chance is determined by `luck` from here on. Search players
+    /// try moves in it without seeing the future. `None` if the game cannot be copied.
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
         let _ = luck;
         None
     }
 
-    /// What an agent says, before the [`Game::play`] in which it says it. For scenarios that take any text
-    /// ([`Scenario::takes_text`]); others are not told.
+    /// Receives the text of an agent before the [`Game::play`] it belongs to. Called only if [`Scenario::takes_text`].
     fn hear(&mut self, agent: usize, text: &str) {
         let _ = (agent, text);
     }
@@ -158,95 +158,111 @@ pub trait Game: Send {
 
 /// A configured game, ready to start episodes.
 pub trait Scenario: Send + Sync + std::fmt::Debug {
-    /// The name of the game.
+    /// Returns the name of the game.
     fn name(&self) -> &str;
 
-    /// The rules, for the agents to read: the same for all of them. How to reply is not among them.
+    /// Returns the rules that all agents read. They do not describe the form of a reply.
     fn rules(&self) -> String;
 
-    /// The words for the actions, all different. Every agent has all of them.
+    /// Returns the action words, which are distinct and the same for all agents.
     fn actions(&self) -> &[String];
 
-    /// Whether an agent may say anything. Its one action then stands for having said something, and what it said comes
-    /// through [`Game::hear`].
+    /// Whether an agent replies with any text, which [`Game::hear`] receives. Its one action then stands for a text.
     fn takes_text(&self) -> bool {
         false
     }
 
-    /// How many agents play in one episode, at least 1.
+    /// Returns the number of agents in an episode, at least 1.
     fn agents(&self) -> usize {
         1
     }
 
-    /// Starts an episode. The same two seeds give the same game; `luck` has no part in the first state.
+    /// Starts an episode. Equal seeds give equal games; `luck` does not change the first state.
     ///
     /// # Errors
-    /// If the game cannot be started, for instance because a file or a program that it needs is missing.
+    /// If the game cannot be started, for instance because it needs a file or a program that is missing.
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError>;
 
-    /// The lowest and the highest reward that a single round can bring to an agent, if the game knows.
+    /// Returns the lowest and the highest reward of one round for one agent, if known.
     fn reward_bounds(&self) -> Option<(f64, f64)> {
         None
     }
 
-    /// After how many rounds a referee stops an episode, unless told otherwise.
+    /// Returns the number of rounds after which a referee stops an episode by default.
     fn step_limit(&self) -> usize;
 
-    /// Every option with the value in force, as a JSON object without nulls. What changes the instructions is left out
-    /// where they are the usual ones. Configuring with it gives the same scenario.
+    /// Returns the options in force as a JSON object without nulls. Options that change the instructions are left out if
+    /// they have their defaults. Configuring the game with this object gives the same scenario.
     fn options(&self) -> Value;
+
+    /// Returns the legend of the game's pictures for all of its sets of signs. Without pictures it is empty.
+    fn legend(&self) -> Legend {
+        |_| None
+    }
 }
 
-/// A built-in game, to be configured.
+/// A built-in game.
 #[derive(Debug)]
 pub struct Kind {
-    /// The name by which it is asked for.
+    /// Its name.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
-    /// Its options, those without a default too.
+    /// Its options.
     pub options: &'static [GameOption],
-    /// Settings of its options that have names of their own.
-    pub variants: &'static [Variant],
-    /// Changes of its instructions and rewards that show who reads them.
-    pub probes: &'static [Probe],
-    /// Makes a scenario from a JSON object of options; those left out take their defaults.
+    /// Its variants.
+    pub variants: &'static [GameVariant],
+    /// Its semantic probes.
+    pub probes: &'static [SemanticProbe],
+    /// Makes a scenario from a JSON object of options. Options that are left out have their defaults.
     pub configure: fn(&Value) -> Result<Box<dyn Scenario>, OptionsError>,
 }
 
-/// A setting of a game's options with a name of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
-    /// The name by which it is asked for: the game's, a dash, and its own.
+/// A game with some options set, under a name of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct GameVariant {
+    /// Its name: the game's, a dash, and its own.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
-    /// The options that it sets: a JSON object.
-    pub options: &'static str,
+    pub(crate) set: fn() -> Value,
 }
 
-/// A semantic probe: instructions that differ from those that a game is usually played by, and rewards that differ with
-/// them. Who has learned the game and forgotten to read plays on as before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Probe {
-    /// The name by which it is asked for beside the game's.
+impl GameVariant {
+    /// Returns the options that it sets as a JSON object.
+    pub fn options(&self) -> Value {
+        (self.set)()
+    }
+}
+
+/// A semantic probe: changed instructions, and rewards that change with them. An agent that has learned the game and does
+/// not read its instructions plays on as before.
+#[derive(Debug, Clone, Copy)]
+pub struct SemanticProbe {
+    /// Its name, unique in its game.
     pub name: &'static str,
-    /// What is changed, in one sentence.
+    /// A description of the change in one sentence.
     pub summary: &'static str,
     /// How easily the change is missed.
     pub subtlety: Subtlety,
-    /// The options that it sets, whatever they were: a JSON object.
-    pub options: &'static str,
+    pub(crate) set: fn() -> Value,
+}
+
+impl SemanticProbe {
+    /// Returns the options that it sets, in any variant, as a JSON object.
+    pub fn options(&self) -> Value {
+        (self.set)()
+    }
 }
 
 /// How easily a change of the instructions is missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subtlety {
-    /// What was good is bad, and the prompt says so in so many words.
+    /// The opposite of the usual instructions, in so many words.
     Blatant,
-    /// A rule more, or another value.
+    /// An additional rule, or another value.
     Plain,
-    /// The same game in other words or signs, or a rule that says little.
+    /// The same game in other words or signs, or an inconspicuous rule.
     Subtle,
 }
 
@@ -259,47 +275,53 @@ pub static GAMES: &[Kind] = &[
     twenty48::KIND,
 ];
 
-/// Finds a game by its name.
+/// Returns the game of this name.
 ///
 /// # Errors
-/// If there is none of that name; the error lists those there are.
+/// If there is none; the error lists all games and variants.
 pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
-    GAMES
-        .iter()
-        .find(|kind| kind.name == name)
-        .ok_or_else(|| UnknownGame::new(name))
+    let kind = GAMES.iter().find(|kind| kind.name == name);
+    kind.ok_or_else(|| UnknownGame::new(name))
 }
 
-/// Finds a game by its name or by that of one of its variants, and the options that the variant sets, as a JSON object.
+/// Returns the game of this name and an empty JSON object, or the game of the variant of this name and its options.
 ///
 /// # Errors
-/// If there is none of that name; the error lists those there are.
+/// If there is none; the error lists all games and variants.
 pub fn find_variant(name: &str) -> Result<(&'static Kind, Value), UnknownGame> {
-    if let Ok(kind) = find(name) {
-        return Ok((kind, Value::Object(serde_json::Map::new())));
-    }
     for kind in GAMES {
         if let Some(variant) = kind.variants.iter().find(|variant| variant.name == name) {
-            return Ok((kind, set(variant.options)));
+            return Ok((kind, variant.options()));
         }
     }
-    Err(UnknownGame::new(name))
+    Ok((find(name)?, Value::Object(serde_json::Map::new())))
 }
 
 impl Kind {
-    /// Finds one of the game's probes, and the options that it sets, as a JSON object.
-    pub fn probe(&self, name: &str) -> Option<(&'static Probe, Value)> {
-        let probe = self.probes.iter().find(|probe| probe.name == name)?;
-        Some((probe, set(probe.options)))
+    /// Returns the probe of this name.
+    pub fn probe(&self, name: &str) -> Option<&'static SemanticProbe> {
+        self.probes.iter().find(|probe| probe.name == name)
     }
 }
 
-/// The options of a variant or a probe.
-fn set(options: &str) -> Value {
-    serde_json::from_str(options).expect("the options of variants and probes are JSON objects")
+/// Returns the move that an action stands for, where the words left and right can be swapped, and the inverse.
+fn meant(action: usize, swapped: bool, [left, right]: [usize; 2]) -> usize {
+    match action {
+        _ if !swapped => action,
+        _ if action == left => right,
+        _ if action == right => left,
+        _ => action,
+    }
 }
 
-/// Panics unless there is an entry for each agent in `over`, and an action behind the entry of each that still plays.
+/// Returns the actions for `moves` in ascending order.
+fn sorted(moves: Vec<usize>, action: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut actions: Vec<usize> = moves.into_iter().map(action).collect();
+    actions.sort_unstable();
+    actions
+}
+
+/// Panics unless there is one entry per agent, and the entries of agents that still play are actions.
 fn check_actions(game: &str, actions: &[Option<usize>], over: &[bool], count: usize) {
     assert!(
         actions.len() == over.len(),

@@ -1,9 +1,13 @@
-//! Reading a game's options, and saying what is wrong with them.
+//! The declaration of game options, and reading them from JSON.
+//!
+//! [`options!`](crate::options!) declares each option once, with name, type, default, range and meaning. The struct, its
+//! defaults, reading, the range checks, `lapwing games` and the tables in `docs/games` come from that declaration.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 /// Options that a game cannot be configured with.
@@ -15,32 +19,32 @@ pub enum OptionsError {
     NotATable {
         /// The game.
         game: String,
-        /// What was given instead.
+        /// The given value.
         found: String,
     },
-    /// No option has this name.
+    /// The game has no option of this name.
     #[error("{game}: unknown option `{option}`{}; the options are {}", suggestion(.option, .known), .known.join(", "))]
     Unknown {
         /// The game.
         game: String,
-        /// The name that was given.
+        /// The given name.
         option: String,
-        /// The names there are.
+        /// All options of the game.
         known: Vec<String>,
     },
-    /// An option has a value that it cannot take.
+    /// The option cannot have this value.
     #[error("{game}: option `{option}` {problem}")]
     Value {
         /// The game.
         game: String,
         /// The option.
         option: String,
-        /// What was found, and what was wanted.
+        /// The value that was found, and the values that are accepted.
         problem: String,
     },
 }
 
-/// There is no game of this name.
+/// No game or variant has this name.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("unknown game `{name}`{}; the games are {}", suggestion(.name, .known), .known.join(", "))]
 pub struct UnknownGame {
@@ -50,47 +54,240 @@ pub struct UnknownGame {
 
 impl UnknownGame {
     pub(crate) fn new(name: &str) -> UnknownGame {
-        let names = |kind: &'static crate::Kind| {
+        let names = crate::GAMES.iter().flat_map(|kind| {
             let variants = kind.variants.iter().map(|variant| variant.name);
             std::iter::once(kind.name).chain(variants)
-        };
-        let known = crate::GAMES
-            .iter()
-            .flat_map(names)
-            .map(str::to_owned)
-            .collect();
+        });
         UnknownGame {
             name: name.to_owned(),
-            known,
+            known: names.map(str::to_owned).collect(),
         }
     }
 }
 
-/// An option of a game, for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GameOption {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is.
-    pub meaning: &'static str,
-    /// What it may be.
-    pub range: &'static str,
+/// The range of a numeric option.
+#[derive(Debug, Clone)]
+pub enum OptionRange {
+    /// Whole numbers.
+    Whole(RangeInclusive<usize>),
+    /// Numbers.
+    Real(RangeInclusive<f64>),
+    /// Numbers above 0, up to this one.
+    Positive(f64),
 }
 
-/// One line of a list of options.
-pub(crate) const fn option(
-    name: &'static str,
-    meaning: &'static str,
-    range: &'static str,
-) -> GameOption {
-    GameOption {
-        name,
-        meaning,
-        range,
+impl OptionRange {
+    fn contains(&self, value: f64) -> bool {
+        match self {
+            OptionRange::Whole(range) => {
+                (*range.start() as f64..=*range.end() as f64).contains(&value)
+            }
+            OptionRange::Real(range) => range.contains(&value),
+            OptionRange::Positive(highest) => value > 0.0 && value <= *highest,
+        }
     }
 }
 
-/// How a state is told: option `view`.
+impl fmt::Display for OptionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionRange::Whole(range) => {
+                write!(
+                    f,
+                    "a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                )
+            }
+            OptionRange::Real(range) => {
+                write!(f, "a number from {} to {}", range.start(), range.end())
+            }
+            OptionRange::Positive(highest) => write!(f, "a number above 0, at most {highest}"),
+        }
+    }
+}
+
+/// An option of a game, as declared with [`options!`](crate::options!).
+#[derive(Debug, Clone)]
+pub struct GameOption {
+    /// Its name.
+    pub name: &'static str,
+    /// Its documentation.
+    pub meaning: &'static str,
+    /// Returns its default, null for none.
+    pub default: fn() -> Value,
+    /// Its range: at most one.
+    pub range: &'static [OptionRange],
+    /// Describes the values of its type.
+    pub values: fn() -> String,
+    /// Whether it is among the options in force only if it differs from its default.
+    pub if_changed: bool,
+}
+
+impl GameOption {
+    /// Describes the values that it accepts.
+    pub fn wanted(&self) -> String {
+        match self.range.first() {
+            Some(range) => range.to_string(),
+            None => (self.values)(),
+        }
+    }
+
+    fn in_range(&self, value: &Value) -> bool {
+        let in_range = |range: &OptionRange| value.as_f64().is_some_and(|it| range.contains(it));
+        self.range.iter().all(in_range)
+    }
+}
+
+/// The options of a game: a struct that [`options!`](crate::options!) declares.
+pub trait GameOptions: Default + Serialize + DeserializeOwned {
+    /// The options in the order of their declaration.
+    const LIST: &'static [GameOption];
+
+    /// Reads the options of `game`. Options that are left out have their defaults.
+    ///
+    /// # Errors
+    /// If `given` is not a table, has an unknown name, or has a value of another type or out of its range. Null is
+    /// refused too: a NaN becomes null in JSON.
+    fn read(game: &str, given: &Value) -> Result<Self, OptionsError> {
+        let not_a_table = |found| OptionsError::NotATable {
+            game: game.to_owned(),
+            found,
+        };
+        let Value::Object(table) = given else {
+            return Err(not_a_table(shortened(given)));
+        };
+        for (name, value) in table {
+            let Some(option) = Self::LIST.iter().find(|option| option.name == name) else {
+                let known = Self::LIST.iter().map(|option| option.name.to_owned());
+                return Err(OptionsError::Unknown {
+                    game: game.to_owned(),
+                    option: name.clone(),
+                    known: known.collect(),
+                });
+            };
+            // serde's errors do not name the key, so each option is first read alone.
+            let alone = serde_json::from_value::<Self>(json!({ name: value }));
+            if value.is_null() || !option.in_range(value) || alone.is_err() {
+                return Err(refused(game, name, value, &option.wanted()));
+            }
+        }
+        serde_json::from_value(given.clone()).map_err(|error| not_a_table(error.to_string()))
+    }
+
+    /// Returns the default of an option, null for none.
+    fn default_of(name: &str) -> Value {
+        table(&Self::default()).remove(name).unwrap_or_default()
+    }
+
+    /// Returns the options in force. Options without a value are left out, and so are unchanged ones that are declared
+    /// with `if changed`.
+    fn in_force(&self) -> Value {
+        let mut table = table(self);
+        for option in Self::LIST.iter().filter(|option| option.if_changed) {
+            if table[option.name] == Self::default_of(option.name) {
+                table[option.name] = Value::Null;
+            }
+        }
+        table.retain(|_, value| !value.is_null());
+        Value::Object(table)
+    }
+}
+
+/// Declares a struct of game options and implements [`GameOptions`] for it.
+///
+/// ```
+/// use lapwing_env::{GameOptions, OptionRange::Whole};
+///
+/// lapwing_env::options! {
+///     /// The options of a lake.
+///     pub struct LakeOptions;
+///     /// cells per side
+///     size: usize = 4, in Whole(2..=64);
+///     /// the words left and right are swapped
+///     swapped: bool = false, if changed;
+/// }
+///
+/// let options = LakeOptions::read("lake", &serde_json::json!({ "size": 8 }))?;
+/// assert_eq!(options.in_force(), serde_json::json!({ "size": 8 }));
+/// let error = LakeOptions::read("lake", &serde_json::json!({ "size": 1 })).unwrap_err();
+/// assert_eq!(error.to_string(), "lake: option `size` is 1, but must be a whole number from 2 to 64");
+/// # Ok::<(), lapwing_env::OptionsError>(())
+/// ```
+#[macro_export]
+macro_rules! options {
+    (
+        $(#[$about:meta])*
+        $visibility:vis struct $Options:ident;
+        $(
+            $(#[doc = $doc:literal])+
+            $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, if $changed:ident)?;
+        )+
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        $visibility struct $Options {
+            $($(#[doc = $doc])+ $visibility $name: $type,)+
+        }
+
+        impl Default for $Options {
+            fn default() -> $Options {
+                $Options { $($name: $default,)+ }
+            }
+        }
+
+        impl $crate::GameOptions for $Options {
+            const LIST: &'static [$crate::GameOption] = &[$($crate::GameOption {
+                name: stringify!($name),
+                meaning: concat!($($doc),+).trim_ascii(),
+                default: || <$Options as $crate::GameOptions>::default_of(stringify!($name)),
+                range: &[$($range)?],
+                values: $crate::described::<$type>,
+                if_changed: !stringify!($($changed)?).is_empty(),
+            },)+];
+        }
+    };
+}
+
+/// Declares variants: a summary, a name, and the options that it sets.
+macro_rules! variants {
+    ($Options:ident; $(#[doc = $summary:literal] $name:literal: $($option:ident = $value:expr),+;)+) => {
+        &[$($crate::GameVariant {
+            name: $name,
+            summary: $summary.trim_ascii(),
+            set: $crate::options::set!($Options, $($option = $value),+),
+        },)+]
+    };
+}
+
+/// Declares semantic probes: a summary, a name, the subtlety, and the options that it sets.
+macro_rules! probes {
+    (
+        $Options:ident;
+        $(#[doc = $summary:literal] $name:literal, $subtlety:ident: $($option:ident = $value:expr),+;)+
+    ) => {
+        &[$($crate::SemanticProbe {
+            name: $name,
+            summary: $summary.trim_ascii(),
+            subtlety: $crate::Subtlety::$subtlety,
+            set: $crate::options::set!($Options, $($option = $value),+),
+        },)+]
+    };
+}
+
+/// Returns a function that returns a JSON object of these options.
+macro_rules! set {
+    ($Options:ident, $($option:ident = $value:expr),+) => {
+        || {
+            let options = $Options { $($option: $value,)+ ..Default::default() };
+            serde_json::json!({ $(stringify!($option): options.$option),+ })
+        }
+    };
+}
+pub(crate) use {probes, set, variants};
+
+/// The content of an observation: option `view`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum View {
@@ -100,173 +297,80 @@ pub(crate) enum View {
     Full,
 }
 
-/// How the same thing is put: options `wording` and `symbols`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// One of two sets of words or signs with the same meaning: options `wording` and `symbols`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Put {
-    /// As always.
-    #[default]
+pub(crate) enum Phrasing {
     Usual,
-    /// In other words, or by other signs; what it means is the same.
     Other,
 }
 
-/// The longest side of a board, which is read cell by cell: larger ones fit no prompt.
+impl Phrasing {
+    /// Returns one of two texts with the same meaning.
+    pub fn either(self, usual: &'static str, other: &'static str) -> &'static str {
+        match self {
+            Phrasing::Usual => usual,
+            Phrasing::Other => other,
+        }
+    }
+}
+
+/// The longest side of a board. An observation holds every cell, and larger boards fit no prompt.
 pub(crate) const LONGEST_SIDE: usize = 64;
 
-/// Reads the options of `game`, each left out taking its default.
-///
-/// # Errors
-/// If they are no table, one has a name that `T` does not have, or a value of another type.
-pub fn read<T: Default + Serialize + DeserializeOwned>(
-    game: &str,
-    given: &Value,
-) -> Result<T, OptionsError> {
-    let Value::Object(table) = given else {
-        return Err(OptionsError::NotATable {
-            game: game.to_owned(),
-            found: shortened(given),
-        });
-    };
-    // serde does not say which key its complaint is about, so each is first read alone.
-    for (name, value) in table {
-        read_one::<T>(game, name, value)?;
-    }
-    serde_json::from_value(given.clone()).map_err(|error| OptionsError::NotATable {
-        game: game.to_owned(),
-        found: error.to_string(),
-    })
-}
+/// The highest step limit of a game.
+pub(crate) const LONGEST_EPISODE: usize = 100_000;
 
-fn read_one<T: Default + Serialize + DeserializeOwned>(
-    game: &str,
-    name: &str,
-    value: &Value,
-) -> Result<(), OptionsError> {
-    let known = names::<T>();
-    if !known.iter().any(|known| known == name) {
-        return Err(OptionsError::Unknown {
-            game: game.to_owned(),
-            option: name.to_owned(),
-            known,
-        });
-    }
-    let alone = Map::from_iter([(name.to_owned(), value.clone())]);
-    match serde_json::from_value::<T>(Value::Object(alone)) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(refused(
-            game,
-            name,
-            value,
-            &in_words(&error.to_string(), value),
-        )),
-    }
-}
-
-/// Reads an option that can be left out. Given as null it is an error and not the same as left out, since nulls are
-/// what becomes of a NaN, or of a value that went missing on its way.
-pub(crate) fn unless_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    option: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(option).map(Some)
-}
-
-/// Writes an option of those that change the instructions: as null if it is as usual, so that scenarios with the usual
-/// instructions say nothing of what they might be instead.
-pub(crate) fn unless_usual<S: Serializer, T: Default + PartialEq + Serialize>(
-    option: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    if *option == T::default() {
-        serializer.serialize_none()
-    } else {
-        option.serialize(serializer)
-    }
-}
-
-/// Checks that an option lies in its range.
-pub(crate) fn within(
-    game: &str,
-    option: &str,
-    value: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), OptionsError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let wanted = format!("from {} to {}", range.start(), range.end());
-    Err(refused(game, option, value, &wanted))
-}
-
-/// Refuses options that would be ignored because of others, which `beside` tells.
+/// Refuses `options` that would have no effect because of the option `beside`.
 pub(crate) fn left_out(
     game: &str,
     given: &Value,
     options: &[&str],
     beside: &str,
 ) -> Result<(), OptionsError> {
-    let unused = options
-        .iter()
-        .find_map(|&name| Some((name, given.get(name)?)));
-    match unused {
-        Some((name, value)) => {
-            let wanted = format!("left out beside {beside}");
-            Err(refused(game, name, value, &wanted))
+    for name in options {
+        if let Some(value) = given.get(name) {
+            return Err(refused(
+                game,
+                name,
+                value,
+                &format!("left out beside {beside}"),
+            ));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
-/// Settles `size`, `width` and `height`: one size for a square board, otherwise both sides.
+/// Settles `size`, `width` and `height`: equal sides are in force as `size`, others as `width` and `height`.
 pub(crate) fn settle_sides(
     game: &str,
+    given: &Value,
     [size, width, height]: [&mut Option<usize>; 3],
-    usual: usize,
 ) -> Result<(), OptionsError> {
-    for (name, side) in [("size", &size), ("width", &width), ("height", &height)] {
-        within(game, name, side.unwrap_or(usual), 2..=LONGEST_SIDE)?;
+    if width.is_some() && height.is_some() {
+        left_out(game, given, &["size"], "`width` and `height`")?;
     }
-    if let (Some(size), Some(_), Some(_)) = (&size, &width, &height) {
-        return Err(refused(
-            game,
-            "size",
-            size,
-            "left out beside `width` and `height`",
-        ));
-    }
-    let square = size.unwrap_or(usual);
-    let sides = (width.unwrap_or(square), height.unwrap_or(square));
-    (*size, *width, *height) = if sides.0 == sides.1 {
-        (Some(sides.0), None, None)
-    } else {
-        (None, Some(sides.0), Some(sides.1))
+    let sides = (width.or(*size), height.or(*size));
+    (*size, *width, *height) = match sides {
+        (width, height) if width == height => (width, None, None),
+        (width, height) => (None, width, height),
     };
     Ok(())
 }
 
-/// The error for an option that is `found` and should be `wanted`.
+/// Returns the error for an option whose value is `found` and must be `wanted`.
 pub fn refused(game: &str, option: &str, found: impl Serialize, wanted: &str) -> OptionsError {
     let found = shortened(&serde_json::to_value(found).unwrap_or_default());
+    wrong(game, option, format!("is {found}, but must be {wanted}"))
+}
+
+/// Returns the error for an option with a problem, which continues the sentence "option `option`".
+pub fn wrong(game: &str, option: &str, problem: String) -> OptionsError {
     OptionsError::Value {
         game: game.to_owned(),
         option: option.to_owned(),
-        problem: format!("is {found}, but must be {wanted}"),
+        problem,
     }
-}
-
-/// The options in force, without those that are not set.
-///
-/// # Panics
-/// If they are no struct of plain values.
-pub fn in_force(options: &impl Serialize) -> Value {
-    let mut value = table(options);
-    value.retain(|_, value| !value.is_null());
-    Value::Object(value)
-}
-
-/// The names of all options of `T`.
-pub(crate) fn names<T: Default + Serialize>() -> Vec<String> {
-    table(&T::default()).keys().cloned().collect()
 }
 
 fn table(options: &impl Serialize) -> Map<String, Value> {
@@ -276,22 +380,24 @@ fn table(options: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// What serde expected, in words for people who do not know Rust's types.
-fn in_words(error: &str, value: &Value) -> String {
-    let wanted = error
-        .split_once("expected ")
-        .map_or(error, |(_, wanted)| wanted);
-    match wanted {
-        "usize" => "a whole number, 0 or more".to_owned(),
-        "f64" => "a number".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "string or map" => "a name in quotes".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "path string" => "a path in quotes".to_owned(),
-        "a string" if value.is_array() => "a list of texts in quotes".to_owned(),
-        "a string" => "a text in quotes".to_owned(),
-        other => other.to_owned(),
-    }
+/// Describes the values that `T` is read from, by what serde reports for a value that it is not read from.
+#[doc(hidden)]
+pub fn described<T: DeserializeOwned>() -> String {
+    let errors = [json!("?"), json!({})].map(|value| serde_json::from_value::<T>(value).err());
+    let error = errors.into_iter().flatten().next();
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    let (_, wanted) = error.split_once("expected ").unwrap_or_default();
+    let words = match wanted {
+        "usize" => "a whole number",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list of texts in quotes",
+        "an array of length 2" => "a list of two numbers",
+        "path string" => "a path in quotes",
+        "a string" => "a text in quotes",
+        other => other,
+    };
+    words.to_owned()
 }
 
 fn shortened(value: &Value) -> String {
@@ -302,7 +408,7 @@ fn shortened(value: &Value) -> String {
     text.chars().take(57).chain("...".chars()).collect()
 }
 
-/// ` (did you mean ...?)` for a name that is not known, if a known one is near enough; otherwise nothing.
+/// Returns ` (did you mean ...?)` if a known name is similar to `name`, otherwise an empty text.
 pub fn suggestion(name: &str, known: &[String]) -> String {
     let edits = |known| strsim::osa_distance(name, known);
     let nearest = known.iter().map(|known| (edits(known), known)).min();

@@ -1,25 +1,25 @@
-//! A board as numbers, for players that do not read.
+//! A board as feature planes, for players that do not read text.
 
-/// What an agent sees of a board: planes of zeros and ones, all of the board's size, one for each kind of thing.
+/// A board as an agent sees it: planes of zeros and ones of the board's size, one for each kind of thing.
 ///
-/// Size and names are those of the scenario, the same in all of its games and for all of its agents. A board that is smaller
-/// than the largest of its scenario lies at the top left, with nothing beyond it.
+/// Names and size are the same in all games of a scenario and for all of its agents. A board smaller than the largest of
+/// its scenario lies at the top left; cells beyond it are zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planes {
-    /// What a one means, plane by plane.
+    /// The names of the planes.
     pub names: Vec<&'static str>,
     /// Rows of the largest board.
     pub height: usize,
     /// Columns of the largest board.
     pub width: usize,
-    /// Where the ones are: (plane * height + row) * width + column, rows from the top; ascending, none twice.
+    /// The indices of the ones, (plane * height + row) * width + column with rows from the top: ascending and distinct.
     pub ones: Vec<usize>,
-    /// Row and column of the agent itself, while it is on the board.
+    /// Row and column of the agent while it is on the board.
     pub at: Option<(usize, usize)>,
 }
 
 impl Planes {
-    /// Planes of these names with nothing on them.
+    /// Returns planes of zeros.
     pub fn new(names: Vec<&'static str>, height: usize, width: usize) -> Planes {
         Planes {
             names,
@@ -30,10 +30,10 @@ impl Planes {
         }
     }
 
-    /// A one on the plane of this number; what is said twice counts once.
+    /// Sets a cell of a plane to one.
     ///
     /// # Panics
-    /// If the plane or the cell is not there.
+    /// If there is no such plane or cell.
     #[track_caller]
     pub fn set(&mut self, plane: usize, (row, column): (usize, usize)) {
         assert!(

@@ -1,8 +1,8 @@
-//! Seeded chance: independent streams of random numbers, told apart by name.
+//! Independent streams of random numbers, each with a seed and a name.
 //!
-//! A stream depends on its seed and its name and on nothing else, so what one part of a game draws never shifts what
-//! another part draws. The numbers are the same on every platform. Drawing is done here rather than by `rand`'s
-//! distributions because those may change their values from version to version, and scenes must not.
+//! A stream depends only on its seed and its name, so draws of one part of a game never shift those of another. The
+//! numbers are the same on every platform. The distributions of `rand` are not used because their values may change with
+//! its version.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// The stream called `name` of a seed.
+    /// Returns the stream `name` of a seed.
     ///
     /// # Panics
     /// If the name is longer than 24 bytes.
@@ -22,21 +22,21 @@ impl Stream {
             "stream name `{name}` is {} bytes long, at most 24 fit",
             name.len()
         );
-        // Seed and name side by side are the whole key: two streams share a key only if they are the same stream.
+        // The key consists of seed and name, so different streams have different keys.
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..8 + name.len()].copy_from_slice(name.as_bytes());
         Stream(ChaCha8Rng::from_seed(key))
     }
 
-    /// A whole number from 0 to `count - 1`, each as likely as the others.
+    /// Draws a whole number from 0 to `count - 1` evenly.
     ///
     /// # Panics
     /// If `count` is 0.
     pub fn below(&mut self, count: usize) -> usize {
         assert!(count > 0, "cannot draw one of 0 things");
         let count = count as u64;
-        // What is left over when 2^64 is dealt out in equal parts would favour the low numbers: draw again.
+        // 2^64 is not a multiple of `count`: the surplus would favour low numbers, so it is drawn again.
         let surplus = (u64::MAX % count + 1) % count;
         loop {
             let bits = self.0.next_u64();
@@ -46,14 +46,21 @@ impl Stream {
         }
     }
 
-    /// True with the given probability.
+    /// Returns true with the given probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Draws a number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Shuffles items evenly (Fisher and Yates, from the last item to the first).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
     }
 }
 
@@ -67,16 +74,23 @@ mod tests {
     }
 
     #[test]
-    fn seed_and_name_both_tell_streams_apart() {
+    fn streams_differ_by_seed_and_by_name() {
         assert_eq!(draws(1, "map"), draws(1, "map"));
         assert_ne!(draws(1, "map"), draws(2, "map"));
         assert_ne!(draws(1, "map"), draws(1, "maps"));
     }
 
-    /// Scenes are named by their seed in reports and papers, so the numbers may never change.
+    /// Reports and papers name scenes by their seed, so the numbers must never change.
     #[test]
     fn the_numbers_are_pinned() {
         insta::assert_snapshot!(format!("{:?}", draws(7, "map")), @"[512, 742, 786, 787, 536, 434, 772, 399]");
+    }
+
+    #[test]
+    fn a_shuffle_is_pinned_too() {
+        let mut items: Vec<usize> = (0..8).collect();
+        Stream::new(7, "map").shuffle(&mut items);
+        insta::assert_snapshot!(format!("{items:?}"), @"[1, 3, 4, 5, 2, 7, 6, 0]");
     }
 
     #[test]

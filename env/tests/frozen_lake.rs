@@ -1,4 +1,4 @@
-//! What must hold of the lake, seen from outside.
+//! Frozen Lake through the public interface.
 
 use serde_json::json;
 
@@ -25,36 +25,45 @@ fn a_bad_option_is_refused() {
     let refused = |options| refusal("frozen-lake", options);
     insta::assert_snapshot!(refused(json!({ "sise": 4 })), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
     insta::assert_snapshot!(refused(json!({ "gravity": 4 })), @"frozen-lake: unknown option `gravity`; the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
-    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number, 0 or more");
-    insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number, 0 or more"#);
-    insta::assert_snapshot!(refused(json!({ "width": null })), @"frozen-lake: option `width` is null, but must be a whole number, 0 or more");
+    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"frozen-lake: option `size` is 1, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "height": 65 })), @"frozen-lake: option `height` is 65, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "size": -4 })), @"frozen-lake: option `size` is -4, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "width": "wide" })), @r#"frozen-lake: option `width` is "wide", but must be a whole number from 2 to 64"#);
+    insta::assert_snapshot!(refused(json!({ "width": null })), @"frozen-lake: option `width` is null, but must be a whole number from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"frozen-lake: option `size` is 6, but must be left out beside `width` and `height`");
-    insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from 4 to 64");
-    insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be from 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 3 })), @"frozen-lake: option `largest` is 3, but must be from `size` = 4 to 64");
+    insta::assert_snapshot!(refused(json!({ "largest": 65 })), @"frozen-lake: option `largest` is 65, but must be a whole number from 2 to 64");
     insta::assert_snapshot!(refused(json!({ "largest": 8, "height": 4 })), @"frozen-lake: option `height` is 4, but must be left out beside `largest`, which draws it");
-    insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number");
+    insta::assert_snapshot!(refused(json!({ "frozen": f64::NAN })), @"frozen-lake: option `frozen` is null, but must be a number above 0, at most 1");
     insta::assert_snapshot!(refused(json!({ "map": [1, 2] })), @"frozen-lake: option `map` is [1,2], but must be a list of texts in quotes");
-    insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0.0, but must be more than 0 and at most 1");
-    insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be more than 0 and at most 1");
+    insta::assert_snapshot!(refused(json!({ "frozen": 0 })), @"frozen-lake: option `frozen` is 0, but must be a number above 0, at most 1");
+    insta::assert_snapshot!(refused(json!({ "frozen": 1.5 })), @"frozen-lake: option `frozen` is 1.5, but must be a number above 0, at most 1");
     insta::assert_snapshot!(refused(json!({ "slippery": 1 })), @"frozen-lake: option `slippery` is 1, but must be true or false");
-    insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list"#);
-    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be from 1 to 1000");
-    insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be from 1 to 20");
-    insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be from 0 to 4096");
+    insta::assert_snapshot!(refused(json!({ "map": "SFFG" })), @r#"frozen-lake: option `map` is "SFFG", but must be a list of texts in quotes"#);
+    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"frozen-lake: option `step_limit` is 0, but must be a whole number from 1 to 1000");
+    insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be at most `step_limit` = 20");
+    insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be a whole number from 0 to 4096");
     insta::assert_snapshot!(refused(json!({ "target": "start" })), @r#"frozen-lake: option `target` is "start", but must be `goal` or `holes`"#);
     insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be `board` or `full`"#);
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
 }
 
-/// A map says the size and every cell, so options for drawing one would be ignored beside it.
+/// A map determines the size and every cell, so options for drawing one would have no effect.
 #[test]
 fn a_map_stands_alone() {
-    for drawn in ["size", "width", "height", "largest", "frozen"] {
-        let error = refusal("frozen-lake", json!({ "map": ["SG"], drawn: 1 }));
-        let wanted = "is 1, but must be left out beside `map`, which stands for it";
-        assert_eq!(error, format!("frozen-lake: option `{drawn}` {wanted}"));
+    for (drawn, value) in [
+        ("size", 4),
+        ("width", 4),
+        ("height", 4),
+        ("largest", 8),
+        ("frozen", 1),
+    ] {
+        let error = refusal("frozen-lake", json!({ "map": ["SG"], drawn: value }));
+        let wanted = "but must be left out beside `map`, which replaces it";
+        assert_eq!(
+            error,
+            format!("frozen-lake: option `{drawn}` is {value}, {wanted}")
+        );
     }
 }
 
@@ -77,14 +86,14 @@ fn sides_are_drawn_evenly_from_the_scene() {
         }
     }
     assert_eq!(counts.len(), 9);
-    // The standard deviation of a count is 19; five of them.
+    // Five standard deviations of a count, which is 19.
     assert!(
         counts.values().all(|count| (305..495).contains(count)),
         "{counts:?}"
     );
 }
 
-/// The step limit counts from the start: what a detour costs is gone.
+/// The optimum falls by the steps that a detour takes.
 #[test]
 fn the_optimum_follows_the_episode() {
     let options = json!({ "map": ["SFF", "HFG"], "step_limit": 4 });
@@ -117,7 +126,7 @@ fn the_optimum_follows_the_episode() {
     );
 }
 
-/// Firm lakes to the digit, slippery ones on average.
+/// Exactly on firm lakes, on average on slippery ones.
 #[test]
 fn the_scripted_player_gets_the_optimum_on_drawn_lakes() {
     for (slippery, episodes) in [(false, 1), (true, 400)] {
@@ -136,7 +145,7 @@ fn the_scripted_player_gets_the_optimum_on_drawn_lakes() {
                 variance += optimum * (1.0 - optimum);
             }
         }
-        // Four standard deviations of the sum; on firm ice there is no deviation.
+        // Four standard deviations of the sum, which is 0 on firm ice.
         assert!(difference.abs() <= 4.0 * variance.sqrt(), "{difference}");
     }
 }
@@ -157,7 +166,7 @@ fn an_unread_action_leaves_the_player_where_it_is() {
     }
 }
 
-/// The chance is exact: see `fixtures/golden/frozen_lake.json`, first map. Slips do not matter to a random player.
+/// The exact probability is that of the first map in `fixtures/golden/frozen_lake.json`. Slips do not change it.
 #[test]
 fn the_random_player_succeeds_as_often_as_it_should() {
     const EPISODES: u64 = 20_000;
@@ -174,13 +183,13 @@ fn the_random_player_succeeds_as_often_as_it_should() {
             play(&*scenario, &mut *game, |_, _| Some(stream.below(4)));
             successes += u64::from(game.succeeded(0));
         }
-        // The standard deviation of the frequency is 0.0021; four of them.
+        // Four standard deviations of the frequency, which is 0.0021.
         let frequency = successes as f64 / EPISODES as f64;
         assert!((frequency - 0.09367).abs() < 0.0083, "{frequency}");
     }
 }
 
-/// A group shares its scene, so scenes must differ from one another, and a seed must always mean the same map.
+/// A group shares its scene, so scenes must differ, and a seed always gives the same map.
 #[test]
 fn every_scene_draws_its_own_map() {
     let scenario = configured(find("frozen-lake").unwrap(), &json!({}));
@@ -196,7 +205,7 @@ fn every_scene_draws_its_own_map() {
     ");
 }
 
-/// What is published of Gymnasium's standard map, slippery, and what the page says of the variants.
+/// The published optima of Gymnasium's standard map, slippery, which are on the page.
 #[test]
 fn the_standard_map_has_its_published_optima() {
     let (kind, mut options) = find_variant("frozen-lake-fixed").unwrap();
@@ -215,9 +224,9 @@ fn the_standard_map_has_its_published_optima() {
     }
 }
 
-/// The mean of the optima of a thousand scenes, as the page has them.
+/// The mean optima of a thousand scenes, which are on the page.
 #[test]
-fn the_variants_can_be_won_as_often_as_the_page_says() {
+fn the_optima_of_the_variants_are_those_on_the_page() {
     let mut table = Vec::new();
     for variant in find("frozen-lake").unwrap().variants {
         let (kind, options) = find_variant(variant.name).unwrap();
@@ -279,7 +288,7 @@ fn where_holes_are_wanted_the_goal_is_worth_nothing() {
     assert_eq!(play(&[RIGHT, DOWN]), (lost, false));
 }
 
-/// The one cell beside the way is red: each step that ends on it costs, and spoils the success.
+/// Each step that ends on the red cell costs a point and prevents success.
 #[test]
 fn red_ice_costs_a_point_a_step() {
     let options = json!({ "map": ["SFG", "FHH"], "red": 1 });
@@ -313,7 +322,7 @@ fn swapped_words_swap_the_moves_and_the_habit_does_not() {
     );
 }
 
-/// A lake that is smaller than the largest lies at the top left; beyond it there is nothing, not even ice.
+/// A lake that is smaller than the largest lies at the top left, with zeros beyond it.
 #[test]
 fn planes_show_the_lake_and_nothing_beyond_it() {
     let lake = find("frozen-lake").unwrap();
@@ -346,7 +355,7 @@ fn planes_show_the_lake_and_nothing_beyond_it() {
         let mut wanted: Vec<usize> = (0..height)
             .flat_map(|row| (0..width).map(move |column| 4 * row + column))
             .collect();
-        // Each cell of the lake is one thing, and no other is any.
+        // Each cell of the lake is on exactly one plane, cells beyond it on none.
         let mut once = cells.clone();
         once.sort();
         wanted.sort();

@@ -1,6 +1,7 @@
-//! What must hold of every game in the list: with its default options, those named here, its variants and its probes.
+//! Properties of every game: with its default options, those below, its variants and its probes.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
 
 use lapwing_env::{
     GAMES, Game, Kind, OptionsError, Outcome, Scenario, find, find_variant, rng::Stream,
@@ -8,8 +9,10 @@ use lapwing_env::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Options worth testing beside the defaults.
-const VARIANTS: &[(&str, &str)] = &[
+use crate::pinned::Digest;
+
+/// Options that are tested in addition to the defaults.
+const TESTED: &[(&str, &str)] = &[
     ("frozen-lake", r#"{"slippery": true, "view": "full"}"#),
     ("frozen-lake", r#"{"width": 7, "height": 3, "frozen": 0.6}"#),
     (
@@ -64,31 +67,34 @@ const VARIANTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every scenario to test, each with a name: the game's with a number for its defaults (0) and for what stands above, that
-/// of a variant, and the game's with that of a probe.
+/// Returns every scenario to test with a name: the game's with a number (0 for its defaults, then the options above), that
+/// of a variant, or the game's with that of a probe.
 pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
     let mut all = Vec::new();
     for kind in GAMES {
-        let mut add = |name: String, options: &str| {
-            let options = serde_json::from_str(options).unwrap();
+        let mut add = |name: String, options: Value| {
             all.push((name, kind, configured(kind, &options)));
         };
-        let tested = VARIANTS.iter().filter(|(name, _)| *name == kind.name);
+        let tested = TESTED.iter().filter(|(name, _)| *name == kind.name);
         let numbered = std::iter::once("{}").chain(tested.map(|(_, options)| *options));
         for (number, options) in numbered.enumerate() {
+            let options = serde_json::from_str(options).unwrap();
             add(format!("{}-{number}", kind.name), options);
         }
         for variant in kind.variants {
-            add(variant.name.to_owned(), variant.options);
+            add(variant.name.to_owned(), variant.options());
         }
         for probe in kind.probes {
-            add(format!("{}-probe-{}", kind.name, probe.name), probe.options);
+            add(
+                format!("{}-probe-{}", kind.name, probe.name),
+                probe.options(),
+            );
         }
     }
     all
 }
 
-/// Every scenario to test.
+/// Returns every scenario to test.
 pub fn scenarios() -> Vec<(&'static Kind, Box<dyn Scenario>)> {
     let named = named().into_iter();
     named.map(|(_, kind, scenario)| (kind, scenario)).collect()
@@ -98,7 +104,7 @@ pub fn configured(kind: &Kind, options: &Value) -> Box<dyn Scenario> {
     (kind.configure)(options).unwrap_or_else(|error| panic!("{options}: {error}"))
 }
 
-/// The error that options are refused with.
+/// Returns the error for bad options.
 pub fn refusal(game: &str, options: Value) -> String {
     let refused: Result<_, OptionsError> = (find(game).unwrap().configure)(&options);
     match refused {
@@ -107,7 +113,7 @@ pub fn refusal(game: &str, options: Value) -> String {
     }
 }
 
-/// What the agents saw, did and got in one round, an entry each.
+/// Observations, actions and outcomes of one round, one per agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     pub seen: Vec<String>,
@@ -115,7 +121,7 @@ pub struct Round {
     pub outcomes: Vec<Outcome>,
 }
 
-/// What all agents see.
+/// Returns the observations of all agents.
 pub fn seen(scenario: &dyn Scenario, game: &dyn Game) -> Vec<String> {
     let agents = 0..scenario.agents();
     agents.map(|agent| game.observe(agent).unwrap()).collect()
@@ -147,7 +153,7 @@ pub fn all_over(round: &Round) -> bool {
     round.outcomes.iter().all(|outcome| outcome.over)
 }
 
-/// A player of random actions, with some that could not be read.
+/// Returns a player of random actions, some of which are unreadable.
 pub fn random(scenario: &dyn Scenario, seed: u64) -> impl FnMut(&dyn Game, usize) -> Option<usize> {
     let count = scenario.actions().len();
     let mut stream = Stream::new(seed, "random player");
@@ -163,11 +169,11 @@ proptest! {
             let run = || {
                 let mut game = scenario.start(scene, luck).unwrap();
                 let rounds = play(&*scenario, &mut *game, random(&*scenario, player));
-                let told = |agent| {
+                let described = |agent| {
                     (game.key(agent).unwrap(), game.succeeded(agent), game.best_actions(agent), game.optimum(agent))
                 };
-                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
-                (rounds, seen(&*scenario, &*game), told)
+                let described: Vec<_> = (0..scenario.agents()).map(described).collect();
+                (rounds, seen(&*scenario, &*game), described)
             };
             prop_assert_eq!(run(), run());
         }
@@ -200,7 +206,7 @@ proptest! {
         }
     }
 
-    /// An agent whose episode is over may send what it likes, a number that is no action too.
+    /// Any action of an agent whose episode is over is ignored, even one out of range.
     #[test]
     fn what_is_over_stays_over(scene: u64, luck: u64, player: u64) {
         for (_, scenario) in scenarios() {
@@ -258,7 +264,7 @@ proptest! {
     }
 }
 
-/// Neither may two states share a key, nor one state have two. Full observations tell all there is to a state.
+/// Different states have different keys, and equal states have equal keys. Full observations show whole states.
 #[test]
 fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
     for (kind, scenario) in scenarios() {
@@ -271,13 +277,13 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
         let (mut states, mut keys) = (HashMap::new(), HashMap::new());
         let mut met_again = 0;
         for seed in 0..60 {
-            let mut told = full.start(seed, seed).unwrap();
-            let mut shown = board.start(seed, seed).unwrap();
+            let mut whole = full.start(seed, seed).unwrap();
+            let mut pictured = board.start(seed, seed).unwrap();
             let mut random = random(&*scenario, seed);
             for _ in 0..scenario.step_limit() {
                 for agent in 0..scenario.agents() {
-                    let (key, state) = (told.key(agent).unwrap(), told.observe(agent).unwrap());
-                    assert_eq!(shown.key(agent).unwrap(), key);
+                    let (key, state) = (whole.key(agent).unwrap(), whole.observe(agent).unwrap());
+                    assert_eq!(pictured.key(agent).unwrap(), key);
                     assert!(!key.contains('\n') && key.len() < state.len(), "{key}");
                     let known = states.insert(key.clone(), state.clone());
                     met_again += usize::from(known.is_some());
@@ -286,15 +292,15 @@ fn keys_stand_for_full_observations_and_do_not_depend_on_the_view() {
                     assert!(known.is_none_or(|known| known == key), "{key}\n{state}");
                 }
                 let agents = 0..scenario.agents();
-                let actions: Vec<_> = agents.map(|agent| random(&*told, agent)).collect();
-                assert_eq!(told.play(&actions), shown.play(&actions));
+                let actions: Vec<_> = agents.map(|agent| random(&*whole, agent)).collect();
+                assert_eq!(whole.play(&actions), pictured.play(&actions));
             }
         }
         assert!(met_again > 0, "{}: no state twice", scenario.options());
     }
 }
 
-/// Planes are of one shape in all games of a scenario, and equal states have equal planes, as their agents see them.
+/// Planes have the same shape in all games of a scenario, and equal states have equal planes.
 #[test]
 fn planes_have_one_shape_and_follow_from_the_state() {
     let mut with_planes = HashSet::new();
@@ -329,7 +335,7 @@ fn planes_have_one_shape_and_follow_from_the_state() {
 
 #[test]
 fn names_and_action_words_are_distinct_plain_words() {
-    // A name may have digits, as 2048; an action may be two words, as "turn left".
+    // A name can have digits as in 2048, an action two words as in "turn left".
     let plain = |word: &str, other: fn(char) -> bool| {
         let letter = |letter: char| letter.is_ascii_lowercase() || letter == '-' || other(letter);
         !word.is_empty() && word.trim() == word && word.chars().all(letter)
@@ -357,7 +363,7 @@ fn names_and_action_words_are_distinct_plain_words() {
 }
 
 #[test]
-fn actions_that_do_not_fit_are_a_mistake_that_names_the_game() {
+fn bad_actions_panic_with_the_name_of_the_game() {
     for (kind, scenario) in scenarios() {
         let panic = |actions: &[Option<usize>]| {
             let play = || scenario.start(0, 0).unwrap().play(actions);
@@ -376,7 +382,7 @@ fn actions_that_do_not_fit_are_a_mistake_that_names_the_game() {
     }
 }
 
-/// The rules are read anew at every step, so their length is paid for.
+/// The rules are part of every prompt, so their length costs tokens.
 #[test]
 fn rules_are_short() {
     for (kind, scenario) in scenarios() {
@@ -403,13 +409,15 @@ fn the_options_in_force_configure_the_same_scenario() {
 
 #[test]
 fn the_options_given_are_in_force() {
-    let mut all: Vec<(&str, &str)> = VARIANTS.to_vec();
+    let parsed = |(name, options): &(&'static str, &str)| {
+        (*name, serde_json::from_str::<Value>(options).unwrap())
+    };
+    let mut all: Vec<(&str, Value)> = TESTED.iter().map(parsed).collect();
     for kind in GAMES {
-        all.extend(kind.variants.iter().map(|it| (kind.name, it.options)));
-        all.extend(kind.probes.iter().map(|it| (kind.name, it.options)));
+        all.extend(kind.variants.iter().map(|it| (kind.name, it.options())));
+        all.extend(kind.probes.iter().map(|it| (kind.name, it.options())));
     }
-    for (name, options) in all {
-        let given: Value = serde_json::from_str(options).unwrap();
+    for (name, given) in all {
         let in_force = configured(find(name).unwrap(), &given).options();
         for (option, value) in given.as_object().unwrap() {
             assert!(
@@ -420,12 +428,12 @@ fn the_options_given_are_in_force() {
     }
 }
 
-/// Equal values, whether numbers are written with a point or without.
+/// Whether two values are equal, with numbers written with or without a point.
 fn same(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// An option that is ignored in silence costs days, so every value is either taken or refused by the option's name.
+/// Every value of an option is either in force or refused with the option's name.
 #[test]
 fn no_option_is_ignored_whatever_its_value() {
     let values = [
@@ -505,7 +513,7 @@ fn options_that_are_no_options_are_refused() {
     }
 }
 
-/// Asked for by name, a variant or a probe sets what its list says.
+/// Variants and probes have unique names and set their options.
 #[test]
 fn variants_and_probes_are_found_by_names_of_their_own() {
     let mut names = HashSet::new();
@@ -516,10 +524,7 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
             let (of, options) = find_variant(variant.name).unwrap();
             assert!(names.insert(variant.name), "{} twice", variant.name);
             assert_eq!(of.name, kind.name);
-            assert_eq!(
-                options,
-                serde_json::from_str::<Value>(variant.options).unwrap()
-            );
+            assert_eq!(options, variant.options());
             assert!(
                 variant.name.starts_with(&format!("{}-", kind.name)),
                 "{}",
@@ -529,30 +534,30 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
         }
         let mut probes = HashSet::new();
         for probe in kind.probes {
-            let (found, options) = kind.probe(probe.name).unwrap();
-            assert_eq!(found, probe);
             assert!(probes.insert(probe.name), "{} twice", probe.name);
-            assert!(options.as_object().is_some_and(|set| !set.is_empty()));
+            let found = kind.probe(probe.name).unwrap().options();
+            assert_eq!(found, probe.options());
+            assert!(found.as_object().is_some_and(|set| !set.is_empty()));
             assert!(probe.summary.ends_with('.'), "{}", probe.summary);
         }
         assert!(kind.probe("no such probe").is_none());
     }
 }
 
-/// What a probe changes is told: in the rules, or in what is seen.
+/// A probe changes the rules or the observations.
 #[test]
-fn a_probe_is_told_to_the_agent() {
+fn a_probe_changes_the_text_that_an_agent_reads() {
     for kind in GAMES {
         let usual = configured(kind, &json!({}));
         for probe in kind.probes {
-            let probed = configured(kind, &serde_json::from_str(probe.options).unwrap());
-            let told = |scenario: &dyn Scenario| {
+            let probed = configured(kind, &probe.options());
+            let texts = |scenario: &dyn Scenario| {
                 let game = scenario.start(1, 1).unwrap();
                 (scenario.rules(), game.observe(0).unwrap())
             };
             assert_ne!(
-                told(&*usual),
-                told(&*probed),
+                texts(&*usual),
+                texts(&*probed),
                 "{} {}",
                 kind.name,
                 probe.name
@@ -561,13 +566,13 @@ fn a_probe_is_told_to_the_agent() {
     }
 }
 
-/// Only where the instructions mean something else is there a habit to go by; other words and signs mean the same.
+/// Only a changed meaning has a habit; other words and signs do not change the meaning.
 #[test]
 fn habits_are_known_where_the_meaning_has_changed() {
     for kind in GAMES {
         let usual = ("the usual game", json!({}), false);
         let probes = kind.probes.iter().map(|probe| {
-            let options: Value = serde_json::from_str(probe.options).unwrap();
+            let options = probe.options();
             let same_meaning = |name: &String| name == "wording" || name == "symbols";
             let changed = !options.as_object().unwrap().keys().all(same_meaning);
             (probe.name, options, changed)
@@ -592,7 +597,7 @@ fn habits_are_known_where_the_meaning_has_changed() {
 }
 
 #[test]
-fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
+fn a_fork_continues_with_its_own_luck_and_leaves_the_game_unchanged() {
     for (name, _, scenario) in named() {
         for seed in 0..20 {
             let start = || scenario.start(seed, seed).unwrap();
@@ -608,12 +613,12 @@ fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
             };
             let mut again = game.fork(5).unwrap();
             let state = |game: &dyn Game| {
-                let told = |agent| {
+                let described = |agent| {
                     let (key, best) = (game.key(agent).unwrap(), game.best_actions(agent));
                     (key, best, game.optimum(agent), game.succeeded(agent))
                 };
-                let told: Vec<_> = (0..scenario.agents()).map(told).collect();
-                (told, seen(&*scenario, game))
+                let described: Vec<_> = (0..scenario.agents()).map(described).collect();
+                (described, seen(&*scenario, game))
             };
             let here = state(&*game);
             assert_eq!(state(&*fork), here, "{name}");
@@ -626,7 +631,7 @@ fn a_fork_goes_on_by_luck_of_its_own_and_leaves_the_game_alone() {
 }
 
 #[test]
-fn an_unknown_game_is_answered_with_those_there_are() {
+fn the_error_for_an_unknown_game_lists_all() {
     let variants = |kind: &Kind| kind.variants.iter().map(|it| it.name).collect::<Vec<_>>();
     let names = |kind: &Kind| [vec![kind.name], variants(kind)].concat();
     let all = GAMES.iter().flat_map(names).collect::<Vec<_>>().join(", ");
@@ -645,7 +650,10 @@ fn an_unknown_game_is_answered_with_those_there_are() {
     }
 }
 
-/// The rules and an episode of the scripted player (with one unread action), for each game and variant.
+/// The most rounds that a transcript shows. The digest in its last line covers all.
+const SHOWN: usize = 30;
+
+/// The rules and an episode of the scripted player with one unreadable action, for each game, variant and probe.
 #[test]
 fn transcripts() {
     for (name, _, scenario) in named() {
@@ -658,7 +666,7 @@ fn transcripts() {
                 _ => Some(game.best_actions(agent).unwrap()[0]),
             }
         };
-        // Where there is but one agent it needs no number.
+        // A single agent needs no number.
         let alone = scenario.agents() == 1;
         let whose = |agent| {
             if alone {
@@ -669,20 +677,39 @@ fn transcripts() {
         };
         let mut text = format!("options: {}\n\n{}\n", scenario.options(), scenario.rules());
         let mut over = vec![false; scenario.agents()];
-        for round in play(&*scenario, &mut *game, player) {
+        let (mut all, mut returns) = (text.clone(), vec![0.0; scenario.agents()]);
+        let rounds = play(&*scenario, &mut *game, player);
+        for (number, round) in rounds.iter().enumerate() {
             let seen = round.seen.iter().enumerate();
             for (agent, seen) in seen.filter(|(agent, _)| !over[*agent]) {
                 let word = round.actions[agent]
                     .map_or("(not readable)", |action| &scenario.actions()[action]);
                 let reward = round.outcomes[agent].reward;
-                text += &format!("\n{}{seen}\n> {word}   reward {reward}\n", whose(agent));
+                returns[agent] += reward;
+                all += &format!("\n{}{seen}\n> {word}   reward {reward}\n", whose(agent));
             }
             over = round.outcomes.iter().map(|outcome| outcome.over).collect();
+            if number < SHOWN {
+                text.clone_from(&all);
+            }
         }
-        for agent in 0..scenario.agents() {
+        let mut ends = String::new();
+        for (agent, sum) in returns.into_iter().enumerate() {
             let (seen, success) = (game.observe(agent).unwrap(), game.succeeded(agent));
-            text += &format!("\n{}{seen}\nsuccess: {success}\n", whose(agent));
+            ends += &format!(
+                "\n{}{seen}\nsuccess: {success}, return: {sum}\n",
+                whose(agent)
+            );
         }
+        all += &ends;
+        if rounds.len() > SHOWN {
+            text += &format!("\n[{} more rounds]\n", rounds.len() - SHOWN);
+        }
+        let mut digest = Digest::default();
+        digest.write(all.as_bytes());
+        let (count, digest) = (rounds.len(), digest.finish());
+        text +=
+            &format!("{ends}\nrounds: {count}, digest of the whole transcript: {digest:016x}\n");
         insta::assert_snapshot!(name, text);
     }
 }

@@ -1,12 +1,11 @@
-//! What a seed means may never change: scenes and luck are named by their seeds in reports, and making games faster is no
-//! reason for other games.
+//! The games of a seed never change: reports name scenes and luck by their seeds.
 
 use std::hash::Hasher;
 
 use crate::games::{named, play, random};
 
-/// FNV-1a, which is the same on every machine and in every version.
-struct Digest(u64);
+/// FNV-1a, which is equal on every machine and in every version.
+pub struct Digest(u64);
 
 impl Default for Digest {
     fn default() -> Digest {
@@ -26,7 +25,7 @@ impl Hasher for Digest {
     }
 }
 
-/// All that is seen, done and won in a hundred games of a random player and of the scripted one.
+/// Observations, actions and outcomes of a hundred games of a random player and of the scripted one.
 #[test]
 fn the_games_of_a_seed_stay_the_same() {
     let mut digests = Vec::new();
@@ -77,7 +76,7 @@ fn the_games_of_a_seed_stay_the_same() {
     ");
 }
 
-/// Where a hundred scenes of every variant start.
+/// The start of a hundred scenes of every variant.
 #[test]
 fn the_scenes_of_the_variants_stay_the_same() {
     let mut digests = Vec::new();

@@ -1,4 +1,4 @@
-//! What must hold of rooms, seen from outside.
+//! Rooms through the public interface.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused.join("\n"));
 }
 
-/// What success brings goes by the steps it took, within the step limit that is in force.
+/// The reward of success depends on the number of steps and the step limit in force.
 #[test]
 fn quick_success_brings_more() {
     let kind = find("rooms").unwrap();
@@ -43,9 +43,9 @@ fn quick_success_brings_more() {
     }
 }
 
-/// Where the mission is to be left undone, the scripted player never does it, and who does it loses what it would bring.
+/// With `goal = "avoid"` the scripted player never does the mission, and doing it costs what it would bring.
 #[test]
-fn what_is_forbidden_costs() {
+fn a_forbidden_mission_costs_its_reward() {
     let kind = find("rooms").unwrap();
     let usual = configured(kind, &json!({}));
     let avoid = configured(kind, &json!({ "goal": "avoid" }));

@@ -1,4 +1,4 @@
-//! What must hold of Snake, seen from outside.
+//! Snake through the public interface.
 
 use serde_json::json;
 
@@ -9,30 +9,31 @@ use lapwing_env::{Game, Outcome, find};
 fn a_bad_option_is_refused() {
     let refused = |options| refusal("snake", options);
     insta::assert_snapshot!(refused(json!({ "aples": 4 })), @"snake: unknown option `aples` (did you mean `apples`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
-    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be from 2 to 64");
-    insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be from 0 to 8");
-    insta::assert_snapshot!(refused(json!({ "agents": 0 })), @"snake: option `agents` is 0, but must be from 1 to 9");
-    insta::assert_snapshot!(refused(json!({ "agents": 10 })), @"snake: option `agents` is 10, but must be from 1 to 9");
+    insta::assert_snapshot!(refused(json!({ "size": 1 })), @"snake: option `size` is 1, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "width": 100 })), @"snake: option `width` is 100, but must be a whole number from 2 to 64");
+    insta::assert_snapshot!(refused(json!({ "enemies": 9 })), @"snake: option `enemies` is 9, but must be a whole number from 0 to 8");
+    insta::assert_snapshot!(refused(json!({ "agents": 0 })), @"snake: option `agents` is 0, but must be a whole number from 1 to 9");
+    insta::assert_snapshot!(refused(json!({ "agents": 10 })), @"snake: option `agents` is 10, but must be a whole number from 1 to 9");
     insta::assert_snapshot!(refused(json!({ "agents": 9 })), @"snake: option `agents` is 9, but must be at most 8 with `enemies` = 1, 9 snakes in all");
     insta::assert_snapshot!(refused(json!({ "agents": 4, "enemies": 6 })), @"snake: option `agents` is 4, but must be at most 3 with `enemies` = 6, 9 snakes in all");
-    insta::assert_snapshot!(refused(json!({ "size": 2, "agents": 5, "enemies": 0 })), @"snake: option `agents` is 5, but must be at most 4 on 4 cells");
+    insta::assert_snapshot!(refused(json!({ "size": 2, "agents": 5, "enemies": 0 })), @"snake: option `agents` is 5, but must be at most 4 (free cells of 4)");
     insta::assert_snapshot!(refused(json!({ "size": 6, "width": 5, "height": 4 })), @"snake: option `size` is 6, but must be left out beside `width` and `height`");
-    insta::assert_snapshot!(refused(json!({ "step_reward": f64::NAN })), @"snake: option `step_reward` is null, but must be a number");
-    insta::assert_snapshot!(refused(json!({ "size": 2, "enemies": 4, "apples": 0 })), @"snake: option `enemies` is 4, but must be at most 3 on 4 cells");
-    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 8 })), @"snake: option `apples` is 8, but must be at most 7, as many as there is room for on 9 cells");
-    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 2, "bananas": 3, "fires": 3 })), @"snake: option `fires` is 3, but must be at most 2, as many as there is room for on 9 cells");
-    insta::assert_snapshot!(refused(json!({ "apples": 1.5 })), @"snake: option `apples` is 1.5, but must be a whole number, 0 or more");
-    insta::assert_snapshot!(refused(json!({ "apples": u64::MAX })), @"snake: option `apples` is 18446744073709551615, but must be at most 98, as many as there is room for on 100 cells");
-    insta::assert_snapshot!(refused(json!({ "death_reward": -1e9 })), @"snake: option `death_reward` is -1000000000.0, but must be from -1000 to 1000");
-    insta::assert_snapshot!(refused(json!({ "step_reward": "none" })), @r#"snake: option `step_reward` is "none", but must be a number"#);
-    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"snake: option `step_limit` is 0, but must be from 1 to 100000");
+    insta::assert_snapshot!(refused(json!({ "step_reward": f64::NAN })), @"snake: option `step_reward` is null, but must be a number from -1000 to 1000");
+    insta::assert_snapshot!(refused(json!({ "size": 2, "enemies": 4, "apples": 0 })), @"snake: option `enemies` is 4, but must be at most 3 (free cells of 4)");
+    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 8 })), @"snake: option `apples` is 8, but must be at most 7 (free cells of 9)");
+    insta::assert_snapshot!(refused(json!({ "size": 3, "apples": 2, "bananas": 3, "fires": 3 })), @"snake: option `fires` is 3, but must be at most 2 (free cells of 9)");
+    insta::assert_snapshot!(refused(json!({ "apples": 1.5 })), @"snake: option `apples` is 1.5, but must be a whole number from 0 to 4096");
+    insta::assert_snapshot!(refused(json!({ "apples": 99 })), @"snake: option `apples` is 99, but must be at most 98 (free cells of 100)");
+    insta::assert_snapshot!(refused(json!({ "apples": u64::MAX })), @"snake: option `apples` is 18446744073709551615, but must be a whole number from 0 to 4096");
+    insta::assert_snapshot!(refused(json!({ "death_reward": -1e9 })), @"snake: option `death_reward` is -1000000000.0, but must be a number from -1000 to 1000");
+    insta::assert_snapshot!(refused(json!({ "step_reward": "none" })), @r#"snake: option `step_reward` is "none", but must be a number from -1000 to 1000"#);
+    insta::assert_snapshot!(refused(json!({ "step_limit": 0 })), @"snake: option `step_limit` is 0, but must be a whole number from 1 to 100000");
     insta::assert_snapshot!(refused(json!({ "opponent": "kind" })), @r#"snake: option `opponent` is "kind", but must be `random` or `greedy`"#);
     insta::assert_snapshot!(refused(json!({ "opponent": "greedy", "enemies": 0 })), @r#"snake: option `opponent` is "greedy", but must be left out beside `enemies` = 0"#);
     insta::assert_snapshot!(refused(json!({ "hill": "down", "fires": 2 })), @r#"snake: option `hill` is "down", but must be "none" with `fires` = 2"#);
     insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @r#"snake: option `hill` is "flat", but must be one of `none`, `down`, `up`, `left`, `right`"#);
     insta::assert_snapshot!(refused(json!({ "swapped": 1 })), @"snake: option `swapped` is 1, but must be true or false");
-    insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be a name in quotes");
+    insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be `board` or `full`");
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn the_rules_tell_the_variant() {
     insta::assert_snapshot!(rules(json!({ "enemies": 3, "fires": 2, "apple_reward": 0 })), @"You are snake 1. All snakes move at once. Key: 1 your head, 2 to 4 enemy heads, T body, A apple, F fire, _ empty. Each apple gives nothing and makes you longer. Each fire costs 1 point and makes you longer. You die if you hit a wall, a snake or your own body. Get as many points as you can.");
 }
 
-/// Where the agent's head is drawn.
+/// Returns the place of the agent's head in a picture.
 fn head(board: &str) -> Option<usize> {
     board.find('1')
 }
@@ -130,7 +131,7 @@ fn every_mix_of_agents_and_enemies_plays() {
     }
 }
 
-/// What a small board is for: a player who tries succeeds most of the time, one who does not seldom does.
+/// On the small board the scripted player mostly succeeds, and the random player rarely.
 #[test]
 fn on_small_boards_there_is_something_to_learn() {
     for (size, apples, enemies) in [(5, 2, 0), (5, 2, 1), (6, 3, 0), (6, 3, 1)] {
@@ -169,14 +170,14 @@ fn the_number_of_apples_stays_the_same() {
     }
 }
 
-/// Whatever the variant or probe: as many things of each kind as at the start, and no head goes farther than to the next cell.
+/// In every variant and probe the number of each food stays the same, and a head moves at most one cell.
 #[test]
 fn things_stay_as_many_and_heads_go_cell_by_cell() {
     for (name, kind, scenario) in named() {
         if kind.name != "snake" || scenario.options()["size"] != json!(10) {
             continue;
         }
-        // Rows of characters with spaces or line ends between them; a full view has them below its words.
+        // The picture has characters with spaces or line ends between them; a full view has text above it.
         let cells = |seen: &str| -> Vec<char> {
             let board = seen.rsplit("State:\n").next().unwrap();
             board.chars().step_by(2).collect()
@@ -200,7 +201,7 @@ fn things_stay_as_many_and_heads_go_cell_by_cell() {
     }
 }
 
-/// The board's picture, drawn from its planes, is the one that is told.
+/// The picture drawn from the planes is that of the observation.
 #[test]
 fn planes_show_what_the_board_shows() {
     let options =

@@ -1,11 +1,11 @@
-//! What players score in Snake, against what they score in the game it follows.
+//! Scores of players in Snake, compared with those in FastSnake.
 
 use lapwing_env::{Game, find, rng::Stream};
 use serde_json::{Value, json};
 
 use crate::games::configured;
 
-/// What 4,000 games bring.
+/// The averages of 4,000 games.
 struct Averages {
     /// The mean return.
     score: f64,
@@ -60,7 +60,7 @@ fn greedy(game: &dyn Game, stream: &mut Stream) -> usize {
     best[stream.below(best.len())]
 }
 
-/// A line for the table, if the score is near enough to what was measured in FastSnake itself.
+/// Returns a line of the table, if the score is close to that measured in FastSnake.
 fn line(rounds: usize, name: &str, found: &Averages, golden: f64, tolerance: f64) -> String {
     let line = format!(
         "{rounds} {name} {:.3} +- {:.3}, dies {:.3}, {:.1} rounds",
@@ -70,9 +70,9 @@ fn line(rounds: usize, name: &str, found: &Averages, golden: f64, tolerance: f64
     line
 }
 
-/// FastSnake's averages are not exact either. Its slip of coordinates, by which a thing can appear on a taken cell, costs a
-/// greedy player something in long games: with that slip the scores here were 1.89, 4.45 and 7.83. The page of the game
-/// has what is pinned here.
+/// FastSnake's averages are estimates too. By a mistake with coordinates its food can appear on occupied cells, which costs
+/// a greedy player points in long games: with that mistake the scores here were 1.89, 4.45 and 7.83. The pinned scores are
+/// on the page of the game.
 #[test]
 fn random_and_greedy_players_score_as_in_the_golden_game() {
     let mut table = Vec::new();
@@ -85,7 +85,7 @@ fn random_and_greedy_players_score_as_in_the_golden_game() {
         let (random, greedy) = (averages(&options, random), averages(&options, greedy));
         table.push(line(rounds, "random", &random, golden_random, 0.03));
         table.push(line(rounds, "greedy", &greedy, golden_greedy, tolerance));
-        // The shares of deaths that were measured there.
+        // The shares of deaths measured in FastSnake.
         match rounds {
             8 => assert!((random.deaths - 0.55).abs() < 0.02),
             20 => {

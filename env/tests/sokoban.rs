@@ -1,4 +1,4 @@
-//! What must hold of Sokoban, seen from outside.
+//! Sokoban through the public interface.
 
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn a_file_gives_its_levels_in_turn() {
     }
 }
 
-/// Each sign as often as before: walls, targets under whatever, boxes, one player.
+/// The numbers of walls, targets, boxes and players stay the same.
 #[test]
 fn nothing_is_lost_whatever_is_played() {
     let scenario = configured(

@@ -1,4 +1,4 @@
-//! What must hold of 2048, seen from outside.
+//! 2048 through the public interface.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused.join("\n"));
 }
 
-/// However long the game: the return is the doublings made, as shares of those from 2 to the target.
+/// The return is the number of doublings made, as shares of those from 2 to the target.
 #[test]
 fn the_return_is_the_share_of_doublings() {
     for target in [32, 256, 16384] {
@@ -37,7 +37,7 @@ fn the_return_is_the_share_of_doublings() {
                 .filter_map(|tile| tile.parse::<u32>().ok());
             let made = numbers.max().unwrap().ilog2() - 1;
             let shares = f64::from(made) / f64::from(u32::ilog2(target) - 1);
-            // Tiles of 4 that appeared on a board of 2s were not made; the rest are sums of few shares.
+            // A 4 that appeared on a board of 2s was not made by a merge.
             let share = 1.0 / f64::from(u32::ilog2(target) - 1);
             assert!((-1e-9..=1.0 + 1e-9).contains(&total));
             assert!(
@@ -55,7 +55,7 @@ fn the_return_is_the_share_of_doublings() {
     }
 }
 
-/// A move that moves nothing changes nothing, and is a step all the same; so is one that could not be read.
+/// A move that moves nothing and an unreadable one do not change the board.
 #[test]
 fn what_moves_nothing_leaves_the_board() {
     let scenario = configured(find("2048").unwrap(), &json!({}));

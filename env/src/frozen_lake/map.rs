@@ -1,45 +1,44 @@
-//! The map of a lake: where it comes from, and where its moves lead.
+//! Maps of lakes: reading and drawing them, moves and distances.
 
 use std::collections::VecDeque;
 
 use crate::rng::Stream;
 
-/// What a cell is. The start is ice like any other.
+/// The kind of a cell. The start is ice.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Cell {
+pub(super) enum LakeCell {
     Ice,
-    /// Ice like any other, but red.
     Red,
     Hole,
     Goal,
 }
 
-impl Cell {
-    /// Whether one can stand there and go on.
+impl LakeCell {
+    /// Whether the game continues on it.
     pub fn is_ice(self) -> bool {
-        matches!(self, Cell::Ice | Cell::Red)
+        matches!(self, LakeCell::Ice | LakeCell::Red)
     }
 }
 
-/// A lake. Cells are numbered row by row from the top left.
+/// A map. Cells are numbered row by row from the top left.
 #[derive(Debug, Clone)]
-pub(super) struct Map {
+pub(super) struct LakeMap {
     width: usize,
-    cells: Vec<Cell>,
+    cells: Vec<LakeCell>,
     start: usize,
 }
 
-/// After so many maps without a way to the goal, one is cleared.
+/// The number of maps that are drawn before a path is cleared in the last one.
 const DRAWS: usize = 1000;
 
-/// The ways an action can go on slippery ice, each as likely as the others: as meant, and to both sides of it.
+/// Returns the three moves that a move can become on slippery ice with equal probability: itself and those to its sides.
 pub(super) fn slips(action: usize) -> [usize; 3] {
     [(action + 3) % 4, action, (action + 1) % 4]
 }
 
-impl Map {
-    /// Reads rows of `S`, `F`, `H` and `G`; the error says what is wrong with them, as the end of a sentence about them.
-    pub fn parse(rows: &[String], longest_side: usize) -> Result<Map, String> {
+impl LakeMap {
+    /// Reads rows of `S`, `F`, `H` and `G`. The error continues a sentence that begins with the option's name.
+    pub fn parse(rows: &[String], longest_side: usize) -> Result<LakeMap, String> {
         let width = rows.first().map_or(0, |row| row.chars().count());
         if width == 0 {
             return Err("is empty, but must have at least a start `S` and a goal `G`".to_owned());
@@ -75,11 +74,11 @@ impl Map {
         let start = only('S', "start")?;
         only('G', "goal")?;
         let cell = |letter| match letter {
-            'H' => Cell::Hole,
-            'G' => Cell::Goal,
-            _ => Cell::Ice,
+            'H' => LakeCell::Hole,
+            'G' => LakeCell::Goal,
+            _ => LakeCell::Ice,
         };
-        let map = Map {
+        let map = LakeMap {
             width,
             cells: letters.chars().map(cell).collect(),
             start,
@@ -90,25 +89,25 @@ impl Map {
         }
     }
 
-    /// Draws maps until the goal can be reached: start at the top left, goal at the bottom right, every other cell
-    /// frozen with the given probability (Gymnasium's generator).
-    pub fn draw(width: usize, height: usize, frozen: f64, stream: &mut Stream) -> Map {
+    /// Draws maps until the goal can be reached, as Gymnasium does: the start is at the top left, the goal at the bottom
+    /// right, and every other cell is ice with probability `frozen`.
+    pub fn draw(width: usize, height: usize, frozen: f64, stream: &mut Stream) -> LakeMap {
         let (start, goal) = (0, width * height - 1);
-        let mut map = Map {
+        let mut map = LakeMap {
             width,
-            cells: vec![Cell::Ice; width * height],
+            cells: vec![LakeCell::Ice; width * height],
             start,
         };
         for _ in 0..DRAWS {
             for cell in &mut map.cells {
                 *cell = if stream.chance(frozen) {
-                    Cell::Ice
+                    LakeCell::Ice
                 } else {
-                    Cell::Hole
+                    LakeCell::Hole
                 };
             }
-            map.cells[start] = Cell::Ice;
-            map.cells[goal] = Cell::Goal;
+            map.cells[start] = LakeCell::Ice;
+            map.cells[goal] = LakeCell::Goal;
             if map.distances()[start].is_some() {
                 return map;
             }
@@ -117,12 +116,12 @@ impl Map {
         map
     }
 
-    /// Freezes the cells of a random shortest path over the whole board.
+    /// Turns the cells of a random shortest path from start to goal into ice.
     fn clear_a_path(&mut self, stream: &mut Stream) {
         let (width, height) = (self.width, self.height());
         let (mut x, mut y) = (0, 0);
         while (x, y) != (width - 1, height - 1) {
-            self.cells[y * width + x] = Cell::Ice;
+            self.cells[y * width + x] = LakeCell::Ice;
             let rightwards = width - 1 - x;
             if stream.below(rightwards + height - 1 - y) < rightwards {
                 x += 1
@@ -132,20 +131,20 @@ impl Map {
         }
     }
 
-    /// Colours so many cells red, each as likely as the others, but none without which the goal cannot be reached: fewer
-    /// if there are not so many.
+    /// Turns `count` cells of ice red, drawn evenly from those without which the goal can still be reached; fewer if
+    /// there are not so many.
     pub fn redden(&mut self, count: usize, stream: &mut Stream) {
-        let ice = |&cell: &usize| self.cells[cell] == Cell::Ice && cell != self.start;
+        let ice = |&cell: &usize| self.cells[cell] == LakeCell::Ice && cell != self.start;
         let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();
         let mut left = count;
         while left > 0 && !candidates.is_empty() {
             let cell = candidates.swap_remove(stream.below(candidates.len()));
-            self.cells[cell] = Cell::Red;
-            let around = self.distances_to(Cell::Goal, |cell| cell == Cell::Ice);
+            self.cells[cell] = LakeCell::Red;
+            let around = self.distances_to(LakeCell::Goal, |cell| cell == LakeCell::Ice);
             if around[self.start].is_some() {
                 left -= 1;
             } else {
-                self.cells[cell] = Cell::Ice;
+                self.cells[cell] = LakeCell::Ice;
             }
         }
     }
@@ -154,7 +153,7 @@ impl Map {
         self.start
     }
 
-    pub fn cell(&self, cell: usize) -> Cell {
+    pub fn cell(&self, cell: usize) -> LakeCell {
         self.cells[cell]
     }
 
@@ -170,7 +169,7 @@ impl Map {
         self.cells.len() / self.width
     }
 
-    /// The cell one step that way (left 0, down 1, right 2, up 3), or the same cell at the edge.
+    /// Returns the next cell in direction `way` (left 0, down 1, right 2, up 3), or the same cell at the edge.
     pub fn neighbour(&self, cell: usize, way: usize) -> usize {
         let (x, y) = (cell % self.width, cell / self.width);
         let (x, y) = match way {
@@ -182,13 +181,17 @@ impl Map {
         y * self.width + x
     }
 
-    /// For every cell the number of steps to the goal over firm ice, if there is a way.
+    /// Returns for every cell the number of steps to the goal over firm ice, if there is a way.
     pub fn distances(&self) -> Vec<Option<usize>> {
-        self.distances_to(Cell::Goal, Cell::is_ice)
+        self.distances_to(LakeCell::Goal, LakeCell::is_ice)
     }
 
-    /// For every cell the number of steps to the nearest of the wanted kind over cells that will do, if there is a way.
-    pub fn distances_to(&self, wanted: Cell, will_do: impl Fn(Cell) -> bool) -> Vec<Option<usize>> {
+    /// Returns for every cell the number of steps to the nearest `wanted` cell over `passable` cells, if there is a way.
+    pub fn distances_to(
+        &self,
+        wanted: LakeCell,
+        passable: impl Fn(LakeCell) -> bool,
+    ) -> Vec<Option<usize>> {
         let mut distances = vec![None; self.size()];
         let mut reached = VecDeque::new();
         for cell in self.cells_of(wanted) {
@@ -198,7 +201,7 @@ impl Map {
         while let Some((cell, distance)) = reached.pop_front() {
             for way in 0..4 {
                 let next = self.neighbour(cell, way);
-                if distances[next].is_none() && will_do(self.cells[next]) {
+                if distances[next].is_none() && passable(self.cells[next]) {
                     distances[next] = Some(distance + 1);
                     reached.push_back((next, distance + 1));
                 }
@@ -207,19 +210,18 @@ impl Map {
         distances
     }
 
-    /// The cells of a kind.
-    pub fn cells_of(&self, kind: Cell) -> impl Iterator<Item = usize> {
+    pub fn cells_of(&self, kind: LakeCell) -> impl Iterator<Item = usize> {
         (0..self.size()).filter(move |&cell| self.cells[cell] == kind)
     }
 
-    /// The rows as [`Map::parse`] reads them, with `R` for red ice.
+    /// Returns the rows as [`LakeMap::parse`] reads them, with `R` for red ice.
     pub fn rows(&self) -> Vec<String> {
         let letter = |cell| match self.cells[cell] {
-            Cell::Hole => 'H',
-            Cell::Goal => 'G',
-            Cell::Red => 'R',
-            Cell::Ice if cell == self.start => 'S',
-            Cell::Ice => 'F',
+            LakeCell::Hole => 'H',
+            LakeCell::Goal => 'G',
+            LakeCell::Red => 'R',
+            LakeCell::Ice if cell == self.start => 'S',
+            LakeCell::Ice => 'F',
         };
         let row = |y| {
             (0..self.width)
@@ -229,9 +231,9 @@ impl Map {
         (0..self.height()).map(row).collect()
     }
 
-    /// The lake and its player in one line: its rows and the number of the player's cell.
-    pub fn in_short(&self, player: usize) -> String {
-        // Nobody sees where the start was.
+    /// Returns the key of a state: the rows and the number of the player's cell.
+    pub fn key(&self, player: usize) -> String {
+        // The observation does not show the start.
         format!("{} {player}", self.rows().join("/").replace('S', "F"))
     }
 }

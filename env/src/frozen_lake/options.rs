@@ -1,4 +1,4 @@
-//! The options of Frozen Lake. Their defaults are those of the paper.
+//! The options of Frozen Lake. The defaults are those of the paper.
 
 use std::ops::RangeInclusive;
 
@@ -6,186 +6,101 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use super::map::{Cell, Map};
+use super::map::{LakeCell, LakeMap};
+use crate::GameOptions;
+use crate::OptionRange::{Positive, Whole};
 use crate::options::{
-    GameOption, LONGEST_SIDE, OptionsError, Put, View, left_out, option, read, refused,
-    settle_sides, unless_null, unless_usual, within,
+    LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides, wrong,
 };
 
-/// The highest step limit, so that planning every step of it on the largest map still fits in memory.
-const LONGEST_EPISODE: usize = 1000;
+/// The highest step limit. Planning every step of it on the largest map still fits in memory.
+const LONGEST_LAKE_EPISODE: usize = 1000;
 
-const SIZE: usize = 4;
-const FROZEN: f64 = 0.8;
+/// The options that maps are drawn from, which a given map replaces.
+pub(super) const DRAWN: &[&str] = &["size", "width", "height", "largest", "frozen"];
 
-pub(super) const OPTIONS: &[GameOption] = &[
-    option("size", "cells a side of a square lake", "2 to 64"),
-    option(
-        "width",
-        "cells from left to right, instead of size",
-        "2 to 64",
-    ),
-    option(
-        "height",
-        "cells from top to bottom, instead of size",
-        "2 to 64",
-    ),
-    option(
-        "largest",
-        "each scene draws its sides from size to this",
-        "size to 64",
-    ),
-    option(
-        "frozen",
-        "chance that a cell is ice and no hole",
-        "above 0 to 1",
-    ),
-    option(
-        "slippery",
-        "two moves in three go to a side",
-        "true or false",
-    ),
-    option(
-        "map",
-        "the lake itself, instead of all of these",
-        "rows of S, F, H, G, such as [\"SF\", \"HG\"]",
-    ),
-    option("step_limit", "turns of an episode", "1 to 1000"),
-    option("view", "a picture, or coordinates too", "board or full"),
-    option("target", "where to go", "goal or holes"),
-    option(
-        "exact",
-        "the one step at which arriving counts",
-        "1 to step_limit",
-    ),
-    option(
-        "red",
-        "cells of red ice, which cost a point",
-        "0 and more, as many as leave a way",
-    ),
-    option(
-        "swapped",
-        "left means right, and right means left",
-        "true or false",
-    ),
-    option("symbols", "the signs on the board", "usual or other"),
-    option("wording", "the words of the rules", "usual or other"),
-];
+crate::options! {
+    /// The options of Frozen Lake.
+    pub(super) struct LakeOptions;
+    /// cells per side of a square lake
+    size: Option<usize> = Some(4), in Whole(2..=LONGEST_SIDE);
+    /// cells from left to right, instead of `size`
+    width: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    /// cells from top to bottom, instead of `size`
+    height: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    /// if given, each scene draws both sides from `size` to this
+    largest: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    /// probability that a cell is ice and not a hole
+    frozen: f64 = 0.8, in Positive(1.0);
+    /// the player slips to a side in two of three moves
+    slippery: bool = false;
+    /// the lake itself as rows of `S`, `F`, `H` and `G`, such as `["SF", "HG"]`, instead of all options above but
+    /// `slippery`
+    map: Option<Vec<String>> = None;
+    /// steps of an episode
+    step_limit: usize = 20, in Whole(1..=LONGEST_LAKE_EPISODE);
+    /// the picture alone, or coordinates and a key above it
+    view: View = View::Board;
+    /// the cells to reach
+    target: LakeTarget = LakeTarget::Goal, if changed;
+    /// the only step at which arriving counts, at most `step_limit`
+    exact: Option<usize> = None, in Whole(1..=LONGEST_LAKE_EPISODE);
+    /// cells of red ice, as far as they leave a way; each step that ends on one costs a point
+    red: usize = 0, in Whole(0..=LONGEST_SIDE * LONGEST_SIDE), if changed;
+    /// the words left and right swap their meanings
+    swapped: bool = false, if changed;
+    /// the signs on the board
+    symbols: Phrasing = Phrasing::Usual, if changed;
+    /// the words of the rules
+    wording: Phrasing = Phrasing::Usual, if changed;
+}
 
-/// Where to go: option `target`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// The cells to reach: option `target`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Target {
-    #[default]
+pub(super) enum LakeTarget {
     Goal,
     Holes,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Options {
-    #[serde(deserialize_with = "unless_null")]
-    size: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    width: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    height: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    largest: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    frozen: Option<f64>,
-    pub slippery: bool,
-    #[serde(deserialize_with = "unless_null")]
-    map: Option<Vec<String>>,
-    pub step_limit: usize,
-    pub view: View,
-    #[serde(serialize_with = "unless_usual")]
-    pub target: Target,
-    #[serde(deserialize_with = "unless_null")]
-    pub exact: Option<usize>,
-    #[serde(serialize_with = "unless_usual")]
-    pub red: usize,
-    #[serde(serialize_with = "unless_usual")]
-    pub swapped: bool,
-    #[serde(serialize_with = "unless_usual")]
-    pub symbols: Put,
-    #[serde(serialize_with = "unless_usual")]
-    pub wording: Put,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            size: None,
-            width: None,
-            height: None,
-            largest: None,
-            frozen: None,
-            slippery: false,
-            map: None,
-            step_limit: 20,
-            view: View::Board,
-            target: Target::Goal,
-            exact: None,
-            red: 0,
-            swapped: false,
-            symbols: Put::Usual,
-            wording: Put::Usual,
+impl LakeOptions {
+    /// Reads the options. Returns the map too if they have one.
+    pub fn checked(given: &Value) -> Result<(LakeOptions, Option<LakeMap>), OptionsError> {
+        let mut options = LakeOptions::read(NAME, given)?;
+        if let Some(step) = options.exact.filter(|step| *step > options.step_limit) {
+            let wanted = format!("at most `step_limit` = {}", options.step_limit);
+            return Err(refused(NAME, "exact", step, &wanted));
         }
-    }
-}
-
-impl Options {
-    /// Reads the options, and settles either the map, which is then there too, or what maps are drawn from.
-    pub fn checked(given: &Value) -> Result<(Options, Option<Map>), OptionsError> {
-        let mut options: Options = read(NAME, given)?;
-        within(NAME, "step_limit", options.step_limit, 1..=LONGEST_EPISODE)?;
-        if let Some(step) = options.exact {
-            within(NAME, "exact", step, 1..=options.step_limit)?;
-        }
-        within(NAME, "red", options.red, 0..=LONGEST_SIDE * LONGEST_SIDE)?;
         if let Some(rows) = &options.map {
-            let drawn = ["size", "width", "height", "largest", "frozen"];
-            left_out(NAME, given, &drawn, "`map`, which stands for it")?;
-            let map = Map::parse(rows, LONGEST_SIDE).map_err(|problem| OptionsError::Value {
-                game: NAME.to_owned(),
-                option: "map".to_owned(),
-                problem,
-            })?;
+            left_out(NAME, given, DRAWN, "`map`, which replaces it")?;
+            let map = LakeMap::parse(rows, LONGEST_SIDE)
+                .map_err(|problem| wrong(NAME, "map", problem))?;
             return Ok((options, Some(map)));
         }
-        if options.largest.is_some() {
-            left_out(
-                NAME,
-                given,
-                &["width", "height"],
-                "`largest`, which draws it",
-            )?;
+        if let Some(largest) = options.largest {
+            let sides = ["width", "height"];
+            left_out(NAME, given, &sides, "`largest`, which draws it")?;
+            if let Some(size) = options.size.filter(|size| *size > largest) {
+                let wanted = format!("from `size` = {size} to {LONGEST_SIDE}");
+                return Err(refused(NAME, "largest", largest, &wanted));
+            }
         }
         let sides = [&mut options.size, &mut options.width, &mut options.height];
-        settle_sides(NAME, sides, SIZE)?;
-        if let (Some(largest), Some(size)) = (options.largest, options.size) {
-            within(NAME, "largest", largest, size..=LONGEST_SIDE)?;
-        }
-        let frozen = options.frozen();
-        if !(frozen > 0.0 && frozen <= 1.0) {
-            return Err(refused(NAME, "frozen", frozen, "more than 0 and at most 1"));
-        }
-        options.frozen = Some(frozen);
+        settle_sides(NAME, given, sides)?;
         Ok((options, None))
     }
 
-    /// What the width and the height are drawn from.
+    /// Returns the ranges that the width and the height are drawn from.
     pub fn sides(&self) -> [RangeInclusive<usize>; 2] {
-        let size = self.size.unwrap_or(SIZE);
         [self.width, self.height].map(|side| {
-            let shortest = side.unwrap_or(size);
+            let side = side.or(self.size);
+            let shortest = side.expect("checked options have a size or both sides");
             shortest..=self.largest.unwrap_or(shortest)
         })
     }
 
-    /// Rows and columns of the largest lake there can be; `map` is one of them.
-    pub fn largest_sides(&self, map: &Map) -> (usize, usize) {
+    /// Returns the rows and columns of the largest lake of these options; `map` is one of their lakes.
+    pub fn largest_sides(&self, map: &LakeMap) -> (usize, usize) {
         if self.map.is_some() {
             return (map.height(), map.width());
         }
@@ -193,17 +108,14 @@ impl Options {
         (*height.end(), *width.end())
     }
 
-    /// What a word of the actions moves the player by, and the other way round.
+    /// Returns the move that an action word stands for. It is its own inverse.
     pub fn meant(&self, action: usize) -> usize {
-        match action {
-            0 | 2 if self.swapped => 2 - action,
-            _ => action,
-        }
+        crate::meant(action, self.swapped, [0, 2])
     }
 
-    /// What there is to do.
-    pub fn task(&self) -> Task {
-        Task {
+    /// Returns the task.
+    pub fn task(&self) -> LakeTask {
+        LakeTask {
             target: self.target,
             exact: self.exact,
             red: self.red > 0,
@@ -211,68 +123,52 @@ impl Options {
         }
     }
 
-    /// What there would be to do by the usual instructions.
-    pub fn usual_task(&self) -> Task {
-        Task {
+    /// Returns the task of the usual instructions on the same lake.
+    pub fn usual_task(&self) -> LakeTask {
+        LakeTask {
             slippery: self.slippery,
             step_limit: self.step_limit,
-            target: Target::Goal,
+            target: LakeTarget::Goal,
             exact: None,
             red: false,
         }
     }
 
-    /// Whether the agent is told to do something else than the usual instructions say.
+    /// Whether the meaning of the instructions differs from the usual one.
     pub fn changed(&self) -> bool {
         self.swapped || self.task() != self.usual_task()
     }
-
-    /// The chance that a drawn cell is frozen.
-    pub fn frozen(&self) -> f64 {
-        self.frozen.unwrap_or(FROZEN)
-    }
 }
 
-/// What there is to do on a lake, and how its ice is.
+/// The rewards of a lake, and whether its ice is slippery.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Task {
+pub(super) struct LakeTask {
     pub slippery: bool,
     pub step_limit: usize,
-    pub target: Target,
-    /// The one step at which arriving counts.
+    pub target: LakeTarget,
+    /// The only step at which arriving counts.
     pub exact: Option<usize>,
     /// Whether red ice costs a point.
     pub red: bool,
 }
 
-impl Task {
-    /// The kind of cell that is to be reached.
-    pub fn wanted(&self) -> Cell {
+impl LakeTask {
+    /// Returns the kind of cell to reach.
+    pub fn wanted(&self) -> LakeCell {
         match self.target {
-            Target::Goal => Cell::Goal,
-            Target::Holes => Cell::Hole,
+            LakeTarget::Goal => LakeCell::Goal,
+            LakeTarget::Holes => LakeCell::Hole,
         }
     }
 
-    /// What it brings to be on a cell at the end of a step; steps are counted from 1.
-    pub fn reward(&self, cell: Cell, step: usize) -> f64 {
+    /// Returns the reward of a step that ends on `cell`. Steps are counted from 1.
+    pub fn reward(&self, cell: LakeCell, step: usize) -> f64 {
         if cell == self.wanted() && self.exact.is_none_or(|exact| exact == step) {
             1.0
-        } else if cell == Cell::Red && self.red {
+        } else if cell == LakeCell::Red && self.red {
             -1.0
         } else {
             0.0
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_has_every_option() {
-        let listed: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
-        assert_eq!(listed, crate::options::names::<Options>());
     }
 }

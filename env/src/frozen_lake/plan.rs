@@ -1,28 +1,28 @@
-//! What is best on a lake: which actions, and how good they are.
+//! The scripted player of Frozen Lake: optimal actions and returns.
 
-use super::map::{Cell, Map, slips};
-use super::options::Task;
+use super::map::{LakeCell, LakeMap, slips};
+use super::options::LakeTask;
 
-/// What there is to know about a map.
+/// The optimal returns on a map.
 #[derive(Debug)]
-pub(super) enum Plan {
-    /// For every cell the steps to the nearest that is wanted, if there is a way. Of firm ice, where only arriving counts.
+pub(super) enum LakePlan {
+    /// Firm ice where only arriving counts: for every cell the steps to the nearest wanted cell, if there is a way.
     Firm(Vec<Option<usize>>),
-    /// For every number of steps left, from 0 on, and every cell, the highest return that can be expected.
+    /// For every number of remaining steps, from 0, and every cell: the highest expected return.
     Timed(Vec<Vec<f64>>),
 }
 
-impl Plan {
-    pub fn new(map: &Map, task: &Task) -> Plan {
+impl LakePlan {
+    pub fn new(map: &LakeMap, task: &LakeTask) -> LakePlan {
         if task.slippery || task.red || task.exact.is_some() {
-            Plan::timed(map, task)
+            LakePlan::timed(map, task)
         } else {
-            Plan::Firm(map.distances_to(task.wanted(), Cell::is_ice))
+            LakePlan::Firm(map.distances_to(task.wanted(), LakeCell::is_ice))
         }
     }
 
-    /// Value iteration, a sweep for each step up to the limit.
-    fn timed(map: &Map, task: &Task) -> Plan {
+    /// Value iteration with one sweep per step of the limit.
+    fn timed(map: &LakeMap, task: &LakeTask) -> LakePlan {
         let mut values = vec![vec![0.0; map.size()]];
         for left in 1..=task.step_limit {
             let best = |cell| {
@@ -36,30 +36,36 @@ impl Plan {
             let sweep = (0..map.size()).map(best).collect();
             values.push(sweep);
         }
-        Plan::Timed(values)
+        LakePlan::Timed(values)
     }
 
-    /// The highest return that can be expected in so many steps, at most those that were planned.
+    /// Returns the highest expected return in `left` steps, at most the step limit.
     pub fn optimum(&self, cell: usize, left: usize) -> f64 {
         match self {
-            Plan::Firm(distances) if distances[cell].is_some_and(|steps| steps <= left) => 1.0,
-            Plan::Firm(_) => 0.0,
-            Plan::Timed(values) => values[left][cell],
+            LakePlan::Firm(distances) if distances[cell].is_some_and(|steps| steps <= left) => 1.0,
+            LakePlan::Firm(_) => 0.0,
+            LakePlan::Timed(values) => values[left][cell],
         }
     }
 
-    /// The actions that are as good as any with so many steps left, at most those that were planned.
-    pub fn best_actions(&self, map: &Map, task: &Task, cell: usize, left: usize) -> Vec<usize> {
+    /// Returns the best moves with `left` steps remaining, at most the step limit.
+    pub fn best_actions(
+        &self,
+        map: &LakeMap,
+        task: &LakeTask,
+        cell: usize,
+        left: usize,
+    ) -> Vec<usize> {
         let values = match self {
-            Plan::Firm(distances) => {
-                // Where there is no way any more (in a hole) all actions are alike.
+            LakePlan::Firm(distances) => {
+                // Without a way to the goal, as in a hole, all moves are equal.
                 let worth = |action| match distances[map.neighbour(cell, action)] {
                     Some(distance) if distances[cell].is_some() => -(distance as f64),
                     _ => f64::NEG_INFINITY,
                 };
                 return highest((0..4).map(worth));
             }
-            Plan::Timed(values) => values,
+            LakePlan::Timed(values) => values,
         };
         let within = |left: usize| {
             let left = left.max(1);
@@ -72,7 +78,8 @@ impl Plan {
             let hopeless = now <= 0.0;
             within(if hopeless { task.step_limit } else { left })
         } else {
-            // Of what is as good in the end rather that which is soon as good: red ice is not walked round for ever.
+            // Among equal moves prefer those that reach their return early, so that the player does not walk around
+            // red ice for ever.
             let mut best = within(left);
             let soon = (1..=left).find(|&few| values[few][cell] >= now - NEAR);
             let soon = soon.map(within).unwrap_or_default();
@@ -84,10 +91,10 @@ impl Plan {
     }
 }
 
-/// The return to be expected of an action with so many steps left, this one included.
+/// Returns the expected return of a move with `left` steps remaining, this one included.
 fn through(
-    map: &Map,
-    task: &Task,
+    map: &LakeMap,
+    task: &LakeTask,
     values: &[Vec<f64>],
     cell: usize,
     action: usize,
@@ -107,10 +114,10 @@ fn through(
     ways.iter().map(arrived).sum::<f64>() / ways.len() as f64
 }
 
-/// Equal returns may differ in their last digits by the order of their sum.
+/// Equal returns can differ by the rounding of their sums.
 const NEAR: f64 = 1e-12;
 
-/// The places of the highest values.
+/// Returns the indices of the highest values.
 fn highest(values: impl Iterator<Item = f64> + Clone) -> Vec<usize> {
     let top = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let near = |value: f64| value == top || value >= top - NEAR;

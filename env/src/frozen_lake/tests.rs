@@ -1,4 +1,4 @@
-//! The lake against Gymnasium's tables (`fixtures/golden/frozen_lake.json`, `fixtures/golden/lake_optima.json`).
+//! Frozen Lake compared with Gymnasium's tables (`fixtures/golden/frozen_lake.json`, `fixtures/golden/lake_optima.json`).
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use serde_json::json;
 
-use super::map::Cell;
+use super::map::LakeCell;
 use super::*;
 use crate::options::LONGEST_SIDE;
 
 #[derive(Deserialize)]
-struct Golden {
+struct GoldenLakes {
     maps: Vec<GoldenMap>,
 }
 
-/// By state and action the outcomes: probability, next state, reward, over.
-type Table = Vec<[Vec<(f64, usize, f64, bool)>; 4]>;
+/// The outcomes by state and action: probability, next state, reward, over.
+type TransitionTable = Vec<[Vec<(f64, usize, f64, bool)>; 4]>;
 
 #[derive(Deserialize)]
 struct GoldenMap {
     map: Vec<String>,
-    firm: Table,
-    slippery: Table,
-    within_20_steps_firm: Chances,
-    within_20_steps_slippery: Chances,
+    firm: TransitionTable,
+    slippery: TransitionTable,
+    within_20_steps_firm: GoldenChances,
+    within_20_steps_slippery: GoldenChances,
 }
 
 #[derive(Deserialize)]
-struct Chances {
+struct GoldenChances {
     best: f64,
     random: f64,
 }
@@ -39,9 +39,9 @@ fn read<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every golden map, firm and slippery, with its table and chances.
-fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
-    let golden: Golden = read("frozen_lake.json");
+/// Returns every golden map, firm and slippery, with its table and chances.
+fn golden() -> Vec<(Arc<Lake>, TransitionTable, GoldenChances)> {
+    let golden: GoldenLakes = read("frozen_lake.json");
     let lake = |rows: &[String], slippery| lake(rows, slippery, 20);
     let both = golden.maps.into_iter().flat_map(|golden| {
         [
@@ -62,13 +62,13 @@ fn golden() -> Vec<(Arc<Lake>, Table, Chances)> {
 
 fn lake(rows: &[String], slippery: bool, step_limit: usize) -> Arc<Lake> {
     let options = json!({ "slippery": slippery, "step_limit": step_limit });
-    let (options, _) = Options::checked(&options).unwrap();
-    let map = Map::parse(rows, LONGEST_SIDE).unwrap();
+    let (options, _) = LakeOptions::checked(&options).unwrap();
+    let map = LakeMap::parse(rows, LONGEST_SIDE).unwrap();
     Arc::new(Lake::new(map, Arc::new(options)))
 }
 
-fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
-    Walk {
+fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> LakeEpisode {
+    LakeEpisode {
         lake: lake.clone(),
         player,
         steps: 0,
@@ -78,12 +78,12 @@ fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> Walk {
     }
 }
 
-/// Plays every action in every state, on slippery ice many times over, and compares how often it ended where.
+/// Plays every action in every state, on slippery ice many times, and compares the frequencies of next states.
 #[test]
 fn playing_follows_the_golden_transition_tables() {
     for (lake, table, _) in golden() {
         let tries = if lake.task.slippery { 1000 } else { 1 };
-        let on_ice = |state: &usize| lake.map.cell(*state) == Cell::Ice;
+        let on_ice = |state: &usize| lake.map.cell(*state) == LakeCell::Ice;
         for state in (0..lake.map.size()).filter(on_ice) {
             for (action, outcomes) in table[state].iter().enumerate() {
                 let mut expected = vec![0.0; lake.map.size()];
@@ -104,7 +104,7 @@ fn playing_follows_the_golden_transition_tables() {
                     );
                 }
                 for (seen, expected) in seen.iter().zip(&expected) {
-                    // The deviation of a frequency near 1/3 or 2/3 over 1000 tries is 0.015; firm ice is exact.
+                    // The standard deviation of a frequency near 1/3 over 1000 tries is 0.015; firm ice is exact.
                     let tolerance = if lake.task.slippery { 0.075 } else { 0.0 };
                     assert!(
                         (seen - expected).abs() <= tolerance,
@@ -116,15 +116,15 @@ fn playing_follows_the_golden_transition_tables() {
     }
 }
 
-/// The chance of a player to be at the goal within 20 steps; `choices` are what it chooses among, evenly.
+/// Returns the probability to reach the goal within 20 steps for a player that draws evenly from `choices`.
 fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usize>) -> f64 {
     let map = &lake.map;
     let mut chances: Vec<f64> = (0..map.size())
-        .map(|cell| f64::from(u8::from(map.cell(cell) == Cell::Goal)))
+        .map(|cell| f64::from(u8::from(map.cell(cell) == LakeCell::Goal)))
         .collect();
     for left in 1..=20 {
         let chance = |cell| {
-            if map.cell(cell) != Cell::Ice {
+            if map.cell(cell) != LakeCell::Ice {
                 return chances[cell];
             }
             let ways = |action| {
@@ -153,7 +153,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// Tolerance: sums of f64 in another order.
+/// Tolerance: rounding of sums in another order.
 #[test]
 fn the_random_and_the_scripted_player_have_the_golden_chances() {
     for (lake, _, chances) in golden() {
@@ -188,7 +188,7 @@ struct OptimaOfMap {
     optimum_by_horizon: BTreeMap<usize, f64>,
 }
 
-/// Both for a step limit of so many steps, and for the longest one with so many left. Tolerance: as above.
+/// Both for a step limit of the horizon, and for a longer one with as many steps left. Tolerance: as above.
 #[test]
 fn the_optima_are_the_golden_ones() {
     let optima: Optima = read("lake_optima.json");
@@ -214,33 +214,35 @@ fn the_optima_are_the_golden_ones() {
 fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
     let mut ice = 0;
     for seed in 0..2000 {
-        let map = Map::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
+        let map = LakeMap::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
         assert!(map.distances()[map.start()].is_some(), "{:?}", map.rows());
-        assert_eq!((map.start(), map.cell(47)), (0, Cell::Goal));
-        ice += (1..47).filter(|&cell| map.cell(cell) == Cell::Ice).count();
+        assert_eq!((map.start(), map.cell(47)), (0, LakeCell::Goal));
+        ice += (1..47)
+            .filter(|&cell| map.cell(cell) == LakeCell::Ice)
+            .count();
     }
-    // 0.9 but for the few maps drawn again, which had more holes.
+    // Slightly above 0.9, because maps with many holes are drawn again.
     let frozen = ice as f64 / (2000.0 * 46.0);
     assert!((0.897..0.912).contains(&frozen), "{frozen}");
 }
 
-/// With so few cells frozen no draw succeeds, and a path is cleared.
+/// With this little ice no draw succeeds, and a path is cleared.
 #[test]
 fn a_hopeless_map_gets_a_path() {
-    let map = Map::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
+    let map = LakeMap::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
     assert_eq!(map.distances()[map.start()], Some(28));
 }
 
 #[test]
 fn rows_read_back_as_the_same_map() {
-    let map = Map::draw(5, 7, 0.8, &mut Stream::new(5, "test"));
+    let map = LakeMap::draw(5, 7, 0.8, &mut Stream::new(5, "test"));
     assert_eq!(
-        Map::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
+        LakeMap::parse(&map.rows(), LONGEST_SIDE).unwrap().rows(),
         map.rows()
     );
 }
 
-/// The highest return that any player can expect, by trying everything.
+/// Returns the highest expected return by trying everything.
 fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
     if !lake.map.cell(cell).is_ice() || step > lake.task.step_limit {
         return 0.0;
@@ -257,7 +259,7 @@ fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
     returns.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// For every task, slippery and firm: the optimum in each state, and that each of the best actions is worth it.
+/// Checks for every task, slippery and firm, the optimum in each state and the worth of each best action.
 #[test]
 fn plans_are_exact_for_every_task() {
     for task in [
@@ -272,9 +274,9 @@ fn plans_are_exact_for_every_task() {
             let mut options = task.clone();
             options["slippery"] = json!(slippery);
             options["step_limit"] = json!(5);
-            let (options, _) = Options::checked(&options).unwrap();
+            let (options, _) = LakeOptions::checked(&options).unwrap();
             let rows = ["SFF", "FFH", "FFG"].map(str::to_owned);
-            let mut map = Map::parse(&rows, LONGEST_SIDE).unwrap();
+            let mut map = LakeMap::parse(&rows, LONGEST_SIDE).unwrap();
             map.redden(options.red, &mut Stream::new(1, "test"));
             let lake = Arc::new(Lake::new(map, Arc::new(options)));
             for cell in (0..9).filter(|&cell| lake.map.cell(cell).is_ice()) {
@@ -307,14 +309,14 @@ fn plans_are_exact_for_every_task() {
 #[test]
 fn red_ice_leaves_a_way_and_is_as_much_as_was_asked_for() {
     for seed in 0..200 {
-        let mut map = Map::draw(4, 4, 0.8, &mut Stream::new(seed, "test"));
+        let mut map = LakeMap::draw(4, 4, 0.8, &mut Stream::new(seed, "test"));
         let before = map.clone();
         map.redden(4, &mut Stream::new(seed, "red"));
-        let red = map.cells_of(Cell::Red).count();
-        let white = map.distances_to(Cell::Goal, |cell| cell == Cell::Ice);
+        let red = map.cells_of(LakeCell::Red).count();
+        let white = map.distances_to(LakeCell::Goal, |cell| cell == LakeCell::Ice);
         assert!(white[map.start()].is_some(), "{:?}", map.rows());
         assert!(
-            red == 4 || before.cells_of(Cell::Ice).count() < 12,
+            red == 4 || before.cells_of(LakeCell::Ice).count() < 12,
             "{red} in {:?}",
             map.rows()
         );

@@ -1,64 +1,44 @@
-//! How Frozen Lake is told: its rules, and its board.
+//! The rules and observations of Frozen Lake.
 
-use super::map::{Cell, Map};
-use super::options::{Options, Target};
-use crate::options::{Put, View};
-use crate::picture;
+use super::map::{LakeCell, LakeMap};
+use super::options::{LakeOptions, LakeTarget};
+use crate::options::{Phrasing, View};
+use crate::picture::{self, Role};
 
-/// What stands for what on the board: option `symbols`.
-struct Signs {
-    player: char,
-    ice: char,
-    red: char,
-    hole: char,
-    goal: char,
-}
-
-const USUAL: Signs = Signs {
-    player: 'P',
-    ice: '_',
-    red: 'R',
-    hole: 'O',
-    goal: 'G',
-};
-
-const OTHER: Signs = Signs {
-    player: '@',
-    ice: '.',
-    red: '%',
-    hole: '#',
-    goal: '*',
-};
-
-impl Signs {
-    fn of(symbols: Put) -> &'static Signs {
-        match symbols {
-            Put::Usual => &USUAL,
-            Put::Other => &OTHER,
-        }
+/// Returns the signs of player, ice, red ice, hole and goal.
+fn signs(symbols: Phrasing) -> [char; 5] {
+    match symbols {
+        Phrasing::Usual => ['P', '_', 'R', 'O', 'G'],
+        Phrasing::Other => ['@', '.', '%', '#', '*'],
     }
 }
 
-/// The rules, in the usual words or in others.
-pub(super) fn rules(options: &Options) -> String {
-    let usual = options.wording == Put::Usual;
-    let either = |one: &'static str, other| if usual { one } else { other };
+/// Returns the role of a sign of either set.
+pub(super) fn role(cell: &str) -> Option<Role> {
+    use Role::{Floor, Goal, Hazard, Hole, Player};
+    let sets = [Phrasing::Usual, Phrasing::Other].map(signs);
+    picture::role(cell, sets, [Player, Floor, Hazard, Hole, Goal])
+}
+
+/// Returns the rules in the wording of the options.
+pub(super) fn rules(options: &LakeOptions) -> String {
+    let either = |usual, other| options.wording.either(usual, other);
     let mut rules = either(
         "You walk on a frozen lake.",
         "You are out on the ice of a lake.",
     )
     .to_owned();
     if options.view == View::Board {
-        let signs = Signs::of(options.symbols);
-        rules += &format!(" {} is you, {} is ice,", signs.player, signs.ice);
+        let [player, ice, red, hole, goal] = signs(options.symbols);
+        rules += &format!(" {player} is you, {ice} is ice,");
         if options.red > 0 {
-            rules += &format!(" {} is red ice,", signs.red);
+            rules += &format!(" {red} is red ice,");
         }
-        rules += &format!(" {} is a hole, {} is the goal.", signs.hole, signs.goal);
+        rules += &format!(" {hole} is a hole, {goal} is the goal.");
     }
     let (reach, wanted) = match options.target {
-        Target::Goal => (either("Reach", "Get to"), "the goal"),
-        Target::Holes => (either("Reach", "Get into"), "a hole"),
+        LakeTarget::Goal => (either("Reach", "Get to"), "the goal"),
+        LakeTarget::Holes => (either("Reach", "Get into"), "a hole"),
     };
     rules += &match options.exact {
         Some(step) => {
@@ -67,11 +47,11 @@ pub(super) fn rules(options: &Options) -> String {
         None => format!(" {reach} {wanted}."),
     };
     rules += match options.target {
-        Target::Goal => either(
+        LakeTarget::Goal => either(
             " A hole ends the game.",
             " Whoever falls into a hole is out.",
         ),
-        Target::Holes => " The goal ends the game and gives nothing.",
+        LakeTarget::Holes => " The goal ends the game and gives nothing.",
     };
     if options.red > 0 {
         rules += " Avoid the red cells: each step that ends on one costs 1 point.";
@@ -92,75 +72,61 @@ pub(super) fn rules(options: &Options) -> String {
     rules
 }
 
-/// What the agent gets to see.
-pub(super) fn seen(map: &Map, player: usize, steps: usize, options: &Options) -> String {
-    let seen = match options.view {
+/// Returns the observation.
+pub(super) fn observation(
+    map: &LakeMap,
+    player: usize,
+    steps: usize,
+    options: &LakeOptions,
+) -> String {
+    let state = match options.view {
         View::Board => board(map, player, options),
-        View::Full => told(map, player, options),
+        View::Full => full(map, player, options),
     };
     match options.exact {
-        Some(_) => format!("Steps taken: {steps}\n{seen}"),
-        None => seen,
+        Some(_) => format!("Steps taken: {steps}\n{state}"),
+        None => state,
     }
 }
 
-/// The picture of the lake.
-fn board(map: &Map, player: usize, options: &Options) -> String {
-    let signs = Signs::of(options.symbols);
-    let letter = |cell| match map.cell(cell) {
-        _ if cell == player => signs.player,
-        Cell::Hole => signs.hole,
-        Cell::Goal => signs.goal,
-        Cell::Ice => signs.ice,
-        Cell::Red => signs.red,
+fn board(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+    let [own, ice, red, hole, goal] = signs(options.symbols);
+    let sign = |cell| match map.cell(cell) {
+        _ if cell == player => own,
+        LakeCell::Hole => hole,
+        LakeCell::Goal => goal,
+        LakeCell::Ice => ice,
+        LakeCell::Red => red,
     };
-    picture::rows((0..map.size()).map(letter), map.width())
+    picture::rows((0..map.size()).map(sign), map.width())
 }
 
-/// The lake in coordinates, then a key, then the picture.
-fn told(map: &Map, player: usize, options: &Options) -> String {
+/// Returns the lake in coordinates, a key and the picture.
+fn full(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     let (width, height) = (map.width(), map.height());
-    let at = |cell: usize| format!("({}, {})", cell % width, height - 1 - cell / width);
-    let all = |kind| {
-        let cells: Vec<String> = map.cells_of(kind).map(at).collect();
-        if cells.is_empty() {
-            "none".to_owned()
-        } else {
-            cells.join(", ")
-        }
-    };
-    let signs = Signs::of(options.symbols);
-    let (left, right) = if options.swapped {
-        ('+', '-')
-    } else {
-        ('-', '+')
-    };
+    let at = |cell: usize| (cell % width, height - 1 - cell / width);
+    let all = |kind| picture::list(map.cells_of(kind).map(at));
+    let [own, ice, red, hole, goal] = signs(options.symbols);
+    let [left, right] = picture::signs_of_x(options.swapped);
     let (red_cells, red_sign) = if options.red > 0 {
-        (
-            format!("Red cells: {}\n", all(Cell::Red)),
-            format!(", {} red ice", signs.red),
-        )
+        let cells = all(LakeCell::Red);
+        (format!("Red cells: {cells}\n"), format!(", {red} red ice"))
     } else {
         Default::default()
     };
     format!(
-        "The board is {width}x{height}, in (x, y) coordinates from (0, 0) at the bottom left to ({}, {}) at the top right.\n\
+        "{}\n\
          left is x {left} 1, right is x {right} 1, up is y + 1, down is y - 1.\n\
          Player position: {}\n\
          Holes: {}\n\
          {red_cells}\
          Goal: {}\n\
-         Key: {} player, {} hole, {} goal, {} ice{red_sign}\n\
+         Key: {own} player, {hole} hole, {goal} goal, {ice} ice{red_sign}\n\
          State:\n{}",
-        width - 1,
-        height - 1,
-        at(player),
-        all(Cell::Hole),
-        all(Cell::Goal),
-        signs.player,
-        signs.hole,
-        signs.goal,
-        signs.ice,
+        picture::coordinates(width, height),
+        picture::list([at(player)].into_iter()),
+        all(LakeCell::Hole),
+        all(LakeCell::Goal),
         board(map, player, options)
     )
 }

@@ -1,46 +1,47 @@
-//! Drawing the nine tasks, each after the level of BabyAI that it is named for.
+//! Drawing houses and missions of the nine tasks, each after the level of BabyAI with its name.
 
-use super::grid::{COLOURS, Cell, Grid, Lock, Place, Thing, Type, ahead, are_neighbours};
-use super::mission::{Meant, Mission, SIDES};
-use super::options::Task;
+use super::grid::{COLOURS, Content, Grid, Lock, Thing, ThingKind, ahead, are_neighbours};
+use super::mission::{Description, Mission, SIDES};
+use super::options::RoomsTask;
+use crate::picture::Cell;
 use crate::rng::Stream;
 
-/// A task's world at its start, and what is asked for.
-pub(super) fn draw(task: Task, stream: &mut Stream) -> (Grid, Mission) {
+/// Draws the house of a task at its start, and the mission.
+pub(super) fn draw(task: RoomsTask, stream: &mut Stream) -> (Grid, Mission) {
     loop {
-        // A draw comes to nothing where things shut each other in, or there is no room; most do not.
+        // A few attempts fail because things block each other or there is no room.
         if let Some(drawn) = attempt(task, stream) {
             return drawn;
         }
     }
 }
 
-fn attempt(task: Task, stream: &mut Stream) -> Option<(Grid, Mission)> {
+fn attempt(task: RoomsTask, stream: &mut Stream) -> Option<(Grid, Mission)> {
     let (size, columns, rows) = match task {
-        Task::GotoLocal | Task::PutNextLocal => (5, 1, 1),
-        Task::GotoMaze => (4, 2, 2),
-        Task::PickupLoc => (8, 1, 1),
-        Task::PickupDist => (7, 1, 1),
-        Task::UnlockLocal => (8, 3, 3),
-        Task::UnlockPickup | Task::BlockedUnlockPickup => (6, 2, 1),
-        Task::UnlockToUnlock => (6, 3, 1),
+        RoomsTask::GotoLocal | RoomsTask::PutNextLocal => (5, 1, 1),
+        RoomsTask::GotoMaze => (4, 2, 2),
+        RoomsTask::PickupLoc => (8, 1, 1),
+        RoomsTask::PickupDist => (7, 1, 1),
+        RoomsTask::UnlockLocal => (8, 3, 3),
+        RoomsTask::UnlockPickup | RoomsTask::BlockedUnlockPickup => (6, 2, 1),
+        RoomsTask::UnlockToUnlock => (6, 3, 1),
     };
     let mut house = House::new(size, columns, rows, stream);
     let mission = match task {
-        Task::GotoLocal | Task::GotoMaze => {
+        RoomsTask::GotoLocal | RoomsTask::GotoMaze => {
             house.place_agent(None)?;
             house.connect_all();
-            let count = if task == Task::GotoLocal { 2 } else { 1 };
+            let count = if task == RoomsTask::GotoLocal { 2 } else { 1 };
             let things = house.distract(None, count, false)?;
             let thing = things[house.stream.below(things.len())];
             Mission::GoTo(house.meant(Some(thing.kind), Some(thing.colour), None))
         }
-        Task::PickupLoc => {
+        RoomsTask::PickupLoc => {
             house.distract(None, 8, false)?;
             house.place_agent(None)?;
-            Mission::PickUp(house.meant_somehow()?)
+            Mission::PickUp(house.any_meant()?)
         }
-        Task::PickupDist => {
+        RoomsTask::PickupDist => {
             let things = house.distract(None, 5, true)?;
             house.place_agent(None)?;
             let thing = things[house.stream.below(things.len())];
@@ -48,7 +49,7 @@ fn attempt(task: Task, stream: &mut Stream) -> Option<(Grid, Mission)> {
             let (kind, colour) = (Some(thing.kind), Some(thing.colour));
             Mission::PickUp(house.meant(kind.filter(|_| by != 1), colour.filter(|_| by != 0), None))
         }
-        Task::PutNextLocal => {
+        RoomsTask::PutNextLocal => {
             house.place_agent(None)?;
             let mut things = house.distract(None, 3, true)?;
             let mut take = || {
@@ -57,11 +58,8 @@ fn attempt(task: Task, stream: &mut Stream) -> Option<(Grid, Mission)> {
             };
             let [what, to] = [take(), take()];
             let cell = |thing: Thing| {
-                house
-                    .grid
-                    .things()
-                    .find(|(_, other)| *other == thing)
-                    .map(|(cell, _)| cell)
+                let found = house.grid.things().find(|(_, other)| *other == thing);
+                found.map(|(cell, _)| cell)
             };
             if are_neighbours(cell(what)?, cell(to)?) {
                 return None;
@@ -69,57 +67,61 @@ fn attempt(task: Task, stream: &mut Stream) -> Option<(Grid, Mission)> {
             let meant = |thing: Thing| house.meant(Some(thing.kind), Some(thing.colour), None);
             Mission::PutNext(meant(what), meant(to))
         }
-        Task::UnlockLocal => {
+        RoomsTask::UnlockLocal => {
             let (side, colour) = (house.stream.below(4), house.colour());
             house.add_door((1, 1), side, colour, Lock::Locked);
-            house.add((1, 1), Type::Key, colour)?;
+            house.add((1, 1), ThingKind::Key, colour)?;
             house.distract(Some((1, 1)), 3, true)?;
             house.place_agent(Some((1, 1)))?;
             Mission::OpenTheDoor
         }
-        Task::UnlockPickup | Task::BlockedUnlockPickup => {
+        RoomsTask::UnlockPickup | RoomsTask::BlockedUnlockPickup => {
             let (of_box, colour) = (house.colour(), house.colour());
-            house.add((1, 0), Type::Box, of_box)?;
+            house.add((1, 0), ThingKind::Box, of_box)?;
             let door = house.add_door((0, 0), 0, colour, Lock::Locked);
-            let blocked = task == Task::BlockedUnlockPickup;
+            let blocked = task == RoomsTask::BlockedUnlockPickup;
             if blocked {
-                let ball = house.thing(Type::Ball);
-                house.grid.set((door.0 - 1, door.1), Place::Thing(ball));
+                let ball = house.thing(ThingKind::Ball);
+                house.grid.set((door.0 - 1, door.1), Content::Thing(ball));
             }
-            house.add((0, 0), Type::Key, colour)?;
+            house.add((0, 0), ThingKind::Key, colour)?;
             house.place_agent(Some((0, 0)))?;
-            Mission::PickUp(house.meant(Some(Type::Box), Some(of_box).filter(|_| !blocked), None))
+            Mission::PickUp(house.meant(
+                Some(ThingKind::Box),
+                Some(of_box).filter(|_| !blocked),
+                None,
+            ))
         }
-        Task::UnlockToUnlock => {
+        RoomsTask::UnlockToUnlock => {
             let one = house.colour();
             let other =
                 (one + 1 + house.stream.below(COLOURS.len() - 1) as u8) % COLOURS.len() as u8;
             house.add_door((0, 0), 0, one, Lock::Locked);
-            house.add((2, 0), Type::Key, one)?;
+            house.add((2, 0), ThingKind::Key, one)?;
             house.add_door((1, 0), 0, other, Lock::Locked);
-            house.add((1, 0), Type::Key, other)?;
+            house.add((1, 0), ThingKind::Key, other)?;
             let of_ball = house.colour();
-            house.add((0, 0), Type::Ball, of_ball)?;
+            house.add((0, 0), ThingKind::Ball, of_ball)?;
             house.place_agent(Some((1, 0)))?;
-            Mission::PickUp(house.meant(Some(Type::Ball), None, None))
+            Mission::PickUp(house.meant(Some(ThingKind::Ball), None, None))
         }
     };
-    (task == Task::BlockedUnlockPickup || house.all_can_be_reached())
+    (task == RoomsTask::BlockedUnlockPickup || house.all_can_be_reached())
         .then_some((house.grid, mission))
 }
 
 /// Column and row of a room.
-type Room = (usize, usize);
+type RoomIndex = (usize, usize);
 
 struct House<'a> {
     grid: Grid,
-    /// Cells a side of a room, both walls too, which rooms share.
+    /// Cells per side of a room with both walls, which neighbouring rooms share.
     size: usize,
     columns: usize,
     rows: usize,
-    /// By room where a door to the right and one down would be.
+    /// The cells of possible doors to the right and down for each room.
     openings: Vec<[Cell; 2]>,
-    /// By room whether there is a door to the right and down.
+    /// Whether each room has a door to the right and down.
     doors: Vec<[bool; 2]>,
     made: u8,
     stream: &'a mut Stream,
@@ -132,12 +134,9 @@ impl<'a> House<'a> {
         let wall = |cell: usize| {
             (cell % width).is_multiple_of(step) || (cell / width).is_multiple_of(step)
         };
-        let place = |cell| {
-            if wall(cell) {
-                Place::Wall
-            } else {
-                Place::Empty
-            }
+        let content = |cell| match wall(cell) {
+            true => Content::Wall,
+            false => Content::Empty,
         };
         let openings = (0..columns * rows).map(|room| {
             let (x, y) = (room % columns * step, room / columns * step);
@@ -151,8 +150,8 @@ impl<'a> House<'a> {
             doors: vec![[false; 2]; columns * rows],
             grid: Grid {
                 width,
-                cells: (0..width * height).map(place).collect(),
-                // Things keep off the middle until the agent has its place.
+                cells: (0..width * height).map(content).collect(),
+                // Things stay away from the middle until the agent is placed.
                 agent: (columns / 2 * step + size / 2, rows / 2 * step + size / 2),
                 way: 0,
                 carried: None,
@@ -169,8 +168,8 @@ impl<'a> House<'a> {
         self.stream.below(COLOURS.len()) as u8
     }
 
-    /// A new thing of that kind and a drawn colour.
-    fn thing(&mut self, kind: Type) -> Thing {
+    /// Makes a thing of a drawn colour.
+    fn thing(&mut self, kind: ThingKind) -> Thing {
         self.made += 1;
         Thing {
             number: self.made,
@@ -179,27 +178,27 @@ impl<'a> House<'a> {
         }
     }
 
-    /// The empty cells of a room.
-    fn free(&self, (column, row): Room) -> Vec<Cell> {
+    /// Returns the empty cells of a room.
+    fn free(&self, (column, row): RoomIndex) -> Vec<Cell> {
         let (x, y) = (column * (self.size - 1), row * (self.size - 1));
         let inside = 1..self.size - 1;
         let cells = inside
             .clone()
             .flat_map(|dy| inside.clone().map(move |dx| (x + dx, y + dy)));
         cells
-            .filter(|&cell| self.grid.at(cell) == Place::Empty && cell != self.grid.agent)
+            .filter(|&cell| self.grid.at(cell) == Content::Empty && cell != self.grid.agent)
             .collect()
     }
 
-    fn any_room(&mut self) -> Room {
+    fn any_room(&mut self) -> RoomIndex {
         (
             self.stream.below(self.columns),
             self.stream.below(self.rows),
         )
     }
 
-    /// Puts a thing into a room, not right beside the agent.
-    fn add(&mut self, room: Room, kind: Type, colour: u8) -> Option<Thing> {
+    /// Puts a thing into a room, not beside the agent.
+    fn add(&mut self, room: RoomIndex, kind: ThingKind, colour: u8) -> Option<Thing> {
         let mut cells = self.free(room);
         cells.retain(|&cell| !are_neighbours(cell, self.grid.agent));
         if cells.is_empty() {
@@ -210,15 +209,20 @@ impl<'a> House<'a> {
             ..self.thing(kind)
         };
         self.grid
-            .set(cells[self.stream.below(cells.len())], Place::Thing(thing));
+            .set(cells[self.stream.below(cells.len())], Content::Thing(thing));
         Some(thing)
     }
 
-    /// Adds drawn things to a room, or each to a drawn one; `unique`: no two of a kind and colour in the house.
-    fn distract(&mut self, room: Option<Room>, count: usize, unique: bool) -> Option<Vec<Thing>> {
+    /// Adds drawn things to a room, or each to a drawn room. With `unique` no two things have the same kind and colour.
+    fn distract(
+        &mut self,
+        room: Option<RoomIndex>,
+        count: usize,
+        unique: bool,
+    ) -> Option<Vec<Thing>> {
         let mut added = Vec::new();
         while added.len() < count {
-            let (kind, colour) = (Type::ALL[self.stream.below(3)], self.colour());
+            let (kind, colour) = (ThingKind::ALL[self.stream.below(3)], self.colour());
             let same = |(_, thing): (Cell, Thing)| (thing.kind, thing.colour) == (kind, colour);
             if unique && self.grid.things().any(same) {
                 continue;
@@ -229,8 +233,8 @@ impl<'a> House<'a> {
         Some(added)
     }
 
-    /// Puts a door into a room's wall (right 0, down 1, left 2, up 3), which must be one to another room.
-    fn add_door(&mut self, (column, row): Room, side: usize, colour: u8, lock: Lock) -> Cell {
+    /// Puts a door into a wall (right 0, down 1, left 2, up 3) between two rooms.
+    fn add_door(&mut self, (column, row): RoomIndex, side: usize, colour: u8, lock: Lock) -> Cell {
         let (column, row) = match side {
             2 => (column - 1, row),
             3 => (column, row - 1),
@@ -239,11 +243,11 @@ impl<'a> House<'a> {
         let room = row * self.columns + column;
         self.doors[room][side % 2] = true;
         let cell = self.openings[room][side % 2];
-        self.grid.set(cell, Place::Door { colour, lock });
+        self.grid.set(cell, Content::Door { colour, lock });
         cell
     }
 
-    /// Adds closed doors at drawn walls until there is a way to every room.
+    /// Adds closed doors in drawn walls until every room can be reached.
     fn connect_all(&mut self) {
         while !self.connected() {
             let ((column, row), side) = (self.any_room(), self.stream.below(2));
@@ -274,8 +278,8 @@ impl<'a> House<'a> {
         reached.iter().all(|&reached| reached)
     }
 
-    /// Puts the agent into a room, or a drawn one, with nothing right before it but a wall or an empty cell.
-    fn place_agent(&mut self, room: Option<Room>) -> Option<()> {
+    /// Puts the agent into a room, or into a drawn room. Fails if the cell in front of it has a thing or a door.
+    fn place_agent(&mut self, room: Option<RoomIndex>) -> Option<()> {
         let room = room.unwrap_or_else(|| self.any_room());
         self.grid.agent = (0, 0);
         let cells = self.free(room);
@@ -284,21 +288,25 @@ impl<'a> House<'a> {
         }
         (self.grid.agent, self.grid.way) =
             (cells[self.stream.below(cells.len())], self.stream.below(4));
-        matches!(self.grid.at(self.grid.front()), Place::Empty | Place::Wall).then_some(())
+        matches!(
+            self.grid.at(self.grid.front()),
+            Content::Empty | Content::Wall
+        )
+        .then_some(())
     }
 
-    /// Whether every thing and door can be come to without moving another thing, were all doors open.
+    /// Whether every thing and door can be reached without moving another thing if all doors are open.
     fn all_can_be_reached(&self) -> bool {
         let mut reached = vec![self.grid.agent];
         let mut place = 0;
         while let Some(&cell) = reached.get(place) {
             place += 1;
-            if !matches!(self.grid.at(cell), Place::Empty | Place::Door { .. }) {
+            if !matches!(self.grid.at(cell), Content::Empty | Content::Door { .. }) {
                 continue;
             }
             let next = (0..4).map(|way| ahead(cell, way));
             let next: Vec<Cell> = next
-                .filter(|&next| self.grid.at(next) != Place::Wall && !reached.contains(&next))
+                .filter(|&next| self.grid.at(next) != Content::Wall && !reached.contains(&next))
                 .collect();
             reached.extend(next);
         }
@@ -308,24 +316,23 @@ impl<'a> House<'a> {
             .all(|cell| reached.contains(&cell))
     }
 
-    fn meant(&self, kind: Option<Type>, colour: Option<u8>, side: Option<usize>) -> Meant {
-        Meant::new(&self.grid, kind, colour, side)
+    fn meant(
+        &self,
+        kind: Option<ThingKind>,
+        colour: Option<u8>,
+        side: Option<usize>,
+    ) -> Description {
+        Description::new(&self.grid, kind, colour, side)
     }
 
-    /// A drawn description that something fits, half of them with a side.
-    fn meant_somehow(&mut self) -> Option<Meant> {
+    /// Draws a description that fits at least one thing, with a side in half of the draws.
+    fn any_meant(&mut self) -> Option<Description> {
         let meant = (0..100).map(|_| {
-            let colour = self
-                .stream
-                .below(COLOURS.len() + 1)
-                .checked_sub(1)
-                .map(|colour| colour as u8);
-            let kind = Type::ALL[self.stream.below(3)];
-            let side = self
-                .stream
-                .chance(0.5)
-                .then(|| self.stream.below(SIDES.len()));
-            self.meant(Some(kind), colour, side)
+            let stream = &mut *self.stream;
+            let colour = stream.below(COLOURS.len() + 1).checked_sub(1);
+            let kind = ThingKind::ALL[stream.below(3)];
+            let side = stream.chance(0.5).then(|| stream.below(SIDES.len()));
+            self.meant(Some(kind), colour.map(|colour| colour as u8), side)
         });
         meant.into_iter().find(|meant| !meant.numbers.is_empty())
     }

@@ -1,32 +1,31 @@
-//! The grid, what stands in it, and what an action does. Nothing here is left to chance.
+//! The grid, its contents and the effects of acts. Nothing here is random.
 
-/// Column and row, from (0, 0) at the top left.
-pub(super) type Cell = (usize, usize);
+use crate::picture::Cell;
 
-/// The colours, by the alphabet.
+/// The colours in alphabetical order.
 pub(super) const COLOURS: [&str; 6] = ["blue", "green", "grey", "purple", "red", "yellow"];
 
-/// What can be carried.
+/// The kinds of things that can be carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Type {
+pub(super) enum ThingKind {
     Key,
     Ball,
     Box,
 }
 
-impl Type {
-    pub const ALL: [Type; 3] = [Type::Key, Type::Ball, Type::Box];
+impl ThingKind {
+    pub const ALL: [ThingKind; 3] = [ThingKind::Key, ThingKind::Ball, ThingKind::Box];
 
     pub fn name(self) -> &'static str {
         ["key", "ball", "box"][self as usize]
     }
 }
 
-/// A thing that can be carried, with the place of its colour in [`COLOURS`] and a number that it keeps.
+/// A thing that can be carried. `colour` is an index into [`COLOURS`]; `number` never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Thing {
     pub number: u8,
-    pub kind: Type,
+    pub kind: ThingKind,
     pub colour: u8,
 }
 
@@ -43,21 +42,21 @@ impl Lock {
     }
 }
 
-/// What is in a cell.
+/// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum Content {
     Empty,
     Wall,
     Door { colour: u8, lock: Lock },
     Thing(Thing),
 }
 
-impl Place {
+impl Content {
     pub fn can_be_entered(self) -> bool {
         matches!(
             self,
-            Place::Empty
-                | Place::Door {
+            Content::Empty
+                | Content::Door {
                     lock: Lock::Open,
                     ..
                 }
@@ -66,16 +65,16 @@ impl Place {
 
     pub fn blocks_the_view(self) -> bool {
         match self {
-            Place::Wall => true,
-            Place::Door { lock, .. } => lock != Lock::Open,
-            Place::Empty | Place::Thing(_) => false,
+            Content::Wall => true,
+            Content::Door { lock, .. } => lock != Lock::Open,
+            Content::Empty | Content::Thing(_) => false,
         }
     }
 }
 
-/// The actions, in the order of their words.
+/// The acts in the order of their words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum Act {
     Left,
     Right,
     Forward,
@@ -84,22 +83,22 @@ pub(super) enum Action {
     Toggle,
 }
 
-impl Action {
-    pub const ALL: [Action; 6] = [
-        Action::Left,
-        Action::Right,
-        Action::Forward,
-        Action::PickUp,
-        Action::Drop,
-        Action::Toggle,
+impl Act {
+    pub const ALL: [Act; 6] = [
+        Act::Left,
+        Act::Right,
+        Act::Forward,
+        Act::PickUp,
+        Act::Drop,
+        Act::Toggle,
     ];
 }
 
-/// The state of the world.
+/// The state of the house. Cells are counted from (0, 0) at the top left.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Grid {
     pub width: usize,
-    pub cells: Vec<Place>,
+    pub cells: Vec<Content>,
     pub agent: Cell,
     /// Right 0, down 1, left 2, up 3.
     pub way: usize,
@@ -111,90 +110,88 @@ impl Grid {
         self.cells.len() / self.width
     }
 
-    /// What is in a cell; beyond the edge there is wall.
-    pub fn at(&self, (x, y): Cell) -> Place {
+    /// Returns the content of a cell; beyond the edge it is wall.
+    pub fn at(&self, (x, y): Cell) -> Content {
         if x < self.width && y < self.height() {
             self.cells[y * self.width + x]
         } else {
-            Place::Wall
+            Content::Wall
         }
     }
 
-    pub fn set(&mut self, (x, y): Cell, place: Place) {
-        self.cells[y * self.width + x] = place;
+    pub fn set(&mut self, (x, y): Cell, content: Content) {
+        self.cells[y * self.width + x] = content;
     }
 
-    /// The cell before the agent. A wall is around every grid, so there is one.
+    /// Returns the cell in front of the agent. Walls surround the grid, so it exists.
     pub fn front(&self) -> Cell {
         ahead(self.agent, self.way)
     }
 
+    fn contents(&self) -> impl Iterator<Item = (Cell, Content)> + '_ {
+        let cells = self.cells.iter().enumerate();
+        cells.map(|(cell, content)| ((cell % self.width, cell / self.width), *content))
+    }
+
     pub fn things(&self) -> impl Iterator<Item = (Cell, Thing)> + '_ {
-        self.cells
-            .iter()
-            .enumerate()
-            .filter_map(|(cell, place)| match place {
-                Place::Thing(thing) => Some(((cell % self.width, cell / self.width), *thing)),
-                _ => None,
-            })
+        self.contents().filter_map(|(cell, content)| match content {
+            Content::Thing(thing) => Some((cell, thing)),
+            _ => None,
+        })
     }
 
     pub fn doors(&self) -> impl Iterator<Item = (Cell, u8, Lock)> + '_ {
-        self.cells
-            .iter()
-            .enumerate()
-            .filter_map(|(cell, place)| match place {
-                Place::Door { colour, lock } => {
-                    Some(((cell % self.width, cell / self.width), *colour, *lock))
-                }
-                _ => None,
-            })
+        self.contents().filter_map(|(cell, content)| match content {
+            Content::Door { colour, lock } => Some((cell, colour, lock)),
+            _ => None,
+        })
     }
 
-    /// Does an action; what cannot be done does nothing.
-    pub fn act(&mut self, action: Action) {
+    /// Performs an act. An impossible act has no effect.
+    pub fn perform(&mut self, act: Act) {
         let front = self.front();
         let there = self.at(front);
-        match action {
-            Action::Left => self.way = (self.way + 3) % 4,
-            Action::Right => self.way = (self.way + 1) % 4,
-            Action::Forward if there.can_be_entered() => self.agent = front,
-            Action::PickUp => {
-                if let (Place::Thing(thing), None) = (there, self.carried) {
+        match act {
+            Act::Left => self.way = (self.way + 3) % 4,
+            Act::Right => self.way = (self.way + 1) % 4,
+            Act::Forward if there.can_be_entered() => self.agent = front,
+            Act::PickUp => {
+                if let (Content::Thing(thing), None) = (there, self.carried) {
                     self.carried = Some(thing);
-                    self.set(front, Place::Empty);
+                    self.set(front, Content::Empty);
                 }
             }
-            Action::Drop if there == Place::Empty => {
+            Act::Drop if there == Content::Empty => {
                 if let Some(thing) = self.carried.take() {
-                    self.set(front, Place::Thing(thing));
+                    self.set(front, Content::Thing(thing));
                 }
             }
-            Action::Toggle => match there {
-                Place::Door { colour, lock } => {
-                    let has_key = self
-                        .carried
-                        .is_some_and(|thing| thing.kind == Type::Key && thing.colour == colour);
+            Act::Toggle => match there {
+                Content::Door { colour, lock } => {
+                    let has_key = self.carried.is_some_and(|thing| {
+                        thing.kind == ThingKind::Key && thing.colour == colour
+                    });
                     let lock = match lock {
                         Lock::Open => Lock::Closed,
                         Lock::Closed => Lock::Open,
                         Lock::Locked if has_key => Lock::Open,
                         Lock::Locked => Lock::Locked,
                     };
-                    self.set(front, Place::Door { colour, lock });
+                    self.set(front, Content::Door { colour, lock });
                 }
-                // Every box is empty, and gone once it is opened.
-                Place::Thing(Thing {
-                    kind: Type::Box, ..
-                }) => self.set(front, Place::Empty),
+                // Every box is empty and disappears when it is opened.
+                Content::Thing(Thing {
+                    kind: ThingKind::Box,
+                    ..
+                }) => self.set(front, Content::Empty),
                 _ => {}
             },
-            Action::Forward | Action::Drop => {}
+            Act::Forward | Act::Drop => {}
         }
     }
 }
 
-/// The cell one step that way.
+/// Returns the next cell in direction `way` (right 0, down 1, left 2, up 3).
 pub(super) fn ahead((x, y): Cell, way: usize) -> Cell {
     match way {
         0 => (x + 1, y),
@@ -204,7 +201,7 @@ pub(super) fn ahead((x, y): Cell, way: usize) -> Cell {
     }
 }
 
-/// Cells side by side, not across a corner.
+/// Whether two cells share an edge.
 pub(super) fn are_neighbours(one: Cell, other: Cell) -> bool {
     one.0.abs_diff(other.0) + one.1.abs_diff(other.1) == 1
 }

@@ -1,8 +1,10 @@
-//! What is asked for.
+//! Missions and the things that they describe.
 
-use super::grid::{COLOURS, Cell, Grid, Place, Thing, Type, are_neighbours};
+use super::grid::{COLOURS, Content, Grid, Lock, Thing, ThingKind, are_neighbours};
+use crate::options::Phrasing;
+use crate::picture::Cell;
 
-/// Where from the agent's first place, as it looks then.
+/// The sides of the agent in its first pose.
 pub(super) const SIDES: [&str; 4] = [
     "on your left",
     "on your right",
@@ -10,19 +12,24 @@ pub(super) const SIDES: [&str; 4] = [
     "behind you",
 ];
 
-/// Things as they are spoken of.
+/// A description of things.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Meant {
-    pub kind: Option<Type>,
+pub(super) struct Description {
+    pub kind: Option<ThingKind>,
     pub colour: Option<u8>,
-    /// A place in [`SIDES`].
+    /// An index into [`SIDES`].
     pub side: Option<usize>,
-    /// The numbers of the things that this fits at the start. A side is settled then, and so is who is meant.
+    /// The numbers of the things that it fits at the start.
     pub numbers: Vec<u8>,
 }
 
-impl Meant {
-    pub fn new(grid: &Grid, kind: Option<Type>, colour: Option<u8>, side: Option<usize>) -> Meant {
+impl Description {
+    pub fn new(
+        grid: &Grid,
+        kind: Option<ThingKind>,
+        colour: Option<u8>,
+        side: Option<usize>,
+    ) -> Description {
         let fits = |(cell, thing): &(Cell, Thing)| {
             kind.is_none_or(|kind| thing.kind == kind)
                 && colour.is_none_or(|colour| thing.colour == colour)
@@ -34,7 +41,7 @@ impl Meant {
             .map(|(_, thing)| thing.number)
             .collect();
         numbers.sort_unstable();
-        Meant {
+        Description {
             kind,
             colour,
             side,
@@ -46,23 +53,23 @@ impl Meant {
         self.numbers.contains(&thing.number)
     }
 
-    fn told(&self) -> String {
+    fn in_words(&self) -> String {
         let article = if self.numbers.len() > 1 { "a" } else { "the" };
         let mut words = vec![article];
         words.extend(self.colour.map(|colour| COLOURS[usize::from(colour)]));
-        words.push(self.kind.map_or("object", Type::name));
+        words.push(self.kind.map_or("object", ThingKind::name));
         words.extend(self.side.map(|side| SIDES[side]));
         words.join(" ")
     }
 }
 
-/// Whether a cell lies on that side of the agent.
+/// Whether a cell lies on a side of the agent.
 fn lies(grid: &Grid, cell: Cell, side: usize) -> bool {
     let (dx, dy) = (
         cell.0 as isize - grid.agent.0 as isize,
         cell.1 as isize - grid.agent.1 as isize,
     );
-    // Turned so that the agent looks to the right.
+    // Rotated so that the agent looks to the right.
     let (ahead, right) = match grid.way {
         0 => (dx, dy),
         1 => (dy, -dx),
@@ -74,35 +81,36 @@ fn lies(grid: &Grid, cell: Cell, side: usize) -> bool {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Mission {
-    GoTo(Meant),
-    PickUp(Meant),
-    PutNext(Meant, Meant),
+    GoTo(Description),
+    PickUp(Description),
+    PutNext(Description, Description),
     OpenTheDoor,
 }
 
 impl Mission {
-    pub fn told(&self, other_words: bool) -> String {
-        match (self, other_words) {
-            (Mission::GoTo(what), false) => format!("go to {}", what.told()),
-            (Mission::GoTo(what), true) => format!("stand before {}", what.told()),
-            (Mission::PickUp(what), false) => format!("pick up {}", what.told()),
-            (Mission::PickUp(what), true) => format!("get hold of {}", what.told()),
-            (Mission::PutNext(what, to), false) => {
-                format!("put {} next to {}", what.told(), to.told())
+    pub fn in_words(&self, wording: Phrasing) -> String {
+        use Phrasing::{Other, Usual};
+        match (self, wording) {
+            (Mission::GoTo(what), Usual) => format!("go to {}", what.in_words()),
+            (Mission::GoTo(what), Other) => format!("stand before {}", what.in_words()),
+            (Mission::PickUp(what), Usual) => format!("pick up {}", what.in_words()),
+            (Mission::PickUp(what), Other) => format!("get hold of {}", what.in_words()),
+            (Mission::PutNext(what, to), Usual) => {
+                format!("put {} next to {}", what.in_words(), to.in_words())
             }
-            (Mission::PutNext(what, to), true) => {
-                format!("bring {} beside {}", what.told(), to.told())
+            (Mission::PutNext(what, to), Other) => {
+                format!("bring {} beside {}", what.in_words(), to.in_words())
             }
-            (Mission::OpenTheDoor, false) => "open the door".to_owned(),
-            (Mission::OpenTheDoor, true) => "get the door unlocked".to_owned(),
+            (Mission::OpenTheDoor, Usual) => "open the door".to_owned(),
+            (Mission::OpenTheDoor, Other) => "get the door unlocked".to_owned(),
         }
     }
 
-    /// Whether an action, which led from `before` to `after`, has done what is asked for.
+    /// Whether the act that led from `before` to `after` has done the mission.
     pub fn done(&self, before: &Grid, after: &Grid) -> bool {
         match self {
             Mission::GoTo(what) => match after.at(after.front()) {
-                Place::Thing(thing) => what.includes(thing),
+                Content::Thing(thing) => what.includes(thing),
                 _ => false,
             },
             Mission::PickUp(what) => {
@@ -118,14 +126,14 @@ impl Mission {
                     })
             }
             Mission::OpenTheDoor => {
-                use super::grid::Lock::Open;
-                let open = |grid: &Grid| grid.doors().filter(|(_, _, lock)| *lock == Open).count();
+                let is_open = |(.., lock): &(Cell, u8, Lock)| *lock == Lock::Open;
+                let open = |grid: &Grid| grid.doors().filter(is_open).count();
                 open(after) > open(before)
             }
         }
     }
 
-    /// The things that it is about, by number.
+    /// Returns the numbers of its things.
     pub fn numbers(&self) -> Vec<u8> {
         match self {
             Mission::GoTo(what) | Mission::PickUp(what) => what.numbers.clone(),

@@ -1,30 +1,33 @@
-//! The scripted player: go to, fetch, put away, open, each by the cheapest way through what is in it.
+//! The scripted player of rooms: it goes, fetches, puts away and opens, each by the cheapest way through obstacles.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::grid::{Action, Cell, Grid, Lock, Place, Thing, Type, ahead, are_neighbours};
-use super::mission::{Meant, Mission};
+use super::grid::{Act, Content, Grid, Lock, Thing, ThingKind, ahead, are_neighbours};
+use super::mission::{Description, Mission};
+use crate::picture::Cell;
 
-/// What it costs to clear a thing out of the way, and to find the key of a door, in steps, by rule of thumb.
+/// The estimated steps to clear a thing out of the way.
 const CLEAR: usize = 12;
+
+/// The estimated steps to fetch the key of a door.
 const UNLOCK: usize = 40;
 
-/// How deep needs may be nested: a thing behind a door whose key lies behind a door, and so on.
+/// The deepest nesting of needs, for instance a thing behind a door whose key lies behind a door.
 const DEEPEST: usize = 8;
 
-/// The next action, if there is a way.
-pub(super) fn next(grid: &Grid, mission: &Mission) -> Option<Action> {
-    let cells = |what: &Meant| places(grid, |thing| what.includes(thing));
+/// Returns the next act, if there is a way.
+pub(super) fn next(grid: &Grid, mission: &Mission) -> Option<Act> {
+    let cells = |what: &Description| places(grid, |thing| what.includes(thing));
     match mission {
-        Mission::GoTo(what) => face(grid, &cells(what), Action::Toggle, DEEPEST),
+        Mission::GoTo(what) => face(grid, &cells(what), Act::Toggle, DEEPEST),
         Mission::PickUp(what) => fetch(grid, &cells(what), DEEPEST),
         Mission::PutNext(what, to) => {
             if grid.carried.is_some_and(|thing| what.includes(thing)) {
                 let beside = |cell: Cell| (0..4).map(move |way| ahead(cell, way));
                 let mut free: Vec<Cell> = cells(to).into_iter().flat_map(beside).collect();
-                free.retain(|&cell| grid.at(cell) == Place::Empty);
-                face(grid, &free, Action::Drop, DEEPEST)
+                free.retain(|&cell| grid.at(cell) == Content::Empty);
+                face(grid, &free, Act::Drop, DEEPEST)
             } else {
                 fetch(grid, &cells(what), DEEPEST)
             }
@@ -44,23 +47,23 @@ fn places(grid: &Grid, wanted: impl Fn(Thing) -> bool) -> Vec<Cell> {
 }
 
 fn is_key(thing: Thing, colour: u8) -> bool {
-    (thing.kind, thing.colour) == (Type::Key, colour)
+    (thing.kind, thing.colour) == (ThingKind::Key, colour)
 }
 
-fn open(grid: &Grid, door: Cell, colour: u8, lock: Lock, depth: usize) -> Option<Action> {
+fn open(grid: &Grid, door: Cell, colour: u8, lock: Lock, depth: usize) -> Option<Act> {
     if lock == Lock::Locked && !grid.carried.is_some_and(|thing| is_key(thing, colour)) {
         return fetch(grid, &places(grid, |thing| is_key(thing, colour)), depth);
     }
-    face(grid, &[door], Action::Toggle, depth)
+    face(grid, &[door], Act::Toggle, depth)
 }
 
-/// Picks up a thing in one of the cells, with empty hands.
-fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Action> {
+/// Returns the next act to pick up a thing in one of the cells.
+fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Act> {
     if grid.carried.is_some() {
-        // Not before the doors on the way are open: it may be the key of one.
-        let obstacle = |step: &Step| match grid.at(step.agent) {
-            Place::Thing(_) => Some(None),
-            Place::Door {
+        // The doors on the way are opened first, because the carried thing can be the key of one.
+        let obstacle = |step: &WalkStep| match grid.at(step.agent) {
+            Content::Thing(_) => Some(None),
+            Content::Door {
                 colour,
                 lock: Lock::Locked,
             } => Some(Some((step.agent, colour))),
@@ -74,14 +77,14 @@ fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Action> {
             _ => put_away(grid, cells),
         };
     }
-    face(grid, cells, Action::PickUp, depth)
+    face(grid, cells, Act::PickUp, depth)
 }
 
-/// Drops what is carried, not at a door, where that is the smallest detour on the way to one of the cells.
-fn put_away(grid: &Grid, cells: &[Cell]) -> Option<Action> {
+/// Returns the next act to drop the carried thing, not at a door, with the smallest detour on the way to the cells.
+fn put_away(grid: &Grid, cells: &[Cell]) -> Option<Act> {
     let thing = grid.carried?;
     let at_door = |cell: Cell| grid.doors().any(|(door, ..)| are_neighbours(cell, door));
-    let free = |cell: &Cell| grid.at(*cell) == Place::Empty && !at_door(*cell);
+    let free = |cell: &Cell| grid.at(*cell) == Content::Empty && !at_door(*cell);
     let all = (0..grid.cells.len()).map(|cell| (cell % grid.width, cell / grid.width));
     let detours = all.filter(free).filter_map(|cell| {
         let (there, way) = way_to(grid, &[cell])?;
@@ -89,65 +92,65 @@ fn put_away(grid: &Grid, cells: &[Cell]) -> Option<Action> {
         if let Some(last) = way.last() {
             (dropped.agent, dropped.way) = (last.agent, last.way);
         }
-        dropped.set(cell, Place::Thing(thing));
+        dropped.set(cell, Content::Thing(thing));
         let (on, _) = way_to(&dropped, cells)?;
-        let action = way.first().map_or(Action::Drop, |step| step.action(grid));
-        Some((there + on, action))
+        let act = way.first().map_or(Act::Drop, |step| step.act(grid));
+        Some((there + on, act))
     });
-    let (_, action) = detours.min_by_key(|(cost, _)| *cost)?;
-    Some(action)
+    let (_, act) = detours.min_by_key(|(cost, _)| *cost)?;
+    Some(act)
 }
 
-/// Comes to stand before one of the cells and does the action there; what is in the way is cleared or opened first.
-fn face(grid: &Grid, cells: &[Cell], action: Action, depth: usize) -> Option<Action> {
+/// Returns the next act to perform `act` in front of one of the cells. Obstacles are cleared or opened first.
+fn face(grid: &Grid, cells: &[Cell], act: Act, depth: usize) -> Option<Act> {
     let depth = depth.checked_sub(1)?;
     let (_, way) = way_to(grid, cells)?;
     let Some(first) = way.first() else {
-        return Some(action);
+        return Some(act);
     };
     for step in way.iter().filter(|step| step.forward) {
         let cell = step.agent;
         match grid.at(cell) {
-            Place::Thing(_) => return fetch(grid, &[cell], depth),
-            Place::Door {
+            Content::Thing(_) => return fetch(grid, &[cell], depth),
+            Content::Door {
                 colour,
                 lock: Lock::Locked,
             } => return open(grid, cell, colour, Lock::Locked, depth),
             _ => {}
         }
     }
-    Some(first.action(grid))
+    Some(first.act(grid))
 }
 
-/// Where a step of a way leads.
+/// The pose after a step of a way.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct WalkStep {
     agent: Cell,
     way: usize,
     forward: bool,
 }
 
-impl Step {
-    /// The action that takes it, or opens the door that it needs open.
-    fn action(&self, grid: &Grid) -> Action {
+impl WalkStep {
+    /// Returns the act that takes the step, or opens the door that it needs open.
+    fn act(&self, grid: &Grid) -> Act {
         if self.forward {
             match grid.at(self.agent) {
-                Place::Door { lock, .. } if lock != Lock::Open => Action::Toggle,
-                _ => Action::Forward,
+                Content::Door { lock, .. } if lock != Lock::Open => Act::Toggle,
+                _ => Act::Forward,
             }
         } else if self.way == (grid.way + 1) % 4 {
-            Action::Right
+            Act::Right
         } else {
-            Action::Left
+            Act::Left
         }
     }
 }
 
-/// The cheapest way to stand before one of the cells, as if things and locked doors only cost steps, and what it costs.
-fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<Step>)> {
+/// Returns the cheapest way to face one of the cells and its cost. Things and locked doors count as additional steps.
+fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<WalkStep>)> {
     let number = |(x, y): Cell, way: usize| (y * grid.width + x) * 4 + way;
     let mut costs = vec![usize::MAX; grid.cells.len() * 4];
-    let mut came_from: Vec<Option<(usize, Step)>> = vec![None; costs.len()];
+    let mut came_from: Vec<Option<(usize, WalkStep)>> = vec![None; costs.len()];
     let start = number(grid.agent, grid.way);
     costs[start] = 0;
     let mut open = BinaryHeap::from([(Reverse(0), start)]);
@@ -168,33 +171,25 @@ fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<Step>)> {
             return Some((cost, steps));
         }
         let toll = match grid.at(front) {
-            Place::Wall => None,
-            Place::Empty
-            | Place::Door {
+            Content::Wall => None,
+            Content::Empty
+            | Content::Door {
                 lock: Lock::Open, ..
             } => Some(0),
-            Place::Door {
+            Content::Door {
                 lock: Lock::Closed, ..
             } => Some(1),
-            Place::Door { .. } => Some(UNLOCK),
-            Place::Thing(_) => Some(CLEAR),
+            Content::Door { .. } => Some(UNLOCK),
+            Content::Thing(_) => Some(CLEAR),
         };
-        let turned = |way: usize| Step {
+        let step = |agent, way, forward| WalkStep {
             agent,
             way,
-            forward: false,
+            forward,
         };
-        let ahead = toll.map(|toll| {
-            (
-                1 + toll,
-                Step {
-                    agent: front,
-                    way,
-                    forward: true,
-                },
-            )
-        });
-        let steps = [(1, turned((way + 1) % 4)), (1, turned((way + 3) % 4))];
+        let ahead = toll.map(|toll| (1 + toll, step(front, way, true)));
+        let turned = |turn: usize| (1, step(agent, (way + turn) % 4, false));
+        let steps = [turned(1), turned(3)];
         for (more, step) in ahead.into_iter().chain(steps) {
             let next = number(step.agent, step.way);
             if cost + more < costs[next] {

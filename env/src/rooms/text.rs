@@ -1,19 +1,19 @@
-//! What the agent sees, in BabyAI-Text's sentences.
+//! The observations of rooms, in BabyAI-Text's sentences.
 
-use super::grid::{COLOURS, Cell, Grid, Place, Thing};
+use super::grid::{COLOURS, Content, Grid, Lock, Thing};
 use super::mission::Mission;
-use crate::options::Put;
-use crate::picture;
+use crate::options::Phrasing;
+use crate::picture::{self, Cell};
 
-/// Cells a side of what the agent sees, itself in the middle of the nearest row.
-const SIGHT: usize = 7;
-const MIDDLE: usize = SIGHT / 2;
+/// Cells per side of the field of view. The agent is in the middle of the nearest row.
+const FIELD: usize = 7;
+const MIDDLE: usize = FIELD / 2;
 
-/// What is seen, by column from the left and row from the farthest; `None` where something hides it. As in MiniGrid
-/// light spreads row by row from the agent on, sideways and to the next row, from every cell that does not block it.
-fn sight(grid: &Grid) -> [[Option<Place>; SIGHT]; SIGHT] {
+/// Returns the visible cells by column from the left and row from the farthest. As in MiniGrid light spreads from the
+/// agent row by row, sideways and to the next row, from every cell that does not block it.
+fn visible(grid: &Grid) -> [[Option<Content>; FIELD]; FIELD] {
     let cell = |i: usize, j: usize| {
-        let (ahead, right) = ((SIGHT - 1 - j) as isize, i as isize - MIDDLE as isize);
+        let (ahead, right) = ((FIELD - 1 - j) as isize, i as isize - MIDDLE as isize);
         let (dx, dy) = match grid.way {
             0 => (ahead, right),
             1 => (-right, ahead),
@@ -25,12 +25,12 @@ fn sight(grid: &Grid) -> [[Option<Place>; SIGHT]; SIGHT] {
             grid.agent.1.checked_add_signed(dy),
         ) {
             (Some(x), Some(y)) => grid.at((x, y)),
-            _ => Place::Wall,
+            _ => Content::Wall,
         }
     };
-    let mut lit = [[false; SIGHT]; SIGHT];
-    lit[MIDDLE][SIGHT - 1] = true;
-    for j in (0..SIGHT).rev() {
+    let mut lit = [[false; FIELD]; FIELD];
+    lit[MIDDLE][FIELD - 1] = true;
+    for j in (0..FIELD).rev() {
         let mut spread = |i: usize, next: usize| {
             if lit[i][j] && !cell(i, j).blocks_the_view() {
                 lit[next][j] = true;
@@ -40,8 +40,8 @@ fn sight(grid: &Grid) -> [[Option<Place>; SIGHT]; SIGHT] {
                 }
             }
         };
-        (0..SIGHT - 1).for_each(|i| spread(i, i + 1));
-        (1..SIGHT).rev().for_each(|i| spread(i, i - 1));
+        (0..FIELD - 1).for_each(|i| spread(i, i + 1));
+        (1..FIELD).rev().for_each(|i| spread(i, i - 1));
     }
     std::array::from_fn(|i| std::array::from_fn(|j| lit[i][j].then(|| cell(i, j))))
 }
@@ -59,40 +59,37 @@ fn thing(thing: Thing) -> String {
     )
 }
 
-/// What the agent carries and sees, a line each; `short` leaves "You see" out.
-pub(super) fn seen(grid: &Grid, short: bool) -> String {
-    let sight = sight(grid);
-    let see = |what: String| {
-        if short {
-            what
-        } else {
-            format!("You see {what}")
-        }
+/// Returns the carried thing and the visible walls, things and doors, one per line.
+pub(super) fn view(grid: &Grid, symbols: Phrasing) -> String {
+    let visible = visible(grid);
+    let see = |what: String| match symbols {
+        Phrasing::Usual => format!("You see {what}"),
+        Phrasing::Other => what,
     };
     let mut lines: Vec<String> = grid
         .carried
         .map(|carried| format!("You carry a {}", thing(carried)))
         .into_iter()
         .collect();
-    // A wall straight ahead or to a side, if nothing stands before it.
-    let near = SIGHT - 1;
-    let mut wall = |line: &mut dyn Iterator<Item = Option<Place>>, whither: &str| {
+    // A wall ahead or to a side, if nothing stands before it.
+    let near = FIELD - 1;
+    let mut wall = |line: &mut dyn Iterator<Item = Option<Content>>, whither: &str| {
         let first = line
             .zip(1..)
-            .find(|(place, _)| !matches!(place, None | Some(Place::Empty)));
-        if let Some((Some(Place::Wall), distance)) = first {
+            .find(|(place, _)| !matches!(place, None | Some(Content::Empty)));
+        if let Some((Some(Content::Wall), distance)) = first {
             lines.push(see(format!("a wall {}", steps(distance, whither))));
         }
     };
-    wall(&mut (0..near).rev().map(|j| sight[MIDDLE][j]), "forward");
-    wall(&mut (0..MIDDLE).rev().map(|i| sight[i][near]), "left");
-    wall(&mut (MIDDLE + 1..SIGHT).map(|i| sight[i][near]), "right");
-    for (i, column) in sight.iter().enumerate() {
+    wall(&mut (0..near).rev().map(|j| visible[MIDDLE][j]), "forward");
+    wall(&mut (0..MIDDLE).rev().map(|i| visible[i][near]), "left");
+    wall(&mut (MIDDLE + 1..FIELD).map(|i| visible[i][near]), "right");
+    for (i, column) in visible.iter().enumerate() {
         for (j, place) in column.iter().enumerate() {
             let what = match place {
                 _ if (i, j) == (MIDDLE, near) => continue,
-                Some(Place::Thing(seen)) => format!("a {}", thing(*seen)),
-                Some(Place::Door { colour, lock }) => {
+                Some(Content::Thing(seen)) => format!("a {}", thing(*seen)),
+                Some(Content::Door { colour, lock }) => {
                     let article = if lock.name() == "open" { "an" } else { "a" };
                     format!(
                         "{article} {} {} door",
@@ -120,16 +117,16 @@ pub(super) fn seen(grid: &Grid, short: bool) -> String {
 
 const WAYS: [(&str, char); 4] = [("right", '>'), ("down", 'v'), ("left", '<'), ("up", '^')];
 
-/// The signs of [`whole`]: wall, empty, doors that are open, closed and locked, key, ball, box.
-fn signs(symbols: Put) -> [char; 8] {
+/// Returns the signs of wall, empty cell, open, closed and locked door, key, ball and box.
+fn signs(symbols: Phrasing) -> [char; 8] {
     match symbols {
-        Put::Usual => ['#', '_', '/', 'D', 'L', 'K', 'B', 'X'],
-        Put::Other => ['W', '.', 'O', 'C', 'N', 'k', 'o', '*'],
+        Phrasing::Usual => ['#', '_', '/', 'D', 'L', 'K', 'B', 'X'],
+        Phrasing::Other => ['W', '.', 'O', 'C', 'N', 'k', 'o', '*'],
     }
 }
 
-/// The whole house: what stands where in words, a key, and the picture.
-pub(super) fn whole(grid: &Grid, mission: &Mission, symbols: Put) -> String {
+/// Returns the whole house: things and doors in words, a key and the picture.
+pub(super) fn full(grid: &Grid, mission: &Mission, symbols: Phrasing) -> String {
     let [wall, empty, open, closed, locked, key, ball, carton] = signs(symbols);
     let at = |(x, y): Cell| format!("({x}, {})", grid.height() - 1 - y);
     let meant = mission.numbers();
@@ -154,7 +151,7 @@ pub(super) fn whole(grid: &Grid, mission: &Mission, symbols: Put) -> String {
         grid.things()
             .map(|(cell, seen)| format!("{}: {}", at(cell), marked(seen))),
     );
-    let door = |(cell, colour, lock): (Cell, u8, super::grid::Lock)| {
+    let door = |(cell, colour, lock): (Cell, u8, Lock)| {
         format!(
             "{}: {} {} door",
             at(cell),
@@ -167,10 +164,10 @@ pub(super) fn whole(grid: &Grid, mission: &Mission, symbols: Put) -> String {
         let (x, y) = (cell % grid.width, cell / grid.width);
         match grid.cells[cell] {
             _ if (x, y) == grid.agent => WAYS[grid.way].1,
-            Place::Empty => empty,
-            Place::Wall => wall,
-            Place::Door { lock, .. } => [open, closed, locked][lock as usize],
-            Place::Thing(thing) => [key, ball, carton][thing.kind as usize],
+            Content::Empty => empty,
+            Content::Wall => wall,
+            Content::Door { lock, .. } => [open, closed, locked][lock as usize],
+            Content::Thing(thing) => [key, ball, carton][thing.kind as usize],
         }
     };
     lines.push(format!(
@@ -181,8 +178,8 @@ pub(super) fn whole(grid: &Grid, mission: &Mission, symbols: Put) -> String {
     lines.join("\n")
 }
 
-/// The state in one line: what is asked for, the agent, what it carries, things and doors.
-pub(super) fn in_short(grid: &Grid, mission: &Mission) -> String {
+/// Returns the key of a state: the mission, the agent, the carried thing, things and doors in one line.
+pub(super) fn key(grid: &Grid, mission: &Mission) -> String {
     let meant = mission.numbers();
     let name = |thing: Thing| {
         let mark = if meant.contains(&thing.number) {
@@ -193,9 +190,9 @@ pub(super) fn in_short(grid: &Grid, mission: &Mission) -> String {
         format!("{}{}{mark}", thing.kind as usize, thing.colour)
     };
     let carried = grid.carried.map(name).unwrap_or_default();
-    let mut short = format!(
+    let mut state = format!(
         "{}|{},{},{}|{carried}|",
-        mission.told(false),
+        mission.in_words(Phrasing::Usual),
         grid.agent.0,
         grid.agent.1,
         grid.way
@@ -206,6 +203,6 @@ pub(super) fn in_short(grid: &Grid, mission: &Mission) -> String {
     let doors = grid
         .doors()
         .map(|((x, y), colour, lock)| format!("{x},{y}:D{colour}{}", lock as usize));
-    short += &things.chain(doors).collect::<Vec<String>>().join(" ");
-    short
+    state += &things.chain(doors).collect::<Vec<String>>().join(" ");
+    state
 }

@@ -1,75 +1,78 @@
-//! The options of Snake. Their defaults are those of the paper where it can be told, and otherwise the likeliest ones.
+//! The options of Snake. The defaults are those of the paper where it gives them, otherwise the likeliest ones.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use super::board::{Event, Thing};
+use super::board::{Food, SnakeEvent};
+use crate::GameOptions;
+use crate::OptionRange::{Real, Whole};
 use crate::options::{
-    GameOption, OptionsError, Put, View, left_out, option, read, refused, settle_sides,
-    unless_null, unless_usual, within,
+    LONGEST_EPISODE, LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides,
 };
 
 /// A head is shown as one digit.
 const MOST_SNAKES: usize = 9;
 
-pub(super) const OPTIONS: &[GameOption] = &[
-    option("size", "cells a side of a square board", "2 to 64"),
-    option(
-        "width",
-        "cells from left to right, instead of size",
-        "2 to 64",
-    ),
-    option(
-        "height",
-        "cells from top to bottom, instead of size",
-        "2 to 64",
-    ),
-    option("agents", "snakes that are played", "1 to 9, with enemies 9"),
-    option("enemies", "snakes that the game moves", "0 to 8"),
-    option("apples", "apples on the board", "0 and more, if they fit"),
-    option("bananas", "bananas on the board", "0 and more, if they fit"),
-    option("fires", "fires on the board", "0 and more, if they fit"),
-    option("apple_reward", "what an apple brings", "-1000 to 1000"),
-    option("banana_reward", "what a banana brings", "-1000 to 1000"),
-    option("fire_reward", "what a fire brings", "-1000 to 1000"),
-    option("death_reward", "what dying brings", "-1000 to 1000"),
-    option("step_reward", "what each round brings", "-1000 to 1000"),
-    option("step_limit", "rounds of an episode", "1 to 100000"),
-    option("view", "a picture, or coordinates too", "board or full"),
-    option(
-        "opponent",
-        "how enemies move: by chance, or to what is worth points",
-        "random or greedy",
-    ),
-    option(
-        "hill",
-        "where apples roll, a cell a round",
-        "none, down, up, left or right; with fires none",
-    ),
-    option(
-        "swapped",
-        "left means right, and right means left",
-        "true or false",
-    ),
-    option("symbols", "the signs on the board", "usual or other"),
-    option("wording", "the words of the rules", "usual or other"),
-];
+const MOST_FOOD: usize = LONGEST_SIDE * LONGEST_SIDE;
 
-/// How the enemies move: option `opponent`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+crate::options! {
+    /// The options of Snake.
+    pub(super) struct SnakeOptions;
+    /// cells per side of a square board
+    size: Option<usize> = Some(10), in Whole(2..=LONGEST_SIDE);
+    /// cells from left to right, instead of `size`
+    width: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    /// cells from top to bottom, instead of `size`
+    height: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    /// snakes that agents play; with enemies at most 9
+    agents: usize = 1, in Whole(1..=MOST_SNAKES);
+    /// snakes that the game plays
+    enemies: usize = 1, in Whole(0..=MOST_SNAKES - 1);
+    /// apples on the board
+    apples: usize = 5, in Whole(0..=MOST_FOOD);
+    /// bananas on the board
+    bananas: usize = 0, in Whole(0..=MOST_FOOD);
+    /// fires on the board
+    fires: usize = 0, in Whole(0..=MOST_FOOD);
+    /// reward of an apple
+    apple_reward: f64 = 1.0, in Real(-1000.0..=1000.0);
+    /// reward of a banana
+    banana_reward: f64 = 1.0, in Real(-1000.0..=1000.0);
+    /// reward of a fire
+    fire_reward: f64 = -1.0, in Real(-1000.0..=1000.0);
+    /// reward of the agent's death
+    death_reward: f64 = -2.0, in Real(-1000.0..=1000.0);
+    /// reward of each round
+    step_reward: f64 = -0.01, in Real(-1000.0..=1000.0);
+    /// rounds of an episode
+    step_limit: usize = 20, in Whole(1..=LONGEST_EPISODE);
+    /// the picture alone, or coordinates and a key above it
+    view: View = View::Board;
+    /// how enemies move: at random, or as the scripted player
+    opponent: Opponent = Opponent::Random, if changed;
+    /// direction in which apples roll, one cell per round; not with fires
+    hill: Hill = Hill::None, if changed;
+    /// the words left and right swap their meanings, for agents
+    swapped: bool = false, if changed;
+    /// the signs on the board
+    symbols: Phrasing = Phrasing::Usual, if changed;
+    /// the words of the rules
+    wording: Phrasing = Phrasing::Usual, if changed;
+}
+
+/// The player of the enemies: option `opponent`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Opponent {
-    #[default]
     Random,
     Greedy,
 }
 
-/// Where apples roll: option `hill`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// The direction in which apples roll: option `hill`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Hill {
-    #[default]
     None,
     Down,
     Up,
@@ -78,7 +81,7 @@ pub(super) enum Hill {
 }
 
 impl Hill {
-    /// The way downhill, as moves are numbered, and the edge that it ends at.
+    /// Returns the number of the downhill move, and the edge at its end.
     pub fn way(self) -> Option<(usize, &'static str)> {
         match self {
             Hill::None => None,
@@ -90,92 +93,17 @@ impl Hill {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Options {
-    #[serde(deserialize_with = "unless_null")]
-    pub size: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    pub width: Option<usize>,
-    #[serde(deserialize_with = "unless_null")]
-    pub height: Option<usize>,
-    pub agents: usize,
-    pub enemies: usize,
-    pub apples: usize,
-    pub bananas: usize,
-    pub fires: usize,
-    pub apple_reward: f64,
-    pub banana_reward: f64,
-    pub fire_reward: f64,
-    pub death_reward: f64,
-    pub step_reward: f64,
-    pub step_limit: usize,
-    pub view: View,
-    #[serde(serialize_with = "unless_usual")]
-    pub opponent: Opponent,
-    #[serde(serialize_with = "unless_usual")]
-    pub hill: Hill,
-    #[serde(serialize_with = "unless_usual")]
-    pub swapped: bool,
-    #[serde(serialize_with = "unless_usual")]
-    pub symbols: Put,
-    #[serde(serialize_with = "unless_usual")]
-    pub wording: Put,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            size: None,
-            width: None,
-            height: None,
-            agents: 1,
-            enemies: 1,
-            apples: 5,
-            bananas: 0,
-            fires: 0,
-            apple_reward: 1.0,
-            banana_reward: 1.0,
-            fire_reward: -1.0,
-            death_reward: -2.0,
-            step_reward: -0.01,
-            step_limit: 20,
-            view: View::Board,
-            opponent: Opponent::Random,
-            hill: Hill::None,
-            swapped: false,
-            symbols: Put::Usual,
-            wording: Put::Usual,
-        }
-    }
-}
-
-impl Options {
+impl SnakeOptions {
     /// Reads the options and settles the size.
-    pub fn checked(given: &Value) -> Result<Options, OptionsError> {
-        let mut options: Options = read(NAME, given)?;
-        within(NAME, "agents", options.agents, 1..=MOST_SNAKES)?;
-        within(NAME, "enemies", options.enemies, 0..=MOST_SNAKES - 1)?;
+    pub fn checked(given: &Value) -> Result<SnakeOptions, OptionsError> {
+        let mut options = SnakeOptions::read(NAME, given)?;
         if options.snakes() > MOST_SNAKES {
-            let most = MOST_SNAKES - options.enemies;
+            let enemies = options.enemies;
             let wanted = format!(
-                "at most {most} with `enemies` = {}, {MOST_SNAKES} snakes in all",
-                options.enemies
+                "at most {} with `enemies` = {enemies}, {MOST_SNAKES} snakes in all",
+                MOST_SNAKES - enemies
             );
             return Err(refused(NAME, "agents", options.agents, &wanted));
-        }
-        within(NAME, "step_limit", options.step_limit, 1..=100_000)?;
-        let rewards = [
-            ("apple_reward", options.apple_reward),
-            ("banana_reward", options.banana_reward),
-            ("fire_reward", options.fire_reward),
-            ("death_reward", options.death_reward),
-            ("step_reward", options.step_reward),
-        ];
-        for (name, reward) in rewards {
-            if reward.abs() > 1000.0 {
-                return Err(refused(NAME, name, reward, "from -1000 to 1000"));
-            }
         }
         if options.enemies == 0 {
             left_out(NAME, given, &["opponent"], "`enemies` = 0")?;
@@ -185,134 +113,110 @@ impl Options {
             return Err(refused(NAME, "hill", options.hill, &wanted));
         }
         let sides = [&mut options.size, &mut options.width, &mut options.height];
-        settle_sides(NAME, sides, 10)?;
+        settle_sides(NAME, given, sides)?;
         let (width, height) = options.sides();
         options.fit(width * height)?;
         Ok(options)
     }
 
-    /// Checks that all there is has a cell of its own.
+    /// Checks that every snake and every food has a cell of its own at the start.
     fn fit(&self, cells: usize) -> Result<(), OptionsError> {
-        let mut room = cells;
-        for (name, count) in [("agents", self.agents), ("enemies", self.enemies)] {
-            if count > room {
-                let wanted = format!("at most {room} on {cells} cells");
-                return Err(refused(NAME, name, count, &wanted));
-            }
-            room -= count;
-        }
+        let mut free = cells;
         for (name, count) in [
+            ("agents", self.agents),
+            ("enemies", self.enemies),
             ("apples", self.apples),
             ("bananas", self.bananas),
             ("fires", self.fires),
         ] {
-            if count > room {
-                let wanted =
-                    format!("at most {room}, as many as there is room for on {cells} cells");
+            if count > free {
+                let wanted = format!("at most {free} (free cells of {cells})");
                 return Err(refused(NAME, name, count, &wanted));
             }
-            room -= count;
+            free -= count;
         }
         Ok(())
     }
 
-    /// How many snakes there are, agents and enemies.
+    /// Returns the number of snakes, agents and enemies.
     pub fn snakes(&self) -> usize {
         self.agents + self.enemies
     }
 
+    /// Returns width and height.
     pub fn sides(&self) -> (usize, usize) {
         let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
         (side(self.width), side(self.height))
     }
 
-    pub fn count(&self, thing: Thing) -> usize {
-        match thing {
-            Thing::Apple => self.apples,
-            Thing::Banana => self.bananas,
-            Thing::Fire => self.fires,
+    pub fn count(&self, food: Food) -> usize {
+        match food {
+            Food::Apple => self.apples,
+            Food::Banana => self.bananas,
+            Food::Fire => self.fires,
         }
     }
 
-    pub fn worth(&self, thing: Thing) -> f64 {
-        match thing {
-            Thing::Apple => self.apple_reward,
-            Thing::Banana => self.banana_reward,
-            Thing::Fire => self.fire_reward,
+    pub fn worth(&self, food: Food) -> f64 {
+        match food {
+            Food::Apple => self.apple_reward,
+            Food::Banana => self.banana_reward,
+            Food::Fire => self.fire_reward,
         }
     }
 
-    /// The kinds of things there are.
-    pub fn kinds(&self) -> Vec<Thing> {
-        Thing::ALL
-            .into_iter()
-            .filter(|&thing| self.count(thing) > 0)
-            .collect()
+    /// Returns the kinds of food in the game.
+    pub fn kinds(&self) -> Vec<Food> {
+        let in_game = |&food: &Food| self.count(food) > 0;
+        Food::ALL.into_iter().filter(in_game).collect()
     }
 
-    /// Whether an agent is told to do something else than the usual instructions say: that apples give a point each, and
-    /// of nothing else.
+    /// Whether the meaning of the instructions differs from the usual one, in which apples give a point and there is no
+    /// other food.
     pub fn changed(&self) -> bool {
-        self.swapped
-            || self
-                .kinds()
-                .into_iter()
-                .any(|thing| self.worth(thing) != usual_worth(thing))
+        let is_changed = |&food: &Food| self.worth(food) != usual_worth(food);
+        self.swapped || self.kinds().iter().any(is_changed)
     }
 
-    /// What a word of the actions moves an agent by, and the other way round.
+    /// Returns the move that an action word stands for. It is its own inverse.
     pub fn meant(&self, action: usize) -> usize {
-        match action {
-            2 | 3 if self.swapped => 5 - action,
-            _ => action,
-        }
+        crate::meant(action, self.swapped, [2, 3])
     }
 
-    /// The lowest and the highest reward of a round.
+    /// Returns the lowest and the highest reward of a round.
     pub fn bounds(&self) -> (f64, f64) {
-        // Beside what a snake moves onto, an apple can roll onto its head.
+        // In addition to its own move an apple can roll onto the head.
         let rolled = match self.hill {
             Hill::None => 0.0,
             _ if self.apples == 0 => 0.0,
             _ => self.apple_reward,
         };
-        let eaten = self.kinds().into_iter().map(Event::Ate);
+        let eaten = self.kinds().into_iter().map(SnakeEvent::Ate);
         let alive = eaten
-            .chain([Event::Nothing])
+            .chain([SnakeEvent::Nothing])
             .map(|event| self.reward(event))
             .flat_map(|reward| [reward, reward + rolled]);
-        let rewards = alive.chain([self.reward(Event::Died)]);
+        let rewards = alive.chain([self.reward(SnakeEvent::Died)]);
         rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
             (low.min(reward), high.max(reward))
         })
     }
 
-    /// The agent's reward for a round, but for what rolled onto its head.
-    pub fn reward(&self, event: Event) -> f64 {
+    /// Returns the agent's reward of a round without apples that rolled onto its head.
+    pub fn reward(&self, event: SnakeEvent) -> f64 {
         self.step_reward
             + match event {
-                Event::Nothing => 0.0,
-                Event::Died => self.death_reward,
-                Event::Ate(thing) => self.worth(thing),
+                SnakeEvent::Nothing => 0.0,
+                SnakeEvent::Died => self.death_reward,
+                SnakeEvent::Ate(food) => self.worth(food),
             }
     }
 }
 
-/// What a thing is worth by the usual instructions.
-pub(super) fn usual_worth(thing: Thing) -> f64 {
-    match thing {
-        Thing::Apple => 1.0,
-        Thing::Banana | Thing::Fire => 0.0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_has_every_option() {
-        let listed: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
-        assert_eq!(listed, crate::options::names::<Options>());
+/// Returns the worth of a food in the usual instructions.
+pub(super) fn usual_worth(food: Food) -> f64 {
+    match food {
+        Food::Apple => 1.0,
+        Food::Banana | Food::Fire => 0.0,
     }
 }

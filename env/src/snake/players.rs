@@ -1,18 +1,15 @@
-//! The players that are no models: the enemies, and the scripted player.
+//! Enemies and the scripted player of Snake.
 
-use super::board::{Board, Cell, Thing};
+use super::board::{Food, SnakeBoard};
+use crate::picture::Cell;
 use crate::rng::Stream;
 
-/// How an enemy moves: evenly among the moves that keep it on the board and off its own body, or among all if there are
-/// none. It looks at no other snake. From length 3 on it takes its own tail for a free cell, wrongly.
-pub(super) fn enemy(board: &Board, who: usize, stream: &mut Stream) -> Option<usize> {
+/// Draws the move of a random enemy evenly from those that keep it on the board and off its own body, or from all if
+/// there are none. It ignores other snakes. From length 3 it treats its own tail as free, as in FastSnake.
+pub(super) fn enemy(board: &SnakeBoard, who: usize, stream: &mut Stream) -> Option<usize> {
     let body = &board.snakes[who].0;
     let head = *body.front()?;
-    let solid = if body.len() > 2 {
-        body.len() - 1
-    } else {
-        body.len()
-    };
+    let solid = body.len() - usize::from(body.len() > 2);
     let hits_itself = |cell: Cell| body.iter().take(solid).any(|&part| part == cell);
     let careful = |way: &usize| {
         board
@@ -27,11 +24,11 @@ pub(super) fn enemy(board: &Board, who: usize, stream: &mut Stream) -> Option<us
     }
 }
 
-/// How a greedy enemy moves: one of the greedy player's moves, by luck.
+/// Draws one of the greedy player's moves for an enemy.
 pub(super) fn greedy_enemy(
-    board: &Board,
+    board: &SnakeBoard,
     who: usize,
-    worth: impl Fn(Thing) -> f64,
+    worth: impl Fn(Food) -> f64,
     stream: &mut Stream,
 ) -> Option<usize> {
     board.snakes[who].head()?;
@@ -39,20 +36,20 @@ pub(super) fn greedy_enemy(
     Some(ways[stream.below(ways.len())])
 }
 
-/// How bad a move is, the worst last.
+/// The danger of a move in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Risk {
     None,
-    /// Something there costs points.
+    /// Food that costs points.
     Harm,
-    /// An enemy may move there too.
+    /// An enemy can move there too.
     Clash,
     Death,
 }
 
-/// The moves of the greedy player for snake 0 (see [`Board::seen_by`]): of those with the least risk, those nearest to
-/// something worth points.
-pub(super) fn greedy(board: &Board, worth: impl Fn(Thing) -> f64) -> Vec<usize> {
+/// Returns the moves of the greedy player for snake 0 (see [`SnakeBoard::seen_by`]): among those with the least risk, those
+/// nearest to food worth points.
+pub(super) fn greedy(board: &SnakeBoard, worth: impl Fn(Food) -> f64) -> Vec<usize> {
     let Some(head) = board.snakes[0].head() else {
         return (0..4).collect();
     };
@@ -69,23 +66,20 @@ pub(super) fn greedy(board: &Board, worth: impl Fn(Thing) -> f64) -> Vec<usize> 
         .collect()
 }
 
-fn risk(board: &Board, cell: Cell, worth: impl Fn(Thing) -> f64) -> Risk {
+fn risk(board: &SnakeBoard, cell: Cell, worth: impl Fn(Food) -> f64) -> Risk {
     let enemies = board.snakes[1..].iter().filter_map(|snake| snake.head());
     if enemies.into_iter().any(|head| distance(head, cell) == 1) {
         Risk::Clash
-    } else if board.thing(cell).is_some_and(|thing| worth(thing) < 0.0) {
+    } else if board.food_at(cell).is_some_and(|food| worth(food) < 0.0) {
         Risk::Harm
     } else {
         Risk::None
     }
 }
 
-/// Steps from a cell to the nearest thing worth points; 0 if there is none.
-fn to_the_nearest(board: &Board, cell: Cell, worth: impl Fn(Thing) -> f64) -> usize {
-    let wanted = board
-        .things
-        .iter()
-        .filter(|&&(_, thing)| worth(thing) > 0.0);
+/// Returns the steps from a cell to the nearest food worth points; 0 if there is none.
+fn to_the_nearest(board: &SnakeBoard, cell: Cell, worth: impl Fn(Food) -> f64) -> usize {
+    let wanted = board.food.iter().filter(|&&(_, food)| worth(food) > 0.0);
     wanted.map(|&(at, _)| distance(at, cell)).min().unwrap_or(0)
 }
 

@@ -1,50 +1,49 @@
-//! Snake against rounds and scores of the game it follows (`fixtures/golden/snake_rounds.json`).
+//! Snake compared with rounds of FastSnake (`fixtures/golden/snake_rounds.json`).
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::board::Cell;
 use super::options::Hill;
 use super::*;
 
 #[derive(Deserialize)]
-struct Golden {
-    cases: Vec<Case>,
+struct GoldenRounds {
+    cases: Vec<GoldenRound>,
 }
 
-/// One round. Snakes are named "1", "2", "3"; a dead one may have no body.
+/// A round. Snakes are named "1", "2", "3"; a dead one can have no body.
 #[derive(Deserialize)]
-struct Case {
+struct GoldenRound {
     width: usize,
     height: usize,
     round: usize,
     max_rounds: usize,
     apple_reward: f64,
     banana_reward: f64,
-    snakes: BTreeMap<String, Body>,
+    snakes: BTreeMap<String, GoldenBody>,
     apples: Vec<Cell>,
     bananas: Vec<Cell>,
     moves: BTreeMap<String, String>,
-    after: After,
+    after: GoldenAfter,
 }
 
 #[derive(Deserialize)]
-struct After {
-    snakes: BTreeMap<String, Body>,
+struct GoldenAfter {
+    snakes: BTreeMap<String, GoldenBody>,
     rewards: BTreeMap<String, f64>,
     over: bool,
     ate: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct GoldenBody {
     alive: bool,
     #[serde(default)]
     body: Vec<Cell>,
 }
 
-impl Body {
+impl GoldenBody {
     fn snake(&self) -> Snake {
         Snake(if self.alive {
             self.body.iter().copied().collect()
@@ -60,16 +59,17 @@ fn rounds_go_as_in_the_golden_game() {
         env!("CARGO_MANIFEST_DIR"),
         "/../fixtures/golden/snake_rounds.json"
     );
-    let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let golden: GoldenRounds =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(golden.cases.len(), 240);
     for (number, case) in golden.cases.iter().enumerate() {
-        let apples = case.apples.iter().map(|&cell| (cell, Thing::Apple));
-        let bananas = case.bananas.iter().map(|&cell| (cell, Thing::Banana));
-        let mut board = Board {
+        let apples = case.apples.iter().map(|&cell| (cell, Food::Apple));
+        let bananas = case.bananas.iter().map(|&cell| (cell, Food::Banana));
+        let mut board = SnakeBoard {
             width: case.width,
             height: case.height,
-            snakes: case.snakes.values().map(Body::snake).collect(),
-            things: apples.chain(bananas).collect(),
+            snakes: case.snakes.values().map(GoldenBody::snake).collect(),
+            food: apples.chain(bananas).collect(),
         };
         let way = |name| {
             case.moves
@@ -77,18 +77,18 @@ fn rounds_go_as_in_the_golden_game() {
                 .map(|word| ACTIONS.iter().position(|action| action == word).unwrap())
         };
         let moves: Vec<Option<usize>> = case.snakes.keys().map(way).collect();
-        let things = board.things.len();
+        let things = board.food.len();
         let before = board.clone();
         let events = board.advance(&moves);
 
-        let expected: Vec<Snake> = case.after.snakes.values().map(Body::snake).collect();
+        let expected: Vec<Snake> = case.after.snakes.values().map(GoldenBody::snake).collect();
         assert_eq!(board.snakes, expected, "case {number}");
-        // The rewards of the golden game are its own: -1 for a death.
-        let reward = |event: &Event| match event {
-            Event::Nothing => 0.0,
-            Event::Died => -1.0,
-            Event::Ate(Thing::Apple) => case.apple_reward,
-            Event::Ate(_) => case.banana_reward,
+        // The golden game has its own rewards: -1 for a death.
+        let reward = |event: &SnakeEvent| match event {
+            SnakeEvent::Nothing => 0.0,
+            SnakeEvent::Died => -1.0,
+            SnakeEvent::Ate(Food::Apple) => case.apple_reward,
+            SnakeEvent::Ate(_) => case.banana_reward,
         };
         let mut eaten = Vec::new();
         for (event, name) in events.iter().zip(case.snakes.keys()) {
@@ -97,17 +97,17 @@ fn rounds_go_as_in_the_golden_game() {
                 case.after.rewards.get(name).copied().unwrap_or(0.0),
                 "case {number}, snake {name}"
             );
-            if matches!(event, Event::Ate(_)) {
+            if matches!(event, SnakeEvent::Ate(_)) {
                 eaten.push(name.clone());
             }
         }
         assert_eq!(eaten, case.after.ate, "case {number}");
-        assert_eq!(board.things.len(), things - eaten.len(), "case {number}");
+        assert_eq!(board.food.len(), things - eaten.len(), "case {number}");
         let over = board.living() <= 1 || case.round + 1 >= case.max_rounds;
         assert_eq!(over, case.after.over, "case {number}");
 
-        // The same round with an agent on every seat.
-        let options = Options {
+        // The same round with agents in all seats.
+        let options = SnakeOptions {
             agents: moves.len(),
             enemies: 0,
             apples: 0,
@@ -115,7 +115,7 @@ fn rounds_go_as_in_the_golden_game() {
             banana_reward: case.banana_reward,
             death_reward: -1.0,
             step_reward: 0.0,
-            ..Options::default()
+            ..SnakeOptions::default()
         };
         let mut episode = episode(options, before);
         for (agent, (outcome, name)) in episode
@@ -139,36 +139,36 @@ fn rounds_go_as_in_the_golden_game() {
     }
 }
 
-fn board(width: usize, height: usize, snakes: &[&[Cell]]) -> Board {
+fn board(width: usize, height: usize, snakes: &[&[Cell]]) -> SnakeBoard {
     let snakes = snakes
         .iter()
         .map(|cells| Snake(cells.iter().copied().collect()))
         .collect();
-    Board {
+    SnakeBoard {
         width,
         height,
         snakes,
-        things: Vec::new(),
+        food: Vec::new(),
     }
 }
 
-/// An episode that is at this board.
-fn episode(options: Options, board: Board) -> Episode {
+/// Returns an episode with this board.
+fn episode(options: SnakeOptions, board: SnakeBoard) -> SnakeEpisode {
     let scores = vec![0.0; options.agents];
-    Episode::new(options, board, scores, 1)
+    SnakeEpisode::new(options, board, scores, 1)
 }
 
 const UP: Option<usize> = Some(0);
 const LEFT: Option<usize> = Some(2);
 const RIGHT: Option<usize> = Some(3);
 
-/// Agents only, and no things.
-fn agents(board: Board) -> Episode {
-    let options = Options {
+/// Returns an episode of agents without food.
+fn agents(board: SnakeBoard) -> SnakeEpisode {
+    let options = SnakeOptions {
         agents: board.snakes.len(),
         enemies: 0,
         apples: 0,
-        ..Options::default()
+        ..SnakeOptions::default()
     };
     episode(options, board)
 }
@@ -188,7 +188,7 @@ fn a_death_ends_the_episode_of_that_agent_alone_while_two_others_live() {
     assert_eq!(game.play(&[LEFT, UP, None]).unwrap(), [dead, alive, alive]);
     assert!(game.observe(0).unwrap().find('1').is_none());
     assert!(!game.succeeded(0) && !game.over()[1]);
-    // The dead one may send anything; the second runs into the wall, and the third is the only one left.
+    // Actions of the dead snake are ignored; the second runs into the wall, and the third is the only one left.
     let last = outcome(-0.01, true);
     assert_eq!(
         game.play(&[Some(9), RIGHT, None]).unwrap(),
@@ -201,7 +201,7 @@ fn a_death_ends_the_episode_of_that_agent_alone_while_two_others_live() {
 fn of_two_agents_alone_the_death_of_one_ends_the_game_of_both() {
     let mut game = agents(board(4, 2, &[&[(0, 0)], &[(2, 0)]]));
     game.options.apples = 1;
-    game.board.things.push(((3, 0), Thing::Apple));
+    game.board.food.push(((3, 0), Food::Apple));
     let outcomes = game.play(&[LEFT, RIGHT]).unwrap();
     assert_eq!(outcomes, [outcome(-2.01, true), outcome(0.99, true)]);
     assert_eq!((game.succeeded(0), game.succeeded(1)), (false, true));
@@ -231,17 +231,17 @@ fn enemies_live_on_after_the_last_agent_but_no_one_plays_on() {
     assert_eq!(game.board.living(), 2);
 }
 
-/// Seats are alike: with two agents in each other's place all goes the same, from the other's side.
+/// If two agents change seats, each sees the game of the other.
 #[test]
 fn agents_that_change_seats_change_nothing_else() {
     for view in [View::Board, View::Full] {
-        let options = Options {
+        let options = SnakeOptions {
             size: Some(4),
             agents: 2,
             enemies: 1,
             apples: 3,
             view,
-            ..Options::default()
+            ..SnakeOptions::default()
         };
         let scenario = SnakeGame {
             options: options.clone(),
@@ -279,21 +279,33 @@ fn agents_that_change_seats_change_nothing_else() {
 fn an_enemy_that_runs_into_a_standing_agent_dies_alone() {
     for agent in [&[(1, 0)][..], &[(0, 0), (1, 0)][..]] {
         let mut board = board(4, 1, &[agent, &[(2, 0)]]);
-        assert_eq!(board.advance(&[None, LEFT]), [Event::Nothing, Event::Died]);
+        assert_eq!(
+            board.advance(&[None, LEFT]),
+            [SnakeEvent::Nothing, SnakeEvent::Died]
+        );
         assert_eq!(board.snakes[0].0, agent);
         assert_eq!(board.living(), 1);
     }
 }
 
-/// Moves that the golden rounds do not all contain.
+/// Moves that the golden rounds do not cover.
 #[test]
 fn the_cell_that_a_tail_or_a_head_is_leaving_still_kills() {
     let own_tail = [(1, 0), (1, 1), (0, 1), (0, 0)];
-    assert_eq!(board(3, 3, &[&own_tail]).advance(&[LEFT]), [Event::Died]);
+    assert_eq!(
+        board(3, 3, &[&own_tail]).advance(&[LEFT]),
+        [SnakeEvent::Died]
+    );
     let mut swap = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
-    assert_eq!(swap.advance(&[LEFT, Some(3)]), [Event::Died, Event::Died]);
+    assert_eq!(
+        swap.advance(&[LEFT, Some(3)]),
+        [SnakeEvent::Died, SnakeEvent::Died]
+    );
     let mut chase = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
-    assert_eq!(chase.advance(&[LEFT, LEFT]), [Event::Died, Event::Nothing]);
+    assert_eq!(
+        chase.advance(&[LEFT, LEFT]),
+        [SnakeEvent::Died, SnakeEvent::Nothing]
+    );
 }
 
 fn ways_of_the_enemy(body: &[Cell]) -> Vec<usize> {
@@ -311,11 +323,11 @@ fn ways_of_the_enemy(body: &[Cell]) -> Vec<usize> {
 fn the_enemy_avoids_walls_and_itself_but_no_one_else() {
     // The agent is to its right.
     assert_eq!(ways_of_the_enemy(&[(0, 0)]), [0, 3]);
-    // Of length 2 it does not turn back.
+    // With length 2 it does not turn back.
     assert_eq!(ways_of_the_enemy(&[(0, 0), (0, 1)]), [3]);
-    // Of length 4 in a circle it would bite its tail, above it.
+    // With length 4 in a circle it would bite its tail, which is above it.
     assert_eq!(ways_of_the_enemy(&[(0, 1), (1, 1), (1, 2), (0, 2)]), [0, 1]);
-    // Shut in on all sides it moves somewhere all the same.
+    // Enclosed on all sides it still moves.
     assert_eq!(
         ways_of_the_enemy(&[(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)]),
         [0, 1, 2, 3]
@@ -324,15 +336,15 @@ fn the_enemy_avoids_walls_and_itself_but_no_one_else() {
 
 #[test]
 fn the_greedy_player_weighs_death_then_clashes_then_poison_then_distance() {
-    let worth = |thing| if thing == Thing::Apple { 1.0 } else { -1.0 };
+    let worth = |thing| if thing == Food::Apple { 1.0 } else { -1.0 };
     let mut board = board(7, 7, &[&[(3, 3), (3, 2)]]);
-    board.things.push(((5, 4), Thing::Apple));
+    board.food.push(((5, 4), Food::Apple));
     assert_eq!(
         players::greedy(&board, worth),
         [0, 3],
         "up and right are as near"
     );
-    board.things.push(((3, 4), Thing::Fire));
+    board.food.push(((3, 4), Food::Fire));
     assert_eq!(players::greedy(&board, worth), [3], "up costs a point");
     board.snakes.push(Snake([(5, 3)].into()));
     assert_eq!(
@@ -349,20 +361,20 @@ fn the_greedy_player_weighs_death_then_clashes_then_poison_then_distance() {
 }
 
 /// Apples at (0, 2), (0, 1), a stack of two; a head below (2, 1); a body below (1, 1); a banana below (3, 1).
-fn slope() -> Board {
+fn slope() -> SnakeBoard {
     let mut board = board(4, 3, &[&[(2, 0), (1, 0)]]);
-    board.things = [(0, 2), (0, 1), (2, 1), (1, 1), (3, 1)]
-        .map(|cell| (cell, Thing::Apple))
+    board.food = [(0, 2), (0, 1), (2, 1), (1, 1), (3, 1)]
+        .map(|cell| (cell, Food::Apple))
         .to_vec();
-    board.things.push(((3, 0), Thing::Banana));
+    board.food.push(((3, 0), Food::Banana));
     board
 }
 
 #[test]
 fn apples_roll_until_something_stops_them() {
     let mut board = slope();
-    let apples = |board: &Board| {
-        let apples = board.things.iter().filter(|(_, it)| *it == Thing::Apple);
+    let apples = |board: &SnakeBoard| {
+        let apples = board.food.iter().filter(|(_, it)| *it == Food::Apple);
         let mut cells: Vec<Cell> = apples.map(|&(cell, _)| cell).collect();
         cells.sort();
         cells
@@ -380,25 +392,25 @@ fn apples_roll_until_something_stops_them() {
     assert_eq!(apples(&board), [(0, 1), (0, 2), (1, 2), (2, 2)]);
 }
 
-/// The standing snake gets the apple that rolls onto it, and one that moves onto another can get two in a round.
+/// A standing snake eats an apple that rolls onto it, and a moving one can eat two in a round.
 #[test]
 fn what_rolls_onto_a_head_is_eaten() {
-    let options = |enemies| Options {
+    let options = |enemies| SnakeOptions {
         hill: Hill::Down,
         apples: 2,
         enemies,
         size: Some(5),
-        ..Options::default()
+        ..SnakeOptions::default()
     };
     let mut game = episode(options(0), board(5, 5, &[&[(2, 0)]]));
-    game.board.things = vec![((2, 1), Thing::Apple), ((0, 3), Thing::Apple)];
+    game.board.food = vec![((2, 1), Food::Apple), ((0, 3), Food::Apple)];
     assert_eq!(game.play(&[None]).unwrap(), [outcome(0.99, false)]);
     assert!(game.succeeded(0) && game.board.snakes[0].0 == [(2, 0)]);
-    let heights: Vec<usize> = game.board.things.iter().map(|((_, y), _)| *y).collect();
+    let heights: Vec<usize> = game.board.food.iter().map(|((_, y), _)| *y).collect();
     assert_eq!(heights, [2, 4], "the new one is at the top");
 
     let mut game = episode(options(0), board(5, 5, &[&[(2, 0)]]));
-    game.board.things = vec![((3, 0), Thing::Apple), ((3, 1), Thing::Apple)];
+    game.board.food = vec![((3, 0), Food::Apple), ((3, 1), Food::Apple)];
     assert_eq!(game.play(&[RIGHT]).unwrap(), [outcome(1.99, false)]);
     assert_eq!(game.board.snakes[0].0, [(3, 0), (2, 0)]);
     assert_eq!(game.scores, [2.0]);
@@ -416,22 +428,22 @@ fn new_apples_appear_uphill_while_there_is_room() {
         let mut stream = Stream::new(1, "test");
         let mut board = board(2, 2, &[]);
         for count in 1..=4 {
-            board.put_uphill(Thing::Apple, way, &mut stream);
-            let on_edge = board.things.iter().filter(|(at, _)| edge.contains(at));
+            board.put_uphill(Food::Apple, way, &mut stream);
+            let on_edge = board.food.iter().filter(|(at, _)| edge.contains(at));
             assert_eq!(on_edge.count(), count.min(2), "{way}");
         }
-        board.put_uphill(Thing::Apple, way, &mut stream);
-        assert_eq!(board.things.len(), 4);
+        board.put_uphill(Food::Apple, way, &mut stream);
+        assert_eq!(board.food.len(), 4);
     }
 }
 
 #[test]
 fn a_greedy_enemy_moves_as_the_scripted_player_would_in_its_place() {
-    let options = Options {
+    let options = SnakeOptions {
         opponent: Opponent::Greedy,
         size: Some(10),
         enemies: 2,
-        ..Options::default()
+        ..SnakeOptions::default()
     };
     let scenario = SnakeGame {
         options: options.clone(),
@@ -457,18 +469,18 @@ fn a_greedy_enemy_moves_as_the_scripted_player_would_in_its_place() {
     }
 }
 
-/// Swapped words: the moves that are made are those of the usual game.
+/// With swapped words the same words move the other way.
 #[test]
 fn swapped_words_swap_the_moves_and_the_best_of_them() {
     let play = |swapped| {
-        let options = Options {
+        let options = SnakeOptions {
             swapped,
             size: Some(10),
             enemies: 0,
-            ..Options::default()
+            ..SnakeOptions::default()
         };
         let scenario = SnakeGame { options };
-        let mut told = Vec::new();
+        let mut played = Vec::new();
         for seed in 0..30 {
             let mut game = scenario.start(seed, seed).unwrap();
             let word = |action| match action {
@@ -482,10 +494,10 @@ fn swapped_words_swap_the_moves_and_the_best_of_them() {
                 let habit = game.habit(0);
                 assert_eq!(habit, swapped.then(|| best.clone()));
                 let outcomes = game.play(&[Some(word(best[0]))]).unwrap();
-                told.push((game.key(0).unwrap(), best, outcomes));
+                played.push((game.key(0).unwrap(), best, outcomes));
             }
         }
-        told
+        played
     };
     assert_eq!(play(false), play(true));
 }
@@ -493,15 +505,15 @@ fn swapped_words_swap_the_moves_and_the_best_of_them() {
 #[test]
 fn the_habit_is_to_eat_apples_and_to_know_of_nothing_else() {
     let mut game = episode(
-        Options {
+        SnakeOptions {
             enemies: 0,
             apple_reward: -1.0,
             bananas: 1,
-            ..Options::default()
+            ..SnakeOptions::default()
         },
         board(5, 5, &[&[(2, 2)]]),
     );
-    game.board.things = vec![((3, 2), Thing::Apple), ((0, 2), Thing::Banana)];
+    game.board.food = vec![((3, 2), Food::Apple), ((0, 2), Food::Banana)];
     assert_eq!(game.best_actions(0), Some(vec![2]));
     assert_eq!(game.habit(0), Some(vec![3]));
     game.options.apple_reward = 1.0;
@@ -512,16 +524,16 @@ fn the_habit_is_to_eat_apples_and_to_know_of_nothing_else() {
 #[test]
 fn a_full_board_has_no_free_cell() {
     let mut board = board(2, 1, &[&[(0, 0), (1, 0)]]);
-    board.put(Thing::Apple, &mut Stream::new(1, "test"));
-    assert_eq!(board.things, []);
+    board.put(Food::Apple, &mut Stream::new(1, "test"));
+    assert_eq!(board.food, []);
 }
 
 #[test]
 fn the_key_does_not_tell_in_which_order_things_appeared() {
     let mut there = board(3, 3, &[&[(0, 0)], &[]]);
-    there.things = vec![((1, 1), Thing::Apple), ((0, 2), Thing::Fire)];
+    there.food = vec![((1, 1), Food::Apple), ((0, 2), Food::Fire)];
     let mut turned = there.clone();
-    turned.things.reverse();
-    assert_eq!(text::in_short(&there), text::in_short(&turned));
-    insta::assert_snapshot!(text::in_short(&there), @"3x3 F0,2 A1,1|0,0|");
+    turned.food.reverse();
+    assert_eq!(text::key(&there), text::key(&turned));
+    insta::assert_snapshot!(text::key(&there), @"3x3 F0,2 A1,1|0,0|");
 }

@@ -1,87 +1,76 @@
-//! How Snake is told: its rules, and its board.
+//! The rules and observations of Snake.
 
-use super::board::{Board, Cell, Snake, Thing};
-use super::options::Options;
-use crate::options::{Put, View};
-use crate::picture;
+use super::board::{Food, Snake, SnakeBoard};
+use super::options::SnakeOptions;
+use crate::options::{Phrasing, View};
+use crate::picture::{self, Cell, Role};
 
-/// What stands for what on the board: option `symbols`.
-struct Signs {
-    /// An agent's own head, then those of the others.
-    heads: [char; 9],
-    body: char,
-    empty: char,
-    /// In the order of [`Thing::ALL`].
-    things: [char; 3],
+/// Returns the signs of nine heads (the first is the agent's own), body, empty cell, apple, banana and fire.
+fn signs(symbols: Phrasing) -> [char; 14] {
+    match symbols {
+        Phrasing::Usual => *b"123456789T_ABF",
+        Phrasing::Other => *b"@abcdefgho.+%^",
+    }
+    .map(char::from)
 }
 
-const USUAL: Signs = Signs {
-    heads: ['1', '2', '3', '4', '5', '6', '7', '8', '9'],
-    body: 'T',
-    empty: '_',
-    things: ['A', 'B', 'F'],
-};
+const BODY: usize = 9;
+const EMPTY: usize = 10;
+/// The first sign of food, in the order of [`Food::ALL`].
+const FOOD: usize = 11;
 
-const OTHER: Signs = Signs {
-    heads: ['@', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'],
-    body: 'o',
-    empty: '.',
-    things: ['+', '%', '^'],
-};
-
-impl Signs {
-    fn of(symbols: Put) -> &'static Signs {
-        match symbols {
-            Put::Usual => &USUAL,
-            Put::Other => &OTHER,
-        }
-    }
-
-    fn thing(&self, thing: Thing) -> char {
-        self.things[thing as usize]
-    }
+/// Returns the role of a sign of either set.
+pub(super) fn role(cell: &str) -> Option<Role> {
+    let mut roles = [Role::Opponent; 14];
+    roles[0] = Role::Player;
+    let others = [
+        Role::Body,
+        Role::Floor,
+        Role::Goal,
+        Role::Item,
+        Role::Hazard,
+    ];
+    roles[BODY..].copy_from_slice(&others);
+    picture::role(cell, [Phrasing::Usual, Phrasing::Other].map(signs), roles)
 }
 
-pub(super) fn name(thing: Thing) -> &'static str {
-    match thing {
-        Thing::Apple => "apple",
-        Thing::Banana => "banana",
-        Thing::Fire => "fire",
+pub(super) fn name(food: Food) -> &'static str {
+    match food {
+        Food::Apple => "apple",
+        Food::Banana => "banana",
+        Food::Fire => "fire",
     }
 }
 
-/// The rules, in the usual words or in others.
-pub(super) fn rules(options: &Options) -> String {
-    let usual = options.wording == Put::Usual;
-    let own = Signs::of(options.symbols).heads[0];
+/// Returns the rules in the wording of the options.
+pub(super) fn rules(options: &SnakeOptions) -> String {
+    let usual = options.wording == Phrasing::Usual;
+    let own = signs(options.symbols)[0];
     let mut rules = if usual {
         format!("You are snake {own}.")
     } else {
         format!("Snake {own} is yours to steer.")
     };
     if options.snakes() > 1 {
-        rules += if usual {
-            " All snakes move at once."
-        } else {
-            " Every snake takes its step in the same moment."
-        };
+        rules += options.wording.either(
+            " All snakes move at once.",
+            " Every snake takes its step in the same moment.",
+        );
     }
     if options.view == View::Board {
-        let signs = if usual { "Key" } else { "Signs" };
-        rules += &format!(" {signs}: {}.", key(options));
+        let signs = options.wording.either("Key", "Signs");
+        rules += &format!(" {signs}: {}.", legend(options));
     }
-    for thing in options.kinds() {
-        let (name, worth) = (name(thing), options.worth(thing));
-        let poison = worth < 0.0 && thing != Thing::Fire;
+    for food in options.kinds() {
+        let (name, worth) = (name(food), options.worth(food));
+        let poison = worth < 0.0 && food != Food::Fire;
         let worth = worth_in_words(worth);
         rules += &match (usual, poison) {
             (true, true) => format!(" Each {name} is poisonous, {worth} and makes you longer."),
             (true, false) => format!(" Each {name} {worth} and makes you longer."),
-            (false, true) => {
-                format!(" Beware: every {name} you eat {worth} and adds a cell to your body.")
-            }
-            (false, false) => {
-                format!(" Every {name} you eat {worth} and adds a cell to your body.")
+            (false, _) => {
+                let every = if poison { "Beware: every" } else { "Every" };
+                format!(" {every} {name} you eat {worth} and adds a cell to your body.")
             }
         };
     }
@@ -94,112 +83,90 @@ pub(super) fn rules(options: &Options) -> String {
         rules += " The words left and right are swapped: left moves you right, and right moves you left.";
     }
     rules
-        + if usual {
-            " You die if you hit a wall, a snake or your own body. Get as many points as you can."
-        } else {
-            " Walls, snakes and your own body kill whoever runs into them. Collect all the points that you can."
-        }
+        + options.wording.either(
+            " You die if you hit a wall, a snake or your own body. Get as many points as you can.",
+            " Walls, snakes and your own body kill whoever runs into them. Collect all the points that you can.",
+        )
 }
 
-/// "gives 1 point", "costs 2 points", "gives nothing".
+/// Returns "gives 1 point", "costs 2 points" or "gives nothing".
 fn worth_in_words(worth: f64) -> String {
-    let points = if worth.abs() == 1.0 {
-        "point"
-    } else {
-        "points"
-    };
+    let s = if worth.abs() == 1.0 { "" } else { "s" };
     match worth {
         0.0 => "gives nothing".to_owned(),
-        _ if worth > 0.0 => format!("gives {worth} {points}"),
-        _ => format!("costs {} {points}", -worth),
+        _ if worth > 0.0 => format!("gives {worth} point{s}"),
+        _ => format!("costs {} point{s}", -worth),
     }
 }
 
-/// The picture alone.
-pub(super) fn shown(board: &Board, symbols: Put) -> String {
-    let signs = Signs::of(symbols);
-    let mut cells = vec![signs.empty; board.width * board.height];
-    let mut mark = |(x, y): Cell, letter| cells[(board.height - 1 - y) * board.width + x] = letter;
-    for &(cell, thing) in &board.things {
-        mark(cell, signs.thing(thing));
+/// Returns the picture of the board.
+pub(super) fn board(board: &SnakeBoard, symbols: Phrasing) -> String {
+    let signs = signs(symbols);
+    let mut cells = vec![signs[EMPTY]; board.width * board.height];
+    let mut mark = |(x, y): Cell, sign| cells[(board.height - 1 - y) * board.width + x] = sign;
+    for &(cell, food) in &board.food {
+        mark(cell, signs[FOOD + food as usize]);
     }
     for (who, snake) in board.snakes.iter().enumerate() {
-        for (place, &cell) in snake.0.iter().enumerate() {
-            let head = signs.heads[who];
-            mark(cell, if place == 0 { head } else { signs.body });
+        for (part, &cell) in snake.0.iter().enumerate() {
+            mark(cell, if part == 0 { signs[who] } else { signs[BODY] });
         }
     }
     picture::rows(cells.into_iter(), board.width)
 }
 
-/// The meaning of the characters.
-fn key(options: &Options) -> String {
-    let signs = Signs::of(options.symbols);
-    let [own, first, ..] = signs.heads;
-    let mut key = format!("{own} your head");
+/// Returns the meaning of the signs.
+fn legend(options: &SnakeOptions) -> String {
+    let signs = signs(options.symbols);
+    let mut legend = format!("{} your head", signs[0]);
     match options.snakes() - 1 {
         0 => {}
-        1 => key += &format!(", {first} enemy head"),
-        enemies => key += &format!(", {first} to {} enemy heads", signs.heads[enemies]),
+        1 => legend += &format!(", {} enemy head", signs[1]),
+        enemies => legend += &format!(", {} to {} enemy heads", signs[1], signs[enemies]),
     }
-    key += &format!(", {} body", signs.body);
-    for thing in options.kinds() {
-        key += &format!(", {} {}", signs.thing(thing), name(thing));
+    legend += &format!(", {} body", signs[BODY]);
+    for food in options.kinds() {
+        legend += &format!(", {} {}", signs[FOOD + food as usize], name(food));
     }
-    key + &format!(", {} empty", signs.empty)
+    legend + &format!(", {} empty", signs[EMPTY])
 }
 
-/// All that [`told`] tells of the board itself, in one line: sides and things, then the snakes, a dead one as nothing.
-pub(super) fn in_short(board: &Board) -> String {
-    let mut things = board.things.clone();
-    things.sort();
-    let mut short = format!("{}x{}", board.width, board.height);
-    for ((x, y), thing) in things {
-        short += &format!(" {}{x},{y}", USUAL.thing(thing));
+/// Returns the key of a state: the content of [`full`] in one line.
+pub(super) fn key(board: &SnakeBoard) -> String {
+    let mut food = board.food.clone();
+    food.sort();
+    let mut key = format!("{}x{}", board.width, board.height);
+    for ((x, y), food) in food {
+        key += &format!(" {}{x},{y}", signs(Phrasing::Usual)[FOOD + food as usize]);
     }
     for snake in &board.snakes {
-        short.push('|');
+        key.push('|');
         let cells: Vec<String> = snake.0.iter().map(|(x, y)| format!("{x},{y}")).collect();
-        short += &cells.join(" ");
+        key += &cells.join(" ");
     }
-    short
+    key
 }
 
-/// The board in coordinates, then a key, then the picture. What is told of equal boards is equal.
-pub(super) fn told(board: &Board, options: &Options) -> String {
-    let (left, right) = if options.swapped {
-        ('+', '-')
-    } else {
-        ('-', '+')
-    };
+/// Returns the board in coordinates, a key and the picture. Equal boards have equal texts.
+pub(super) fn full(board: &SnakeBoard, options: &SnakeOptions) -> String {
+    let [left, right] = picture::signs_of_x(options.swapped);
     let mut lines = vec![
-        format!(
-            "The board is {}x{}, in (x, y) coordinates from (0, 0) at the bottom left to ({}, {}) at the top right.",
-            board.width,
-            board.height,
-            board.width - 1,
-            board.height - 1
-        ),
+        picture::coordinates(board.width, board.height),
         format!("up is y + 1, down is y - 1, left is x {left} 1, right is x {right} 1."),
     ];
-    for thing in options.kinds() {
-        let mut cells: Vec<Cell> = board
-            .things
-            .iter()
-            .filter(|(_, kind)| *kind == thing)
-            .map(|(cell, _)| *cell)
-            .collect();
+    for food in options.kinds() {
+        let mut cells = board.cells_of(food);
         cells.sort();
-        let name = name(thing);
+        let name = name(food);
         lines.push(format!(
             "Each {name} {}. There are {name}s at: {}",
-            worth_in_words(options.worth(thing)),
-            list(cells.iter())
+            worth_in_words(options.worth(food)),
+            picture::list(cells.into_iter())
         ));
     }
-    let signs = Signs::of(options.symbols);
+    let signs = signs(options.symbols);
     for (who, snake) in board.snakes.iter().enumerate() {
-        let head = signs.heads[who];
+        let head = signs[who];
         let (name, has) = if who == 0 {
             (format!("You, snake {head},"), "have")
         } else {
@@ -212,8 +179,8 @@ pub(super) fn told(board: &Board, options: &Options) -> String {
             "Each round every apple rolls one cell towards the {edge} edge."
         ));
     }
-    lines.push(format!("Key: {}", key(options)));
-    lines.push(format!("State:\n{}", shown(board, options.symbols)));
+    lines.push(format!("Key: {}", legend(options)));
+    lines.push(format!("State:\n{}", self::board(board, options.symbols)));
     lines.join("\n")
 }
 
@@ -221,17 +188,8 @@ fn whereabouts(snake: &Snake, has: &str) -> String {
     match snake.head() {
         Some((x, y)) => format!(
             "{has} the head at ({x}, {y}) and the body at: {}",
-            list(snake.0.iter().skip(1))
+            picture::list(snake.0.iter().skip(1).copied())
         ),
         None => format!("{has} died"),
-    }
-}
-
-fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
-    let cells: Vec<String> = cells.map(|(x, y)| format!("({x}, {y})")).collect();
-    if cells.is_empty() {
-        "none".to_owned()
-    } else {
-        cells.join(", ")
     }
 }

@@ -1,11 +1,11 @@
-//! Drawing a level: a room by a random walk, boxes on their targets, and play in reverse that scatters them.
+//! Drawing levels: a random walk clears a room, and reverse play scatters the boxes from their targets.
 
 use std::collections::{HashSet, VecDeque};
 
-use super::level::{Level, State, opposite};
+use super::level::{Level, Position, opposite};
 use crate::rng::Stream;
 
-/// What the walk clears around it, as offsets of columns and rows.
+/// The cells that the walk clears, as offsets of columns and rows.
 const BRUSHES: [&[(isize, isize)]; 5] = [
     &[(-1, 0), (0, 0), (1, 0)],
     &[(0, -1), (0, 0), (0, 1)],
@@ -14,41 +14,43 @@ const BRUSHES: [&[(isize, isize)]; 5] = [
     &[(0, 0), (1, 0), (0, 1)],
 ];
 
-/// The chance that the walk turns at a step.
+/// The probability that the walk turns at a step.
 const TURN: f64 = 0.35;
 
-/// How many steps reverse play goes from the targets at most.
+/// The most steps of reverse play.
 const DEEPEST: usize = 300;
 
-/// How many rooms are tried, and of how many that come to something the best is taken.
+/// The most rooms that are drawn.
 const TRIES: usize = 50;
-const CHOICE: usize = 4;
 
-/// A level, the state it starts from, and the ways that solve it.
-pub(super) struct Drawn {
+/// The number of rooms with a level of which the best is taken.
+const CANDIDATES: usize = 4;
+
+/// A level with its start and the moves that solve it.
+pub(super) struct DrawnLevel {
     pub level: Level,
-    pub start: State,
+    pub start: Position,
     pub solution: Vec<usize>,
 }
 
-/// Draws a level with boxes that are not all on targets. `effort` is the number of states that reverse play looks at in
-/// a room. If no room comes out, which is rare, it is [`plain`].
+/// Draws a level that is not solved at its start. `effort` is the number of positions that reverse play visits in a room.
+/// If no room has a level, which is rare, the level is [`plain`].
 pub(super) fn draw(
     width: usize,
     height: usize,
     boxes: usize,
     effort: usize,
     stream: &mut Stream,
-) -> Drawn {
+) -> DrawnLevel {
     let rooms = (0..TRIES).filter_map(|_| {
         let floor = room(width, height, stream);
         scatter(width, floor, boxes, effort, stream)
     });
-    let best = rooms.take(CHOICE).max_by_key(|(score, _)| *score);
+    let best = rooms.take(CANDIDATES).max_by_key(|(score, _)| *score);
     best.map_or_else(|| plain(width, height, boxes), |(_, drawn)| drawn)
 }
 
-/// A room in a wall, cleared by a random walk.
+/// Draws the floor of a room by a random walk.
 fn room(width: usize, height: usize, stream: &mut Stream) -> Vec<bool> {
     let mut floor = vec![false; width * height];
     let (mut x, mut y) = (1 + stream.below(width - 2), 1 + stream.below(height - 2));
@@ -74,29 +76,29 @@ fn room(width: usize, height: usize, stream: &mut Stream) -> Vec<bool> {
     floor
 }
 
-/// One state that reverse play has come to.
-struct Reached {
-    state: State,
+/// A position of reverse play.
+struct ReversePosition {
+    state: Position,
     from: usize,
     way: usize,
     depth: usize,
-    /// Which box was pulled last, by where it stands.
+    /// The cell of the box that was pulled last.
     pulled: Option<usize>,
-    /// How often another box was pulled than before.
+    /// The number of changes between pulled boxes.
     changes: usize,
 }
 
-/// Puts targets, boxes on them and the player on drawn cells of a room, and plays in reverse, by chance on from the
-/// newest state or from the oldest, so that play comes far and leaves little out. The state with the highest score is
-/// where the level starts: how often the box that is pulled changed, times how far the boxes are from targets. The score
-/// comes with it. `None` if the room is too small or no state scores.
+/// Draws targets with boxes and the player's cell, and plays in reverse, continuing at random from the newest or the
+/// oldest position, so that play goes far and leaves little out. The level starts at the position with the highest score:
+/// the number of changes between pulled boxes times the distances of the boxes from targets. Returns the score and the
+/// level; `None` if the room is too small or no position has a score.
 fn scatter(
     width: usize,
     floor: Vec<bool>,
     boxes: usize,
     effort: usize,
     stream: &mut Stream,
-) -> Option<(usize, Drawn)> {
+) -> Option<(usize, DrawnLevel)> {
     let mut free: Vec<usize> = (0..floor.len()).filter(|&cell| floor[cell]).collect();
     if free.len() < boxes + 2 {
         return None;
@@ -113,8 +115,8 @@ fn scatter(
         ..Level::default()
     };
     let distances = distances(&level);
-    let mut nodes = vec![Reached {
-        state: State::new(player, &cells),
+    let mut nodes = vec![ReversePosition {
+        state: Position::new(player, &cells),
         from: 0,
         way: 0,
         depth: 0,
@@ -140,7 +142,7 @@ fn scatter(
         let turn = stream.below(4);
         for way in (0..4).map(|way| (way + turn) % 4) {
             for pull in [false, true] {
-                let Reached {
+                let ReversePosition {
                     state,
                     depth,
                     pulled,
@@ -156,7 +158,7 @@ fn scatter(
                 let player = usize::from(state.player);
                 let behind = level.neighbour(player, opposite(way));
                 open.push_back(nodes.len());
-                nodes.push(Reached {
+                nodes.push(ReversePosition {
                     state: after,
                     from: node,
                     way,
@@ -176,7 +178,7 @@ fn scatter(
         solution.push(opposite(nodes[best].way));
         best = nodes[best].from;
     }
-    let drawn = Drawn {
+    let drawn = DrawnLevel {
         level,
         start,
         solution,
@@ -184,7 +186,7 @@ fn scatter(
     Some((highest, drawn))
 }
 
-/// How far each cell is from the nearest target along rows and columns, whatever is between.
+/// Returns the distance of each cell from the nearest target along rows and columns, regardless of walls.
 fn distances(level: &Level) -> Vec<usize> {
     let distance = |one: usize, other: usize| {
         (one % level.width).abs_diff(other % level.width)
@@ -198,8 +200,8 @@ fn distances(level: &Level) -> Vec<usize> {
         .collect()
 }
 
-/// An open room with the targets along its upper wall and each box below its target.
-pub(super) fn plain(width: usize, height: usize, boxes: usize) -> Drawn {
+/// Returns an open room with the targets along its upper wall and each box below its target.
+pub(super) fn plain(width: usize, height: usize, boxes: usize) -> DrawnLevel {
     let inside = |cell: usize| {
         (1..width - 1).contains(&(cell % width)) && (1..height - 1).contains(&(cell / width))
     };
@@ -212,11 +214,11 @@ pub(super) fn plain(width: usize, height: usize, boxes: usize) -> Drawn {
         ..Level::default()
     };
     let cells: Vec<usize> = (1..=boxes).map(|x| 2 * width + x).collect();
-    // Up, and back down, and to the next.
+    // Up, back down, and right to the next box.
     let mut solution = [0, 1, 3].repeat(boxes);
     solution.truncate(3 * boxes - 2);
-    Drawn {
-        start: State::new(3 * width + 1, &cells),
+    DrawnLevel {
+        start: Position::new(3 * width + 1, &cells),
         level,
         solution,
     }

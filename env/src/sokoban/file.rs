@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::level::{LONGEST_SIDE, Level, Levels, MOST_BOXES, State};
+use super::level::{LONGEST_LEVEL_SIDE, Level, Levels, MOST_BOXES, Position};
 
-/// The largest file that is read; Boxoban's have 0.1 MB.
+/// The largest file in bytes; Boxoban's have 0.1 MB.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// Reads all levels of a file, or says what is wrong with it.
+/// Reads all levels of a file. The error continues a sentence that begins with the option's name.
 pub(super) fn read(path: &Path) -> Result<Levels, String> {
     let unreadable =
         |error: std::io::Error| format!("names {path:?}, which cannot be read: {error}");
@@ -18,20 +18,20 @@ pub(super) fn read(path: &Path) -> Result<Levels, String> {
     if about.len() > LARGEST_FILE {
         let megabytes = about.len() >> 20;
         return Err(format!(
-            "names {path:?} of {megabytes} MB, but at most 16 are read: split it"
+            "names {path:?} of {megabytes} MB, but at most 16 MB can be read: split it"
         ));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     parse(&text).map_err(|problem| format!("names {path:?}, which has {problem}"))
 }
 
-/// Levels of `#` walls, `@` the player, `$` boxes, `.` targets, `*` a box on a target, `+` the player on one, and
-/// spaces, each below a line that begins with `;`, and divided by empty lines.
+/// Parses levels of `#` wall, `@` player, `$` box, `.` target, `*` box on a target, `+` player on a target, and spaces.
+/// Levels are separated by empty lines or lines that begin with `;`, which name the next level.
 pub(super) fn parse(text: &str) -> Result<Levels, String> {
     let mut levels = Vec::new();
     let mut name = String::from("the first level");
     let mut rows: Vec<(usize, &str)> = Vec::new();
-    // One empty line more ends the last level.
+    // An additional empty line ends the last level.
     for (number, line) in (1..).zip(text.lines().chain([""])) {
         let line = line.trim_end_matches('\r');
         let is_row = !line.trim().is_empty() && !line.starts_with(';');
@@ -55,12 +55,12 @@ pub(super) fn parse(text: &str) -> Result<Levels, String> {
     Ok(levels)
 }
 
-fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Level, State), String> {
+fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Level, Position), String> {
     let (first, row) = rows[0];
     let (width, height) = (row.chars().count(), rows.len());
-    if width > LONGEST_SIDE || height > LONGEST_SIDE {
+    if width > LONGEST_LEVEL_SIDE || height > LONGEST_LEVEL_SIDE {
         return Err(format!(
-            "{name} at line {first}, {width} wide and {height} high, but must be at most {LONGEST_SIDE} each way"
+            "{name} at line {first}, {width} wide and {height} high, but must be at most {LONGEST_LEVEL_SIDE} each way"
         ));
     }
     let mut level = Level {
@@ -106,7 +106,7 @@ fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Level, State), String> {
             boxes.len()
         ));
     }
-    let state = State::new(player, &boxes);
+    let state = Position::new(player, &boxes);
     if level.solved(&state) {
         return Err(format!(
             "all boxes on targets in {name} ({lines}), but must have something left to do"

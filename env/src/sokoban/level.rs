@@ -1,45 +1,45 @@
-//! A Sokoban level, where everything stands in it, and what a step does.
+//! Sokoban levels, positions in them, and steps.
 
 use std::sync::OnceLock;
 
-/// The most boxes in a level, and the longest side: a state is then a few bytes.
+/// With these limits a position has a few bytes.
 pub(super) const MOST_BOXES: usize = 8;
-pub(super) const LONGEST_SIDE: usize = 15;
+pub(super) const LONGEST_LEVEL_SIDE: usize = 15;
 
-/// No cell has this number.
+/// The cell of a box that is not there.
 const NOWHERE: u8 = u8::MAX;
 
-/// What does not move.
+/// The fixed parts of a level.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub width: usize,
-    /// By cell, row by row from the top left, whether one can be there.
+    /// Whether each cell, row by row from the top left, is floor.
     pub floor: Vec<bool>,
     pub targets: Vec<bool>,
-    /// Made when first asked for.
+    /// Made on demand.
     pub pushes: OnceLock<Vec<Option<u16>>>,
 }
 
-/// What moves.
+/// The cells of the player and the boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct Position {
     pub player: u8,
-    /// In the order of their cells, which are those of the boxes and behind them [`NOWHERE`]: equal boxes, equal states.
+    /// In ascending order, then [`NOWHERE`]: positions with equal boxes are equal.
     boxes: [u8; MOST_BOXES],
 }
 
-/// Levels of a file, each with the state that it starts from.
-pub(super) type Levels = Vec<(Level, State)>;
+/// The levels of a file with their starts.
+pub(super) type Levels = Vec<(Level, Position)>;
 
-impl State {
-    /// `boxes` are at most [`MOST_BOXES`].
-    pub fn new(player: usize, boxes: &[usize]) -> State {
+impl Position {
+    /// Makes a position. `boxes` has at most [`MOST_BOXES`] cells.
+    pub fn new(player: usize, boxes: &[usize]) -> Position {
         let mut cells = [NOWHERE; MOST_BOXES];
         for (cell, &place) in cells.iter_mut().zip(boxes) {
             *cell = place as u8;
         }
         cells.sort_unstable();
-        State {
+        Position {
             player: player as u8,
             boxes: cells,
         }
@@ -54,19 +54,19 @@ impl State {
         self.boxes.contains(&(cell as u8))
     }
 
-    /// The same with the box that was on one cell on another.
-    fn with_box_moved(&self, from: usize, to: usize) -> State {
+    /// Returns the position with the box of one cell on another.
+    fn with_box_moved(&self, from: usize, to: usize) -> Position {
         let mut boxes = self.boxes;
         if let Some(place) = boxes.iter().position(|&cell| usize::from(cell) == from) {
             boxes[place] = to as u8;
         }
         boxes.sort_unstable();
-        State { boxes, ..*self }
+        Position { boxes, ..*self }
     }
 }
 
 impl Level {
-    /// The cell one step that way (up 0, down 1, left 2, right 3), if it is floor.
+    /// Returns the next cell in direction `way` (up 0, down 1, left 2, right 3), if it is floor.
     pub fn neighbour(&self, cell: usize, way: usize) -> Option<usize> {
         let x = cell % self.width;
         let next = match way {
@@ -82,8 +82,8 @@ impl Level {
             .then_some(next)
     }
 
-    /// The state after a step, unless a wall or a second box is in the way.
-    pub fn step(&self, state: &State, way: usize) -> Option<State> {
+    /// Returns the position after a step, unless a wall or a second box is in the way.
+    pub fn step(&self, state: &Position, way: usize) -> Option<Position> {
         let next = self.neighbour(usize::from(state.player), way)?;
         let mut after = *state;
         if state.has_box(next) {
@@ -97,9 +97,9 @@ impl Level {
         Some(after)
     }
 
-    /// The state after a step of reverse play: the player goes back, and may pull the box behind it along. The inverse
-    /// of [`Level::step`] the other way.
-    pub fn back(&self, state: &State, way: usize, pull: bool) -> Option<State> {
+    /// Returns the position after a step of reverse play, in which the player can pull the box behind it: the inverse of
+    /// [`Level::step`] in the opposite direction.
+    pub fn back(&self, state: &Position, way: usize, pull: bool) -> Option<Position> {
         let player = usize::from(state.player);
         let next = self.neighbour(player, way)?;
         if state.has_box(next) {
@@ -117,16 +117,16 @@ impl Level {
         Some(after)
     }
 
-    /// How many boxes are on targets.
-    pub fn on_targets(&self, state: &State) -> usize {
+    /// Returns the number of boxes on targets.
+    pub fn on_targets(&self, state: &Position) -> usize {
         state.boxes().filter(|&cell| self.targets[cell]).count()
     }
 
-    pub fn solved(&self, state: &State) -> bool {
+    pub fn solved(&self, state: &Position) -> bool {
         state.boxes().all(|cell| self.targets[cell])
     }
 
-    /// By cell how many pushes a box there needs at least, were it alone in the level; `None` where it is lost.
+    /// Returns for each cell the fewest pushes that a box there needs if it is alone; `None` if it is lost.
     pub fn pushes(&self) -> &[Option<u16>] {
         self.pushes.get_or_init(|| {
             let mut pushes: Vec<Option<u16>> = self
@@ -141,7 +141,7 @@ impl Level {
             while let Some(&cell) = reached.get(place) {
                 place += 1;
                 for way in 0..4 {
-                    // The box came from the cell before, and the player pushed from the one before that.
+                    // The box came from the previous cell, and the player pushed from the cell before that.
                     let Some(before) = self.neighbour(cell, opposite(way)) else {
                         continue;
                     };

@@ -1,43 +1,43 @@
-//! Solving a level by search.
+//! Solving levels by search.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::level::{Level, State};
+use super::level::{Level, Position};
 
-/// The most states that a search looks at.
+/// The most positions that a search visits.
 pub(super) const BUDGET: usize = 20_000;
 
-/// What a search found out.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Found {
-    /// A shortest solution.
+pub(super) enum Solution {
+    /// The moves of a shortest solution.
     Shortest(Vec<usize>),
-    /// There is none.
-    Nothing,
+    /// There is no solution.
+    Impossible,
     /// The budget ran out.
     Unknown,
 }
 
-/// A* over steps: the shortest solution first. A box needs at least as many steps as pushes, and no step pushes two, so
-/// their sum over the boxes is never too much.
-pub(super) fn solve(level: &Level, start: &State) -> Found {
+/// Finds a shortest solution by A* over steps. The sum of the fewest pushes of all boxes never exceeds the number of
+/// steps, because a step pushes at most one box.
+pub(super) fn solve(level: &Level, start: &Position) -> Solution {
     let pushes = level.pushes();
-    let at_least = |state: &State| {
+    let at_least = |state: &Position| {
         state
             .boxes()
             .map(|cell| pushes[cell].map(usize::from))
             .sum::<Option<usize>>()
     };
     let Some(least) = at_least(start) else {
-        return Found::Nothing;
+        return Solution::Impossible;
     };
-    // By number: state, the number it was reached from, the way, the steps.
+    // Position, index of the previous node, move, steps.
     let mut nodes = vec![(*start, 0, 0, 0)];
     let mut steps_to = HashMap::from([(*start, 0)]);
-    // Of equal promise the one that has come furthest, which is the newest of those.
+    // Among equal estimates the newest node comes first.
     let mut open = BinaryHeap::from([(Reverse(least), 0)]);
-    let mut looked_at = 0;
+    let mut visited = 0;
     while let Some((_, node)) = open.pop() {
         let (state, .., steps) = nodes[node];
         if level.solved(&state) {
@@ -49,14 +49,14 @@ pub(super) fn solve(level: &Level, start: &State) -> Found {
                 way_back = from;
             }
             ways.reverse();
-            return Found::Shortest(ways);
+            return Solution::Shortest(ways);
         }
         if steps_to[&state] < steps {
             continue;
         }
-        looked_at += 1;
-        if looked_at > BUDGET {
-            return Found::Unknown;
+        visited += 1;
+        if visited > BUDGET {
+            return Solution::Unknown;
         }
         for way in 0..4 {
             let Some(after) = level.step(&state, way) else {
@@ -72,5 +72,5 @@ pub(super) fn solve(level: &Level, start: &State) -> Found {
             }
         }
     }
-    Found::Nothing
+    Solution::Impossible
 }

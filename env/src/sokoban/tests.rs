@@ -1,13 +1,12 @@
-//! Levels that are drawn and read, steps and their inverse, and the search against brute force.
+//! Drawing and reading levels, steps and their inverse, and the search compared with brute force.
 
 use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 
 use super::*;
-use draw::Drawn;
 
-fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -> Drawn {
+fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -> DrawnLevel {
     draw::draw(
         width,
         height,
@@ -17,8 +16,8 @@ fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -
     )
 }
 
-/// The state after all of the ways, none of which may be barred.
-fn played(level: &Level, start: &State, ways: &[usize]) -> State {
+/// Returns the position after these moves, which must all be possible.
+fn played(level: &Level, start: &Position, ways: &[usize]) -> Position {
     ways.iter().fold(*start, |state, &way| {
         level.step(&state, way).expect("the way is free")
     })
@@ -34,7 +33,7 @@ fn every_level_is_solved_by_its_record() {
         (15, 15, 8, 500),
     ] {
         for scene in 0..100 {
-            let Drawn {
+            let DrawnLevel {
                 level,
                 start,
                 solution,
@@ -60,12 +59,12 @@ fn every_level_is_solved_by_its_record() {
     }
 }
 
-/// Only options that leave no room to draw in need it; it has to do for all that may be asked for.
+/// Few options need the plain level, but it must work for all.
 #[test]
 fn the_plain_level_is_solved_by_its_record() {
     for (width, height) in [(5, 5), (10, 5), (5, 12), (15, 15)] {
         for boxes in 1..=(width - 2).min(level::MOST_BOXES) {
-            let Drawn {
+            let DrawnLevel {
                 level,
                 start,
                 solution,
@@ -81,7 +80,7 @@ proptest! {
 
     #[test]
     fn steps_keep_boxes_and_go_through_nothing(scene: u64, player: u64) {
-        let Drawn { level, start, .. } = drawn(8, 7, 3, 200, scene);
+        let DrawnLevel { level, start, .. } = drawn(8, 7, 3, 200, scene);
         let mut random = Stream::new(player, "random player");
         let mut state = start;
         for _ in 0..100 {
@@ -100,8 +99,8 @@ proptest! {
     }
 }
 
-/// By breadth-first search over all states the steps to a solution.
-fn shortest(level: &Level, start: &State) -> Option<usize> {
+/// Returns the steps of a shortest solution, by breadth-first search.
+fn shortest(level: &Level, start: &Position) -> Option<usize> {
     let mut steps = HashMap::from([(*start, 0)]);
     let mut open = VecDeque::from([*start]);
     while let Some(state) = open.pop_front() {
@@ -122,7 +121,7 @@ fn shortest(level: &Level, start: &State) -> Option<usize> {
 fn the_search_finds_shortest_solutions_and_hopeless_states() {
     let (mut solved, mut hopeless) = (0, 0);
     for scene in 0..150 {
-        let Drawn { level, start, .. } = drawn(6, 6, 2, 200, scene);
+        let DrawnLevel { level, start, .. } = drawn(6, 6, 2, 200, scene);
         let mut random = Stream::new(scene, "random player");
         let mut state = start;
         for _ in 0..4 {
@@ -130,12 +129,12 @@ fn the_search_finds_shortest_solutions_and_hopeless_states() {
                 state = level.step(&state, random.below(4)).unwrap_or(state);
             }
             match (plan::solve(&level, &state), shortest(&level, &state)) {
-                (Found::Shortest(ways), Some(steps)) => {
+                (Solution::Shortest(ways), Some(steps)) => {
                     assert_eq!(ways.len(), steps);
                     assert!(level.solved(&played(&level, &state, &ways)));
                     solved += 1;
                 }
-                (Found::Nothing, None) => hopeless += 1,
+                (Solution::Impossible, None) => hopeless += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -143,13 +142,13 @@ fn the_search_finds_shortest_solutions_and_hopeless_states() {
     assert!(solved > 100 && hopeless > 30, "{solved} {hopeless}");
 }
 
-/// The highest return with so many steps left, by trying everything.
+/// Returns the highest return in `left` steps by trying everything.
 fn highest(
     level: &Level,
-    options: &Options,
-    state: &State,
+    options: &SokobanOptions,
+    state: &Position,
     left: usize,
-    known: &mut HashMap<(State, usize), f64>,
+    known: &mut HashMap<(Position, usize), f64>,
 ) -> f64 {
     if left == 0 || level.solved(state) {
         return 0.0;
@@ -173,10 +172,10 @@ fn highest(
     best
 }
 
-/// Tolerance: sums of f64 in another order.
+/// Tolerance: rounding of sums in another order.
 #[test]
 fn the_optimum_is_what_trying_everything_finds() {
-    let mut told = 0;
+    let mut checked = 0;
     for options in [
         serde_json::json!({ "boxes": 2, "step_limit": 14 }),
         serde_json::json!({ "step_limit": 10, "step_reward": 0, "box_reward": 20, "done_reward": 1 }),
@@ -184,7 +183,7 @@ fn the_optimum_is_what_trying_everything_finds() {
         let scenario = Sokoban::new(&options).unwrap();
         let options = &scenario.options;
         for scene in 0..40 {
-            let Drawn { level, start, .. } = drawn(6, 6, options.boxes(), options.effort(), scene);
+            let DrawnLevel { level, start, .. } = drawn(6, 6, options.boxes, options.effort, scene);
             let mut game = scenario.start(scene, 0).unwrap();
             let mut random = Stream::new(scene, "random player");
             let (mut state, mut known) = (start, HashMap::new());
@@ -201,7 +200,7 @@ fn the_optimum_is_what_trying_everything_finds() {
                         (optimum - found).abs() < 1e-9,
                         "scene {scene}: {optimum} against {found}"
                     );
-                    told += 1;
+                    checked += 1;
                 }
                 let way = random.below(4);
                 game.play(&[Some(way)]).unwrap();
@@ -211,11 +210,11 @@ fn the_optimum_is_what_trying_everything_finds() {
             }
         }
     }
-    assert!(told > 200, "{told}");
+    assert!(checked > 200, "{checked}");
 }
 
 #[test]
-fn files_are_read_and_their_mistakes_named() {
+fn files_are_read_and_errors_name_the_line() {
     let refused = |text: &str| file::parse(text).unwrap_err();
     let row = "#".repeat(16);
     let errors = [
@@ -231,11 +230,11 @@ fn files_are_read_and_their_mistakes_named() {
         refused(&format!("; c\n{row}\n")),
     ];
     insta::assert_snapshot!(errors.join("\n"));
-    // Windows' line ends, no empty line between levels, no name, an end without a new line.
+    // Windows line ends, no empty line between levels, no name, no new line at the end.
     let levels = file::parse("######\r\n#+$ *#\r\n######\r\n; 1\n######\n#@$ .#\n######").unwrap();
     let boards: Vec<String> = levels
         .iter()
-        .map(|(level, state)| text::in_short(level, state))
+        .map(|(level, state)| text::key(level, state))
         .collect();
     assert_eq!(boards, ["######/#SX_V#/######", "######/#PX_O#/######"]);
 }

@@ -1,18 +1,25 @@
-//! How a Sokoban board is told.
+//! The observations of Sokoban.
 
-use super::level::{Level, State};
-use crate::options::Put;
-use crate::picture;
+use super::level::{Level, Position};
+use crate::options::Phrasing;
+use crate::picture::{self, Role};
 
-/// The signs: wall, floor, target, box, box on a target, player, player on a target.
-fn signs(symbols: Put) -> [char; 7] {
+/// Returns the signs of wall, floor, target, box, box on a target, player and player on a target.
+fn signs(symbols: Phrasing) -> [char; 7] {
     match symbols {
-        Put::Usual => ['#', '_', 'O', 'X', 'V', 'P', 'S'],
-        Put::Other => ['W', '.', 'T', 'B', '*', '@', '+'],
+        Phrasing::Usual => ['#', '_', 'O', 'X', 'V', 'P', 'S'],
+        Phrasing::Other => ['W', '.', 'T', 'B', '*', '@', '+'],
     }
 }
 
-fn sign(level: &Level, state: &State, cell: usize, symbols: Put) -> char {
+/// Returns the role of a sign of either set.
+pub(super) fn role(cell: &str) -> Option<Role> {
+    use Role::{Done, Floor, Goal, Item, Player, Wall};
+    let sets = [Phrasing::Usual, Phrasing::Other].map(signs);
+    picture::role(cell, sets, [Wall, Floor, Goal, Item, Done, Player, Player])
+}
+
+fn sign(level: &Level, state: &Position, cell: usize, symbols: Phrasing) -> char {
     let [wall, floor, target, carton, carton_on, player, player_on] = signs(symbols);
     let on = level.targets[cell];
     if usize::from(state.player) == cell {
@@ -28,23 +35,23 @@ fn sign(level: &Level, state: &State, cell: usize, symbols: Put) -> char {
     }
 }
 
-/// The meaning of the signs.
-pub(super) fn key(symbols: Put) -> String {
+/// Returns the meaning of the signs.
+pub(super) fn legend(symbols: Phrasing) -> String {
     let [wall, floor, target, carton, carton_on, player, player_on] = signs(symbols);
     format!(
         "{player} is you ({player_on} on a target), {carton} a box ({carton_on} on a target), {target} a target, {wall} wall, {floor} floor"
     )
 }
 
-/// The picture alone.
-pub(super) fn board(level: &Level, state: &State, symbols: Put) -> String {
+/// Returns the picture of the board.
+pub(super) fn board(level: &Level, state: &Position, symbols: Phrasing) -> String {
     let cells = (0..level.floor.len()).map(|cell| sign(level, state, cell, symbols));
     picture::rows(cells, level.width)
 }
 
-/// The board in one line.
-pub(super) fn in_short(level: &Level, state: &State) -> String {
-    let sign = |cell| sign(level, state, cell, Put::Usual);
+/// Returns the key of a state: the board in one line.
+pub(super) fn key(level: &Level, state: &Position) -> String {
+    let sign = |cell| sign(level, state, cell, Phrasing::Usual);
     let row = |y| {
         (0..level.width)
             .map(|x| sign(y * level.width + x))
@@ -54,33 +61,25 @@ pub(super) fn in_short(level: &Level, state: &State) -> String {
     rows.join("/")
 }
 
-/// The board in coordinates, then a key, then the picture.
-pub(super) fn told(level: &Level, state: &State, symbols: Put, swapped: bool) -> String {
+/// Returns the board in coordinates, a key and the picture.
+pub(super) fn full(level: &Level, state: &Position, symbols: Phrasing, swapped: bool) -> String {
     let (width, height) = (level.width, level.floor.len() / level.width);
-    let at = |cell: usize| format!("({}, {})", cell % width, height - 1 - cell / width);
-    let list = |cells: Vec<usize>| {
-        cells
-            .into_iter()
-            .map(at)
-            .collect::<Vec<String>>()
-            .join(", ")
-    };
+    let at = |cell: usize| (cell % width, height - 1 - cell / width);
     let targets = (0..level.floor.len()).filter(|&cell| level.targets[cell]);
-    let (left, right) = if swapped { ("+", "-") } else { ("-", "+") };
+    let [left, right] = picture::signs_of_x(swapped);
     format!(
-        "The board is {width}x{height}, in (x, y) coordinates from (0, 0) at the bottom left to ({}, {}) at the top right.\n\
+        "{}\n\
          up is y + 1, down is y - 1, left is x {left} 1, right is x {right} 1.\n\
          Player position: {}\n\
          Boxes: {}\n\
          Targets: {}\n\
          Key: {}\n\
          State:\n{}",
-        width - 1,
-        height - 1,
-        at(usize::from(state.player)),
-        list(state.boxes().collect()),
-        list(targets.collect()),
-        key(symbols),
+        picture::coordinates(width, height),
+        picture::list([at(usize::from(state.player))].into_iter()),
+        picture::list(state.boxes().map(at)),
+        picture::list(targets.map(at)),
+        legend(symbols),
         board(level, state, symbols)
     )
 }

@@ -1,27 +1,26 @@
-//! The tiles and what a move does to them.
+//! The board of 2048 and its moves.
 
+use crate::picture::Role;
 use crate::rng::Stream;
 
-/// The ways to slide, in the order of the actions.
+// The directions of a slide, in the order of the actions.
 pub(super) const UP: usize = 0;
 pub(super) const DOWN: usize = 1;
 pub(super) const LEFT: usize = 2;
 pub(super) const RIGHT: usize = 3;
 
-/// Cells a side.
 const SIDE: usize = 4;
 
-/// The board row by row from the top left, each tile as the number of doublings that its worth is from 1: level 1 is a
-/// 2, level 11 a 2048. 0 is an empty cell.
+/// The levels of the tiles, row by row from the top left: 0 for an empty cell, 1 for a 2, 11 for a 2048.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Board(pub [u8; SIDE * SIDE]);
+pub(super) struct TileBoard(pub [u8; SIDE * SIDE]);
 
-impl Board {
-    /// Slides all tiles. Says whether anything moved.
+impl TileBoard {
+    /// Slides all tiles and returns whether anything moved.
     pub fn slide(&mut self, way: usize) -> bool {
         let before = *self;
         for line in 0..SIDE {
-            // Where the line begins that ends at the wall it slides to, and how far it is from cell to cell.
+            // The cell at the wall that the line slides to, and the distance to the next cell.
             let (first, step) = match way {
                 UP => (line, SIDE as isize),
                 DOWN => (line + SIDE * (SIDE - 1), -(SIDE as isize)),
@@ -52,7 +51,7 @@ impl Board {
         *self != before
     }
 
-    /// Puts a new tile on an empty cell, if there is one.
+    /// Puts a drawn tile on an empty cell, if there is one.
     pub fn spawn(&mut self, stream: &mut Stream) {
         let count = self.empty().count();
         if count == 0 {
@@ -67,7 +66,7 @@ impl Board {
         (0..self.0.len()).filter(|&cell| self.0[cell] == 0)
     }
 
-    /// The level of the highest tile.
+    /// Returns the level of the highest tile.
     pub fn highest(&self) -> u8 {
         self.0.iter().copied().max().unwrap_or_default()
     }
@@ -82,8 +81,8 @@ impl Board {
             })
     }
 
-    /// The picture; `name` gives each tile its sign by its level.
-    pub fn told(&self, name: impl Fn(u8) -> String) -> String {
+    /// Returns the picture; `name` returns the sign of a level.
+    pub fn picture(&self, name: impl Fn(u8) -> String) -> String {
         let sign = |&tile: &u8| match tile {
             0 => "_".to_owned(),
             level => name(level),
@@ -93,9 +92,20 @@ impl Board {
         rows.join("\n")
     }
 
-    /// The sixteen levels, each as one letter or digit.
-    pub fn in_short(&self) -> String {
+    /// Returns the key of a state: the sixteen levels, each as one letter or digit.
+    pub fn key(&self) -> String {
         let sign = |&level: &u8| char::from_digit(u32::from(level), 36).unwrap_or('?');
         self.0.iter().map(sign).collect()
     }
+}
+
+/// Returns the role of a cell: a tile as a number or as a letter.
+pub(super) fn role(cell: &str) -> Option<Role> {
+    let level = match cell.as_bytes() {
+        b"_" => return Some(Role::Floor),
+        [letter @ b'A'..=b'Z'] => u32::from(letter - b'A' + 1),
+        digits if digits.iter().all(u8::is_ascii_digit) => cell.parse::<u64>().ok()?.max(2).ilog2(),
+        _ => return None,
+    };
+    Some(Role::Tile(level))
 }

@@ -5,141 +5,82 @@ use serde_json::Value;
 
 use super::NAME;
 use super::board::{LEFT, RIGHT};
-use crate::options::{
-    GameOption, OptionsError, Put, View, option, read, refused, unless_usual, within,
-};
+use crate::GameOptions;
+use crate::OptionRange::{Real, Whole};
+use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View, refused};
 
-pub(super) const OPTIONS: &[GameOption] = &[
-    option(
-        "target",
-        "the tile that ends the game",
-        "a power of two from 32 to 16384",
-    ),
-    option(
-        "goal",
-        "whether tiles are to become high or stay low",
-        "high or low",
-    ),
-    option("up_cost", "what each up costs", "0 to 1000"),
-    option(
-        "swapped",
-        "the words left and right have changed their meaning",
-        "true or false",
-    ),
-    option("wording", "how the rules are put", "usual or other"),
-    option(
-        "symbols",
-        "tiles as numbers, or as letters",
-        "usual or other",
-    ),
-    option("step_limit", "moves of an episode", "1 to 100000"),
-    option("view", "a picture, or words about it too", "board or full"),
-];
+crate::options! {
+    /// The options of 2048.
+    pub(super) struct TilesOptions;
+    /// the tile that ends the game, a power of two
+    target: usize = 64, in Whole(32..=16384);
+    /// whether to make high tiles, or to keep them low: then each higher tile costs its share
+    goal: TilesGoal = TilesGoal::High, if changed;
+    /// cost of each `up`
+    up_cost: f64 = 0.0, in Real(0.0..=1000.0), if changed;
+    /// the words left and right swap their meanings
+    swapped: bool = false, if changed;
+    /// the words of the rules
+    wording: Phrasing = Phrasing::Usual, if changed;
+    /// tiles as numbers, or as letters: `A` for 2, `B` for 4, and so on
+    symbols: Phrasing = Phrasing::Usual, if changed;
+    /// moves of an episode
+    step_limit: usize = 50, in Whole(1..=LONGEST_EPISODE);
+    /// the picture alone, or a description above it
+    view: View = View::Board;
+}
 
-/// What tiles are to become.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// Whether to make high tiles: option `goal`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Goal {
-    #[default]
+pub(super) enum TilesGoal {
     High,
     Low,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Options {
-    target: usize,
-    #[serde(serialize_with = "unless_usual")]
-    pub goal: Goal,
-    #[serde(serialize_with = "unless_usual")]
-    pub up_cost: f64,
-    #[serde(serialize_with = "unless_usual")]
-    pub swapped: bool,
-    #[serde(serialize_with = "unless_usual")]
-    pub wording: Put,
-    #[serde(serialize_with = "unless_usual")]
-    symbols: Put,
-    pub step_limit: usize,
-    pub view: View,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            target: 64,
-            goal: Goal::High,
-            up_cost: 0.0,
-            swapped: false,
-            wording: Put::Usual,
-            symbols: Put::Usual,
-            step_limit: 50,
-            view: View::Board,
-        }
-    }
-}
-
-impl Options {
-    pub fn checked(given: &Value) -> Result<Options, OptionsError> {
-        let options: Options = read(NAME, given)?;
-        if !options.target.is_power_of_two() || !(32..=16384).contains(&options.target) {
+impl TilesOptions {
+    pub fn checked(given: &Value) -> Result<TilesOptions, OptionsError> {
+        let options = TilesOptions::read(NAME, given)?;
+        if !options.target.is_power_of_two() {
             let wanted = "a power of two from 32 to 16384";
             return Err(refused(NAME, "target", options.target, wanted));
         }
-        if !(0.0..=1000.0).contains(&options.up_cost) {
-            return Err(refused(NAME, "up_cost", options.up_cost, "from 0 to 1000"));
-        }
-        within(NAME, "step_limit", options.step_limit, 1..=100_000)?;
         Ok(options)
     }
 
-    /// The level of the target.
+    /// Returns the level of the target.
     pub fn level(&self) -> u8 {
         self.target.ilog2() as u8
     }
 
-    /// What each new highest tile brings: from 2 to the target they are 1 together.
+    /// Returns the reward of each new highest tile. From 2 to the target they add up to 1.
     pub fn share(&self) -> f64 {
         let share = 1.0 / f64::from(self.level() - 1);
         match self.goal {
-            Goal::High => share,
-            Goal::Low => -share,
+            TilesGoal::High => share,
+            TilesGoal::Low => -share,
         }
     }
 
-    /// Whether the agent is told to do something else than the usual instructions say.
+    /// Whether the meaning of the instructions differs from the usual one.
     pub fn changed(&self) -> bool {
-        self.goal != Goal::High || self.up_cost != 0.0 || self.swapped
+        self.goal != TilesGoal::High || self.up_cost != 0.0 || self.swapped
     }
 
     pub fn letters(&self) -> bool {
-        self.symbols == Put::Other
+        self.symbols == Phrasing::Other
     }
 
-    /// A tile as it is told.
+    /// Returns the sign of a tile.
     pub fn tile(&self, level: u8) -> String {
         match self.symbols {
-            Put::Usual => (1u32 << level).to_string(),
-            Put::Other => char::from(b'A' + level - 1).to_string(),
+            Phrasing::Usual => (1u32 << level).to_string(),
+            Phrasing::Other => char::from(b'A' + level - 1).to_string(),
         }
     }
 
-    /// The way that an action goes, and the action that goes a way: swapping is its own inverse.
-    pub fn way(&self, action: usize) -> usize {
-        match action {
-            LEFT if self.swapped => RIGHT,
-            RIGHT if self.swapped => LEFT,
-            other => other,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_has_every_option() {
-        let listed: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
-        assert_eq!(listed, crate::options::names::<Options>());
+    /// Returns the move that an action word stands for. It is its own inverse.
+    pub fn meant(&self, action: usize) -> usize {
+        crate::meant(action, self.swapped, [LEFT, RIGHT])
     }
 }

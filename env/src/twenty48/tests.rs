@@ -1,14 +1,14 @@
-//! Moves against boards worked out by hand, and what every move keeps.
+//! Moves compared with boards worked out by hand, and invariants of moves.
 
 use proptest::prelude::*;
 
 use super::board::{DOWN, LEFT, RIGHT, UP};
 use super::*;
 
-/// A board from the numbers as they are told.
-fn board(rows: [[u32; 4]; 4]) -> Board {
+/// Returns a board from the numbers of its tiles.
+fn board(rows: [[u32; 4]; 4]) -> TileBoard {
     let level = |tile: u32| if tile == 0 { 0 } else { tile.ilog2() as u8 };
-    Board(
+    TileBoard(
         rows.concat()
             .iter()
             .map(|&tile| level(tile))
@@ -18,13 +18,13 @@ fn board(rows: [[u32; 4]; 4]) -> Board {
     )
 }
 
-fn after(board: &Board, way: usize) -> Board {
+fn after(board: &TileBoard, way: usize) -> TileBoard {
     let mut after = *board;
     after.slide(way);
     after
 }
 
-fn sum(board: &Board) -> u64 {
+fn sum(board: &TileBoard) -> u64 {
     let worth = |&level: &u8| if level == 0 { 0 } else { 1u64 << level };
     board.0.iter().map(worth).sum()
 }
@@ -57,8 +57,8 @@ fn a_full_board_is_stuck_only_if_nothing_merges() {
     }
 }
 
-fn boards() -> impl Strategy<Value = Board> {
-    proptest::array::uniform16(prop_oneof![3 => Just(0), 5 => 1..12u8]).prop_map(Board)
+fn boards() -> impl Strategy<Value = TileBoard> {
+    proptest::array::uniform16(prop_oneof![3 => Just(0), 5 => 1..12u8]).prop_map(TileBoard)
 }
 
 proptest! {
@@ -82,11 +82,11 @@ proptest! {
         }
     }
 
-    /// What is left of a line after a slide lies at the wall, and the four ways are mirrors of one.
+    /// The four directions are mirror images of one.
     #[test]
     fn ways_are_mirrors_of_each_other(board in boards()) {
-        let mirrored = |board: &Board| Board(std::array::from_fn(|cell| board.0[cell / 4 * 4 + 3 - cell % 4]));
-        let turned = |board: &Board| Board(std::array::from_fn(|cell| board.0[cell % 4 * 4 + cell / 4]));
+        let mirrored = |board: &TileBoard| TileBoard(std::array::from_fn(|cell| board.0[cell / 4 * 4 + 3 - cell % 4]));
+        let turned = |board: &TileBoard| TileBoard(std::array::from_fn(|cell| board.0[cell % 4 * 4 + cell / 4]));
         prop_assert_eq!(after(&mirrored(&board), LEFT), mirrored(&after(&board, RIGHT)));
         prop_assert_eq!(after(&turned(&board), UP), turned(&after(&board, LEFT)));
         prop_assert_eq!(after(&turned(&board), DOWN), turned(&after(&board, RIGHT)));
@@ -99,13 +99,13 @@ fn one_new_tile_in_ten_is_a_four() {
     let mut cells = [0; 16];
     let mut fours = 0;
     for _ in 0..16_000 {
-        let mut board = Board::default();
+        let mut board = TileBoard::default();
         board.spawn(&mut stream);
         let cell = board.0.iter().position(|&level| level > 0).unwrap();
         cells[cell] += 1;
         fours += usize::from(board.0[cell] == 2);
     }
-    // Standard deviations: 38 and 31; five of them.
+    // Five standard deviations, which are 38 and 31.
     assert!((1410..1790).contains(&fours), "{fours}");
     assert!(
         cells.iter().all(|count| (845..1155).contains(count)),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use console::{Style, Term};
-use lapwing_env::Scenario;
+use lapwing_env::{Legend, Scenario};
 use lapwing_play::{Ask, Turn};
 
 use crate::{board, out};
@@ -15,8 +15,8 @@ pub const OTHERS: &str = "The game's own player plays the other sides.";
 /// What does not change while somebody plays.
 #[derive(Debug)]
 pub struct Screen {
-    /// the game, whose signs have colours
-    pub game: String,
+    /// the roles of the signs, which have colours
+    pub legend: Legend,
     /// what the player should know, for windows that have room for it
     pub rules: String,
     /// which keys do what
@@ -35,7 +35,7 @@ impl Screen {
     /// For this game.
     pub fn new(scenario: &dyn Scenario, keys: String, record: String) -> Screen {
         Screen {
-            game: scenario.name().to_owned(),
+            legend: scenario.legend(),
             rules: match scenario.agents() {
                 1 => scenario.rules(),
                 _ => format!("{}\n{OTHERS}", scenario.rules()),
@@ -109,8 +109,8 @@ impl Screen {
         observation: &str,
         status: &str,
     ) -> Option<String> {
-        let height = |text: &str| board::height(&self.game, text, columns.max(1));
-        let observation = board::aligned(&self.game, &out::visible(observation));
+        let height = |text: &str| board::height(self.legend, text, columns.max(1));
+        let observation = board::aligned(self.legend, &out::visible(observation));
         // What is typed, and an answer to what cannot be read.
         let mut free = rows.checked_sub(height(&observation)? + height(status)? + 3)?;
         let mut frame = String::new();
@@ -123,7 +123,7 @@ impl Screen {
                 frame += &format!("{text}\n\n");
             }
         }
-        frame += &board::painted(&self.game, &observation, self.in_colour);
+        frame += &board::painted(self.legend, &observation, self.in_colour);
         let bold = Style::new().bold().force_styling(self.in_colour);
         Some(frame + &format!("\n\n{}\n", bold.apply_to(status)))
     }
@@ -149,8 +149,10 @@ mod tests {
     }
 
     fn screen() -> Screen {
+        let game = lapwing_env::find("2048").unwrap();
+        let scenario = (game.configure)(&serde_json::json!({})).unwrap();
         Screen {
-            game: "2048".to_owned(),
+            legend: scenario.legend(),
             rules: "Slide the tiles.".to_owned(),
             keys: "Keys: the arrows.".to_owned(),
             limit: 20,

@@ -27,10 +27,10 @@ fn what_is_typed_wrong_ends_with_2() {
     assert_snapshot!(refusal(2, &["eval", "--set", "eval.temperature=warm"]), @r#"error: key `eval.temperature` in --set: found "warm", wanted a number"#);
     assert_snapshot!(refusal(2, &["train", "--set", "train.learn=0"]), @"error: key `train.learn`: found 0, wanted at least 1");
     assert_snapshot!(refusal(2, &["play", "pong"]), @"error: unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
-    assert_snapshot!(refusal(2, &["play", "frozen-lake", "--human", "--set", "game.options.size=1"]), @"error: frozen-lake: option `size` is 1, but must be from 2 to 64");
+    assert_snapshot!(refusal(2, &["play", "frozen-lake", "--human", "--set", "game.options.size=1"]), @"error: frozen-lake: option `size` is 1, but must be a whole number from 2 to 64");
     assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=nan"]), @"error: key `game.options.frozen`: found nan, wanted a finite number");
     assert_snapshot!(refusal(2, &["train", "--set", "game.options.frozen=inf"]), @"error: key `game.options.frozen`: found inf, wanted a finite number");
-    assert_snapshot!(refusal(2, &["train", "--set", "game.options.map=2026-11-21"]), @r#"error: frozen-lake: option `map` is "2026-11-21", but must be a list"#);
+    assert_snapshot!(refusal(2, &["train", "--set", "game.options.map=2026-11-21"]), @r#"error: frozen-lake: option `map` is "2026-11-21", but must be a list of texts in quotes"#);
     assert_snapshot!(refusal(2, &["train", "--set", "policy.chat_template_kwargs.heat=nan"]), @"error: key `policy.chat_template_kwargs.heat`: found nan, wanted a finite number");
     assert_snapshot!(refusal(2, &["train", "--set", "train.kl=k1"]), @r#"error: key `train.kl` in --set: found "k1", wanted `k2` or `k3`: the gradient of k1 in the loss is zero on average, and k2 has the gradient that k1 in the reward would have"#);
     assert_snapshot!(refusal(2, &["trian"]), @"

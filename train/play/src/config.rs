@@ -71,12 +71,12 @@ impl Game {
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         if let Some(probe) = &self.probe {
-            let Some((_, changes)) = kind.probe(probe) else {
+            let Some(probe) = kind.probe(probe) else {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
                 let wanted = format!("a probe of {}: {}", kind.name, known.join(", "));
                 return Err(wrong("probe", probe, wanted));
             };
-            set.extend(changes.as_object().cloned().unwrap_or_default());
+            set.extend(probe.options().as_object().cloned().unwrap_or_default());
         }
         Ok((kind.configure)(&options)?)
     }

@@ -204,7 +204,7 @@ impl Probe {
     }
 
     /// The probes that are played of this game.
-    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::Probe>, Error> {
+    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
         let (kind, _) =
             lapwing_env::find_variant(&game.name.to_string()).map_err(SettingError::from)?;
         let known = || {
@@ -212,7 +212,7 @@ impl Probe {
             known.join(", ")
         };
         let found = |name: &String| {
-            kind.probe(name).map(|(probe, _)| probe).ok_or_else(|| {
+            kind.probe(name).ok_or_else(|| {
                 let (key, found) = ("--probes".to_owned(), format!("{name:?}"));
                 let wanted = format!("probes of {}: {}", kind.name, known());
                 Error::from(ConfigError::Range { key, found, wanted })

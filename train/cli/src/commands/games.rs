@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_env::{GAMES, Kind};
+use lapwing_env::{GAMES, GameOption, Kind};
 use serde_json::Value;
 
 use crate::out;
@@ -38,30 +38,23 @@ fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let defaults = scenario.options();
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
-    writeln!(out, "  options, with their defaults, meaning and range:")?;
-    let value = |name: &str| {
-        defaults
-            .get(name)
-            .map_or("not set".to_owned(), Value::to_string)
+    writeln!(out, "  options, with their defaults:")?;
+    let value = |option: &GameOption| match defaults.get(option.name) {
+        Some(default) => default.to_string(),
+        None => match (option.default)() {
+            Value::Null => "not set".to_owned(),
+            default => default.to_string(),
+        },
     };
-    let lines: Vec<[String; 3]> = kind
+    let named: Vec<String> = kind
         .options
         .iter()
-        .map(|option| {
-            let named = format!("{} = {}", option.name, value(option.name));
-            [named, option.meaning.to_owned(), option.range.to_owned()]
-        })
+        .map(|option| format!("{} = {}", option.name, value(option)))
         .collect();
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line| line[column].len())
-            .max()
-            .unwrap_or(0)
-    };
-    let (names, meanings) = (width(0), width(1));
-    for [name, meaning, range] in &lines {
-        writeln!(out, "    {name:names$}  {meaning:meanings$}  {range}")?;
+    let width = named.iter().map(String::len).max().unwrap_or(0);
+    for (named, option) in named.iter().zip(kind.options) {
+        let (meaning, values) = (option.meaning, option.wanted());
+        writeln!(out, "    {named:width$}  {meaning} ({values})")?;
     }
     let named: Vec<(&str, &str)> = kind.variants.iter().map(|v| (v.name, v.summary)).collect();
     write_named("variants, played by these names:", &named, out)?;

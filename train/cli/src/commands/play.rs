@@ -219,7 +219,7 @@ impl Played<'_> {
             return Ok(());
         }
         let colours = console::colors_enabled();
-        let mut out = Painted::new(out::raw(), self.scenario.name(), colours);
+        let mut out = Painted::new(out::raw(), self.scenario.legend(), colours);
         if let Some(path) = &arguments.keep {
             // Those who keep many do not want to read them all.
             let count = self.episodes.len();

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_env::{Probe, Scenario};
+use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::Scores;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
@@ -128,7 +128,7 @@ went by either. overridden: by habit more often than by what was told, beyond tw
 fn row(
     state: &mut State,
     world: usize,
-    probe: Option<&Probe>,
+    probe: Option<&SemanticProbe>,
     agents: &[Agent],
     progress: &Terminal,
 ) -> Result<Row> {

@@ -121,7 +121,7 @@ pub(crate) fn configure(
 ) -> Result<Box<dyn Scenario>, ExternalError> {
     let address = Address::parse(name).map_err(ExternalError::Name)?;
     let name = name.to_string();
-    let options = options::ExternalOptions::read(&name, options)?;
+    let options = options::ExternalOptions::checked(&name, options)?;
     Ok(Box::new(scenario::ExternalScenario::new(
         &name, address, options,
     )?))

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lapwing_env::{Game, GameError, OptionsError, Outcome, Scenario, refused};
+use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused};
 use lapwing_model::read_text;
 use serde_json::{Map, Value};
 

@@ -155,7 +155,7 @@ fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.betas=[0.9]"]), @"key `train.betas` in --set: found [0.9], wanted an array of length 2");
     assert_snapshot!(error(&["lora.targets=7"]), @r#"key `lora.targets` in --set: found 7, wanted "all-linear", a list of names, or a pattern"#);
     assert_snapshot!(error(&["policy.chat_template_kwargs=7"]), @"key `policy.chat_template_kwargs` in --set: found 7, wanted a table");
-    assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be from 2 to 64");
+    assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be a whole number from 2 to 64");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn numbers_that_are_none_are_no_options() {
     assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan, wanted a finite number");
     assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan, wanted a finite number");
     assert_snapshot!(error(&["game.options.map=[\"SF\", -inf]"]), @"key `game.options.map`: found -inf, wanted a finite number");
-    assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number, 0 or more"#);
+    assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number from 2 to 64"#);
     assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf, wanted a finite number");
     let (_home, path) = file("[game.options]\nsize = nan\n");
     assert_snapshot!(load(&path, &[]).unwrap_err(), @"key `game.options.size`: found nan, wanted a finite number");
@@ -522,8 +522,7 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
     for kind in lapwing_env::GAMES {
         for variant in kind.variants {
             let found = load(variant.name, &[]).unwrap();
-            let options = serde_json::from_str(variant.options).unwrap();
-            let scenario = (kind.configure)(&options).unwrap();
+            let scenario = (kind.configure)(&variant.options()).unwrap();
             assert_eq!(found.name, variant.name);
             assert_eq!(found.game, super::Game::of(&*scenario), "{}", variant.name);
             // A preset of the variant's own name may go by other numbers.
@@ -558,8 +557,7 @@ fn presets_and_variants_of_one_name_are_one_game() {
             if PRESETS.iter().all(|preset| preset.name != variant.name) {
                 continue;
             }
-            let options = serde_json::from_str(variant.options).unwrap();
-            let scenario = (kind.configure)(&options).unwrap();
+            let scenario = (kind.configure)(&variant.options()).unwrap();
             let preset = load(variant.name, &[]).unwrap();
             assert_eq!(preset.game, super::Game::of(&*scenario), "{}", variant.name);
             both += 1;

@@ -1,10 +1,10 @@
-//! How the scripted players fare beside chance.
+//! Scores of the scripted players and of random ones.
 
 use lapwing_env::{Game, Scenario};
 
 use crate::games::{named, play, random};
 
-/// Mean return, share of successes and mean length over scenes 0 and up, with luck as the scene.
+/// Returns mean return, share of successes and mean length over scenes from 0, with luck as the scene.
 fn measured(
     scenario: &dyn Scenario,
     episodes: u64,
@@ -22,7 +22,7 @@ fn measured(
     sums.map(|sum| sum / episodes as f64)
 }
 
-/// With `LAPWING_EPISODES=500` and `-- --nocapture` it prints the figures that the pages of Sokoban, rooms and 2048 show.
+/// With `LAPWING_EPISODES=500` and `-- --nocapture` it prints the figures on the pages of Sokoban, rooms and 2048.
 #[test]
 fn the_scripted_player_is_no_worse_than_chance() {
     let given = std::env::var("LAPWING_EPISODES").ok();

@@ -1,11 +1,11 @@
-//! A game that is in no list, has two agents, says only what it must, and dies.
+//! A game outside of the list: it has two agents, uses all defaults, and its process ends.
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 use serde_json::{Value, json};
 
 use crate::games::{play, random};
 
-/// Whoever says "stop" is out. After `lifetime` rounds its process is gone.
+/// An agent that stops is out. After `lifetime` rounds the process has ended.
 #[derive(Debug)]
 struct Relay {
     lifetime: usize,
@@ -27,7 +27,7 @@ impl Scenario for Relay {
     }
 
     fn rules(&self) -> String {
-        "Go on.".to_owned()
+        "Play.".to_owned()
     }
 
     fn actions(&self) -> &[String] {
@@ -42,7 +42,7 @@ impl Scenario for Relay {
         if self.lifetime == 0 {
             return Err(gone());
         }
-        Ok(Box::new(Running {
+        Ok(Box::new(RelayGame {
             rounds_left: self.lifetime,
             out: [false; 2],
         }))
@@ -57,7 +57,7 @@ impl Scenario for Relay {
     }
 }
 
-struct Running {
+struct RelayGame {
     rounds_left: usize,
     out: [bool; 2],
 }
@@ -66,7 +66,7 @@ fn gone() -> GameError {
     GameError::new("relay", "its process has ended with code 1")
 }
 
-impl Game for Running {
+impl Game for RelayGame {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         if self.rounds_left == 0 {
             return Err(gone());
@@ -89,7 +89,7 @@ impl Game for Running {
 }
 
 #[test]
-fn what_a_game_does_not_say_has_its_default() {
+fn a_game_has_defaults() {
     let relay: Box<dyn Scenario> = Box::new(Relay::new(9));
     assert_eq!(relay.reward_bounds(), None);
     let mut game = relay.start(0, 0).unwrap();
@@ -105,7 +105,7 @@ fn what_a_game_does_not_say_has_its_default() {
 }
 
 #[test]
-fn a_game_that_dies_says_so_from_then_on() {
+fn a_game_whose_process_ended_fails_from_then_on() {
     let relay = Relay::new(3);
     let mut game = relay.start(0, 0).unwrap();
     let mut random = random(&relay, 1);
@@ -113,12 +113,12 @@ fn a_game_that_dies_says_so_from_then_on() {
         let actions = [random(&*game, 0), random(&*game, 1)];
         game.play(&actions).unwrap();
     }
-    let said: [GameError; 3] = [
+    let errors: [GameError; 3] = [
         game.observe(0).unwrap_err(),
         game.key(1).unwrap_err(),
         game.play(&[None, None]).unwrap_err(),
     ];
-    for error in said {
+    for error in errors {
         assert_eq!(error, gone());
     }
     let error: Box<dyn std::error::Error + Send + Sync> =

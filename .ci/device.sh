@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by quickstart and check: makes sure that this machine can build and run lapwing.
-# Needed are cargo, a C linker (cargo links through cc) and a Vulkan adapter: a GPU with its driver, or Mesa's
+# Needed are cargo, a C linker (cargo links through cc) and a Vulkan device: a GPU with its driver, or Mesa's
 # software driver. What is missing is installed with apt-get where that is allowed, and named with the exact
-# command where it is not. Quick and silent when all is there. Other systems than Linux bring their own adapter.
+# command where it is not. Quick and silent when all is there. Other systems than Linux bring their own.
 
 # Prints the driver manifests that the Vulkan loader would read.
 vulkan_manifests() {
@@ -35,7 +35,7 @@ gpu_exists() {
     return 1
 }
 
-# Succeeds if Vulkan will find an adapter: the loader, and a driver that is whole and has something to drive.
+# Succeeds if Vulkan will find a device: the loader, and a driver that is whole and has something to drive.
 vulkan_exists() {
     library_exists libvulkan.so.1 || return 1
     local manifest library
