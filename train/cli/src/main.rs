@@ -27,7 +27,7 @@ use interrupt::Stopped;
 
 fn main() -> ExitCode {
     // First of all: this may be the process in which a stranger's tokenizer runs.
-    lapwing_model::isolate_text();
+    lapwing_model::run_sandbox_if_requested();
     quiet_driver();
     quiet_panics();
     outlive_limits();
@@ -92,7 +92,7 @@ fn quiet_driver() {
 fn quiet_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !lapwing_model::panic_is_caught() {
+        if !lapwing_model::panic_becomes_error() {
             tell(panic);
         }
     }));

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn prompts_are_not_kept_for_ever() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
-        let config = lapwing_model::Checkpoint::open(dir.as_ref()).unwrap();
+        let config = lapwing_model::ModelDirectory::open(dir.as_ref()).unwrap();
         let files = lapwing_model::TextFiles::trusted(dir.as_ref());
         let lake =
             (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
-use lapwing_model::{Message, read_text};
-use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
+use lapwing_model::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, Message, read_text};
 
 use crate::PlayError;
 use crate::config::Policy;
@@ -39,6 +37,8 @@ const VARIABLES: [&str; 6] = [
 ];
 /// Instructions that a template may execute: the usual one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
+/// Bytes of a prompt.
+const MAX_PROMPT: usize = 4 << 20;
 /// Bytes of a template file.
 const LONGEST: u64 = 64 << 10;
 
@@ -112,7 +112,7 @@ pub struct Framing {
 struct PromptTemplate {
     /// `None`: the usual one
     path: Option<PathBuf>,
-    environment: Environment<'static>,
+    jinja: Jinja,
 }
 
 impl Framing {
@@ -212,21 +212,22 @@ impl Framing {
         template: &PromptTemplate,
         observation: &str,
     ) -> Result<(String, String), PlayError> {
-        let context = context! {
-            game => &self.game,
-            rules => &self.rules,
-            actions => &self.actions,
-            takes_text => self.takes_text,
-            reply => Serde(self.form),
-            observation,
-        };
-        let rendered = || {
-            let program = template.environment.get_template("prompt")?;
-            let mut whole = program.render_captured(context)?;
-            let mut part = |name| whole.with_state_mut(|state| state.render_block(name));
-            Ok((part("system")?, part("user")?))
-        };
-        rendered().map_err(|error| template.refused(&error))
+        let variables = serde_json::json!({
+            "game": self.game,
+            "rules": self.rules,
+            "actions": self.actions,
+            "takes_text": self.takes_text,
+            "reply": self.form,
+            "observation": observation,
+        });
+        let rendered = template
+            .jinja
+            .render_blocks("prompt", variables, &["system", "user"]);
+        let mut parts = rendered
+            .map_err(|error| template.refused(&error))?
+            .into_iter();
+        let mut part = || parts.next().expect("both are asked for");
+        Ok((part(), part()))
     }
 }
 
@@ -237,48 +238,45 @@ impl PromptTemplate {
         }
         let mut template = PromptTemplate {
             path: path.cloned(),
-            environment: Environment::new(),
+            // A name that is spelt wrong is no empty text.
+            jinja: Jinja::new(JinjaOptions {
+                max_instructions: FUEL,
+                max_output: MAX_PROMPT,
+                trim_blocks: false,
+                strict: true,
+                python: false,
+            }),
         };
-        let environment = &mut template.environment;
-        environment.set_fuel(Some(FUEL));
-        // A name that is spelt wrong is no empty text.
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        let added = environment
-            .add_template(USUAL_NAME, USUAL)
-            .and_then(|()| environment.add_template_owned("prompt", text));
+        let jinja = &mut template.jinja;
+        let added = jinja
+            .add(USUAL_NAME, USUAL.to_owned())
+            .and_then(|()| jinja.add("prompt", text));
         match added {
             Ok(()) => Ok(template),
             Err(error) => Err(template.refused(&error)),
         }
     }
 
-    fn refused(&self, error: &minijinja::Error) -> PlayError {
-        let line = error.line().map(|line| format!("line {line}: "));
-        let detail = error.detail().map(|detail| format!(": {detail}"));
-        let problem = [
-            line.unwrap_or_default(),
-            error.kind().to_string(),
-            detail.unwrap_or_default(),
-            cure(error.kind()),
-        ]
-        .concat();
+    fn refused(&self, error: &JinjaError) -> PlayError {
+        let problem = format!("{error}{}", cure(error.kind));
         let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
         PlayError::Prompt { path, problem }
     }
 }
 
 /// What helps, where the problem alone does not say it.
-fn cure(kind: ErrorKind) -> String {
+fn cure(kind: JinjaErrorKind) -> String {
     match kind {
-        ErrorKind::UndefinedError => format!("; the variables are {}", VARIABLES.join(", ")),
-        ErrorKind::TemplateNotFound => {
+        JinjaErrorKind::UndefinedVariable => {
+            format!("; the variables are {}", VARIABLES.join(", "))
+        }
+        JinjaErrorKind::UnknownTemplate => {
             format!("; the only template that others may extend is {USUAL_NAME:?}")
         }
-        ErrorKind::UnknownBlock => {
+        JinjaErrorKind::UnknownBlock => {
             format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
         }
-        ErrorKind::OutOfFuel => "; it takes too long (is there a loop in a loop?)".to_owned(),
+        JinjaErrorKind::TooManyInstructions => "; is there a loop in a loop?".to_owned(),
         _ => String::new(),
     }
 }

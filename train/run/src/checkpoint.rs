@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::{ModelError, write_aside};
+use lapwing_model::{ModelError, write_atomically};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -159,7 +159,7 @@ pub fn save(
         let path = folder.join(EVALUATION);
         fs::remove_file(&path).map_err(|e| ModelError::unwritable(&path, e))?;
     }
-    write_aside(
+    write_atomically(
         &file(&folder, snapshot.step),
         &serialized(&header, snapshot),
     )?;
@@ -198,7 +198,7 @@ pub(crate) fn save_evaluation(
 ) -> Result<(), ModelError> {
     let folder = directory::checkpoints(run);
     let text = serde_json::to_string(evaluated).expect("plain values");
-    write_aside(&folder.join(EVALUATION), text.as_bytes())?;
+    write_atomically(&folder.join(EVALUATION), text.as_bytes())?;
     remove_surplus(&folder, config, evaluated.step, evaluated.best);
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
+use lapwing_model::{
+    ModelConfig as Model, ModelDirectory, ModelError, Precision, SPARE_ROWS, StoredAdapter,
+};
 use lapwing_tensor::Caps;
 
 use crate::config::Config;
@@ -194,8 +196,12 @@ impl Plan {
     ///
     /// # Errors
     /// If it does not suffice; the error names the setting to change.
-    pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
-        let weights = checkpoint.device_bytes(&LoadOptions::default());
+    pub fn new(
+        caps: &Caps,
+        checkpoint: &ModelDirectory,
+        demand: &Demand,
+    ) -> Result<Plan, MemoryError> {
+        let weights = checkpoint.device_bytes(Precision::Auto);
         let device = DeviceMemory {
             memory: caps.memory,
             max_binding: caps.max_binding,
@@ -251,7 +257,7 @@ fn plan(
     }
     let row = model.arena_row_bytes();
     // One round of all episodes, or what costs little anyway.
-    let episode = demand.longest + ROOM;
+    let episode = demand.longest + SPARE_ROWS;
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
@@ -331,7 +337,7 @@ fn plan(
 pub(crate) fn demand(
     config: &Config,
     trains: bool,
-    checkpoint: &Checkpoint,
+    checkpoint: &ModelDirectory,
     stored: Option<&StoredAdapter>,
     agents: usize,
     turns: usize,
@@ -401,13 +407,13 @@ fn all_numbers(model: &Model) -> u64 {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_model::Shape;
+    use lapwing_model::ModelShape;
 
     use super::*;
 
     /// Qwen2.5-3B.
     fn large() -> (Model, u64) {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 2048,
             layers: 36,
@@ -496,7 +502,7 @@ mod tests {
     /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
     #[test]
     fn all_weights_take_what_they_take_or_are_refused() {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 896,
             layers: 24,
@@ -531,7 +537,7 @@ mod tests {
 
     #[test]
     fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 640,
             width: 64,
             layers: 4,

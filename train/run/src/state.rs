@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena, Hub};
+use lapwing_model::{Adapter, Hub, KvArena};
 use lapwing_tensor::Gpu;
 
 use crate::Error;
@@ -197,7 +197,7 @@ impl State {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
-        let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
+        let arena = KvArena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             learner: LanguageLearner {
                 worlds,

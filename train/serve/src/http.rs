@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lapwing_model::{Joining, Request as Prompted, Sampling};
+use lapwing_model::{BatchRequest, GenerationRequest as Prompted, SamplingOptions};
 use lapwing_tensor::random::mix;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -349,7 +349,7 @@ async fn reply(
     let (events, mut received) = unbounded_channel();
     for (p, ready) in ready.into_iter().enumerate() {
         for i in 0..asked.n {
-            let joining = Joining {
+            let joining = BatchRequest {
                 request: Prompted {
                     prompt: ready.ids.clone(),
                     // The first is what `lapwing generate` draws with this seed.
@@ -359,14 +359,14 @@ async fn reply(
                         mix(seed ^ mix(i as u64))
                     },
                 },
-                sampling: Sampling {
+                sampling: SamplingOptions {
                     temperature: asked.temperature,
                     top_k: asked.top_k,
                     top_p: asked.top_p,
                     max_new_tokens: ready.most,
                     stop: server.ends.clone(),
                 },
-                tell: asked.tell,
+                scores: asked.tell,
             };
             let ask = Ask {
                 joining,

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use lapwing_model::{
-    Adapter, Arena, Batch, Drawn, End, Joining, Model, ModelError, Tokenizer, Told,
+    Adapter, BatchRequest, FinishReason, KvArena, Model, ModelError, ReplyBatch, SampledToken,
+    TokenScore, Tokenizer,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -19,7 +20,7 @@ use super::reply::{Growing, Piece, Token};
 /// One reply that is asked for.
 pub struct Ask {
     /// The prompt and how its reply is sampled.
-    pub joining: Joining,
+    pub joining: BatchRequest,
     /// which of its request's
     pub index: usize,
     /// Texts that end the reply.
@@ -94,9 +95,9 @@ const IDLE: Duration = Duration::from_millis(50);
 
 /// What the thread has.
 pub struct Worker {
-    arena: Arena,
+    arena: KvArena,
     report: fn(&str),
-    batch: Batch,
+    batch: ReplyBatch,
     tokenizer: Tokenizer,
     asks: Receiver<Ask>,
     waiting: VecDeque<Ask>,
@@ -122,7 +123,7 @@ struct Running {
 impl Worker {
     /// Decodes at most so many replies at once, until it is to stop.
     pub fn new(
-        (model, adapter, arena): (&Model, Option<&Adapter>, Arena),
+        (model, adapter, arena): (&Model, Option<&Adapter>, KvArena),
         tokenizer: Tokenizer,
         asks: Receiver<Ask>,
         most: usize,
@@ -130,7 +131,7 @@ impl Worker {
         report: fn(&str),
     ) -> Worker {
         Worker {
-            batch: Batch::new(model, adapter),
+            batch: ReplyBatch::new(model, adapter),
             arena,
             report,
             tokenizer,
@@ -256,13 +257,13 @@ impl Worker {
     fn tell_prompt(
         &mut self,
         mut reply: Running,
-        joining: &Joining,
+        joining: &BatchRequest,
         echo: bool,
     ) -> Result<Option<Running>, ModelError> {
         let ids = &joining.request.prompt;
         if echo {
             let arena = &mut self.arena;
-            let told = joining.tell;
+            let told = joining.scores;
             let told = told.map(|likeliest| self.batch.score(arena, ids, likeliest));
             let told = told.transpose()?;
             for (at, &id) in ids.iter().enumerate() {
@@ -297,13 +298,17 @@ impl Worker {
     }
 
     /// A reply with one more token; none if it is over.
-    fn grow(&mut self, mut reply: Running, drawn: &Drawn) -> Result<Option<Running>, ModelError> {
+    fn grow(
+        &mut self,
+        mut reply: Running,
+        drawn: &SampledToken,
+    ) -> Result<Option<Running>, ModelError> {
         reply.tokens += 1;
         // What ended it is no part of it.
-        if drawn.end == Some(End::Stopped) {
+        if drawn.finish == Some(FinishReason::StopToken) {
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if let Some(told) = &drawn.told {
+        if let Some(told) = &drawn.score {
             let token = self.token(drawn.token, Some(told), reply.growing.letters())?;
             reply.growing.tell(token);
         }
@@ -315,7 +320,7 @@ impl Worker {
             self.batch.leave(reply.number);
             return self.end(reply, Finish::Stop).map(|()| None);
         }
-        if drawn.end == Some(End::Longest) {
+        if drawn.finish == Some(FinishReason::MaxTokens) {
             return self.end(reply, Finish::Length).map(|()| None);
         }
         if let Some(piece) = reply.growing.take() {
@@ -342,7 +347,12 @@ impl Worker {
         Ok(())
     }
 
-    fn token(&mut self, id: u32, told: Option<&Told>, offset: usize) -> Result<Token, ModelError> {
+    fn token(
+        &mut self,
+        id: u32,
+        told: Option<&TokenScore>,
+        offset: usize,
+    ) -> Result<Token, ModelError> {
         let mut likeliest = Vec::new();
         for &(id, log_prob) in told.iter().flat_map(|told| &told.likeliest) {
             likeliest.push((self.word(id)?, log_prob));

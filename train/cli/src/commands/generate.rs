@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_model::{Request, Sampling, Tokenizer, generate as draw};
+use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as draw};
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::files::Files;
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub fn generate(
         prompt.len(),
         more,
     )?;
-    let sampling = Sampling {
+    let sampling = SamplingOptions {
         temperature: if arguments.greedy {
             0.0
         } else {
@@ -57,7 +57,7 @@ pub fn generate(
         max_new_tokens: more,
         stop: tokenizer.stop_ids().to_vec(),
     };
-    let request = Request {
+    let request = GenerationRequest {
         prompt,
         key: arguments.seed,
     };

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Result;
-use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
 use lapwing_play::Progress;
 use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::base::files::Files;
@@ -48,7 +48,7 @@ pub fn typed(model: &Option<String>) -> Source {
 pub struct Subject {
     pub model: Model,
     pub adapter: Option<Adapter>,
-    pub arena: Arena,
+    pub arena: KvArena,
 }
 
 /// What an arena is to hold.
@@ -116,8 +116,8 @@ impl Subject {
             cure: room.cure,
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
-        if longest + ROOM > plan.arena_rows {
-            let most = plan.arena_rows.saturating_sub(ROOM);
+        if longest + SPARE_ROWS > plan.arena_rows {
+            let most = plan.arena_rows.saturating_sub(SPARE_ROWS);
             let problem = format!(
                 "{longest} tokens, and {most} fit this adapter's memory; {}",
                 room.cure
@@ -130,10 +130,10 @@ impl Subject {
         drop(terminal);
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
         let most = match room.sequences {
-            1 => longest + ROOM,
+            1 => longest + SPARE_ROWS,
             _ => plan.arena_rows,
         };
-        let arena = Arena::new(&model, room.first, most);
+        let arena = KvArena::new(&model, room.first, most);
         Ok(Subject {
             model,
             adapter,
@@ -143,7 +143,7 @@ impl Subject {
 }
 
 /// Token ids of a JSON file.
-pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
+pub fn read_ids(path: &Path, config: &ModelConfig) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
     let origin = origin(path);
     let list: Vec<Value> = read_json(path, WANTED)?;
@@ -157,7 +157,7 @@ pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
 }
 
 /// Complains of no tokens, of tokens that the model does not have, and of more than it was made for.
-pub fn check_ids(origin: String, ids: &[u32], config: &Config) -> Result<()> {
+pub fn check_ids(origin: String, ids: &[u32], config: &ModelConfig) -> Result<()> {
     let wrong = |problem: String| Err(InputError::new(origin.clone(), problem).into());
     if ids.is_empty() {
         return wrong("there is no token in it".into());

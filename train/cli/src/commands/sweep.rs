@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Cell, Compare, Results, Sweep};
-use lapwing_model::write_aside;
+use lapwing_model::write_atomically;
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
@@ -339,7 +339,7 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         ("results.svg", results.figure()),
     ];
     for (name, text) in files {
-        write_aside(&place.join(name), text.as_bytes())?;
+        write_atomically(&place.join(name), text.as_bytes())?;
     }
     Ok(())
 }

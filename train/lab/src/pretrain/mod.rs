@@ -14,8 +14,8 @@ use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
 use lapwing_learn::imitation::schedule;
 use lapwing_model::{
-    ChatTemplate, Config as ModelConfig, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens,
-    initial,
+    ChatTemplate, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
+    initial_weights,
 };
 use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
 
@@ -145,7 +145,7 @@ fn make(
 ) -> Result<(), Error> {
     vocabulary::write(dir, games)?;
     let (vocab, end) = vocabulary::size_and_end(dir)?;
-    let mut config = ModelConfig::qwen2(Shape {
+    let mut config = ModelConfig::qwen2(ModelShape {
         vocab,
         width: how.width,
         layers: how.layers,
@@ -171,7 +171,7 @@ fn make(
         });
     }
 
-    let weights = initial(&config, seeds::derive(how.seed, "weights", &[]));
+    let weights = initial_weights(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lapwing_model::{ModelError, write_aside};
+use lapwing_model::{ModelError, write_atomically};
 use lapwing_tensor::NamedValues;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -24,7 +24,7 @@ pub fn write(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
         (name.as_str(), view.expect("as many as the shape"))
     });
     let bytes = safetensors::serialize(views, None).expect("names and shapes are sound");
-    write_aside(path, &bytes)
+    write_atomically(path, &bytes)
 }
 
 /// Reads the weights of these names and shapes, in this order.

@@ -1,4 +1,4 @@
-//! A model directory as Hugging Face has it, and its way to the device.
+//! A model directory in Hugging Face's format, and loading it to the device.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,28 +7,27 @@ use std::path::{Path, PathBuf};
 use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
 use safetensors::Dtype;
 
-use super::weights::Weights;
-use crate::decoder::assemble::{Source, assemble, count};
-use crate::decoder::config::{EMBEDDING, HEAD};
-use crate::{Config, LoadOptions, LoadReport, Model, ModelError, Precision, StoredAdapter};
+use super::weight_files::WeightFiles;
+use crate::decoder::{EMBEDDING, HEAD};
+use crate::decoder::{WeightSource, assemble, count_numbers};
+use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
 
-/// A model directory whose config was read and whose weight files were found to hold what it asks for. Nothing is on a
-/// device yet, and no value was looked at.
-pub struct Checkpoint {
+/// A model directory whose config and weight headers are read and agree. No value is read and nothing is on a device yet.
+pub struct ModelDirectory {
     dir: PathBuf,
-    config: Config,
-    pub(crate) weights: Weights,
+    config: ModelConfig,
+    pub(crate) weights: WeightFiles,
 }
 
-impl Checkpoint {
+impl ModelDirectory {
     /// Reads `config.json`, `generation_config.json` and the headers of the weight files.
     ///
     /// # Errors
-    /// What is missing, damaged or not supported, naming file and field or tensor.
-    pub fn open(dir: &Path) -> Result<Checkpoint, ModelError> {
-        let mut config = Config::read(dir)?;
-        let weights = Weights::open(dir)?;
-        // A head that is tied by its config but stored with other values is a head of its own, as in transformers 5.
+    /// A file is missing, damaged or not supported; the error names file and field or tensor.
+    pub fn open(dir: &Path) -> Result<ModelDirectory, ModelError> {
+        let mut config = ModelConfig::read(dir)?;
+        let weights = WeightFiles::open(dir)?;
+        // As in transformers 5, a head with values of its own is not tied, whatever the config says.
         if config.tied && weights.contains(HEAD) {
             config.tied = weights.are_same(EMBEDDING, HEAD);
         }
@@ -36,28 +35,28 @@ impl Checkpoint {
             weights.check(&name, &shape)?;
         }
         let dir = dir.to_owned();
-        Ok(Checkpoint {
+        Ok(ModelDirectory {
             dir,
             config,
             weights,
         })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What the model looks like.
-    pub fn config(&self) -> &Config {
+    /// Returns the configuration.
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// Bytes that the weights will take on the device.
-    pub fn device_bytes(&self, options: &LoadOptions) -> u64 {
+    /// Returns the bytes that the weights take on the device.
+    pub fn device_bytes(&self, precision: Precision) -> u64 {
         let bytes = |(name, shape): &(String, Vec<usize>)| match shape[..] {
             [rows, cols] => {
-                let format = self.format(name, options.precision);
+                let format = self.format(name, precision);
                 Weight::device_bytes(rows, cols, format)
             }
             _ => 4 * shape.iter().product::<usize>() as u64,
@@ -65,27 +64,27 @@ impl Checkpoint {
         self.config.tensors().iter().map(bytes).sum()
     }
 
-    /// Streams the weights to the device, a block of rows at a time, so that the host never holds more than a block.
-    /// They are frozen: no gradient reaches them. `progress` is told how many numbers are there, of how many.
+    /// Loads the weights without gradients, a block of rows at a time, so that the host never holds more than a block.
+    /// `progress` receives the numbers loaded so far and the total.
     ///
     /// # Errors
-    /// A value that is not a number, naming file and tensor; a lost device.
+    /// A value is not a number (the error names file and tensor), or the device is lost.
     pub fn load(
         &self,
         gpu: &Gpu,
-        options: &LoadOptions,
+        precision: Precision,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, ModelError> {
         let wanted = self.config.tensors();
         let report = LoadReport {
-            parameters: count(&wanted),
+            parameters: count_numbers(&wanted),
             ignored: self.ignored(&wanted),
             ..LoadReport::default()
         };
-        let mut source = Streamed {
+        let mut source = StreamedWeights {
             gpu,
             checkpoint: self,
-            precision: options.precision,
+            precision,
             report,
             progress,
             done: 0,
@@ -95,19 +94,19 @@ impl Checkpoint {
         Ok(model)
     }
 
-    /// Puts all weights on the device in 32 bits, to be trained: what is stored, to the bit. The model views the
-    /// parameters, whose updates change it ([`Model::over`]). The host holds the weights while it does so. `progress` is
-    /// told how many numbers were read, of how many.
+    /// Loads the weights in 32 bits for training. The stored values are kept exactly. Updates of the parameters change the
+    /// model ([`Model::over`]). The host holds all weights meanwhile. `progress` receives the numbers read so far and the
+    /// total.
     ///
     /// # Errors
-    /// A value that is not a number, naming file and tensor.
+    /// A value is not a number; the error names file and tensor.
     pub fn load_trained(
         &self,
         gpu: &Gpu,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Model, Parameters), ModelError> {
         let wanted = self.config.tensors();
-        let (mut tensors, mut done, total) = (Vec::new(), 0, count(&wanted));
+        let (mut tensors, mut done, total) = (Vec::new(), 0, count_numbers(&wanted));
         for (name, shape) in &wanted {
             let values = self.weights.read(name, shape)?;
             self.weights.release(name, 0..shape[0]);
@@ -121,10 +120,10 @@ impl Checkpoint {
         Ok((model, parameters))
     }
 
-    /// Names of tensors in the files that the architecture has no place for.
+    /// Returns the names of tensors that the architecture does not have.
     fn ignored(&self, wanted: &[(String, Vec<usize>)]) -> Vec<String> {
+        // A tied head may be stored, too.
         let known = wanted.iter().map(|(name, _)| name.as_str());
-        // A tied head may be stored once more.
         let known: HashSet<&str> = known.chain([HEAD]).collect();
         let ignored = self.weights.names().filter(|name| !known.contains(name));
         ignored.map(str::to_owned).collect()
@@ -133,13 +132,13 @@ impl Checkpoint {
     /// Reads an adapter for this model.
     ///
     /// # Errors
-    /// What is missing, damaged, not supported or made for another model, naming file and field or tensor.
+    /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let stored = StoredAdapter::read(&self.config, dir)?;
         stored.check_copies(&self.config, |name, rows| {
-            // A tied head is mostly stored as the embedding alone.
-            let there = self.weights.contains(name);
-            let name = if there { name } else { EMBEDDING };
+            // A tied head is usually stored as the embedding only.
+            let is_stored = self.weights.contains(name);
+            let name = if is_stored { name } else { EMBEDDING };
             let values = self.weights.read_rows(name, rows.clone());
             self.weights.release(name, rows);
             values
@@ -147,7 +146,7 @@ impl Checkpoint {
         Ok(stored)
     }
 
-    /// How a matrix is held, if its values allow.
+    /// Returns the format of a matrix on the device, if its values allow it.
     fn format(&self, name: &str, precision: Precision) -> Format {
         match (precision, self.weights.dtype(name)) {
             (Precision::F32, _)
@@ -158,17 +157,17 @@ impl Checkpoint {
     }
 }
 
-struct Streamed<'a> {
+struct StreamedWeights<'a> {
     gpu: &'a Gpu,
-    checkpoint: &'a Checkpoint,
+    checkpoint: &'a ModelDirectory,
     precision: Precision,
     report: LoadReport,
-    // Not generic, so that the loops below are compiled with this crate's optimisation and not the caller's.
+    // Not generic, so that the loops below are compiled in this crate.
     progress: &'a mut dyn FnMut(u64, u64),
     done: u64,
 }
 
-impl Source for Streamed<'_> {
+impl WeightSource for StreamedWeights<'_> {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
         let format = self.checkpoint.format(name, self.precision);
         let (format, weight) = match self.upload(name, shape, format)? {
@@ -194,8 +193,8 @@ impl Source for Streamed<'_> {
     }
 }
 
-impl Streamed<'_> {
-    /// Streams a matrix to the device by blocks of rows. The outer error is the file's, the inner the format's.
+impl StreamedWeights<'_> {
+    /// Uploads a matrix by blocks of rows. The outer error is the file's, the inner one the format's.
     fn upload(
         &mut self,
         name: &str,
@@ -209,12 +208,11 @@ impl Streamed<'_> {
         let (mut damage, mut small) = (None, None);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
             let len = block.len() * cols;
-            // The upload knows no errors of files, so after one it is fed zeros and thrown away.
+            // The upload cannot fail with an error of a file, so after one it receives zeros and is discarded.
             let read = match (&damage, &small) {
                 (None, None) => weights.read_rows(name, block.clone()),
                 _ => return Cow::Owned(vec![0.0; len]),
             };
-            // These pages will not be looked at again.
             weights.release(name, block.clone());
             let values = read.unwrap_or_else(|error| {
                 damage = Some(error);
@@ -239,9 +237,8 @@ impl Streamed<'_> {
     }
 }
 
-/// Whether a row that is stored in bf16 would lose more to f16 than bf16 itself has lost. Values from 2^-17 on have all
-/// their eight bits in f16 too; smaller ones are rounded by up to 2^-25. Of the row as a whole that must stay below a
-/// share of 2^-10, a quarter of what a step of bf16 is.
+/// Returns whether f16 is too coarse for a bf16 row. Values from 2^-17 on keep their eight bits in f16; smaller ones are
+/// rounded by up to 2^-25. The rounding of the row must stay below 2^-10 of its norm, a quarter of a step of bf16.
 fn is_too_small_for_f16(row: &[f32]) -> bool {
     const EXACT: f32 = 1.0 / (1 << 17) as f32;
     let small = |x: f32| u32::from(x.abs() < EXACT && x != 0.0);

@@ -1,24 +1,23 @@
-//! What a decoder looks like. Everything that sets the supported families apart is data here; there is one transformer
-//! for all of them.
+//! The configuration of a decoder. The differences between the supported families are data here; they share one transformer.
 
-use crate::{Linear, Rope, Scaling};
+use crate::{Linear, Rope, RopeScaling};
 
-/// Which published architecture a checkpoint follows.
+/// A published architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// Qwen2 and Qwen2.5: biases on q, k and v.
+pub enum ModelFamily {
+    /// Qwen2 and Qwen2.5, with biases on q, k and v.
     Qwen2,
-    /// Qwen3: q and k normalised per head.
+    /// Qwen3, with q and k normalised per head.
     Qwen3,
     /// Llama 2 and 3, SmolLM2.
     Llama,
 }
 
-/// The shape of a decoder.
+/// The configuration of a decoder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Which published architecture this follows.
-    pub family: Family,
+pub struct ModelConfig {
+    /// Architecture.
+    pub family: ModelFamily,
     /// Tokens in the vocabulary (V).
     pub vocab: usize,
     /// Width of the residual stream (C).
@@ -30,30 +29,30 @@ pub struct Config {
     /// Key and value heads (K); divides `heads`.
     pub kv_heads: usize,
     /// Numbers per head (D), a multiple of 4.
-    pub head_size: usize,
+    pub(crate) head_size: usize,
     /// Width between gate and down (F).
     pub mlp_width: usize,
-    /// What RMSNorm adds under its root.
-    pub eps: f32,
+    /// Epsilon of RMSNorm.
+    pub(crate) eps: f32,
     /// Rotary position embedding.
     pub rope: Rope,
     /// Whether the head is the embedding table.
     pub tied: bool,
     /// Whether q, k and v have biases.
-    pub qkv_bias: bool,
+    pub(crate) qkv_bias: bool,
     /// Whether the attention output has a bias.
-    pub o_bias: bool,
+    pub(crate) o_bias: bool,
     /// Whether gate, up and down have biases.
-    pub mlp_bias: bool,
-    /// Longest sequence that the model was made for.
+    pub(crate) mlp_bias: bool,
+    /// Longest sequence that the model was trained for.
     pub max_positions: usize,
     /// Ids that end a reply, from `config.json` and `generation_config.json`, sorted.
     pub eos: Vec<u32>,
 }
 
-/// The sizes of a new decoder; see [`Config::qwen2`].
+/// The sizes of a new decoder; see [`ModelConfig::qwen2`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ModelShape {
     /// Tokens in the vocabulary.
     pub vocab: usize,
     /// Width of the residual stream; a multiple of four times `heads`.
@@ -68,34 +67,26 @@ pub struct Shape {
     pub mlp_width: usize,
 }
 
-/// The names of the two tables (V, C) in a checkpoint; a tied head is the embedding.
+// The names of the two tables (V, C) in a checkpoint; a tied head is the embedding.
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(crate) const HEAD: &str = "lm_head.weight";
 
-impl Config {
-    /// A new Qwen2-shaped decoder with a tied head, for pretraining.
-    pub fn qwen2(shape: Shape) -> Config {
-        let Shape {
-            vocab,
-            width,
-            layers,
-            heads,
-            kv_heads,
-            mlp_width,
-        } = shape;
-        Config {
-            family: Family::Qwen2,
-            vocab,
-            width,
-            layers,
-            heads,
-            kv_heads,
-            head_size: width / heads,
-            mlp_width,
+impl ModelConfig {
+    /// Returns the configuration of a new Qwen2 decoder with a tied head, for pretraining.
+    pub fn qwen2(shape: ModelShape) -> ModelConfig {
+        ModelConfig {
+            family: ModelFamily::Qwen2,
+            vocab: shape.vocab,
+            width: shape.width,
+            layers: shape.layers,
+            heads: shape.heads,
+            kv_heads: shape.kv_heads,
+            head_size: shape.width / shape.heads,
+            mlp_width: shape.mlp_width,
             eps: 1e-6,
             rope: Rope {
                 theta: 10_000.0,
-                scaling: Scaling::None,
+                scaling: RopeScaling::None,
             },
             tied: true,
             qkv_bias: true,
@@ -106,13 +97,13 @@ impl Config {
         }
     }
 
-    /// Whether q and k are normalised per head.
-    pub fn qk_norm(&self) -> bool {
-        self.family == Family::Qwen3
+    /// Returns whether q and k are normalised per head.
+    pub(crate) fn qk_norm(&self) -> bool {
+        self.family == ModelFamily::Qwen3
     }
 
-    /// The shape (N, K) of a linear layer's weight: N numbers out, K in.
-    pub fn linear_shape(&self, linear: Linear) -> (usize, usize) {
+    /// Returns the shape (N, K) of a linear layer's weight: N outputs, K inputs.
+    pub(crate) fn linear_shape(&self, linear: Linear) -> (usize, usize) {
         let (queries, keys) = (self.heads * self.head_size, self.kv_heads * self.head_size);
         match linear {
             Linear::Q => (queries, self.width),
@@ -124,8 +115,8 @@ impl Config {
         }
     }
 
-    /// Whether a linear layer has a bias.
-    pub fn has_bias(&self, linear: Linear) -> bool {
+    /// Returns whether a linear layer has a bias.
+    pub(crate) fn has_bias(&self, linear: Linear) -> bool {
         match linear {
             Linear::Q | Linear::K | Linear::V => self.qkv_bias,
             Linear::O => self.o_bias,
@@ -134,7 +125,7 @@ impl Config {
         }
     }
 
-    /// Name and shape of every tensor of a checkpoint, as Hugging Face names them.
+    /// Returns the name, in Hugging Face's spelling, and the shape of every tensor of a checkpoint.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let table = vec![self.vocab, self.width];
         let mut list = vec![(EMBEDDING.to_owned(), table.clone())];

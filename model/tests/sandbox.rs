@@ -1,4 +1,4 @@
-//! Tokenizers and chat templates of strangers in processes of their own: whatever they do, this one goes on.
+//! Untrusted tokenizers and chat templates in sandboxed processes: whatever they do, this process survives.
 
 #[allow(dead_code)]
 mod support;
@@ -7,13 +7,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lapwing_model::{ChatTemplate, Config, Message, ModelError, TextFiles, Tokenizer};
+use lapwing_model::{ChatTemplate, Message, ModelConfig, ModelError, TextFiles, Tokenizer};
 use serde_json::{Value, json};
 
-use support::{CHECKPOINTS, Copy, golden};
+use support::{CHECKPOINTS, GoldenCopy, golden};
 
 fn main() {
-    lapwing_model::isolate_text();
+    lapwing_model::run_sandbox_if_requested();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [what, dir] if what == "spin" => return spin(Path::new(dir)),
@@ -24,17 +24,18 @@ fn main() {
         ($($name:ident)*) => { [$((stringify!($name), $name as fn())),*] };
     }
     let tests = tests![
-        what_is_told_is_what_is_told_here
+        the_sandbox_returns_the_results_of_this_process
         a_template_cannot_take_memory_or_stack
+        a_template_may_be_as_deep_as_it_is_long
         a_template_cannot_take_time_even_if_it_ended_once
-        a_namespace_that_holds_itself_ends_its_process_only
+        a_cyclic_namespace_ends_its_process_only
         a_tokenizer_cannot_take_memory
-        what_broke_is_not_tried_again_and_complaints_are_not_the_end
+        an_ended_sandbox_stays_ended_and_errors_do_not_end_it
         a_process_ends_with_its_owner
         a_process_ends_with_a_parent_that_is_killed
         little_address_space_is_enough_or_an_error
     ];
-    // As the usual harness: a name, or a part of one, chooses.
+    // As in the usual harness, an argument selects tests by a part of their name.
     let chosen = |name: &str| match arguments.iter().find(|a| !a.starts_with('-')) {
         Some(part) => name.contains(part.as_str()),
         None => true,
@@ -42,14 +43,14 @@ fn main() {
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
         let start = Instant::now();
         test();
-        println!("test isolated::{name} ... ok ({:.1?})", start.elapsed());
+        println!("test sandbox::{name} ... ok ({:.1?})", start.elapsed());
     }
 }
 
 fn template(source: &str) -> Result<ChatTemplate, ModelError> {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("chat_template.jinja"), source).unwrap();
-    TextFiles::guarded(home.path()).unwrap().template()
+    TextFiles::untrusted(home.path()).unwrap().template()
 }
 
 fn render(source: &str) -> Result<String, String> {
@@ -57,7 +58,7 @@ fn render(source: &str) -> Result<String, String> {
     rendered.map_err(|e| e.to_string())
 }
 
-/// The most memory that this process has had, in bytes; elsewhere than on Linux it is not known.
+/// Returns the peak memory of this process in bytes, on Linux only.
 fn most_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -65,7 +66,7 @@ fn most_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Does something and fails if this process takes more than 64 MiB more for it than it ever had.
+/// Fails if this process takes 64 MiB more than its peak so far.
 fn within_memory<T>(work: impl FnOnce() -> T) -> T {
     let before = most_memory();
     let done = work();
@@ -75,7 +76,7 @@ fn within_memory<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The processes that were started for this directory.
+/// Returns the sandboxes of this directory.
 #[cfg(target_os = "linux")]
 fn processes(dir: &Path) -> Vec<u32> {
     let of = |id: &u32| {
@@ -89,11 +90,11 @@ fn processes(dir: &Path) -> Vec<u32> {
     ids.filter(of).collect()
 }
 
-fn what_is_told_is_what_is_told_here() {
+fn the_sandbox_returns_the_results_of_this_process() {
     for name in CHECKPOINTS {
         let dir = golden(name);
-        let config = Config::read(&dir).unwrap();
-        let there = TextFiles::guarded(&dir).unwrap();
+        let config = ModelConfig::read(&dir).unwrap();
+        let there = TextFiles::untrusted(&dir).unwrap();
         let (tokenizer, template) = (there.tokenizer(&config).unwrap(), there.template().unwrap());
         let here = Tokenizer::load(&dir, &config).unwrap();
         assert_eq!(tokenizer.stop_ids(), here.stop_ids());
@@ -126,11 +127,11 @@ fn what_is_told_is_what_is_told_here() {
         assert_eq!(tokenizer.id("no such token").unwrap(), None);
         assert_eq!(tokenizer.token(u32::MAX).unwrap(), None);
     }
-    // So are complaints, to the letter.
-    let copy = Copy::of("qwen2");
-    let config = Config::read(copy.0.path()).unwrap();
+    // Error messages are equal, too.
+    let copy = GoldenCopy::of("qwen2");
+    let config = ModelConfig::read(copy.0.path()).unwrap();
     let same = |wanted: &str| {
-        let there = TextFiles::guarded(copy.0.path()).unwrap();
+        let there = TextFiles::untrusted(copy.0.path()).unwrap();
         let (a, b) = (
             Tokenizer::load(copy.0.path(), &config),
             there.tokenizer(&config),
@@ -154,13 +155,13 @@ fn what_is_told_is_what_is_told_here() {
     let copy = copy.edit("tokenizer_config.json", |config| {
         config["eos_token"] = json!("gone")
     });
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let error = there.tokenizer(&config).err().unwrap().to_string();
     let wanted = "tokenizer_config.json: eos_token: \"gone\" is not in tokenizer.json";
     assert!(error.ends_with(wanted), "{error}");
 }
 
-/// A list in forty brackets, sixty thousand times over: no circle, and too deep for any stack.
+/// A list in forty brackets, sixty thousand times: without a cycle, and too deep for any stack.
 fn deep(use_of_it: &str) -> String {
     let (open, close) = ("[".repeat(40), "]".repeat(40));
     format!(
@@ -201,6 +202,33 @@ fn a_template_cannot_take_memory_or_stack() {
     }
 }
 
+/// The parser limits some ways to nest and not others. None may end more than its own process.
+fn a_template_may_be_as_deep_as_it_is_long() {
+    for (before, again, after) in [
+        ("{{ ", "-", "1 }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "(", "1 }}"),
+        ("{{ 1", " if 1 else 1", " }}"),
+        ("{{ 1", "+1", " }}"),
+        ("{{ a", ".b", " }}"),
+        ("{{ a", "|trim", " }}"),
+        ("{{ a", "[0]", " }}"),
+        ("{{ 1", "~1", " }}"),
+        ("{{ 1", "**1", " }}"),
+        ("{{ ", "[", "1 }}"),
+        ("", "{% if 1 %}a{% elif 1 %}", "{% endif %}"),
+        ("", "{% if 1 %}", ""),
+        ("", "{% for a in b %}", ""),
+        ("", "{% set a %}", ""),
+    ] {
+        let room = lapwing_model::MAX_JINJA_SOURCE - before.len() - after.len();
+        let source = format!("{before}{}{after}", again.repeat(room / again.len()));
+        if let Err(error) = within_memory(|| render(&source)) {
+            assert!(error.contains("chat template: "), "{error}");
+        }
+    }
+}
+
 fn a_template_cannot_take_time_even_if_it_ended_once() {
     let source = "{% if messages[0].content == 'later' %}{% set s = 'x' * 9999999 %}\
                   {% for i in range(9999) %}{% for j in range(9) %}{% if s|upper|length %}{% endif %}\
@@ -225,7 +253,7 @@ fn a_template_cannot_take_time_even_if_it_ended_once() {
     );
 }
 
-fn a_namespace_that_holds_itself_ends_its_process_only() {
+fn a_cyclic_namespace_ends_its_process_only() {
     let uses = [
         "{{ ns }}",
         "{{ ns ~ '' }}",
@@ -282,12 +310,12 @@ fn a_namespace_that_holds_itself_ends_its_process_only() {
 fn a_tokenizer_cannot_take_memory() {
     let doubles = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     let twenty = json!(vec![doubles; 20]);
-    let copy = Copy::of("qwen2").edit("tokenizer.json", |tokenizer| {
+    let copy = GoldenCopy::of("qwen2").edit("tokenizer.json", |tokenizer| {
         tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": twenty});
     });
-    let config = Config::read(copy.0.path()).unwrap();
+    let config = ModelConfig::read(copy.0.path()).unwrap();
     let read = || {
-        TextFiles::guarded(copy.0.path())
+        TextFiles::untrusted(copy.0.path())
             .unwrap()
             .tokenizer(&config)
             .unwrap()
@@ -319,7 +347,7 @@ fn a_tokenizer_cannot_take_memory() {
         tokenizer["normalizer"] = json!(null);
         tokenizer["decoder"] = json!({"type": "Sequence", "decoders": vec![doubles_decoder(); 40]});
     });
-    let tokenizer = TextFiles::guarded(copy.0.path())
+    let tokenizer = TextFiles::untrusted(copy.0.path())
         .unwrap()
         .tokenizer(&config)
         .unwrap();
@@ -334,7 +362,7 @@ fn doubles_decoder() -> Value {
     json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})
 }
 
-fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
+fn an_ended_sandbox_stays_ended_and_errors_do_not_end_it() {
     let source = "{% if messages[0].content == 'no' %}{{ raise_exception('no') }}{% endif %}\
                   {% if messages[0].content == 'end' %}{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}{% endif %}ok";
     let template = template(source).unwrap();
@@ -357,13 +385,13 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
         "{:?}",
         start.elapsed()
     );
-    // A library that panics is no end either.
-    let copy = Copy::of("qwen2").edit("tokenizer.json", |tokenizer| {
+    // A panic of the library does not end the process either.
+    let copy = GoldenCopy::of("qwen2").edit("tokenizer.json", |tokenizer| {
         tokenizer["normalizer"] =
             json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
     });
-    let config = Config::read(copy.0.path()).unwrap();
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let config = ModelConfig::read(copy.0.path()).unwrap();
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let read = there.tokenizer(&config).and_then(|t| t.encode("hello"));
     let error = read.unwrap_err().to_string();
     assert!(error.contains("tokenizer.json: "), "{error}");
@@ -372,12 +400,12 @@ fn what_broke_is_not_tried_again_and_complaints_are_not_the_end() {
 
 #[cfg(target_os = "linux")]
 fn a_process_ends_with_its_owner() {
-    let copy = Copy::of("qwen2");
-    let there = TextFiles::guarded(copy.0.path()).unwrap();
+    let copy = GoldenCopy::of("qwen2");
+    let there = TextFiles::untrusted(copy.0.path()).unwrap();
     let template = there.template().unwrap();
     let started = processes(copy.0.path());
     assert_eq!(started.len(), 1, "one for both: {started:?}");
-    // Ctrl-C in the terminal is for the other one.
+    // Ctrl-C in the terminal must not reach the sandbox.
     let group = |id: &str| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         stat.rsplit(')')
@@ -398,9 +426,9 @@ fn a_process_ends_with_its_owner() {
 #[cfg(not(target_os = "linux"))]
 fn a_process_ends_with_its_owner() {}
 
-/// Renders what takes a minute.
+/// Renders a template that takes a minute.
 fn spin(dir: &Path) {
-    let template = TextFiles::guarded(dir).unwrap().template().unwrap();
+    let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
     let _ = template.render(&[Message::user("later")], true);
 }
 
@@ -423,7 +451,7 @@ fn a_process_ends_with_a_parent_that_is_killed() {
         }
     };
     wait_for(1);
-    // Now it is at work.
+    // Rendering has begun.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(parent.try_wait().unwrap(), None);
     parent.kill().unwrap();
@@ -434,10 +462,10 @@ fn a_process_ends_with_a_parent_that_is_killed() {
 #[cfg(not(target_os = "linux"))]
 fn a_process_ends_with_a_parent_that_is_killed() {}
 
-/// Reads, renders and encodes, or says what is wrong.
+/// Reads, renders and encodes, or prints the error.
 fn read(dir: &Path) {
-    let config = Config::read(dir).unwrap();
-    let ids = TextFiles::guarded(dir).and_then(|there| {
+    let config = ModelConfig::read(dir).unwrap();
+    let ids = TextFiles::untrusted(dir).and_then(|there| {
         let tokenizer = there.tokenizer(&config)?;
         let text = there.template()?.render(&[Message::user("hello")], true)?;
         tokenizer.encode(&text)
@@ -468,7 +496,7 @@ fn little_address_space_is_enough_or_an_error() {
     let (code, said, told) = read_within(300 << 10);
     assert_eq!(code, Some(0), "{told}");
     assert!(said.starts_with('['), "300 MiB are enough: {said}");
-    // Less than a program needs to start at all is no concern of ours; in between it is an error and nothing else.
+    // Below a certain size no program starts. Above it, too little memory must be an error, never a panic.
     let mut errors = 0;
     for mib in [120, 100, 90, 80, 70, 60, 50, 40, 30, 25] {
         let (code, said, told) = read_within(mib << 10);

@@ -1,8 +1,10 @@
-//! Whole models: loaded in every precision, saved, trained from nothing.
+//! Whole models: loading in every precision, saving, training.
 
 use std::fs;
 
-use lapwing_model::{Checkpoint, Config, LoadOptions, Model, Precision, Shape, Tokens, initial};
+use lapwing_model::{
+    Model, ModelConfig, ModelDirectory, ModelShape, Precision, Tokens, initial_weights,
+};
 use lapwing_tensor::{AdamW, Format, NamedValues, Parameters, testing};
 
 use crate::support::*;
@@ -23,20 +25,15 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
         Precision::F16,
         Precision::Bf16,
     ] {
-        let model = Model::load(
-            &testing::gpu(),
-            &golden("qwen3"),
-            &LoadOptions { precision },
-        )
-        .unwrap();
+        let model = Model::load(&testing::gpu(), &golden("qwen3"), precision).unwrap();
         let index = match precision {
             Precision::F32 => 0,
             Precision::Auto | Precision::F16 => 1,
-            // As this checkpoint is stored.
+            // The precision of this checkpoint.
             Precision::Stored | Precision::Bf16 => 2,
         };
         assert_eq!(model.report().matrices[index], 15, "{:?}", model.report());
-        // The checkpoint is in bf16, which all of these hold, f16 with a little loss near zero.
+        // All of these hold the checkpoint's bf16 values; f16 loses a little near zero.
         assert_near(
             &format!("{precision:?}"),
             &logits(&model, &ids),
@@ -61,16 +58,16 @@ fn a_saved_model_is_loaded_again() {
         let home = tempfile::tempdir().unwrap();
         let model = load(name);
         model.save(home.path(), Format::F32).unwrap();
-        let again = Model::load(model.gpu(), home.path(), &LoadOptions::default()).unwrap();
+        let again = Model::load(model.gpu(), home.path(), Precision::Auto).unwrap();
         assert_eq!(again.config(), model.config());
         let ids = Expected::of(name).ids("ids2");
-        // The first is held in f16 or f32, the second in f32: the same numbers, maybe summed by another kernel.
+        // The first is in f16 or f32, the second in f32: the same numbers, possibly summed by another kernel.
         assert_near(name, &logits(&again, &ids), &logits(&model, &ids), 1e-5);
     }
 }
 
-fn small() -> Config {
-    Config::qwen2(Shape {
+fn small() -> ModelConfig {
+    ModelConfig::qwen2(ModelShape {
         vocab: 48,
         width: 32,
         layers: 2,
@@ -81,18 +78,16 @@ fn small() -> Config {
 }
 
 #[test]
-fn a_model_trained_from_nothing_learns_and_is_saved() {
+fn a_new_model_learns_and_is_saved() {
     let gpu = testing::gpu();
-    let config = Config {
-        eos: vec![5],
-        ..small()
-    };
-    let mut parameters = Parameters::new(&gpu, &initial(&config, 1));
+    let mut config = small();
+    config.eos = vec![5];
+    let mut parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
     let model = Model::over(&gpu, config, &parameters);
     let ids: Vec<u32> = (0..24).map(|i| i * i % 47).collect();
     let loss = |model: &Model| log_probs(model, None, &ids).mean().neg();
     let before = loss(&model).to_vec().unwrap()[0];
-    // Nothing is known at first: about the logarithm of the vocabulary.
+    // At first the loss is about the logarithm of the vocabulary size.
     assert!((before - 48f32.ln()).abs() < 1.0, "{before}");
     let knobs = AdamW {
         lr: 0.01,
@@ -111,7 +106,7 @@ fn a_model_trained_from_nothing_learns_and_is_saved() {
 
     let home = tempfile::tempdir().unwrap();
     model.save(home.path(), Format::F16).unwrap();
-    let again = Model::load(&gpu, home.path(), &LoadOptions::default()).unwrap();
+    let again = Model::load(&gpu, home.path(), Precision::Auto).unwrap();
     assert_eq!(again.config(), model.config());
     // f16 keeps eleven bits of every weight.
     assert_near(
@@ -125,18 +120,18 @@ fn a_model_trained_from_nothing_learns_and_is_saved() {
 #[test]
 fn starting_values_come_from_the_seed() {
     let config = small();
-    assert_eq!(initial(&config, 1), initial(&config, 1));
-    assert_ne!(initial(&config, 1), initial(&config, 2));
+    assert_eq!(initial_weights(&config, 1), initial_weights(&config, 1));
+    assert_ne!(initial_weights(&config, 1), initial_weights(&config, 2));
 }
 
-/// A published model's weights on the device, to be trained, are those of its files to the bit, and so is what they are held
-/// against; what is written after an update is a model with all that lay beside the first.
+/// The trained weights and the reference are bit-identical to the files, and a saved update is a model with the companion files of the
+/// original.
 #[test]
 fn a_published_model_is_trained_whole() {
     let gpu = testing::gpu();
     for name in CHECKPOINTS {
         let dir = golden(name);
-        let checkpoint = Checkpoint::open(&dir).unwrap();
+        let checkpoint = ModelDirectory::open(&dir).unwrap();
         let mut told = 0;
         let mut progress = |done, total| {
             assert!(told < done && done <= total);
@@ -149,13 +144,12 @@ fn a_published_model_is_trained_whole() {
         assert_eq!(report.parameters, frozen.report().parameters);
         assert_eq!(report.ignored, frozen.report().ignored);
 
-        let precision = Precision::Stored;
-        let options = LoadOptions { precision };
-        let reference = checkpoint.load(&gpu, &options, &mut |_, _| ()).unwrap();
+        let stored = Precision::Stored;
+        let reference = checkpoint.load(&gpu, stored, &mut |_, _| ()).unwrap();
         let values = |model: &Model| -> Vec<NamedValues> {
             let home = tempfile::tempdir().unwrap();
             model.save(home.path(), Format::F32).unwrap();
-            let saved = Checkpoint::open(home.path()).unwrap();
+            let saved = ModelDirectory::open(home.path()).unwrap();
             let (_, parameters) = saved.load_trained(&gpu, &mut |_, _| ()).unwrap();
             parameters.values().unwrap()
         };
@@ -185,7 +179,7 @@ fn a_published_model_is_trained_whole() {
         let home = tempfile::tempdir().unwrap();
         let out = home.path().join("out");
         let companions = checkpoint.companions().unwrap();
-        // What was there goes.
+        // The older directory is replaced.
         fs::create_dir(&out).unwrap();
         fs::write(out.join("old"), "").unwrap();
         model.save_whole(&out, &companions).unwrap();
@@ -203,7 +197,7 @@ fn a_published_model_is_trained_whole() {
         for name in names(&dir).iter().filter(|name| *name != "config.json") {
             assert!(fs::read(out.join(name)).unwrap() == fs::read(dir.join(name)).unwrap());
         }
-        let again = Model::load(&gpu, &out, &LoadOptions::default()).unwrap();
+        let again = Model::load(&gpu, &out, Precision::Auto).unwrap();
         assert_eq!(again.config(), model.config());
         assert!(
             logits(&again, &ids) == logits(&model.without_gradients(), &ids),

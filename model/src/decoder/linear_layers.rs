@@ -1,6 +1,6 @@
-//! The names of a decoder's linear layers, which checkpoints, adapters and the forward pass share.
+//! The names of a decoder's linear layers.
 
-/// The linear layers: seven in every block, and the head.
+/// A linear layer: one of the seven in every block, or the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Linear {
@@ -15,7 +15,7 @@ pub enum Linear {
 }
 
 impl Linear {
-    /// The seven of a block, in the order of the forward pass.
+    /// The layers of a block, in the order of the forward pass.
     pub const BLOCK: [Linear; 7] = [
         Linear::Q,
         Linear::K,
@@ -26,23 +26,23 @@ impl Linear {
         Linear::Down,
     ];
 
-    /// The name that Hugging Face and PEFT use.
-    pub fn name(self) -> &'static str {
+    /// Returns the name in Hugging Face's and PEFT's files, such as `q_proj`.
+    pub(crate) fn name(self) -> &'static str {
         self.path()
             .rsplit('.')
             .next()
             .expect("a split has a last part")
     }
 
-    /// The layer that PEFT calls by this name.
-    pub fn parse(name: &str) -> Option<Linear> {
+    /// Returns the layer with this name.
+    pub(crate) fn parse(name: &str) -> Option<Linear> {
         Linear::BLOCK
             .into_iter()
             .chain([Linear::Head])
             .find(|linear| linear.name() == name)
     }
 
-    /// The name within a block.
+    /// Returns the name within a block.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Linear::Q => "self_attn.q_proj",
@@ -56,7 +56,7 @@ impl Linear {
         }
     }
 
-    /// The full name in a checkpoint, without `.weight`. The head belongs to no block.
+    /// Returns the full name in a checkpoint, without `.weight`. The head belongs to no block.
     pub(crate) fn module(self, layer: usize) -> String {
         match self {
             Linear::Head => "lm_head".into(),

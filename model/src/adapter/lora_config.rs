@@ -1,23 +1,22 @@
-//! What to adapt, and how strongly: the knobs of a new adapter, and what is known of a loaded one.
+//! The settings of an adapter.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Linear, ModelError, Targets};
+use crate::{Linear, ModelConfig, ModelError, Targets};
 
-/// The adapter: low-rank matrices beside frozen weights. In a file it is a table of these fields; one that is left out
-/// has its default, and one that is not known is an error.
+/// The adapter: low-rank matrices beside frozen weights. In a config file this is a table; omitted fields have their defaults, and
+/// unknown fields are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraConfig {
-    /// Rank of the adapter's matrices: columns of B, rows of A. 16: small ranks suffice for learning from rewards, which
-    /// say little per episode. Of a loaded adapter, the rank where nothing else is said of a layer.
+    /// Rank of the adapter's matrices: columns of B, rows of A. Small ranks such as the default of 16 suffice for rewards, which
+    /// carry little information per episode. In a loaded adapter, the rank of layers without one of their own.
     pub rank: usize,
-    /// The low-rank term is scaled by alpha / rank. 32: twice the rank, as most published adapters have it.
+    /// The low-rank term is scaled by alpha / rank. The default of 32 is twice the rank, as in most published adapters.
     pub alpha: f64,
-    /// The linear layers that get an adapter, as PEFT's `target_modules`: a list of names such as `q_proj` or
-    /// `model.layers.0.mlp.up_proj`; a regular expression for the whole name; or `all-linear`, the default, which the
-    /// paper does. That leaves out the head (`lm_head`): it is the largest matrix of a small model, and the published
-    /// models know the words already.
+    /// The linear layers that get an adapter, in the format of PEFT's `target_modules`: a list of names such as `q_proj` or
+    /// `model.layers.0.mlp.up_proj`; a regular expression for the full name; or `all-linear`, the default and the paper's
+    /// choice. `all-linear` excludes the head (`lm_head`), which is the largest matrix of a small model.
     pub targets: Targets,
     /// Scale by alpha / sqrt(rank) instead (rank-stabilised, Kalajdzievski 2023). Off, as in PEFT.
     pub rslora: bool,
@@ -35,11 +34,11 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Numbers in A and B of all layers that it adapts in such a model.
+    /// Returns the number of trained numbers in a model.
     ///
     /// # Errors
-    /// If its targets name no layer of this model.
-    pub fn parameters(&self, model: &Config) -> Result<u64, ModelError> {
+    /// The targets select no layer of this model.
+    pub fn parameters(&self, model: &ModelConfig) -> Result<u64, ModelError> {
         let layers = self.targets.layers(model)?;
         let count = |(_, linear): &(usize, Linear)| {
             let (n, k) = model.linear_shape(*linear);

@@ -1,13 +1,13 @@
-//! A model that knows nothing yet.
+//! Initial weights of a new model.
 
 use lapwing_tensor::NamedValues;
 use lapwing_tensor::random::Random;
 
-use crate::{Config, Linear};
+use crate::{Linear, ModelConfig};
 
-/// Values to start pretraining from: norms one, biases zero, matrices normal with variance 1/K (K numbers in), and
-/// those that write to the residual stream smaller by the square root of how many do (Radford et al. 2019).
-pub fn initial(config: &Config, seed: u64) -> Vec<NamedValues> {
+/// Returns the values that pretraining starts from: norms one, biases zero, matrices normal with variance 1/K (K inputs). The
+/// matrices that write to the residual stream are divided by the square root of their number (Radford et al. 2019).
+pub fn initial_weights(config: &ModelConfig, seed: u64) -> Vec<NamedValues> {
     let mut random = Random::new(seed);
     let writers = 2.0 * config.layers as f64;
     let fill = |(name, shape): (String, Vec<usize>)| {

@@ -1,21 +1,24 @@
-//! Replies that come and go while others are under way are what they are alone.
+//! Replies that join and leave a batch are equal to replies sampled alone.
 
-use lapwing_model::{Arena, Batch, Drawn, End, Joining, ROOM, Request, Sampling, Told};
+use lapwing_model::{
+    BatchRequest, FinishReason, GenerationRequest, KvArena, ReplyBatch, SPARE_ROWS, SampledToken,
+    SamplingOptions, TokenScore,
+};
 
 use crate::support::*;
 
-/// Every one another way of drawing, some with a wish to know more.
-fn wanted(count: usize) -> Vec<Joining> {
+/// Requests with different sampling options, some with scores.
+fn wanted(count: usize) -> Vec<BatchRequest> {
     let kinds = [(0.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 5, 1.0), (1.3, 0, 0.8)];
     let sequences = related_sequences(7, count, 384);
     let joining = |(i, prompt): (usize, Vec<u32>)| {
         let (temperature, top_k, top_p) = kinds[i % kinds.len()];
-        Joining {
-            request: Request {
+        BatchRequest {
+            request: GenerationRequest {
                 prompt,
                 key: i as u64,
             },
-            sampling: Sampling {
+            sampling: SamplingOptions {
                 temperature,
                 top_k,
                 top_p,
@@ -26,18 +29,18 @@ fn wanted(count: usize) -> Vec<Joining> {
                     (0..40).collect()
                 },
             },
-            tell: [None, Some(0), Some(3)][i % 3],
+            scores: [None, Some(0), Some(3)][i % 3],
         }
     };
     sequences.into_iter().enumerate().map(joining).collect()
 }
 
-/// Each alone, in an arena of its own.
-fn alone(name: &str, wanted: &[Joining]) -> Vec<Vec<Drawn>> {
+/// Samples each alone, in its own arena.
+fn alone(name: &str, wanted: &[BatchRequest]) -> Vec<Vec<SampledToken>> {
     let (model, adapter, _) = load_adapted(name);
-    let reply = |joining: &Joining| {
-        let mut arena = Arena::new(&model, 64, 4096);
-        let mut batch = Batch::new(&model, Some(&adapter));
+    let reply = |joining: &BatchRequest| {
+        let mut arena = KvArena::new(&model, 64, 4096);
+        let mut batch = ReplyBatch::new(&model, Some(&adapter));
         batch.join(&mut arena, vec![joining.clone()]).unwrap();
         let mut drawn = Vec::new();
         while !batch.is_empty() {
@@ -48,11 +51,11 @@ fn alone(name: &str, wanted: &[Joining]) -> Vec<Vec<Drawn>> {
     wanted.iter().map(reply).collect()
 }
 
-/// Two join before every other token, as soon as there is room for them; gives also how often tokens were computed.
-fn in_company(name: &str, wanted: &[Joining], rows: usize) -> (Vec<Vec<Drawn>>, u64) {
+/// Lets two replies join before every other token if there is room, and returns the number of computed tokens too.
+fn in_company(name: &str, wanted: &[BatchRequest], rows: usize) -> (Vec<Vec<SampledToken>>, u64) {
     let (model, adapter, _) = load_adapted(name);
-    let mut arena = Arena::new(&model, 64, rows);
-    let mut batch = Batch::new(&model, Some(&adapter));
+    let mut arena = KvArena::new(&model, 64, rows);
+    let mut batch = ReplyBatch::new(&model, Some(&adapter));
     let mut drawn = vec![Vec::new(); wanted.len()];
     let mut begun = 0;
     for round in 0.. {
@@ -74,13 +77,18 @@ fn in_company(name: &str, wanted: &[Joining], rows: usize) -> (Vec<Vec<Drawn>>, 
     unreachable!()
 }
 
-fn without_number(drawn: Vec<Vec<Drawn>>) -> Vec<Vec<Drawn>> {
-    let plain = |drawn: Vec<Drawn>| drawn.into_iter().map(|d| Drawn { reply: 0, ..d }).collect();
+fn without_number(drawn: Vec<Vec<SampledToken>>) -> Vec<Vec<SampledToken>> {
+    let plain = |drawn: Vec<SampledToken>| {
+        drawn
+            .into_iter()
+            .map(|d| SampledToken { reply: 0, ..d })
+            .collect()
+    };
     drawn.into_iter().map(plain).collect()
 }
 
 #[test]
-fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
+fn replies_are_equal_in_a_batch_and_after_an_overflow() {
     for name in ["qwen2", "llama"] {
         let wanted = wanted(10);
         let expected = without_number(alone(name, &wanted));
@@ -89,17 +97,22 @@ fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
         for (joining, drawn) in wanted.iter().zip(&expected) {
             let last = drawn.last().unwrap();
             let stopped = joining.sampling.stop.contains(&last.token);
-            let end = if stopped { End::Stopped } else { End::Longest };
-            assert_eq!(last.end, Some(end));
-            assert!(drawn[..drawn.len() - 1].iter().all(|d| d.end.is_none()));
+            let end = if stopped {
+                FinishReason::StopToken
+            } else {
+                FinishReason::MaxTokens
+            };
+            assert_eq!(last.finish, Some(end));
+            assert!(drawn[..drawn.len() - 1].iter().all(|d| d.finish.is_none()));
             assert!(
                 drawn
                     .iter()
-                    .all(|d| d.told.is_some() == joining.tell.is_some())
+                    .all(|d| d.score.is_some() == joining.scores.is_some())
             );
         }
-        // Room for the longest two: what is gone is forgotten, and what is under way computed again.
-        let own = |j: &Joining| j.request.prompt.len() + j.sampling.max_new_tokens + ROOM;
+        // Room for the longest two: finished replies are removed, and those in progress are computed again.
+        let own =
+            |j: &BatchRequest| j.request.prompt.len() + j.sampling.max_new_tokens + SPARE_ROWS;
         let longest = wanted.iter().map(own).max().unwrap();
         let (tight, more) = in_company(name, &wanted, 2 * longest);
         assert_eq!(without_number(tight), expected, "{name}");
@@ -111,21 +124,21 @@ fn company_changes_nothing_and_neither_does_an_arena_that_overflows() {
 }
 
 #[test]
-fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
+fn scores_while_sampling_equal_scores_of_the_sequence() {
     let (model, adapter, _) = load_adapted("qwen3");
-    let mut arena = Arena::new(&model, 64, 4096);
-    let mut batch = Batch::new(&model, Some(&adapter));
+    let mut arena = KvArena::new(&model, 64, 4096);
+    let mut batch = ReplyBatch::new(&model, Some(&adapter));
     let mut joining = wanted(4).remove(3);
     joining.sampling.stop.clear();
-    joining.tell = Some(3);
+    joining.scores = Some(3);
     let mut ids = joining.request.prompt.clone();
     let before = ids.len();
     batch.join(&mut arena, vec![joining]).unwrap();
-    let mut told: Vec<Told> = Vec::new();
+    let mut told: Vec<TokenScore> = Vec::new();
     while !batch.is_empty() {
         let drawn = batch.step(&mut arena).unwrap().remove(0);
         ids.push(drawn.token);
-        told.extend(drawn.told);
+        told.extend(drawn.score);
     }
     arena.clear();
     let scored = batch.score(&mut arena, &ids, 3).unwrap();
@@ -144,16 +157,16 @@ fn what_is_told_of_a_token_is_what_scoring_the_sequence_tells() {
 }
 
 #[test]
-fn one_that_leaves_makes_room_and_the_others_go_on() {
+fn a_leaving_reply_makes_room() {
     let wanted = wanted(2);
     let expected = alone("qwen2", &wanted);
     let (model, adapter, _) = load_adapted("qwen2");
     let rows: usize = wanted
         .iter()
-        .map(|j| j.request.prompt.len() + j.sampling.max_new_tokens + ROOM)
+        .map(|j| j.request.prompt.len() + j.sampling.max_new_tokens + SPARE_ROWS)
         .sum();
-    let mut arena = Arena::new(&model, 8, rows);
-    let mut batch = Batch::new(&model, Some(&adapter));
+    let mut arena = KvArena::new(&model, 8, rows);
+    let mut batch = ReplyBatch::new(&model, Some(&adapter));
     batch.join(&mut arena, wanted.clone()).unwrap();
     assert!(!batch.has_room(&arena, &wanted[..1]));
     let mut drawn = batch.step(&mut arena).unwrap();
@@ -168,12 +181,12 @@ fn one_that_leaves_makes_room_and_the_others_go_on() {
 }
 
 #[test]
-fn what_can_never_fit_is_an_error_and_ends_the_batch() {
+fn a_reply_that_cannot_fit_empties_the_batch() {
     let wanted = wanted(2);
     let (model, adapter, _) = load_adapted("qwen2");
     let longest = wanted[0].request.prompt.len();
-    let mut arena = Arena::new(&model, 8, longest - 1);
-    let mut batch = Batch::new(&model, Some(&adapter));
+    let mut arena = KvArena::new(&model, 8, longest - 1);
+    let mut batch = ReplyBatch::new(&model, Some(&adapter));
     let error = batch.join(&mut arena, vec![wanted[0].clone()]).unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),

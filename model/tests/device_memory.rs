@@ -1,11 +1,14 @@
-//! The estimates of memory against what is in use at the worst moment.
+//! The memory formulas against the peak of the memory in use.
 
-use lapwing_model::{Adapter, Arena, Config, LoraConfig, Model, Shape, TokenTree, Tokens, initial};
+use lapwing_model::{
+    Adapter, KvArena, LoraConfig, Model, ModelConfig, ModelShape, TokenTree, Tokens,
+    initial_weights,
+};
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters, Tensor};
 
 /// Shapes in which different terms are the largest: blocks, the MLP, the head.
-fn shapes() -> [Config; 3] {
-    let blocks = Shape {
+fn shapes() -> [ModelConfig; 3] {
+    let blocks = ModelShape {
         vocab: 500,
         width: 256,
         layers: 3,
@@ -13,7 +16,7 @@ fn shapes() -> [Config; 3] {
         kv_heads: 2,
         mlp_width: 256,
     };
-    let mlp = Shape {
+    let mlp = ModelShape {
         vocab: 300,
         layers: 1,
         heads: 4,
@@ -21,21 +24,21 @@ fn shapes() -> [Config; 3] {
         mlp_width: 1024,
         ..blocks
     };
-    let head = Shape {
+    let head = ModelShape {
         vocab: 5000,
         mlp_width: 256,
         ..mlp
     };
-    [blocks, mlp, head].map(Config::qwen2)
+    [blocks, mlp, head].map(ModelConfig::qwen2)
 }
 
-/// Enough that tensors are above the size below which buffers come in powers of two.
+/// Enough for tensors above the size below which buffer sizes are powers of two.
 const TOKENS: usize = 1100;
 const RANK: usize = 8;
 
 const DRAWS: usize = 200;
 
-/// So many tokens, in sequences that share nothing: attention over long ones would take the test's time.
+/// Tokens in short sequences without shared prefixes: attention over long ones would take too long.
 fn sequences() -> Vec<Vec<u32>> {
     const LENGTH: usize = 50;
     let sequence = |first| {
@@ -54,10 +57,10 @@ struct Bench {
 }
 
 impl Bench {
-    /// On a device of its own, so that nobody else's memory is counted.
-    fn new(config: Config) -> Bench {
+    /// Uses its own device, so that no other test's memory is counted.
+    fn new(config: ModelConfig) -> Bench {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
-        let weights = Parameters::new(&gpu, &initial(&config, 1));
+        let weights = Parameters::new(&gpu, &initial_weights(&config, 1));
         let model = Model::over(&gpu, config, &weights).without_gradients();
         let lora = LoraConfig {
             rank: RANK,
@@ -72,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Bytes that `work` takes at its worst moment beyond what was there.
+    /// Returns the peak of the bytes that `work` takes.
     fn taken(&self, work: impl FnOnce()) -> u64 {
         self.gpu.finish().unwrap();
         let before = self.gpu.bytes_in_use();
@@ -101,7 +104,7 @@ impl Bench {
     }
 }
 
-/// Estimates are for deciding what fits: too small is worse than too large.
+/// An estimate that is too small is worse than one that is too large.
 fn assert_estimate(what: &str, estimate: u64, taken: u64) {
     let ratio = estimate as f64 / taken as f64;
     println!("{what}: estimated {estimate}, taken {taken}: {ratio:.2}");
@@ -112,12 +115,12 @@ fn assert_estimate(what: &str, estimate: u64, taken: u64) {
 }
 
 #[test]
-fn updates_take_what_was_estimated() {
+fn updates_take_the_estimated_memory() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
         for recomputes in [false, true] {
             let taken = bench.taken(|| bench.update(Some(&bench.adapter), recomputes));
-            // The gradients of the adapter come on top: four bytes a number.
+            // Plus the gradients of the adapter: four bytes for each number.
             let lora = LoraConfig {
                 rank: RANK,
                 ..LoraConfig::default()
@@ -132,10 +135,10 @@ fn updates_take_what_was_estimated() {
 
 /// Where all weights are trained, their gradients take four bytes for each of them.
 #[test]
-fn updates_of_all_weights_take_what_was_estimated() {
+fn updates_of_all_weights_take_the_estimated_memory() {
     for config in shapes() {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
-        let parameters = Parameters::new(&gpu, &initial(&config, 1));
+        let parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
         let model = Model::over(&gpu, config.clone(), &parameters);
         let lora = LoraConfig {
             rank: 1,
@@ -162,12 +165,12 @@ fn updates_of_all_weights_take_what_was_estimated() {
 }
 
 #[test]
-fn playing_takes_what_was_estimated() {
+fn playing_takes_the_estimated_memory() {
     for config in shapes() {
         let bench = Bench::new(config.clone());
         let mut arena = None;
         let taken = bench.taken(|| {
-            let mut made = Arena::new(&bench.model, TOKENS, TOKENS);
+            let mut made = KvArena::new(&bench.model, TOKENS, TOKENS);
             let sequences = sequences();
             let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
             let adapter = bench.adapter.without_gradients();

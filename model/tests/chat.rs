@@ -1,6 +1,6 @@
 //! Chat templates and tokenizers against transformers.
 
-use lapwing_model::{ChatTemplate, Config, Message, Tokenizer};
+use lapwing_model::{ChatTemplate, Message, ModelConfig, Tokenizer};
 use serde_json::Value;
 
 use crate::support::*;
@@ -10,7 +10,7 @@ fn conversations_render_and_encode_as_their_library_does() {
     for name in CHECKPOINTS {
         let dir = golden(name);
         let template = ChatTemplate::load(&dir).unwrap();
-        let tokenizer = Tokenizer::load(&dir, &Config::read(&dir).unwrap()).unwrap();
+        let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
         let cases = std::fs::read_to_string(dir.join("chat.json")).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
         assert!(!cases.is_empty());
@@ -27,7 +27,7 @@ fn conversations_render_and_encode_as_their_library_does() {
 #[test]
 fn text_comes_back_from_its_ids() {
     let dir = golden("qwen2");
-    let tokenizer = Tokenizer::load(&dir, &Config::read(&dir).unwrap()).unwrap();
+    let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
     let ids = tokenizer
         .encode("<|im_start|>P _ O\n_ é ✓<|im_end|>")
         .unwrap();
@@ -39,7 +39,7 @@ fn text_comes_back_from_its_ids() {
 fn the_end_of_text_is_found_wherever_it_is_declared() {
     let stop_ids = |name: &str| {
         let dir = golden(name);
-        Tokenizer::load(&dir, &Config::read(&dir).unwrap())
+        Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap())
             .unwrap()
             .stop_ids()
             .to_vec()
@@ -61,7 +61,7 @@ fn published_constructs_render_as_in_transformers() {
         let name = case["template"].as_str().unwrap();
         let source = file["templates"][name].as_str().unwrap();
         std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
-        // The special tokens are the checkpoint's to say.
+        // The special tokens come from the checkpoint.
         let variables = case["variables"].as_object().unwrap().clone().into_iter();
         let (tokens, variables): (Vec<_>, Vec<_>) =
             variables.partition(|(name, _)| ChatTemplate::is_reserved(name));

@@ -1,17 +1,17 @@
-//! The packed token tree: many sequences as one flat run of tokens in which equal beginnings occur once.
+//! The packed token tree: many sequences as one flat list of tokens in which equal prefixes occur once.
 //!
-//! Token `i` attends to token `j` exactly when `j <= i < visible_until[j]`. The tokens stand in depth-first order, so
-//! every subtree is contiguous and one number per token says who may look at it.
+//! Token `i` attends to token `j` exactly when `j <= i < visible_until[j]`. The tokens are in depth-first order, so every subtree
+//! is contiguous and one number per token defines its visibility.
 
-use super::trie::{Node, ROOT, Trie};
+use super::trie::{ROOT, TokenNode, Trie};
 
-/// Collects sequences; equal prefixes are merged token by token.
+/// A tree of sequences in which equal prefixes are merged.
 pub struct TokenTree {
     trie: Trie,
 }
 
 impl TokenTree {
-    /// A tree of no tokens.
+    /// Creates an empty tree.
     pub fn new() -> TokenTree {
         TokenTree { trie: Trie::new() }
     }
@@ -21,7 +21,7 @@ impl TokenTree {
     /// # Panics
     /// If the sequence is empty.
     #[track_caller]
-    pub fn insert(&mut self, ids: &[u32]) -> Node {
+    pub fn insert(&mut self, ids: &[u32]) -> TokenNode {
         assert!(
             !ids.is_empty(),
             "token tree: an empty sequence has no last token"
@@ -29,25 +29,25 @@ impl TokenTree {
         ids.iter().fold(ROOT, |node, &id| self.trie.child(node, id))
     }
 
-    /// Tokens in the tree: the number of distinct prefixes inserted.
+    /// Returns the number of tokens, which is the number of distinct prefixes.
     pub fn len(&self) -> usize {
         self.trie.len() - 1
     }
 
-    /// Whether nothing has been inserted.
+    /// Returns whether the tree has no token.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Lays the tree out flat: depth first, children in order of insertion.
+    /// Returns the tokens in depth-first order, children in order of insertion.
     pub fn pack(&self) -> PackedTree {
         let nodes = self.trie.len();
-        // Parents come before their children, so one pass from the back adds up subtrees ...
+        // Parents come before their children: a pass from the back adds up subtrees,
         let mut subtree = vec![1u32; nodes];
         for node in (1..nodes).rev() {
             subtree[self.parent(node)] += subtree[node];
         }
-        // ... and one from the front hands every child the next free stretch of its parent's.
+        // and one from the front assigns every child the next free range of its parent.
         let mut index = vec![0u32; nodes];
         let mut free = vec![0u32; nodes];
         let len = nodes - 1;
@@ -59,8 +59,8 @@ impl TokenTree {
             free[parent] += subtree[node];
             free[node] = at + 1;
             index[node] = at;
-            ids[at as usize] = self.trie.id(Node(node as u32));
-            positions[at as usize] = self.trie.depth(Node(node as u32)) - 1;
+            ids[at as usize] = self.trie.id(TokenNode(node as u32));
+            positions[at as usize] = self.trie.depth(TokenNode(node as u32)) - 1;
             visible_until[at as usize] = at + subtree[node];
         }
         let parents = (0..nodes)
@@ -77,7 +77,7 @@ impl TokenTree {
 
     fn parent(&self, node: usize) -> usize {
         self.trie
-            .parent(Node(node as u32))
+            .parent(TokenNode(node as u32))
             .expect("only the root has no parent")
             .index()
     }
@@ -89,36 +89,36 @@ impl Default for TokenTree {
     }
 }
 
-/// A token tree laid out flat; the three arrays have one entry per token.
+/// A token tree as flat arrays with one entry per token.
 pub struct PackedTree {
     /// Token ids.
     pub ids: Vec<u32>,
-    /// Place of each token on its own path from the root, counted from 0.
+    /// Index of each token on its path from the root.
     pub positions: Vec<u32>,
-    /// One past the last token of the subtree under each token.
+    /// End of the subtree below each token.
     pub visible_until: Vec<u32>,
     index: Vec<u32>,
     parents: Vec<u32>,
 }
 
 impl PackedTree {
-    /// Tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is no token.
+    /// Returns whether there is no token.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Packed index of the last token of a sequence, given what [`TokenTree::insert`] returned for it.
-    pub fn last(&self, node: Node) -> u32 {
+    /// Returns the packed index of the last token of a sequence, given its node from [`TokenTree::insert`].
+    pub fn last(&self, node: TokenNode) -> u32 {
         self.index[node.index()]
     }
 
-    /// Packed index of every token of a sequence, first to last.
-    pub fn path(&self, node: Node) -> Vec<u32> {
+    /// Returns the packed index of every token of a sequence, first to last.
+    pub fn path(&self, node: TokenNode) -> Vec<u32> {
         let mut path = Vec::new();
         let mut at = node.0;
         while at != ROOT.0 {
@@ -175,7 +175,7 @@ mod tests {
         fn what_the_last_token_sees_is_its_own_sequence(seed: u64, count in 1usize..30, longest in 1usize..12) {
             let sequences = sequences(seed, count, longest);
             let mut tree = TokenTree::new();
-            let nodes: Vec<Node> = sequences.iter().map(|s| tree.insert(s)).collect();
+            let nodes: Vec<TokenNode> = sequences.iter().map(|s| tree.insert(s)).collect();
             let packed = tree.pack();
             for (sequence, &node) in sequences.iter().zip(&nodes) {
                 let last = packed.last(node);

@@ -1,40 +1,40 @@
-//! Rotary position embedding: how fast each pair of a head's numbers turns with the position.
+//! The frequencies of rotary position embedding (Su et al. 2021).
 
-/// The base of the frequencies and what stretches them.
+/// The base of the frequencies and their scaling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
-    /// The base: pair `i` of a head of size D turns by `theta^(-2i/D)` radians per position.
+    /// Pair `i` of a head of size D turns by `theta^(-2i/D)` radians per position.
     pub theta: f64,
-    /// How a model trained on short texts was taught longer ones.
-    pub scaling: Scaling,
+    /// The scaling for long texts.
+    pub scaling: RopeScaling,
 }
 
-/// How the frequencies are changed for texts longer than the first training saw.
+/// The scaling of the frequencies for texts longer than those of the first training.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scaling {
-    /// Not at all.
+pub enum RopeScaling {
+    /// No scaling.
     None,
-    /// All frequencies divided by the factor.
+    /// All frequencies are divided by the factor.
     Linear {
         /// The divisor.
         factor: f64,
     },
-    /// Llama 3.1: slow turns are divided by the factor, fast ones kept, those between blended.
+    /// Llama 3.1: low frequencies are divided by the factor, high ones kept, those between interpolated.
     Llama3 {
-        /// The divisor of the slow turns.
+        /// The divisor of low frequencies.
         factor: f64,
-        /// Turns slower than this many times per original context are divided.
+        /// Frequencies below this many turns per original context are divided.
         low: f64,
-        /// Turns faster than this many times per original context are kept.
+        /// Frequencies above this many turns per original context are kept.
         high: f64,
-        /// Positions the first training saw.
+        /// Context length of the first training.
         original_positions: f64,
     },
 }
 
 impl Rope {
-    /// Radians per position of each pair of a head of size D, as transformers computes them: D/2 numbers.
-    pub fn inverse_frequencies(&self, head_size: usize) -> Vec<f32> {
+    /// Returns the radians per position of each pair of a head of size D, as transformers computes them: D/2 numbers.
+    pub(crate) fn inverse_frequencies(&self, head_size: usize) -> Vec<f32> {
         let pairs = head_size / 2;
         let plain = (0..pairs).map(|i| self.theta.powf(-2.0 * i as f64 / head_size as f64));
         plain
@@ -43,12 +43,12 @@ impl Rope {
     }
 }
 
-impl Scaling {
+impl RopeScaling {
     fn apply(&self, frequency: f64) -> f64 {
         match *self {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 {
+            RopeScaling::None => frequency,
+            RopeScaling::Linear { factor } => frequency / factor,
+            RopeScaling::Llama3 {
                 factor,
                 low,
                 high,
@@ -70,14 +70,14 @@ mod tests {
     fn plain_frequencies_fall_from_one_by_a_constant_ratio() {
         let rope = Rope {
             theta: 10_000.0,
-            scaling: Scaling::None,
+            scaling: RopeScaling::None,
         };
         assert_eq!(rope.inverse_frequencies(8), [1.0, 0.1, 0.01, 0.001]);
     }
 
     #[test]
     fn llama3_keeps_fast_turns_and_divides_slow_ones() {
-        let scaling = Scaling::Llama3 {
+        let scaling = RopeScaling::Llama3 {
             factor: 8.0,
             low: 1.0,
             high: 4.0,
