@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::record::Record;
-use lapwing_learn::group::Group;
+use lapwing_learn::batch::Group;
 use lapwing_play::sample::{Place, Purpose, Sample};
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Seat};
@@ -61,11 +61,11 @@ pub fn of_step(
             scene: group.scene,
             agent: group.agent,
         };
-        let weighed = group.episodes.iter().zip(&group.credits);
-        for (member, (episode, credit)) in weighed.enumerate().take(count) {
-            let is_chosen = group.chosen.iter().any(|(chosen, _)| *chosen == member);
+        let compared = group.episodes.iter().zip(&group.advantages);
+        for (member, (episode, advantage)) in compared.enumerate().take(count) {
+            let is_selected = group.selected.iter().any(|(index, _)| *index == member);
             let sample = Sample::of(episode, place, actions, prompts)?;
-            let sample = sample.learned(credit.advantage, &credit.turns, is_chosen);
+            let sample = sample.learned(advantage.mean, &advantage.turns, is_selected);
             samples.push(Record::Episode(sample));
         }
     }
