@@ -9,6 +9,8 @@ mod error;
 #[cfg(test)]
 mod examples;
 pub mod learner;
+#[cfg(test)]
+mod learning_tests;
 pub mod memory;
 pub mod record;
 pub mod samples;
