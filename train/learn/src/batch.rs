@@ -152,7 +152,7 @@ impl Batch {
     }
 
     /// Returns the largest distance of a token's ratio from 1, given the current log-probs of the pairs. NaN if one is NaN.
-    pub fn ratio_error(&self, log_probs: &[f32]) -> f64 {
+    pub(crate) fn ratio_error(&self, log_probs: &[f32]) -> f64 {
         let error = |token: &LossToken| {
             let now = f64::from(log_probs[token.pair as usize]);
             ((now - f64::from(token.old)).exp() - 1.0).abs()

@@ -122,9 +122,6 @@ fn by_values(credit: &Credit, groups: &[Group], values: &[impl AsRef<[Vec<f64>]>
 }
 
 /// Returns G_t of each turn, given the values of its states and of the state after the last: T + 1 of them.
-///
-/// # Panics
-/// If there are more or fewer values.
 #[track_caller]
 pub fn temporal_differences(credit: &Credit, episode: &Episode, values: &[f64]) -> Vec<f64> {
     assert_eq!(

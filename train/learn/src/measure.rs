@@ -36,12 +36,6 @@ type Sketch = Vec<f64>;
 
 /// Measures the gradient of these groups with the current policy. `prepare` computes the advantages of the halves and
 /// selects episodes of them. `None` if nothing is selected from one of the halves.
-///
-/// # Errors
-/// If the device fails.
-///
-/// # Panics
-/// If the learner only plays.
 pub fn gradient_noise(
     learner: &mut LanguageLearner,
     options: &Options<'_>,

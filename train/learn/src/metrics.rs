@@ -208,29 +208,8 @@ pub struct ValueLearned {
 }
 
 impl ValueLearned {
-    /// Computes the metrics of one update from its targets and errors.
-    pub(crate) fn of(
-        targets: &[f32],
-        errors: &[f64],
-        td_loss: f64,
-        gradient_norm: f64,
-        epsilon: f64,
-        learning_rate: f64,
-    ) -> ValueLearned {
-        let count = targets.len() as f64;
-        ValueLearned {
-            updates: 1,
-            td_loss,
-            td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
-            q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
-            gradient_norm,
-            epsilon,
-            learning_rate,
-        }
-    }
-
     /// Returns the mean over the updates of one step, `None` without updates.
-    pub(crate) fn mean_of(updates: &[ValueLearned]) -> Option<ValueLearned> {
+    pub(crate) fn mean_of(updates: &[ValueLearned], epsilon: f64) -> Option<ValueLearned> {
         let count = updates.len() as f64;
         let mean = |of: fn(&ValueLearned) -> f64| updates.iter().map(of).sum::<f64>() / count;
         updates.first().map(|first| ValueLearned {
@@ -239,6 +218,7 @@ impl ValueLearned {
             td_error: mean(|update| update.td_error),
             q_target: mean(|update| update.q_target),
             gradient_norm: mean(|update| update.gradient_norm),
+            epsilon,
             ..*first
         })
     }

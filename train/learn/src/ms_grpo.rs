@@ -184,10 +184,8 @@ pub(crate) fn rollout(
     step: usize,
     progress: &dyn Progress,
 ) -> Result<Rollout, LearnError> {
-    let (games, temperature) = (
-        seats(&learner.worlds, options.train, step)?,
-        learner.temperature,
-    );
+    let games = seats(&learner.worlds, options.train, step)?;
+    let temperature = learner.temperature;
     let mut played = Vec::with_capacity(games.len());
     for (world, seats) in &games {
         let agents = learner.worlds[*world].scenario.agents();
@@ -199,13 +197,11 @@ pub(crate) fn rollout(
     let mut by_game = Vec::new();
     for ((world, _), episodes) in games.iter().zip(&played) {
         let world = &learner.worlds[*world];
-        let part = (world.scenario.actions(), &episodes[..]);
-        parts.push(part);
+        let actions = world.scenario.actions();
+        parts.push((actions, &episodes[..]));
         if learner.worlds.len() > 1 {
-            by_game.push(GameMetrics::of(
-                &world.name,
-                &PlayMetrics::of(part.0, part.1),
-            ));
+            let play = PlayMetrics::of(actions, episodes);
+            by_game.push(GameMetrics::of(&world.name, &play));
         }
     }
     let play = PlayMetrics::of_all(&parts);
@@ -311,7 +307,7 @@ pub(crate) fn spread_of(group: &Group) -> f64 {
 }
 
 /// Standardises each set of returns: the deviation of each from the mean of its set, divided by the standard deviation
-/// (or by what `credit.normalise` says). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
+/// (or by the divisor of `credit.normalise`). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
 fn standardised(how: &Credit, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
     let sets: Vec<Vec<f64>> = sets.iter().map(|set| deviations(set)).collect();
     let of_step = standard_deviation(&sets.concat());

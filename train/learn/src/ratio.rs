@@ -60,9 +60,6 @@ impl Mean {
 impl Ratios {
     /// Computes the ratios of an update. Ratios of episodes cost a forward pass, because the turns of an episode may lie in
     /// several batches.
-    ///
-    /// # Errors
-    /// If the device fails.
     pub fn new(
         train: &Train,
         policy: &Policy,

@@ -38,9 +38,6 @@ const HUBER_DELTA: f32 = 1.0;
 
 /// Stores the rollout and makes the updates of a step. Returns their mean (`None` without updates), and how many were dropped
 /// because their loss or gradient was not finite.
-///
-/// # Errors
-/// If the device fails.
 pub fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
@@ -91,7 +88,6 @@ fn update(
         return Ok((None, 0));
     }
     let (mut random, optimiser) = (options.random(step), options.optimiser(step, ADAM_EPS));
-    let epsilon = options.epsilon(step);
     let beta = dqn.beta + (1.0 - dqn.beta) * completed(step, dqn.beta_steps);
     let online = learner.network.without_gradients();
     let (mut made, mut dropped) = (Vec::new(), 0);
@@ -107,30 +103,20 @@ fn update(
         let importance: Vec<f32> = drawn.importance.iter().map(|w| *w as f32).collect();
         let importance = Tensor::from_slice(q.gpu(), &importance, &[importance.len(), 1]);
         let loss = errors.huber(HUBER_DELTA).mul(&importance).mean();
-        learner.parameters.accumulate(&loss.backward());
-        let norm = learner.parameters.step(optimiser);
-
-        let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
-        let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
-        if loss.is_finite() && norm.is_finite() {
-            made.push(ValueLearned::of(
-                &targets,
-                &errors,
-                loss,
-                norm,
-                epsilon,
-                optimiser.lr,
-            ));
-            memory.replay.reprioritise(&drawn.indices, &errors);
-        } else {
-            dropped += 1;
+        match learner.update(&loss, &errors, &targets, optimiser)? {
+            Some((metrics, errors)) => {
+                made.push(metrics);
+                memory.replay.reprioritise(&drawn.indices, &errors);
+            }
+            None => dropped += 1,
         }
         if learner.parameters.steps().is_multiple_of(dqn.target as u64) {
             memory.target.write_all(&online.values()?);
         }
         progress.done(update + 1);
     }
-    Ok((ValueLearned::mean_of(&made), dropped))
+    let mean = ValueLearned::mean_of(&made, options.epsilon(step));
+    Ok((mean, dropped))
 }
 
 /// Computes y of each transition. For a terminal state it is the sum of the rewards.

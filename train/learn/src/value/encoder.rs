@@ -31,9 +31,6 @@ pub struct PlaneEncoder {
 
 impl PlaneEncoder {
     /// Makes the encoder of a game.
-    ///
-    /// # Errors
-    /// If the game cannot be started, or has no planes.
     pub fn new(scenario: &dyn Scenario, value: &Value) -> Result<PlaneEncoder, PlayError> {
         let planes = scenario.start(0, 0)?.planes(0)?;
         let planes = planes.ok_or_else(|| PlayError::NoPlanes(scenario.name().to_owned()))?;
@@ -85,9 +82,6 @@ impl PlaneEncoder {
     }
 
     /// Encodes the state of an agent before this turn of its episode, counted from 0.
-    ///
-    /// # Errors
-    /// If the game fails, or has no planes.
     pub fn encode(
         &self,
         game: &dyn Game,

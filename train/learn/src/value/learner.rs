@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use lapwing_env::Scenario;
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters};
+use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters, Tensor};
 
 use crate::LearnError;
 use crate::config::{Dqn, LearnerKind, Pqn, Train, Value};
-use crate::metrics::StepMetrics;
+use crate::metrics::{StepMetrics, ValueLearned};
 use crate::value::encoder::PlaneEncoder;
 use crate::value::network::{Network, QHead, read_weights, write_weights};
 use crate::value::player::{Trajectory, ValuePlayer};
@@ -68,28 +68,6 @@ pub struct NetworkLearner {
     pub(crate) memory: Option<DqnMemory>,
 }
 
-/// Makes the network of a config, with the weights that the config names or random ones.
-fn network(
-    gpu: &Gpu,
-    scenario: &dyn Scenario,
-    options: &NetworkOptions<'_>,
-) -> Result<(PlaneEncoder, Network, Parameters), LearnError> {
-    let encoder = PlaneEncoder::new(scenario, options.value)?;
-    let is_dqn = options.learner == LearnerKind::Dqn;
-    let head = QHead {
-        actions: scenario.actions().len(),
-        dueling: is_dqn,
-        layer_norm: !is_dqn,
-    };
-    let seed = seeds::derive(options.train.seed, "network", &[]);
-    let (network, parameters) = Network::fresh(gpu, &encoder, options.value, head, seed);
-    if !options.value.network.is_empty() {
-        let weights = read_weights(Path::new(&options.value.network), &network.shapes())?;
-        network.write_all(&weights);
-    }
-    Ok((encoder, network, parameters))
-}
-
 impl NetworkOptions<'_> {
     /// Returns the probability of a random action: it falls linearly from 1 to `value.epsilon` over `value.exploration` steps.
     pub(crate) fn epsilon(&self, step: usize) -> f64 {
@@ -132,7 +110,19 @@ impl NetworkLearner {
         scenario: Box<dyn Scenario>,
         options: &NetworkOptions<'_>,
     ) -> Result<NetworkLearner, LearnError> {
-        let (encoder, network, parameters) = network(gpu, &*scenario, options)?;
+        let encoder = PlaneEncoder::new(&*scenario, options.value)?;
+        let is_dqn = options.learner == LearnerKind::Dqn;
+        let head = QHead {
+            actions: scenario.actions().len(),
+            dueling: is_dqn,
+            layer_norm: !is_dqn,
+        };
+        let seed = seeds::derive(options.train.seed, "network", &[]);
+        let (network, parameters) = Network::fresh(gpu, &encoder, options.value, head, seed);
+        if !options.value.network.is_empty() {
+            let weights = read_weights(Path::new(&options.value.network), &network.shapes())?;
+            network.write_all(&weights);
+        }
         let memory = match options.learner {
             LearnerKind::Dqn => {
                 let target = network.zeroed();
@@ -150,6 +140,21 @@ impl NetworkLearner {
             parameters,
             memory,
         })
+    }
+
+    /// Makes a learner with the weights of `value.network`, to play with.
+    ///
+    /// # Errors
+    /// If `value.network` is empty, and as [`NetworkLearner::new`].
+    pub fn trained(
+        gpu: &Gpu,
+        scenario: Box<dyn Scenario>,
+        options: &NetworkOptions<'_>,
+    ) -> Result<NetworkLearner, LearnError> {
+        if options.value.network.is_empty() {
+            return Err(LearnError::NoNetwork(options.learner.name()));
+        }
+        NetworkLearner::new(gpu, scenario, options)
     }
 
     /// Returns the referee. A network has no unreadable replies.
@@ -227,6 +232,31 @@ impl NetworkLearner {
         Ok((metrics, played))
     }
 
+    /// Makes an optimiser update. Returns its metrics and errors, or `None` if its loss or gradient is not finite.
+    pub(crate) fn update(
+        &mut self,
+        loss: &Tensor,
+        errors: &Tensor,
+        targets: &[f32],
+        optimiser: AdamW,
+    ) -> Result<Option<(ValueLearned, Vec<f64>)>, LearnError> {
+        self.parameters.accumulate(&loss.backward());
+        let norm = self.parameters.step(optimiser);
+        let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
+        let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
+        let count = targets.len() as f64;
+        let metrics = ValueLearned {
+            updates: 1,
+            td_loss: loss,
+            td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
+            q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
+            gradient_norm: norm,
+            learning_rate: optimiser.lr,
+            ..ValueLearned::default()
+        };
+        Ok((loss.is_finite() && norm.is_finite()).then_some((metrics, errors)))
+    }
+
     /// Returns the number of weights.
     pub fn size(&self) -> usize {
         let shapes = self.network.shapes().into_iter();
@@ -284,38 +314,3 @@ impl NetworkLearner {
 
 /// Prefix of the target network's weights in a checkpoint.
 const TARGET: &str = "target.";
-
-/// A trained network that only plays.
-pub struct Trained {
-    /// Game.
-    pub scenario: Box<dyn Scenario>,
-    network: Network,
-    encoder: PlaneEncoder,
-}
-
-impl Trained {
-    /// Loads the network of `value.network`.
-    ///
-    /// # Errors
-    /// If `value.network` is empty, the game has no planes, or the weights cannot be read or are of another network.
-    pub fn load(
-        gpu: &Gpu,
-        scenario: Box<dyn Scenario>,
-        options: &NetworkOptions<'_>,
-    ) -> Result<Trained, LearnError> {
-        if options.value.network.is_empty() {
-            return Err(LearnError::NoNetwork(options.learner.name()));
-        }
-        let (encoder, network, _) = network(gpu, &*scenario, options)?;
-        Ok(Trained {
-            scenario,
-            network: network.without_gradients(),
-            encoder,
-        })
-    }
-
-    /// Returns the network as a player.
-    pub fn player(&self) -> ValuePlayer<'_> {
-        ValuePlayer::greedy(&self.network, &self.encoder)
-    }
-}

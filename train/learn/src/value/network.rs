@@ -179,18 +179,12 @@ impl Network {
     }
 
     /// Overwrites a weight.
-    ///
-    /// # Panics
-    /// If no weight has this name and size.
     #[track_caller]
     pub fn write(&self, name: &str, values: &[f32]) {
         self.tensors[name].write(values);
     }
 
     /// Overwrites some of the weights.
-    ///
-    /// # Panics
-    /// As [`Network::write`].
     #[track_caller]
     pub fn write_all(&self, weights: &[NamedValues]) {
         for (name, _, values) in weights {
@@ -199,9 +193,6 @@ impl Network {
     }
 
     /// Copies the weights from the device.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
         let shapes = self.shapes().into_iter();
         let of = |(name, shape): (String, Vec<usize>)| {
@@ -260,9 +251,6 @@ impl Network {
     }
 
     /// Computes Q (count, 1) of one action in each state.
-    ///
-    /// # Panics
-    /// If there are fewer or more actions than states.
     #[track_caller]
     pub fn forward_of(&self, batch: &StateBatch, actions: impl Iterator<Item = usize>) -> Tensor {
         let count = self.layers.head.actions;
@@ -344,9 +332,6 @@ fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
 }
 
 /// Writes weights to a safetensors file.
-///
-/// # Errors
-/// If it cannot be written. A previous file stays.
 pub fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
     let view = |(name, shape, values): &'_ NamedValues| -> (String, Vec<u8>, Vec<usize>) {
         let bytes = bytemuck::cast_slice(values).to_vec();
@@ -362,9 +347,6 @@ pub fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelEr
 }
 
 /// Reads the weights of these names and shapes, in this order.
-///
-/// # Errors
-/// If the file cannot be read, or its network has other layers.
 pub fn read_weights(
     path: &Path,
     wanted: &[(String, Vec<usize>)],

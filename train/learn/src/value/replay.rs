@@ -55,9 +55,6 @@ pub struct Replay {
 
 impl Replay {
     /// Makes an empty buffer. Weights are errors to the power of `alpha`.
-    ///
-    /// # Panics
-    /// If `capacity` is 0.
     pub fn new(capacity: usize, alpha: f64) -> Replay {
         Replay {
             transitions: Vec::new(),
@@ -90,9 +87,6 @@ impl Replay {
     }
 
     /// Draws transitions by stratified sampling, with repetition.
-    ///
-    /// # Panics
-    /// If the buffer is empty.
     pub fn draw(&self, count: usize, beta: f64, random: &mut Random) -> ReplayDraw {
         let indices = self.tree.draw(count, || random.uniform());
         let all = self.len() as f64 / self.tree.total();

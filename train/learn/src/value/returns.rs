@@ -15,9 +15,6 @@ pub struct TurnSpan {
 
 /// Returns one span for each turn of an episode, of `n` turns or of those that are left. With `bootstraps` the episode was
 /// truncated, and the state after its last turn has a value.
-///
-/// # Panics
-/// If `n` is 0.
 pub fn n_step(rewards: &[f64], n: usize, gamma: f64, bootstraps: bool) -> Vec<TurnSpan> {
     assert!(n > 0, "n-step returns of no turns");
     let turns = rewards.len();
@@ -42,9 +39,6 @@ pub fn n_step(rewards: &[f64], n: usize, gamma: f64, bootstraps: bool) -> Vec<Tu
 ///
 /// `values` has v = max over the actions of Q for the state of every turn, and for a truncated episode that of the state after
 /// the last turn. A terminal state has the value 0.
-///
-/// # Panics
-/// If there are not as many values as turns, or one more.
 pub fn q_lambda(rewards: &[f64], values: &[f64], gamma: f64, lambda: f64) -> Vec<f64> {
     let turns = rewards.len();
     assert!(

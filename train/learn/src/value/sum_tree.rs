@@ -10,9 +10,6 @@ pub struct SumTree {
 
 impl SumTree {
     /// Makes a tree of this many weights, all 0.
-    ///
-    /// # Panics
-    /// If `count` is 0.
     pub fn new(count: usize) -> SumTree {
         assert!(count > 0, "a tree without leaves");
         SumTree {
@@ -25,9 +22,6 @@ impl SumTree {
     }
 
     /// Sets one weight. The sums above it are computed again, so that they depend on the current weights only.
-    ///
-    /// # Panics
-    /// If there is no such index, or the weight is negative or NaN.
     pub fn set(&mut self, index: usize, weight: f64) {
         assert!(weight >= 0.0, "a weight of {weight}");
         let mut node = self.leaves() + index;
@@ -65,9 +59,6 @@ impl SumTree {
 
     /// Draws `count` indices, one from each of as many equal parts of the total (stratified sampling). `unit` returns random
     /// numbers from 0 up to 1.
-    ///
-    /// # Panics
-    /// If the total is 0.
     pub fn draw(&self, count: usize, mut unit: impl FnMut() -> f64) -> Vec<usize> {
         assert!(self.total() > 0.0, "nothing to draw from");
         let part = self.total() / count as f64;
