@@ -15,8 +15,9 @@
 //!
 //! A fixed weight would fade or explode as returns grow. With a band the weight is as large as needed, and usually 0.
 
-use crate::config::Train;
 use lapwing_play::Episode;
+
+use crate::config::Train;
 
 /// Returns c for a step that played these episodes.
 pub fn weight<'a>(train: &Train, episodes: impl Iterator<Item = &'a Episode>) -> f64 {

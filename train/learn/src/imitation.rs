@@ -17,16 +17,16 @@ use std::collections::BTreeSet;
 
 use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Message, Model};
+use lapwing_play::prompt::Prompts;
+use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_play::seeds;
+use lapwing_play::{Episode, Sampled, Turn};
 use lapwing_tensor::Tensor;
 
 use crate::batch::{Batch, Chosen, count, pack};
 use crate::config::{Aggregation, Train};
 use crate::language::LanguageLearner;
 use crate::{LearnError, shuffle};
-use lapwing_play::prompt::Prompts;
-use lapwing_play::sample::{Purpose, Sample, SampleTurn};
-use lapwing_play::seeds;
-use lapwing_play::{Episode, Sampled, Turn};
 
 /// Episodes of one update.
 const EPISODES: usize = 8;

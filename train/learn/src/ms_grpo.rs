@@ -58,7 +58,7 @@
 //! 5. Equal prompts are computed once, in play and in the update. Results equal those of separate sequences.
 //! 6. In a game with several agents, each agent has its own group on a scene.
 //!
-//! With a [`critic`](crate::critic) the same step is turn-level PPO (Turn-PPO, arXiv 2512.17008): the critic values all
+//! With a [`critic`] the same step is turn-level PPO (Turn-PPO, arXiv 2512.17008): the critic values all
 //! states before the advantages are computed, is trained after the policy, and is trained alone in the first
 //! `critic.warmup` steps.
 

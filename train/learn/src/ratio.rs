@@ -15,11 +15,11 @@
 use std::collections::HashMap;
 
 use lapwing_model::Adapter;
+use lapwing_play::players::model::Policy;
 use lapwing_tensor::GpuError;
 
 use crate::batch::Batch;
 use crate::config::{Ratio, Train};
-use lapwing_play::players::model::Policy;
 
 /// The ratios of an update.
 #[derive(Debug)]

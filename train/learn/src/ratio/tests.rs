@@ -1,11 +1,11 @@
 //! Gradients of tokens compared with finite differences of the loss as written in the paper.
 
+use lapwing_play::{Episode, Sampled, Turn};
 use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Chosen, count, pack};
 use crate::config::Aggregation;
-use lapwing_play::{Episode, Sampled, Turn};
 
 type Replies = Vec<Vec<(u32, Vec<u32>)>>;
 

@@ -18,6 +18,8 @@
 
 use std::sync::Arc;
 
+use lapwing_play::Episode;
+use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
 use crate::LearnError;
@@ -28,8 +30,6 @@ use crate::value::network::Network;
 use crate::value::player::{Trajectory, argmax};
 use crate::value::replay::Transition;
 use crate::value::returns::n_step;
-use lapwing_play::Episode;
-use lapwing_play::Progress;
 
 /// As in Rainbow. With the usual 1e-8, Adam takes full steps along tiny gradients.
 const ADAM_EPS: f64 = 1.5e-4;
@@ -63,7 +63,7 @@ pub fn transitions<'a>(
     gamma: f64,
 ) -> impl Iterator<Item = Transition> + 'a {
     let rewards: Vec<f64> = episode.turns.iter().map(|turn| turn.reward).collect();
-    let spans = n_step(&rewards, n, gamma, trajectory.bootstraps());
+    let spans = n_step(&rewards, n, gamma, trajectory.bootstraps);
     spans.into_iter().map(|span| Transition {
         state: trajectory.states[span.start].clone(),
         action: episode.turns[span.start]

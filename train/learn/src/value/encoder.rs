@@ -1,9 +1,9 @@
 //! Encodes a game's state for a network: the ones of its feature planes as input indices, and the share of turns left.
 
 use lapwing_env::{Game, Planes, Scenario};
+use lapwing_play::PlayError;
 
 use crate::config::Value;
-use lapwing_play::PlayError;
 
 /// An encoded state.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -122,14 +122,14 @@ impl PlaneEncoder {
                     .checked_sub(at)
                     .filter(|&there| there <= 2 * self.window)
             };
-            let seen = placed.filter_map(|(plane, row, column)| {
+            let inside = placed.filter_map(|(plane, row, column)| {
                 let (row, column) = (
                     within_window(at_row, row)?,
                     within_window(at_column, column)?,
                 );
                 Some(input(plane, row * self.width + column))
             });
-            let mut ones: Vec<u32> = seen.collect();
+            let mut ones: Vec<u32> = inside.collect();
             let is_beyond = |cell: &usize| {
                 let (row, column) = (cell / self.width + at_row, cell % self.width + at_column);
                 let within = |at: usize, side| (self.window..self.window + side).contains(&at);
@@ -171,10 +171,10 @@ mod tests {
             "2 x 3 cells of player, ice, hole, goal, and the turns left of 8"
         );
         let game = lake.start(0, 0).unwrap();
-        let seen = encoder.encode(&*game, 0, 0).unwrap();
+        let state = encoder.encode(&*game, 0, 0).unwrap();
         // Player and ice at 0, ice, hole, ice, ice, goal.
-        assert_eq!(seen.ones, [0, 1, 5, 10, 13, 17, 23]);
-        assert_eq!(seen.turns_left, 1.0);
+        assert_eq!(state.ones, [0, 1, 5, 10, 13, 17, 23]);
+        assert_eq!(state.turns_left, 1.0);
         assert_eq!(encoder.encode(&*game, 0, 6).unwrap().turns_left, 0.25);
         let blind = PlaneEncoder::new(&*lake, &value(0, false)).unwrap();
         assert_eq!(blind.encode(&*game, 0, 6).unwrap().turns_left, 0.0);
@@ -190,21 +190,21 @@ mod tests {
             (3, 3, 5)
         );
         let mut game = lake.start(0, 0).unwrap();
-        let seen = |game: &dyn Game| {
+        let drawn = |game: &dyn Game| {
             let state = encoder.encode(game, 0, 0).unwrap();
-            let mut drawn = [' '; 9];
+            let mut cells = [' '; 9];
             // The player's plane comes last, so that its cell shows it.
             for one in state.ones.iter().rev() {
-                drawn[*one as usize / 5] = ['P', '_', 'O', 'G', '#'][*one as usize % 5];
+                cells[*one as usize / 5] = ['P', '_', 'O', 'G', '#'][*one as usize % 5];
             }
-            drawn.iter().collect::<String>()
+            cells.iter().collect::<String>()
         };
-        assert_eq!(seen(&*game), "####P_#__");
+        assert_eq!(drawn(&*game), "####P_#__");
         let way = |word: &str| lake.actions().iter().position(|known| known == word);
         game.play(&[way("down")]).unwrap();
-        assert_eq!(seen(&*game), "#__#P_#__");
+        assert_eq!(drawn(&*game), "#__#P_#__");
         game.play(&[way("right")]).unwrap();
-        assert_eq!(seen(&*game), "____P___O");
+        assert_eq!(drawn(&*game), "____P___O");
     }
 
     #[test]

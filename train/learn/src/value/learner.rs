@@ -4,6 +4,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use lapwing_env::Scenario;
+use lapwing_play::Progress;
+use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::scenes::Scenes;
+use lapwing_play::seeds;
+use lapwing_play::{Episode, Referee, Seat};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters, Tensor};
 
@@ -15,11 +20,6 @@ use crate::value::network::{Network, QHead, read_weights, write_weights};
 use crate::value::player::{Trajectory, ValuePlayer};
 use crate::value::replay::Replay;
 use crate::value::{dqn, pqn};
-use lapwing_play::Progress;
-use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::scenes::Scenes;
-use lapwing_play::seeds;
-use lapwing_play::{Episode, Referee, Seat};
 
 /// The replay and the target network of DQN.
 pub struct DqnMemory {

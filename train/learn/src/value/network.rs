@@ -51,10 +51,6 @@ struct Layers {
 }
 
 impl Layers {
-    fn outputs(&self) -> usize {
-        self.head.actions + usize::from(self.head.dueling)
-    }
-
     /// Returns name, inputs and outputs of each matrix, first to last.
     fn matrices(&self) -> Vec<(String, usize, usize)> {
         let mut matrices = Vec::new();
@@ -68,7 +64,8 @@ impl Layers {
             matrices.push((format!("dense.{number}"), width, hidden));
             width = hidden;
         }
-        matrices.push(("out".to_owned(), width, self.outputs()));
+        let outputs = self.head.actions + usize::from(self.head.dueling);
+        matrices.push(("out".to_owned(), width, outputs));
         matrices
     }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::value::encoder::{EncodedState, PlaneEncoder};
-use crate::value::network::Network;
 use lapwing_play::PlayError;
 use lapwing_play::players::scripted::{Chances, word};
 use lapwing_play::{Ask, Player, Reply};
+
+use crate::value::encoder::{EncodedState, PlaneEncoder};
+use crate::value::network::Network;
 
 /// The states of an episode and their values.
 #[derive(Debug, Clone, Default)]
@@ -15,15 +16,8 @@ pub struct Trajectory {
     pub states: Vec<Arc<EncodedState>>,
     /// Largest Q of each state before a turn.
     pub values: Vec<f64>,
-    /// whether the last state is the one after a truncation
-    stopped: bool,
-}
-
-impl Trajectory {
     /// Whether the episode was truncated in a state that has a value, which is the last of the states.
-    pub fn bootstraps(&self) -> bool {
-        self.stopped
-    }
+    pub bootstraps: bool,
 }
 
 /// Plays with a network on the feature planes of a game.
@@ -119,7 +113,7 @@ impl Player for ValuePlayer<'_> {
             let state = self.encoder.encode(ask.game, ask.agent, ask.turn)?;
             let trajectory = &mut trajectories[ask.episode];
             trajectory.states.push(Arc::new(state));
-            trajectory.stopped = true;
+            trajectory.bootstraps = true;
         }
         Ok(())
     }

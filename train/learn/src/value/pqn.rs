@@ -13,6 +13,7 @@
 //! Two differences from the original: episodes are played to their end instead of being continued in the next step, so that a
 //! step depends on the network only and a resumed run is identical; and the optimiser is Adam instead of RAdam.
 
+use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
 use crate::metrics::ValueLearned;
@@ -20,7 +21,6 @@ use crate::value::learner::{NetworkLearner, NetworkOptions, NetworkRollout};
 use crate::value::player::Trajectory;
 use crate::value::returns::q_lambda;
 use crate::{LearnError, shuffle};
-use lapwing_play::Progress;
 
 const ADAM_EPS: f64 = 1e-8;
 
@@ -84,7 +84,7 @@ fn value_truncated(
 ) -> Result<(), LearnError> {
     let mut stopped: Vec<&mut Trajectory> = trajectories
         .iter_mut()
-        .filter(|trajectory| trajectory.bootstraps())
+        .filter(|trajectory| trajectory.bootstraps)
         .collect();
     if stopped.is_empty() {
         return Ok(());

@@ -307,7 +307,7 @@ fn a_limit_that_is_no_input_is_bootstrapped() {
         let (episodes, trajectories) = walked(4, turns_left);
         for (episode, trajectory) in episodes.iter().zip(&trajectories) {
             assert!(episode.is_truncated());
-            assert_eq!(trajectory.bootstraps(), bootstraps);
+            assert_eq!(trajectory.bootstraps, bootstraps);
             let stored: Vec<Transition> = transitions(episode, trajectory, 3, 0.5).collect();
             assert_eq!(stored.len(), 4);
             let next: Vec<bool> = stored.iter().map(|it| it.next.is_some()).collect();
@@ -322,7 +322,7 @@ fn a_limit_that_is_no_input_is_bootstrapped() {
     // A terminated episode is terminal either way.
     let (_, trajectories) = walked(20, false);
     for trajectory in &trajectories {
-        assert!(!trajectory.bootstraps() && trajectory.states.len() == 6);
+        assert!(!trajectory.bootstraps && trajectory.states.len() == 6);
     }
 }
 
@@ -403,7 +403,7 @@ fn pqn_bootstraps_after_a_truncation() {
     let expected: Vec<Option<f64>> = (played.trajectories.iter())
         .map(|trajectory| {
             let last = trajectory.states.last();
-            let last = last.filter(|_| trajectory.bootstraps())?;
+            let last = last.filter(|_| trajectory.bootstraps)?;
             let q = network.forward(&network.batch([&**last].into_iter()));
             let best = q.to_vec().unwrap().into_iter().fold(f32::MIN, f32::max);
             Some(f64::from(best))
