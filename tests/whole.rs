@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use lapwing_learn::batch::{Group, selected};
 use lapwing_learn::config::{Aggregation, Train};
-use lapwing_learn::group::{Group, all_chosen};
 use lapwing_learn::metrics::{Learned, StepMetrics};
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
@@ -67,11 +67,11 @@ type PromptAndReply<'a> = (&'a [u32], &'a [u32]);
 fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f64) -> Gradient {
     let mut parameters = Parameters::new(&gpu(), weights);
     let model = Model::over(&gpu(), reference.config().clone(), &parameters);
-    let (chosen, _) = all_chosen(groups, Aggregation::Token);
-    let tokens: usize = chosen.iter().map(|c| c.episode.reply_tokens()).sum();
+    let (all, _) = selected(groups, Aggregation::Token);
+    let tokens: usize = all.iter().map(|c| c.episode.reply_tokens()).sum();
     // Equal replies to equal prompts are one sequence, with all of their advantages.
     let mut replies: BTreeMap<PromptAndReply<'_>, (&Sampled, f64, f64)> = BTreeMap::new();
-    for one in &chosen {
+    for one in &all {
         for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
             let same = replies.entry((&reply.prompt, &reply.ids));
             let (_, count, sum) = same.or_insert((reply, 0.0, 0.0));

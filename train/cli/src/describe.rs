@@ -118,23 +118,4 @@ mod tests {
         };
         assert_snapshot!(evaluation(&eval), @"evaluation on 50 episodes: success 0.000, return -0.200, valid 0.00");
     }
-
-    #[test]
-    fn a_plan_reads_so() {
-        let mut small = Plan {
-            weights: 485_171,
-            arena: 81_684_070,
-            activations: 187 << 20,
-            optimiser: 1_782_579,
-            whole: false,
-            memory: Some(24 << 30),
-            arena_rows: 4096,
-            recomputes: false,
-        };
-        assert_snapshot!(plan(&small), @"needs up to 267.06 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
-        small.memory = None;
-        small.optimiser = 0;
-        small.recomputes = true;
-        assert_snapshot!(plan(&small), @"needs up to 265.36 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
-    }
 }

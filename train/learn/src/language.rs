@@ -1,4 +1,4 @@
-//! A language model that learns to play.
+//! A language model with its games and its trained weights.
 
 use lapwing_env::Scenario;
 use lapwing_model::CompanionFiles;
@@ -9,7 +9,7 @@ use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
 use crate::config::{Credit, Critic, Train};
-use crate::head::Head;
+use crate::critic::Head;
 
 /// The config sections that a training step reads.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,9 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_learn::batch;
+use lapwing_learn::batch::Group;
 use lapwing_learn::batch::{Chosen, pack};
 use lapwing_learn::config::Aggregation;
-use lapwing_learn::group::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
 use lapwing_model::{PackedTree, TokenTree, Tokens};

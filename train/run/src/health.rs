@@ -9,7 +9,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::record::Record;
 use crate::record::metrics::{Warning, now};
-use lapwing_learn::group::Group;
+use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::Form;
 

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
-use lapwing_learn::config::{LearnerKind, Method};
-use lapwing_learn::group::Group;
+use lapwing_learn::batch::Group;
+use lapwing_learn::config::LearnerKind;
 use lapwing_learn::language::{LanguageLearner, Options};
 use lapwing_learn::metrics::StepMetrics;
+use lapwing_learn::ms_grpo;
 use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
-use lapwing_learn::value::player::ValuePlayer;
-use lapwing_learn::{ms_grpo, temperature, turn_ppo};
 use lapwing_play::sample::{Place, Sample};
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, Referee};
@@ -119,13 +118,7 @@ impl Learner for LanguageLearner {
         step: usize,
         progress: &dyn Progress,
     ) -> Result<(StepMetrics, Vec<Group>), Error> {
-        let (learner, options) = (self, config.language());
-        let (metrics, groups) = match config.credit.method {
-            Method::Critic => turn_ppo::step(learner, &options, step, progress)?,
-            _ => ms_grpo::step(learner, &options, step, progress)?,
-        };
-        learner.temperature = temperature::next(&config.policy, learner.temperature, &groups);
-        Ok((metrics, groups))
+        Ok(ms_grpo::step(self, &config.language(), step, progress)?)
     }
 
     fn sample(&self, world: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error> {
@@ -192,7 +185,7 @@ impl Learner for NetworkLearner {
     }
 
     fn player<'a>(&'a mut self, _: &Config) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
-        let player = ValuePlayer::greedy(&self.network, &self.shape);
+        let player = self.greedy_player();
         (&*self.scenario, self.referee(), Box::new(player))
     }
 

@@ -10,6 +10,8 @@ mod error;
 mod examples;
 pub mod health;
 pub mod learner;
+#[cfg(test)]
+mod learning_tests;
 pub mod memory;
 pub mod record;
 pub mod samples;

@@ -9,7 +9,7 @@ use lapwing_tensor::Caps;
 
 use crate::config::Config;
 use lapwing_learn::config::{Method, Weights};
-use lapwing_learn::head::Head;
+use lapwing_learn::critic::Head;
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
 const HEADROOM: u64 = 10;

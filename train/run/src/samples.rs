@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::learner::Learner;
 use crate::record::Record;
-use lapwing_learn::group::Group;
+use lapwing_learn::batch::Group;
 use lapwing_play::sample::{Place, Purpose};
 use lapwing_play::{Episode, Seat};
 
@@ -45,7 +45,9 @@ pub fn of_step(
 ) -> Result<Vec<Record>, Error> {
     // A value learner compares no episodes: each is a group of its own, and those of the first games are kept.
     let kept = match groups.first() {
-        Some(group) if group.credits.is_empty() => count.saturating_mul(learner.game().0.agents()),
+        Some(group) if group.advantages.is_empty() => {
+            count.saturating_mul(learner.game().0.agents())
+        }
         _ => usize::MAX,
     };
     let mut samples = Vec::new();
@@ -59,9 +61,9 @@ pub fn of_step(
         };
         for (member, episode) in group.episodes.iter().enumerate().take(count) {
             let mut sample = learner.sample(group.world, place, episode)?;
-            if let Some(credit) = group.credits.get(member) {
-                let is_chosen = group.chosen.iter().any(|(chosen, _)| *chosen == member);
-                sample = sample.learned(credit.advantage, &credit.turns, is_chosen);
+            if let Some(advantage) = group.advantages.get(member) {
+                let is_selected = group.selected.iter().any(|(index, _)| *index == member);
+                sample = sample.learned(advantage.mean, &advantage.turns, is_selected);
             }
             samples.push(Record::Episode(sample));
         }

@@ -15,7 +15,7 @@ use crate::memory;
 use crate::memory::Plan;
 use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::{LearnerKind, Method, Weights};
-use lapwing_learn::head::Head;
+use lapwing_learn::critic::Head;
 use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;

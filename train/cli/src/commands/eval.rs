@@ -8,7 +8,7 @@ use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, Scores};
 use lapwing_learn::config::LearnerKind;
-use lapwing_learn::value::learner::Trained;
+use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
 use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
@@ -214,7 +214,7 @@ fn by_networks(
     for scenario in scenarios {
         let mut config = config.clone();
         config.game = Game::of(&**scenario);
-        let trained = Trained::load(&gpu, config.game.scenario()?, &config.network())?;
+        let trained = NetworkLearner::trained(&gpu, config.game.scenario()?, &config.network())?;
         let scenes = Scenes::of(&**scenario)?;
         if !scenes.divided() {
             terminal.note(NOT_DIVIDED);
@@ -224,7 +224,7 @@ fn by_networks(
             step_limit: scenario.step_limit(),
             format_penalty: 0.0,
         };
-        let mut player = trained.player();
+        let mut player = trained.greedy_player();
         let episodes = play_evaluation(&**scenario, &referee, &seats, &mut player, &terminal)?;
         let (game, actions) = (scenario.name(), scenario.actions());
         let scores = vec![Scores::of(game, name, actions, &seats, &episodes)];

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_learn::config::LearnerKind;
-use lapwing_learn::value::learner::Trained;
+use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
 use lapwing_play::sample::{Place, Purpose as Kind, Sample};
 use lapwing_play::scenes::Scenes;
@@ -82,7 +82,8 @@ fn by_network(
     config: &Config,
 ) -> Result<()> {
     alone(config, arguments.opponent.is_some(), "--opponent")?;
-    let trained = Trained::load(&open_gpu()?, config.game.scenario()?, &config.network())?;
+    let trained =
+        NetworkLearner::trained(&open_gpu()?, config.game.scenario()?, &config.network())?;
     let scenario = &*trained.scenario;
     let framing = Framing::new(scenario, &config.policy)?;
     let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
@@ -90,7 +91,7 @@ fn by_network(
         step_limit: scenario.step_limit(),
         format_penalty: 0.0,
     };
-    let mut player = trained.player();
+    let mut player = trained.greedy_player();
     let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
     let played = Played {
         scenario,

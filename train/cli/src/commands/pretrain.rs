@@ -66,23 +66,23 @@ pub fn imitate(
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
-    let lessons = how.lessons(&samples, &state.world().prompts, most)?;
+    let data = how.demonstrations(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
     terminal.line(&format!(
         "imitating {} replies of {} episodes, {} episodes held out; left out: {} episodes of evaluations, {} others, {} \
          replies that cannot be read",
-        replies(&lessons.train),
-        lessons.train.len(),
-        lessons.held_out.len(),
-        lessons.of_evaluations,
-        lessons.left_out,
-        lessons.unread,
+        replies(&data.train),
+        data.train.len(),
+        data.held_out.len(),
+        data.evaluations,
+        data.filtered,
+        data.unreadable,
     ));
-    terminal.phase("imitation", how.updates(&lessons), "updates");
+    terminal.phase("imitation", how.updates(&data), "updates");
     let imitated = imitation::imitate(
         &mut state.learner,
         &state.config.train,
-        &lessons,
+        &data,
         &how,
         &mut |update| {
             terminal.done(update.step);
@@ -97,7 +97,7 @@ pub fn imitate(
         Some((before, after)) => writeln!(
             out,
             "held-out loss, nats a token: {before:.4} before, {after:.4} after ({} episodes)",
-            lessons.held_out.len()
+            data.held_out.len()
         )?,
         None => writeln!(out, "There is one scene only: no loss was held out.")?,
     }

@@ -219,8 +219,8 @@ fn network_introduction(state: &State<NetworkLearner>, gpu: &Gpu) -> String {
         config.train.steps,
         config.value.episodes,
         config.learner.name(),
-        state.learner.network.size(),
-        state.learner.shape.describe(),
+        state.learner.size(),
+        state.learner.fingerprint(),
         gpu.caps().name
     )
 }

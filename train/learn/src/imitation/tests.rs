@@ -1,20 +1,17 @@
-//! What must hold of imitation, on the embedded base.
+//! Imitation of the scripted player, on the base model.
 
 use lapwing_model::{TokenTree, Tokens};
-use lapwing_tensor::Indices;
-use lapwing_tensor::testing::gpu;
-
-use super::*;
 use lapwing_play::players::scripted::Scripted;
 use lapwing_play::sample::Place;
 use lapwing_play::{Referee, Seat, Unread};
-use lapwing_train::config::Config;
-use lapwing_train::state::Purpose as For;
+use lapwing_tensor::Indices;
 
-fn state() -> State {
-    let settings = ["eval.episodes=60".to_owned()];
-    let config = Config::load("frozen-lake", &settings).unwrap();
-    State::new(&gpu(), config, For::Train, &()).unwrap()
+use super::*;
+use crate::testing::{Settings, evaluation_seats};
+
+fn learner() -> (LanguageLearner, Settings) {
+    let settings = Settings::load("frozen-lake", &[]);
+    (settings.language(), settings)
 }
 
 fn how() -> Imitation {
@@ -28,9 +25,9 @@ fn how() -> Imitation {
     }
 }
 
-/// Episodes of the game's own player on scenes to learn from, as they are kept.
-fn kept(state: &State, count: usize) -> Vec<Sample> {
-    let world = state.world();
+/// Kept episodes of the scripted player on training scenes.
+fn kept(learner: &LanguageLearner, count: usize) -> Vec<Sample> {
+    let world = learner.world();
     let (scenario, framing) = (&*world.scenario, &world.prompts.framing);
     let seat = |i| {
         let draw = |attempt| seeds::derive(9, "kept", &[i, attempt]);
@@ -62,54 +59,59 @@ fn kept(state: &State, count: usize) -> Vec<Sample> {
     seats.iter().zip(&played.unwrap()).map(sample).collect()
 }
 
-fn lessons(state: &State, how: &Imitation, samples: &[Sample]) -> Result<Lessons, String> {
-    let lessons = how.lessons(samples, &state.world().prompts, 256);
-    lessons.map_err(|error| error.to_string())
+fn demonstrations(
+    learner: &LanguageLearner,
+    how: &Imitation,
+    samples: &[Sample],
+) -> Result<Demonstrations, String> {
+    let data = how.demonstrations(samples, &learner.world().prompts, 256);
+    data.map_err(|error| error.to_string())
 }
 
-fn success(state: &mut State) -> f64 {
-    let seats = state.evaluation_seats().unwrap();
-    let played = state.play(0, &seats, 1.0, &()).unwrap();
+fn success(learner: &mut LanguageLearner, settings: &Settings) -> f64 {
+    let seats = evaluation_seats(learner.world(), 60);
+    let played = learner.play(&settings.policy, 0, &seats, 1.0, &()).unwrap();
     played.iter().filter(|episode| episode.success).count() as f64 / played.len() as f64
 }
 
 #[test]
 fn the_base_learns_from_the_scripted_player() {
-    let mut state = state();
-    let lessons = lessons(&state, &how(), &kept(&state, 160)).unwrap();
-    assert_eq!((lessons.train.len(), lessons.held_out.len()), (144, 16));
-    let before = success(&mut state);
+    let (mut learner, settings) = learner();
+    let data = demonstrations(&learner, &how(), &kept(&learner, 160)).unwrap();
+    assert_eq!((data.train.len(), data.held_out.len()), (144, 16));
+    let before = success(&mut learner, &settings);
     let mut losses = Vec::new();
-    let imitated = imitate(&mut state, &lessons, &how(), &mut |update| {
-        losses.push(update.loss);
-    });
-    let imitated = imitated.unwrap();
+    let imitated = imitate(
+        &mut learner,
+        &settings.train,
+        &data,
+        &how(),
+        &mut |update| losses.push(update.loss),
+    )
+    .unwrap();
     assert_eq!(losses.len(), 18);
-    // The base ends replies well already, so that half of the tokens cost nothing; a mean over few updates is noisy.
+    // The base already ends replies well, so that half of the tokens have no loss; a mean over few updates is noisy.
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let (first, last) = (mean(&losses[..4]), mean(&losses[14..]));
     assert!(last < 0.85 * first, "{losses:?}");
     let (old, new) = (imitated.before.unwrap(), imitated.after.unwrap());
     assert!(new < 0.85 * old, "held out: {old} to {new}");
-    let after = success(&mut state);
+    let after = success(&mut learner, &settings);
     assert!(after > before + 0.2, "success: {before} to {after}");
 }
 
-/// The packed tree gives what each reply gives by itself, token after token: a target that is one token off shows.
+/// The loss of the packed tree equals that of single replies, token by token, so that a shifted target would show.
 #[test]
 fn the_loss_is_that_of_separate_sequences() {
-    let state = state();
-    let lessons = lessons(&state, &how(), &kept(&state, 6)).unwrap();
-    let (model, adapter) = (
-        &state.learner.policy.model,
-        state.learner.policy.adapter.as_ref(),
-    );
+    let (learner, _) = learner();
+    let data = demonstrations(&learner, &how(), &kept(&learner, 6)).unwrap();
+    let (model, adapter) = (&learner.policy.model, learner.policy.adapter.as_ref());
     let (mut sum, mut count) = (0.0, 0);
-    for reply in lessons.train.iter().flat_map(Episode::sampled) {
-        // One word, and the end.
+    for reply in data.train.iter().flat_map(Episode::sampled) {
+        // One word and the stop token.
         assert_eq!(reply.ids.len(), 2);
         assert!(
-            state
+            learner
                 .world()
                 .prompts
                 .tokenizer()
@@ -117,7 +119,6 @@ fn the_loss_is_that_of_separate_sequences() {
                 .contains(&reply.ids[1])
         );
         for (k, id) in reply.ids.iter().enumerate() {
-            // Whatever comes after the last token of this text is asked of the model's whole distribution.
             let text = [&reply.prompt[..], &reply.ids[..k]].concat();
             let mut tree = TokenTree::new();
             tree.insert(&text);
@@ -132,19 +133,19 @@ fn the_loss_is_that_of_separate_sequences() {
     let wanted = sum / f64::from(count);
     for limit in [1, 100, 100_000] {
         let part = |batch: &Batch| cross_entropy(model, adapter, batch).to_vec().unwrap()[0];
-        let loss: f64 = packed(lessons.train.iter(), limit)
+        let loss: f64 = packed(data.train.iter(), limit)
             .iter()
             .map(|batch| f64::from(part(batch)))
             .sum();
-        // f32 through four blocks, about fifty tokens
+        // f32 through four blocks, about fifty tokens.
         assert!((loss - wanted).abs() < 1e-4 * wanted, "{loss} and {wanted}");
     }
 }
 
 #[test]
-fn only_what_can_be_read_and_was_good_enough_is_learned_from() {
-    let state = state();
-    let mut samples = kept(&state, 30);
+fn only_readable_and_good_enough_replies_are_used() {
+    let (learner, _) = learner();
+    let mut samples = kept(&learner, 30);
     let turns = samples[0].turns.len();
     samples[0].turns[0].action = None;
     samples[0].turns[0].unread = Some(Unread::NoTag);
@@ -154,15 +155,14 @@ fn only_what_can_be_read_and_was_good_enough_is_learned_from() {
         turn.action = None;
     }
     let counts = |how: &Imitation, samples: &[Sample]| {
-        let lessons = lessons(&state, how, samples).unwrap();
-        let replies = lessons.train.iter().chain(&lessons.held_out);
+        let data = demonstrations(&learner, how, samples).unwrap();
+        let replies = data.train.iter().chain(&data.held_out);
         let replies: usize = replies.map(|episode| episode.turns.len()).sum();
-        let (of, left) = (lessons.of_evaluations, lessons.left_out);
         (
-            lessons.train.len() + lessons.held_out.len(),
-            of,
-            left,
-            lessons.unread,
+            data.train.len() + data.held_out.len(),
+            data.evaluations,
+            data.filtered,
+            data.unreadable,
             replies,
         )
     };
@@ -182,15 +182,15 @@ fn only_what_can_be_read_and_was_good_enough_is_learned_from() {
     };
     assert_eq!(counts(&high, &samples), (27, 1, 2, 1, known));
 
-    let nothing = lessons(&state, &how(), &samples[1..2]).unwrap_err();
+    let nothing = demonstrations(&learner, &how(), &samples[1..2]).unwrap_err();
     assert!(nothing.contains("1 are of evaluations"), "{nothing}");
 }
 
-/// Neither the order nor the number of episodes of a scene puts it on both sides.
+/// All episodes of a scene are on the same side.
 #[test]
 fn a_scene_is_held_out_whole() {
-    let state = state();
-    let once = kept(&state, 20);
+    let (learner, _) = learner();
+    let once = kept(&learner, 20);
     let twice = [&once[..], &once[..]].concat();
     let held: Vec<bool> = {
         let held = held_out(twice.iter());
@@ -204,19 +204,19 @@ fn a_scene_is_held_out_whole() {
     assert!(held_out(once[..1].iter()).is_empty());
 }
 
-/// What a run has kept is text in the template of its model.
+/// Runs keep prompts as text in the chat template of their model.
 #[test]
 fn a_prompt_as_text_is_of_this_model_or_refused() {
-    let state = state();
-    let prompts = &state.world().prompts;
-    let told = kept(&state, 3);
-    let mut texts = told.clone();
+    let (learner, _) = learner();
+    let prompts = &learner.world().prompts;
+    let with_messages = kept(&learner, 3);
+    let mut texts = with_messages.clone();
     for turn in texts.iter_mut().flat_map(|sample| &mut sample.turns) {
         turn.prompt = prompts.template().render(&turn.messages, true).unwrap();
         turn.messages.clear();
     }
-    let of = |samples: &[Sample]| lessons(&state, &how(), samples);
-    let (a, b) = (of(&told).unwrap(), of(&texts).unwrap());
+    let of = |samples: &[Sample]| demonstrations(&learner, &how(), samples);
+    let (a, b) = (of(&with_messages).unwrap(), of(&texts).unwrap());
     assert_eq!((a.train, a.held_out), (b.train, b.held_out));
     for foreign in [
         "",
@@ -229,6 +229,7 @@ fn a_prompt_as_text_is_of_this_model_or_refused() {
             "{refused}"
         );
     }
-    let long = how().lessons(&told, prompts, 20).unwrap_err().to_string();
+    let long = how().demonstrations(&with_messages, prompts, 20);
+    let long = long.unwrap_err().to_string();
     assert!(long.contains("do not fit this model"), "{long}");
 }

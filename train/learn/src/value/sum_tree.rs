@@ -1,22 +1,19 @@
-//! Drawing in proportion to weights that change: a binary tree whose leaves are the weights and whose nodes are the sums of
+//! Draws in proportion to changing weights: a binary tree whose leaves are the weights and whose nodes are the sums of
 //! their two children (Schaul et al. 2016).
 
-/// Weights by place, their sum, and draws in proportion to them.
+/// Weights by index, their sum, and draws in proportion to them.
 #[derive(Debug, Clone)]
 pub struct SumTree {
-    /// Node i has the children 2i and 2i + 1; the root is 1, the leaves are the second half.
+    /// node i has the children 2i and 2i + 1; the root is 1, the leaves are the second half
     nodes: Vec<f64>,
 }
 
 impl SumTree {
-    /// So many places of weight 0.
-    ///
-    /// # Panics
-    /// If there are none.
-    pub fn new(places: usize) -> SumTree {
-        assert!(places > 0, "a tree without leaves");
+    /// Makes a tree of this many weights, all 0.
+    pub fn new(count: usize) -> SumTree {
+        assert!(count > 0, "a tree without leaves");
         SumTree {
-            nodes: vec![0.0; 2 * places.next_power_of_two()],
+            nodes: vec![0.0; 2 * count.next_power_of_two()],
         }
     }
 
@@ -24,14 +21,10 @@ impl SumTree {
         self.nodes.len() / 2
     }
 
-    /// Changes one weight. Sums are added anew from the leaf up, so that they follow from the weights alone, however often
-    /// those were changed.
-    ///
-    /// # Panics
-    /// If there is no such place, or the weight is negative or no number.
-    pub fn set(&mut self, place: usize, weight: f64) {
+    /// Sets one weight. The sums above it are computed again, so that they depend on the current weights only.
+    pub fn set(&mut self, index: usize, weight: f64) {
         assert!(weight >= 0.0, "a weight of {weight}");
-        let mut node = self.leaves() + place;
+        let mut node = self.leaves() + index;
         self.nodes[node] = weight;
         while node > 1 {
             node /= 2;
@@ -39,23 +32,23 @@ impl SumTree {
         }
     }
 
-    /// The weight of a place.
-    pub fn get(&self, place: usize) -> f64 {
-        self.nodes[self.leaves() + place]
+    /// Returns a weight.
+    pub fn get(&self, index: usize) -> f64 {
+        self.nodes[self.leaves() + index]
     }
 
-    /// The sum of all weights.
+    /// Returns the sum of all weights.
     pub fn total(&self) -> f64 {
         self.nodes[1]
     }
 
-    /// The place at which the running sum of weights passes `at`, which is from 0 up to the total. A place of weight 0 is
-    /// never it, while there is another.
+    /// Returns the index at which the running sum of the weights exceeds `at`, from 0 up to the total. Never one of weight 0 if
+    /// there is another.
     pub fn find(&self, mut at: f64) -> usize {
         let mut node = 1;
         while node < self.leaves() {
             node *= 2;
-            // Rounding may lead to where there is nothing: then the other side it is.
+            // Rounding may lead to an empty side: then take the other.
             if at >= self.nodes[node] && self.nodes[node + 1] > 0.0 {
                 at -= self.nodes[node];
                 node += 1;
@@ -64,11 +57,8 @@ impl SumTree {
         node - self.leaves()
     }
 
-    /// `count` places, one from each of as many equal parts of the total (stratified), so that a batch holds the likely
-    /// ones nearly as often as they should be; `unit` gives numbers from 0 up to 1.
-    ///
-    /// # Panics
-    /// If the total is 0.
+    /// Draws `count` indices, one from each of as many equal parts of the total (stratified sampling). `unit` returns random
+    /// numbers from 0 up to 1.
     pub fn draw(&self, count: usize, mut unit: impl FnMut() -> f64) -> Vec<usize> {
         assert!(self.total() > 0.0, "nothing to draw from");
         let part = self.total() / count as f64;
@@ -86,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_running_sum_leads_to_the_place() {
+    fn the_running_sum_leads_to_the_index() {
         let mut tree = SumTree::new(5);
         for (place, weight) in [1.0, 0.0, 2.0, 0.5, 4.0].into_iter().enumerate() {
             tree.set(place, weight);
@@ -99,7 +89,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was set before, the sums are those of the weights that are there now.
+        /// The sums do not depend on earlier weights.
         #[test]
         fn sums_follow_from_the_weights_alone(changes in proptest::collection::vec((0usize..13, 0.0..10.0f64), 1..60)) {
             let mut tree = SumTree::new(13);
@@ -115,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Pearson's test: draws as often as the weights say. 7 degrees of freedom; beyond 29.9 is one in ten thousand, and the
+    /// Pearson's test of the frequencies of draws. 7 degrees of freedom; beyond 29.9 is one in ten thousand, and the
     /// seed is fixed.
     #[test]
     fn draws_are_as_frequent_as_the_weights() {
@@ -126,7 +116,7 @@ mod tests {
         }
         let mut random = Random::new(11);
         let mut counts = [0.0; 8];
-        // One at a time, so that the draws are independent of each other, as the test wants them.
+        // One at a time, because the test requires independent draws.
         for _ in 0..20_000 {
             for place in tree.draw(1, || random.uniform()) {
                 counts[place] += 1.0;
@@ -140,9 +130,9 @@ mod tests {
         assert!(chi_squared < 29.9, "{chi_squared}: {counts:?}");
     }
 
-    /// Of nine parts of the total each gives one draw: a place with a third of the weight comes three times in nine, always.
+    /// An index with a third of the weight is drawn exactly three times in nine.
     #[test]
-    fn a_stratified_batch_has_every_place_as_often_as_it_should() {
+    fn a_stratified_draw_has_every_index_in_proportion() {
         let mut tree = SumTree::new(3);
         (0..3).for_each(|place| tree.set(place, 2.0));
         let mut random = Random::new(5);

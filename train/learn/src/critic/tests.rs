@@ -1,19 +1,19 @@
-//! Values and loss by hand, on the embedded base.
+//! Values and loss computed by hand, on the base model.
 
+use lapwing_play::{Ending, Seat, Turn};
 use lapwing_tensor::ParameterState;
-use lapwing_tensor::random::Random;
 use lapwing_tensor::testing::gpu;
 use proptest::prelude::*;
 
 use super::*;
-use crate::credit::{Credit, weigh};
-use crate::head::NAMES;
-use crate::rollout::rollout;
-use lapwing_play::{Ending, Seat, Turn};
-use lapwing_train::state::{Purpose, State};
+use crate::batch::EpisodeAdvantage;
+use crate::config::{Credit, Method};
+use crate::language::LanguageLearner;
+use crate::ms_grpo::{advantages, rollout};
+use crate::testing::Settings;
 
-fn state(changes: &[&str]) -> State {
-    let base = [
+fn learner(changes: &[&str]) -> (LanguageLearner, Settings) {
+    let own = [
         "credit.method=critic",
         "credit.normalise=mean",
         "critic.hidden=8",
@@ -21,15 +21,17 @@ fn state(changes: &[&str]) -> State {
         "train.group_size=8",
         "game.options.step_limit=5",
     ];
-    let changes = base
-        .iter()
-        .chain(changes)
-        .map(|change| (*change).to_owned());
-    let config = Config::load("frozen-lake", &changes.collect::<Vec<_>>()).unwrap();
-    State::new(&gpu(), config, Purpose::Train, &()).unwrap()
+    let settings = Settings::load("frozen-lake", &[&own, changes].concat());
+    (settings.language(), settings)
 }
 
-/// A head of these numbers.
+fn played(learner: &mut LanguageLearner, settings: &Settings) -> Vec<Group> {
+    rollout(learner, &settings.options(), 0, &())
+        .unwrap()
+        .groups
+}
+
+/// Sets the numbers of a critic.
 fn set(critic: &mut Head, mut number: impl FnMut(&str) -> f32) {
     let mut all: Vec<ParameterState> = critic.parameters.state().unwrap();
     for one in &mut all {
@@ -38,35 +40,20 @@ fn set(critic: &mut Head, mut number: impl FnMut(&str) -> f32) {
     critic.parameters.restore(&all, 0);
 }
 
-fn states(state: &mut State, groups: &[Group], limit: usize) -> States {
-    States::of(
-        groups,
-        &mut state.learner.worlds,
-        &state.learner.policy,
-        limit,
-        &(),
-    )
-    .unwrap()
+fn states(learner: &mut LanguageLearner, groups: &[Group], limit: usize) -> States {
+    let (worlds, policy) = (&mut learner.worlds, &learner.policy);
+    States::compute(groups, worlds, policy, limit, &()).unwrap()
 }
 
-/// What the head says of a state, in f64, from the hidden states of the prompt alone.
-fn by_hand(state: &State, prompt: &[u32]) -> f64 {
-    let (model, adapter) = (
-        &state.learner.policy.model,
-        state.learner.policy.adapter.as_ref(),
-    );
+/// The value of a state in f64, from the hidden states of the prompt alone.
+fn by_hand(learner: &LanguageLearner, prompt: &[u32]) -> f64 {
+    let (model, adapter) = (&learner.policy.model, learner.policy.adapter.as_ref());
     let all = model.forward(&Tokens::sequence(&gpu(), prompt), adapter);
     let width = model.config().width;
     let all = all.to_vec().unwrap();
     let h = &all[all.len() - width..];
-    let head = state
-        .learner
-        .critic
-        .as_ref()
-        .unwrap()
-        .parameters
-        .state()
-        .unwrap();
+    let critic = learner.critic.as_ref().unwrap();
+    let head = critic.parameters.state().unwrap();
     let [w1, b1, w2, b2, center, scale] = [0, 1, 2, 3, 4, 5].map(|i| &head[i].values);
     let centered = h
         .iter()
@@ -85,18 +72,18 @@ fn by_hand(state: &State, prompt: &[u32]) -> f64 {
 
 #[test]
 fn values_are_those_of_the_last_token_of_each_prompt() {
-    let mut state = state(&[]);
-    let groups = rollout(&mut state, &()).unwrap().groups;
+    let (mut learner, settings) = learner(&[]);
+    let groups = played(&mut learner, &settings);
     let mut random = Random::new(3);
-    set(state.learner.critic.as_mut().unwrap(), |_| {
+    set(learner.critic.as_mut().unwrap(), |_| {
         random.normal() as f32 / 4.0
     });
-    let whole = states(&mut state, &groups, 8192);
-    let critic = state.learner.critic.as_ref().unwrap();
+    let whole = states(&mut learner, &groups, 8192);
+    let critic = learner.critic.as_ref().unwrap();
     let worth = values(critic, &whole).unwrap();
-    // However the prompts are cut into batches, to the bit; and equal ones were computed once.
-    let parts = states(&mut state, &groups, 300);
-    let critic = state.learner.critic.as_ref().unwrap();
+    // Bit-identical for every batch size. Equal prompts are computed once.
+    let parts = states(&mut learner, &groups, 300);
+    let critic = learner.critic.as_ref().unwrap();
     assert_eq!(worth, values(critic, &parts).unwrap());
     assert!(whole.tokens_computed < parts.tokens_computed);
     let turns: usize = groups
@@ -116,19 +103,19 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
             let after = Seen::after(episode);
             let mut wanted: Vec<f64> = episode
                 .sampled()
-                .map(|s| by_hand(&state, &s.prompt))
+                .map(|s| by_hand(&learner, &s.prompt))
                 .collect();
             wanted.push(match episode.ending {
                 Some(Ending::Truncated) => {
                     truncated += 1;
-                    let after = state.learner.worlds[0].prompts.ids(&after).unwrap();
-                    by_hand(&state, &after)
+                    let after = learner.worlds[0].prompts.ids(&after).unwrap();
+                    by_hand(&learner, &after)
                 }
                 _ => 0.0,
             });
             assert_eq!(values.len(), wanted.len());
             for (value, wanted) in values.iter().zip(&wanted) {
-                // a few hundred f32 terms
+                // A few hundred f32 terms.
                 assert!((value - wanted).abs() < 1e-4, "{value} against {wanted}");
             }
             seen.extend(wanted);
@@ -139,10 +126,9 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     assert!(spread > 0.1 && truncated > 0, "{seen:?}");
 }
 
-/// The prompt after a truncation is the one of the turn that a longer game has next, with the history and in the wording of
-/// the episode.
+/// The prompt after a truncation is that of the next turn of a longer game, with the history and the wording of the episode.
 #[test]
-fn a_truncated_game_is_valued_as_one_that_goes_on() {
+fn a_truncated_game_is_valued_by_its_next_prompt() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -155,7 +141,7 @@ fn a_truncated_game_is_valued_as_one_that_goes_on() {
         "{% extends \"usual\" %}{% block format %}Say a word, and no more.{% endblock %}",
     );
     let templates = format!("policy.templates=[\"{usual}\", \"{other}\"]");
-    let mut state = state(&["policy.history=1", &templates]);
+    let (mut learner, settings) = learner(&["policy.history=1", &templates]);
     let seat = |i| Seat {
         scene: i,
         luck: i,
@@ -163,7 +149,7 @@ fn a_truncated_game_is_valued_as_one_that_goes_on() {
     };
     let seats: Vec<Seat> = (0..12).map(seat).collect();
     let mut play = |turns: usize| {
-        let (scenario, referee, mut player) = state.seated(0, 1.0);
+        let (scenario, referee, mut player) = learner.seated(&settings.policy, 0, 1.0);
         let referee = lapwing_play::Referee {
             step_limit: turns,
             ..referee
@@ -179,43 +165,43 @@ fn a_truncated_game_is_valued_as_one_that_goes_on() {
         .zip(&long)
         .filter(|(short, _)| short.is_truncated())
     {
-        let prompts = prompts_of(short, &mut state.learner.worlds[0]).unwrap();
+        let prompts = prompts_of(short, &mut learner.worlds[0]).unwrap();
         let next = long.turns[3].sampled.as_ref().unwrap();
         assert_eq!(prompts.len(), 4);
         assert_eq!(prompts[3].as_ref(), Some(&next.prompt));
-        wordings.insert(state.learner.worlds[0].prompts.framing.wording(short.seed));
+        let text = learner.worlds[0].prompts.tokenizer().decode(&next.prompt);
+        wordings.insert(text.unwrap().contains("Say a word, and no more."));
     }
     assert_eq!(wordings.len(), 2);
     let over = short
         .iter()
         .find(|e| e.ending == Some(Ending::Terminated))
         .unwrap();
-    let prompts = prompts_of(over, &mut state.learner.worlds[0]).unwrap();
+    let prompts = prompts_of(over, &mut learner.worlds[0]).unwrap();
     assert_eq!(
         (prompts.len(), prompts.last().unwrap()),
         (over.turns.len() + 1, &None)
     );
 }
 
-/// A critic that says 1 of every state: it is used after a truncation, and not after the end.
+/// With a value of 1 for every state: it counts after a truncation, and not after the end.
 #[test]
 fn truncation_bootstraps_and_termination_does_not() {
-    let mut state = state(&["credit.gamma=0.5", "credit.lambda=0.25"]);
-    let mut groups = rollout(&mut state, &()).unwrap().groups;
-    set(state.learner.critic.as_mut().unwrap(), |name| match name {
+    let (mut learner, settings) = learner(&["credit.gamma=0.5", "credit.lambda=0.25"]);
+    let mut groups = played(&mut learner, &settings);
+    set(learner.critic.as_mut().unwrap(), |name| match name {
         "critic.value.bias" => 1.0,
         _ => 0.0,
     });
-    let states = states(&mut state, &groups, 8192);
-    let worth = values(state.learner.critic.as_ref().unwrap(), &states).unwrap();
+    let states = states(&mut learner, &groups, 8192);
+    let worth = values(learner.critic.as_ref().unwrap(), &states).unwrap();
     for (group, values) in groups.iter_mut().zip(worth) {
         group.values = values;
     }
     let mut met = [0, 0];
-    for group in &groups {
-        let credits: Vec<Credit> =
-            weigh(&state.config.credit, &[&group.episodes], &[&group.values]).remove(0);
-        for (episode, credit) in group.episodes.iter().zip(&credits) {
+    for (group, advantages) in groups.iter().zip(advantages(&settings.credit, &groups)) {
+        let each = advantages.into_iter().map(EpisodeAdvantage::new);
+        for (episode, credit) in group.episodes.iter().zip(each) {
             let after = f64::from(u8::from(episode.is_truncated()));
             met[after as usize] += 1;
             let mut next = after;
@@ -245,7 +231,7 @@ fn loss_in_f64(values: &[f64], old: &[f64], targets: &[f64], clip: f64) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Against f64, and its gradient against differences. Eighths, so that bounds are met exactly and f32 holds all of them.
+    /// Compared with f64, and its gradient with finite differences. Eighths are exact in f32, also at the bounds.
     #[test]
     fn the_loss_is_that_of_ppo(
         numbers in proptest::collection::vec((-16i32..16, -16i32..16, -16i32..16), 1..30), eighths in 1i32..12,
@@ -282,13 +268,13 @@ proptest! {
 }
 
 #[test]
-fn a_critic_is_measured_by_what_it_knew() {
+fn metrics_of_a_critic() {
     let right = CriticMetrics::of(&[1.0, 3.0], &[1.0, 3.0]);
     assert_eq!(
         (right.value_loss, right.value_mean, right.explained_variance),
         (0.0, 2.0, Some(1.0))
     );
-    // The mean of what came knows nothing; 1 beside it is as wrong as 1 beside the truth.
+    // A constant explains nothing, and a constant error does not count as unexplained.
     let mean = CriticMetrics::of(&[2.0, 2.0], &[1.0, 3.0]);
     assert_eq!((mean.value_loss, mean.explained_variance), (0.5, Some(0.0)));
     assert_eq!(
@@ -305,9 +291,9 @@ fn a_critic_is_measured_by_what_it_knew() {
     );
 }
 
-/// A new head knows nothing, and says 0 of all; another seed draws another one.
+/// Weights depend on the seed.
 #[test]
-fn a_new_critic_says_0() {
+fn a_new_critic_has_values_of_0() {
     let (a, b) = (Head::new(&gpu(), 6, 4, 1), Head::new(&gpu(), 6, 4, 2));
     let drawn = |critic: &Head| critic.parameters.get(NAMES[0]).to_vec().unwrap();
     assert_ne!(drawn(&a), drawn(&b));
@@ -326,36 +312,41 @@ fn a_new_critic_says_0() {
 }
 
 #[test]
-fn a_value_that_is_no_number_is_an_error() {
-    let mut state = state(&[]);
-    let groups = rollout(&mut state, &()).unwrap().groups;
-    set(state.learner.critic.as_mut().unwrap(), |_| f32::MAX);
-    let states = states(&mut state, &groups, 8192);
-    let error = values(state.learner.critic.as_ref().unwrap(), &states).unwrap_err();
-    assert!(error.is_divergence());
-    insta::assert_snapshot!(error, @"training has diverged: what the critic says of a state is no finite number; go on from an earlier state (--adapter) with a smaller critic.lr");
+fn a_value_that_is_not_finite_is_an_error() {
+    let (mut learner, settings) = learner(&[]);
+    let groups = played(&mut learner, &settings);
+    set(learner.critic.as_mut().unwrap(), |_| f32::MAX);
+    let states = states(&mut learner, &groups, 8192);
+    let error = values(learner.critic.as_ref().unwrap(), &states).unwrap_err();
+    assert!(matches!(error, LearnError::Critic));
+    insta::assert_snapshot!(error, @"training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter) with a smaller critic.lr");
 }
 
-/// Credits by a critic are refused where nobody valued the states.
 #[test]
-#[should_panic(expected = "groups, and those valued")]
-fn a_critic_without_values_is_a_mistake() {
-    let config = Config::load("frozen-lake", &["credit.method=critic".to_owned()]).unwrap();
+#[should_panic(expected = "episodes and their values")]
+fn advantages_by_a_critic_need_values() {
+    let credit = Credit {
+        method: Method::Critic,
+        ..Credit::default()
+    };
     let episode = Episode {
         turns: vec![Turn::default()],
         ..Episode::default()
     };
-    weigh(&config.credit, &[&[episode]], &[]);
+    let group = Group {
+        episodes: vec![episode],
+        ..Group::default()
+    };
+    advantages(&credit, &[group]);
 }
 
-/// Features are centered and scaled by those of the first step, and no update moves that.
+/// Features are centered and scaled by those of the first step, and updates leave that alone.
 #[test]
 fn center_and_scale_are_those_of_the_first_states() {
-    let mut state = state(&[]);
-    let mut groups = rollout(&mut state, &()).unwrap().groups;
-    let states = states(&mut state, &groups, 8192);
-    let config = state.config.clone();
-    let critic = state.learner.critic.as_mut().unwrap();
+    let (mut learner, settings) = learner(&[]);
+    let mut groups = played(&mut learner, &settings);
+    let states = states(&mut learner, &groups, 8192);
+    let critic = learner.critic.as_mut().unwrap();
     let worth = values(critic, &states).unwrap();
     assert!(worth.iter().flatten().flatten().all(|value| *value == 0.0));
     for (group, values) in groups.iter_mut().zip(worth) {
@@ -377,13 +368,13 @@ fn center_and_scale_are_those_of_the_first_states() {
         (squares / hidden.len() as f64 - 1.0).abs() < 1e-4,
         "{squares}"
     );
-    // f32 centers of numbers that are many times their spread
+    // f32 centers of numbers that are many times their spread.
     assert!(
         sum.iter()
             .all(|sum| (sum / states.hidden.rows() as f64).abs() < 1e-3),
         "{sum:?}"
     );
-    learn(critic, &groups, &states, &config);
+    train(critic, &groups, &states, &settings.options());
     assert_eq!(settled(critic), (center.clone(), scale));
     values(critic, &states).unwrap();
     assert_eq!(settled(critic), (center, scale));

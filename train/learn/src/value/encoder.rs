@@ -1,40 +1,37 @@
-//! What a learner sees of a game: the ones of its planes as numbers of inputs, and the share of turns that are left.
+//! Encodes a game's state for a network: the ones of its feature planes as input indices, and the share of turns left.
 
 use lapwing_env::{Game, Planes, Scenario};
-
-use crate::config::Value;
 use lapwing_play::PlayError;
 
-/// One state, as little as tells it.
+use crate::config::Value;
+
+/// An encoded state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Sight {
-    /// The inputs that are 1: cell * planes + plane, cells row by row.
+pub struct EncodedState {
+    /// Indices of the inputs that are 1: cell * planes + plane, cells row by row.
     pub ones: Vec<u32>,
-    /// The share of the turns that are left, from 1 down; 0 where that is no input.
+    /// Share of turns left, from 1 down. 0 if it is not an input.
     pub turns_left: f32,
 }
 
-/// The shape of what is seen.
+/// Encodes the states of a game.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shape {
-    /// What the planes show.
+pub struct PlaneEncoder {
+    /// Names of the planes.
     pub names: Vec<&'static str>,
     /// Rows.
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// Cells seen on each side of the agent, which is then in the middle; 0: the board as it lies.
+    /// cells on each side of the agent; 0: the whole board
     window: usize,
-    /// Turns after which the referee stops an episode, if what is left of them is an input.
+    /// step limit, if the turns left are an input
     limit: Option<usize>,
 }
 
-impl Shape {
-    /// Of all states of this game.
-    ///
-    /// # Errors
-    /// If the game cannot be started, or has no planes.
-    pub fn of(scenario: &dyn Scenario, value: &Value) -> Result<Shape, PlayError> {
+impl PlaneEncoder {
+    /// Makes the encoder of a game.
+    pub fn new(scenario: &dyn Scenario, value: &Value) -> Result<PlaneEncoder, PlayError> {
         let planes = scenario.start(0, 0)?.planes(0)?;
         let planes = planes.ok_or_else(|| PlayError::NoPlanes(scenario.name().to_owned()))?;
         let limit = value.turns_left.then_some(scenario.step_limit());
@@ -47,7 +44,7 @@ impl Shape {
                 (side, side)
             }
         };
-        Ok(Shape {
+        Ok(PlaneEncoder {
             names,
             height,
             width,
@@ -56,7 +53,7 @@ impl Shape {
         })
     }
 
-    /// Cells.
+    /// Returns the number of encoded cells.
     pub fn cells(&self) -> usize {
         self.height * self.width
     }
@@ -66,7 +63,7 @@ impl Shape {
         self.limit.is_some()
     }
 
-    /// "4 x 4 cells of player, ice, hole, goal, and the turns left"
+    /// Describes the inputs, for example "2 x 3 cells of player, ice, hole, goal, and the turns left of 8".
     pub fn describe(&self) -> String {
         let turns = match self.limit {
             Some(limit) => format!(", and the turns left of {limit}"),
@@ -84,17 +81,19 @@ impl Shape {
         )
     }
 
-    /// What an agent sees before this turn of its episode, turns counted from 0.
-    ///
-    /// # Errors
-    /// If the game fails, or has no planes.
-    pub fn see(&self, game: &dyn Game, agent: usize, turn: usize) -> Result<Sight, PlayError> {
+    /// Encodes the state of an agent before this turn of its episode, counted from 0.
+    pub fn encode(
+        &self,
+        game: &dyn Game,
+        agent: usize,
+        turn: usize,
+    ) -> Result<EncodedState, PlayError> {
         let planes = game.planes(agent)?;
         let planes = planes.ok_or_else(|| PlayError::NoPlanes("the game".to_owned()))?;
         let turns_left = self.limit.map_or(0.0, |limit| {
             limit.saturating_sub(turn) as f32 / limit as f32
         });
-        Ok(Sight {
+        Ok(EncodedState {
             ones: self.ones(&planes),
             turns_left,
         })
@@ -113,21 +112,24 @@ impl Shape {
                 .map(|(plane, row, column)| input(plane, row * planes.width + column))
                 .collect()
         } else {
-            // An agent that has left the board sees nothing.
+            // An agent without a place has no inputs.
             let Some((at_row, at_column)) = planes.at else {
                 return Vec::new();
             };
-            // The row or column of the window, if it is within.
-            let moved = |at: usize, to: usize| {
+            // The row or column within the window, if it is inside.
+            let within_window = |at: usize, to: usize| {
                 (to + self.window)
                     .checked_sub(at)
                     .filter(|&there| there <= 2 * self.window)
             };
-            let seen = placed.filter_map(|(plane, row, column)| {
-                let (row, column) = (moved(at_row, row)?, moved(at_column, column)?);
+            let inside = placed.filter_map(|(plane, row, column)| {
+                let (row, column) = (
+                    within_window(at_row, row)?,
+                    within_window(at_column, column)?,
+                );
                 Some(input(plane, row * self.width + column))
             });
-            let mut ones: Vec<u32> = seen.collect();
+            let mut ones: Vec<u32> = inside.collect();
             let is_beyond = |cell: &usize| {
                 let (row, column) = (cell / self.width + at_row, cell % self.width + at_column);
                 let within = |at: usize, side| (self.window..self.window + side).contains(&at);
@@ -161,51 +163,54 @@ mod tests {
     }
 
     #[test]
-    fn a_board_as_it_lies_is_its_planes_cell_by_cell() {
+    fn a_whole_board_is_encoded_cell_by_cell() {
         let lake = lake(json!({ "map": ["SFH", "FFG"], "step_limit": 8 }));
-        let shape = Shape::of(&*lake, &value(0, true)).unwrap();
+        let encoder = PlaneEncoder::new(&*lake, &value(0, true)).unwrap();
         assert_eq!(
-            shape.describe(),
+            encoder.describe(),
             "2 x 3 cells of player, ice, hole, goal, and the turns left of 8"
         );
         let game = lake.start(0, 0).unwrap();
-        let seen = shape.see(&*game, 0, 0).unwrap();
+        let state = encoder.encode(&*game, 0, 0).unwrap();
         // Player and ice at 0, ice, hole, ice, ice, goal.
-        assert_eq!(seen.ones, [0, 1, 5, 10, 13, 17, 23]);
-        assert_eq!(seen.turns_left, 1.0);
-        assert_eq!(shape.see(&*game, 0, 6).unwrap().turns_left, 0.25);
-        let blind = Shape::of(&*lake, &value(0, false)).unwrap();
-        assert_eq!(blind.see(&*game, 0, 6).unwrap().turns_left, 0.0);
+        assert_eq!(state.ones, [0, 1, 5, 10, 13, 17, 23]);
+        assert_eq!(state.turns_left, 1.0);
+        assert_eq!(encoder.encode(&*game, 0, 6).unwrap().turns_left, 0.25);
+        let blind = PlaneEncoder::new(&*lake, &value(0, false)).unwrap();
+        assert_eq!(blind.encode(&*game, 0, 6).unwrap().turns_left, 0.0);
     }
 
-    /// Two players who see the same around them see the same, wherever that is; and what is beyond the board is told.
+    /// The same surroundings have the same encoding everywhere. Cells beyond the board are marked.
     #[test]
-    fn a_window_goes_along_with_the_agent() {
+    fn a_window_moves_with_the_agent() {
         let lake = lake(json!({ "map": ["SFFF", "FFFF", "FFHG"], "step_limit": 8 }));
-        let shape = Shape::of(&*lake, &value(1, false)).unwrap();
-        assert_eq!((shape.height, shape.width, shape.names.len()), (3, 3, 5));
+        let encoder = PlaneEncoder::new(&*lake, &value(1, false)).unwrap();
+        assert_eq!(
+            (encoder.height, encoder.width, encoder.names.len()),
+            (3, 3, 5)
+        );
         let mut game = lake.start(0, 0).unwrap();
-        let seen = |game: &dyn Game| {
-            let sight = shape.see(game, 0, 0).unwrap();
-            let mut drawn = [' '; 9];
+        let drawn = |game: &dyn Game| {
+            let state = encoder.encode(game, 0, 0).unwrap();
+            let mut cells = [' '; 9];
             // The player's plane comes last, so that its cell shows it.
-            for one in sight.ones.iter().rev() {
-                drawn[*one as usize / 5] = ['P', '_', 'O', 'G', '#'][*one as usize % 5];
+            for one in state.ones.iter().rev() {
+                cells[*one as usize / 5] = ['P', '_', 'O', 'G', '#'][*one as usize % 5];
             }
-            drawn.iter().collect::<String>()
+            cells.iter().collect::<String>()
         };
-        assert_eq!(seen(&*game), "####P_#__");
+        assert_eq!(drawn(&*game), "####P_#__");
         let way = |word: &str| lake.actions().iter().position(|known| known == word);
         game.play(&[way("down")]).unwrap();
-        assert_eq!(seen(&*game), "#__#P_#__");
+        assert_eq!(drawn(&*game), "#__#P_#__");
         game.play(&[way("right")]).unwrap();
-        assert_eq!(seen(&*game), "____P___O");
+        assert_eq!(drawn(&*game), "____P___O");
     }
 
     #[test]
-    fn a_game_without_planes_is_named() {
+    fn a_game_without_planes_is_refused() {
         let game = (lapwing_env::find("2048").unwrap().configure)(&json!({})).unwrap();
-        let error = Shape::of(&*game, &value(0, true)).unwrap_err();
+        let error = PlaneEncoder::new(&*game, &value(0, true)).unwrap_err();
         insta::assert_snapshot!(error, @r#"2048 has no board as numbers, which dqn and pqn learn from (frozen-lake and snake have one): choose another game, or learner = "ms-grpo""#);
     }
 }
