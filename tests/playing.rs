@@ -1,7 +1,8 @@
 //! What must hold of play, on the embedded base: the referee, and players of every kind in one game.
 
 use lapwing_play::PlayError;
-use lapwing_play::evaluate::evaluate;
+use lapwing_play::evaluate::play_evaluation;
+use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::{Random, Scripted};
 use lapwing_play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
 use lapwing_tensor::testing::gpu;
@@ -87,7 +88,7 @@ fn two_models_play_snake_against_each_other() {
         "game.options.enemies=0",
         "game.options.size=6",
     ];
-    let load = || State::new(&gpu(), config(&changes), Purpose::Play, &()).unwrap();
+    let load = || State::new(&gpu(), None, config(&changes), Purpose::Play, &()).unwrap();
     let (mut one, mut other) = (load(), load());
     let (_, _, mut confused) = other.seated(0, 1000.0);
     let (scenario, _, mut sober) = one.seated(0, 1.0);
@@ -149,8 +150,11 @@ fn silence_is_no_good_player_of_snake() {
         step_limit: scenario.step_limit(),
         format_penalty: 1.0,
     };
-    let played =
-        |player: &mut dyn Player| evaluate(&*scenario, &referee, &seats(100), player, &()).unwrap();
+    let played = |player: &mut dyn Player| {
+        let seats = seats(100);
+        let episodes = play_evaluation(&*scenario, &referee, &seats, player, &()).unwrap();
+        PlayMetrics::of(scenario.actions(), &episodes)
+    };
     let (silent, random) = (played(&mut Silent), played(&mut Random::default()));
     assert!(
         silent.return_mean > random.return_mean,

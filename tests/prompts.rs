@@ -284,5 +284,5 @@ fn templates_that_are_none_are_refused() {
     insta::assert_snapshot!(refused(Some("{% extends \"common\" %}")), @r#"the prompt template DIR/mine.jinja: line 1: template not found: template "common" does not exist; the only template that others may extend is "usual""#);
     insta::assert_snapshot!(refused(Some("You are on a lake.")), @r#"the prompt template DIR/mine.jinja: unknown block: block 'system' not found; begin with {% extends "usual" %}, which has all that is left out"#);
     let endless = "{% extends \"usual\" %}{% block rules %}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endblock %}";
-    insta::assert_snapshot!(refused(Some(endless)), @"the prompt template DIR/mine.jinja: line 1: engine ran out of fuel; it takes too long (is there a loop in a loop?)");
+    insta::assert_snapshot!(refused(Some(endless)), @"the prompt template DIR/mine.jinja: line 1: it does not come to an end (stopped after 1000000 instructions); is there a loop in a loop?");
 }

@@ -34,7 +34,7 @@ fn records() -> Vec<Record> {
         advantage: Some(0.0),
     };
     vec![
-        Record::Yardsticks(Yardsticks {
+        Record::Baselines(Yardsticks {
             random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(1.0),
@@ -92,7 +92,7 @@ fn every_key_of_a_run_is_documented() {
     for record in &records {
         // A new kind of record belongs into the list above, too.
         match record {
-            Record::Yardsticks(_)
+            Record::Baselines(_)
             | Record::Evaluation(_)
             | Record::Step(_)
             | Record::Warning(_)
@@ -164,7 +164,7 @@ fn tables_have_the_documented_columns() {
     let home = tempfile::tempdir().unwrap();
     let run = home.path().join("run");
     let config = lapwing_train::Config::default();
-    let mut directory = directory::RunDirectory::create(Some(&run), &config).unwrap();
+    let mut directory = directory::RunDirectory::create(&run, &config).unwrap();
     for record in records() {
         lapwing_train::record::Sink::record(&mut directory, &record).unwrap();
     }

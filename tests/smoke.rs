@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lapwing_model::{Adapter, LoadOptions, Model, Tokens};
+use lapwing_model::{Adapter, Model, Precision, Tokens};
 use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, checks};
 use lapwing_train::Config;
 use lapwing_train::learner::Learner;
@@ -173,7 +173,7 @@ fn kernels(gpu: &Gpu) -> Result<String, String> {
 fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let dir: PathBuf = fixtures.join("golden/qwen2");
     let told = |error: &dyn Display| format!("{}: {error}", dir.display());
-    let model = Model::load(gpu, &dir, &LoadOptions::default()).map_err(|e| told(&e))?;
+    let model = Model::load(gpu, &dir, Precision::Auto).map_err(|e| told(&e))?;
     let (adapter, parameters) =
         Adapter::load(&model, &dir.join("adapter")).map_err(|e| told(&e))?;
     let bytes = std::fs::read(dir.join("expected.safetensors")).map_err(|e| told(&e))?;
@@ -249,7 +249,8 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let known: Vec<[f64; 2]> =
         serde_json::from_value(known["return_and_norm"].clone()).map_err(|e| e.to_string())?;
     let config = Config::load("frozen-lake", &[]).map_err(|e| e.to_string())?;
-    let mut state = State::new(gpu, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
+    let mut state =
+        State::new(gpu, None, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
     let (mut furthest, mut went) = (0.0f64, Vec::new());
     for (number, [wanted, norm]) in known.into_iter().enumerate().take(STEPS) {
         let (metrics, _) = state

@@ -30,7 +30,7 @@ fn preset(name: &str, changes: &[&str]) -> Config {
 }
 
 pub(crate) fn state(config: Config) -> State {
-    State::new(&gpu(), config, Purpose::Train, &()).unwrap()
+    State::new(&gpu(), None, config, Purpose::Train, &()).unwrap()
 }
 
 /// Trains and returns the lines of `metrics.jsonl`.
@@ -47,7 +47,7 @@ fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
 }
 
 fn train_in(dir: &Path, state: &mut State, sinks: &mut [&mut dyn Sink]) -> Result<Ending, Error> {
-    let mut run = RunDirectory::create(Some(dir), &state.config)?;
+    let mut run = RunDirectory::create(dir, &state.config)?;
     train(state, &mut run, sinks, &(), &AtomicBool::new(false))
 }
 
@@ -293,7 +293,7 @@ fn training_goes_on_from_an_adapter() {
     };
     assert_eq!(rank("second"), rank("first"));
     // It plays as the adapter that it is.
-    let state = State::new(&gpu(), config, Purpose::Play, &()).unwrap();
+    let state = State::new(&gpu(), None, config, Purpose::Play, &()).unwrap();
     assert!(state.learner.parameters.is_none() && state.learner.policy.adapter.is_some());
 }
 

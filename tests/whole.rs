@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use lapwing_learn::batch::{Group, selected};
 use lapwing_learn::config::{Aggregation, Train};
-use lapwing_learn::group::{Group, all_chosen};
 use lapwing_learn::metrics::{Learned, StepMetrics};
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
@@ -67,11 +67,11 @@ type PromptAndReply<'a> = (&'a [u32], &'a [u32]);
 fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f64) -> Gradient {
     let mut parameters = Parameters::new(&gpu(), weights);
     let model = Model::over(&gpu(), reference.config().clone(), &parameters);
-    let (chosen, _) = all_chosen(groups, Aggregation::Token);
-    let tokens: usize = chosen.iter().map(|c| c.episode.reply_tokens()).sum();
+    let (all, _) = selected(groups, Aggregation::Token);
+    let tokens: usize = all.iter().map(|c| c.episode.reply_tokens()).sum();
     // Equal replies to equal prompts are one sequence, with all of their advantages.
     let mut replies: BTreeMap<PromptAndReply<'_>, (&Sampled, f64, f64)> = BTreeMap::new();
-    for one in &chosen {
+    for one in &all {
         for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
             let same = replies.entry((&reply.prompt, &reply.ids));
             let (_, count, sum) = same.or_insert((reply, 0.0, 0.0));
@@ -267,7 +267,7 @@ fn what_is_kept_plays_the_same_games() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("run");
     let mut state = state(small(&["train.steps=2", "eval.every=1"]));
-    let mut run = RunDirectory::create(Some(&dir), &state.config).unwrap();
+    let mut run = RunDirectory::create(&dir, &state.config).unwrap();
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
     drop(run);
     let wanted = [
@@ -296,16 +296,16 @@ fn what_is_kept_plays_the_same_games() {
 
     let at = |dir: &Path| format!("model.dir={:?}", dir.to_str().unwrap());
     let again = config(&[&at(&kept)]);
-    let mut again = State::new(&gpu(), again, Purpose::Play, &()).unwrap();
+    let mut again = State::new(&gpu(), None, again, Purpose::Play, &()).unwrap();
     let episodes = |state: &mut State| state.play(0, &seats(20), 1.0, &()).unwrap();
     let played = episodes(&mut state);
     assert_eq!(played, episodes(&mut again));
-    let mut before = State::new(&gpu(), config(&[]), Purpose::Play, &()).unwrap();
+    let mut before = State::new(&gpu(), None, config(&[]), Purpose::Play, &()).unwrap();
     assert_ne!(played, episodes(&mut before));
 
     // Its weights are those of the run, and what goes on from them is held against them.
     let on = small(&[&at(&kept)]);
-    let mut on = State::new(&gpu(), on, Purpose::Train, &()).unwrap();
+    let mut on = State::new(&gpu(), None, on, Purpose::Train, &()).unwrap();
     let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
     assert_eq!(weights(&on), weights(&state));
     assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
@@ -318,12 +318,12 @@ fn an_adapter_to_go_on_from_is_refused() {
     let adapter = home.path().join("adapter");
     state(config(&[])).save(&adapter).unwrap();
     let on = small(&[&format!("model.adapter={:?}", adapter.to_str().unwrap())]);
-    let refused = State::new(&gpu(), on.clone(), Purpose::Train, &());
+    let refused = State::new(&gpu(), None, on.clone(), Purpose::Train, &());
     let error = refused.err().unwrap().to_string();
     let wanted = "key `train.weights`: found \"all\", wanted \"lora\" beside model.adapter; to train all weights from there \
                   on, work the adapter into them first (`lapwing merge --adapter ADAPTER --out MODEL`) and name that \
                   (--model MODEL)";
     assert_eq!(error.replace(adapter.to_str().unwrap(), "ADAPTER"), wanted);
     // It plays, though.
-    State::new(&gpu(), on, Purpose::Play, &()).unwrap();
+    State::new(&gpu(), None, on, Purpose::Play, &()).unwrap();
 }

@@ -1,9 +1,9 @@
-//! What sampling and scoring cost at the size of the embedded default: `cargo bench -p lapwing-model`.
+//! The time of sampling and scoring at the size of the embedded default: `cargo bench -p lapwing-model`.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_model::{
-    Adapter, Arena, Config, LoraConfig, Model, Request, Sampling, Shape, Targets, TokenTree,
-    Tokens, generate, initial,
+    Adapter, GenerationRequest, KvArena, LoraConfig, Model, ModelConfig, ModelShape,
+    SamplingOptions, Targets, TokenTree, Tokens, generate, initial_weights,
 };
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters};
 
@@ -14,8 +14,8 @@ const EPISODES: u64 = 100;
 const STATES: u64 = 16;
 
 fn model() -> (Model, Adapter) {
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
-    let config = Config::qwen2(Shape {
+    let gpu = Gpu::open(GpuOptions::default()).expect("a device");
+    let config = ModelConfig::qwen2(ModelShape {
         vocab: 64,
         width: 96,
         layers: 3,
@@ -23,7 +23,7 @@ fn model() -> (Model, Adapter) {
         kv_heads: 4,
         mlp_width: 256,
     });
-    let parameters = Parameters::new(&gpu, &initial(&config, 1));
+    let parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
     let model = Model::over(&gpu, config, &parameters).without_gradients();
     let targets = Targets::Pattern(".*".into());
     let lora = LoraConfig {
@@ -43,8 +43,8 @@ fn prompt(round: u64, state: u64) -> Vec<u32> {
     rules.chain(board).collect()
 }
 
-fn requests(round: u64) -> Vec<Request> {
-    let request = |i| Request {
+fn requests(round: u64) -> Vec<GenerationRequest> {
+    let request = |i| GenerationRequest {
         prompt: prompt(round, i % STATES),
         key: round << 32 | i,
     };
@@ -53,12 +53,12 @@ fn requests(round: u64) -> Vec<Request> {
 
 fn sampling(criterion: &mut Criterion) {
     let (model, adapter) = model();
-    let mut arena = Arena::new(&model, 1 << 14, 1 << 16);
+    let mut arena = KvArena::new(&model, 1 << 14, 1 << 16);
     for length in [1, 8] {
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             temperature: 1.0,
             max_new_tokens: length,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         let mut round = 0;
         criterion.bench_function(

@@ -1,66 +1,66 @@
-//! The one error of this crate: what is wrong with which file, and what to do about it.
+//! The error type of this crate.
 
 use std::path::{Path, PathBuf};
 
 use lapwing_tensor::GpuError;
 
-/// What can go wrong between a model directory and a running model.
+/// An error of a model, an adapter or their files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A file cannot be read, written or understood.
+    /// A file cannot be read, written or parsed.
     #[error("{}: {problem}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// One field of a configuration file is missing, absurd or not supported.
+    /// A field of a configuration file is missing, out of range or not supported.
     #[error("{}: {field}: {problem}", .path.display())]
     Field {
         /// The configuration file.
         path: PathBuf,
-        /// The field as it is spelled there.
+        /// The field.
         field: String,
-        /// What was found against what was wanted.
+        /// The value found and the value wanted.
         problem: String,
     },
-    /// One tensor of a weight file is missing, misshapen or holds impossible values.
+    /// A tensor of a weight file is missing, or has a wrong shape or wrong values.
     #[error("{}: tensor {tensor}: {problem}", .path.display())]
     Tensor {
-        /// The weight file, or the directory where no file holds the tensor.
+        /// The weight file, or the directory if no file has the tensor.
         path: PathBuf,
-        /// The tensor's name in the file.
+        /// The tensor's name.
         tensor: String,
-        /// What was found against what was wanted.
+        /// The value found and the value wanted.
         problem: String,
     },
-    /// What was said of the layers to adapt means none, or nothing.
+    /// The targets of an adapter are invalid or select no layer.
     #[error("target modules \"{found}\": {problem}")]
     Targets {
         /// The name or pattern.
         found: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// More tokens at once than the arena may hold.
+    /// The KV arena cannot hold more tokens.
     #[error(
         "the KV arena is full: {wanted} tokens wanted, at most {most} fit; use shorter prompts or replies"
     )]
     ArenaFull {
-        /// Tokens that would have to be held.
+        /// Tokens to hold.
         wanted: usize,
-        /// Tokens that can be.
+        /// Tokens that fit.
         most: usize,
     },
-    /// The model computes what is no number.
+    /// The model's logits are NaN or infinite.
     #[error(
         "the model's logits are not numbers: its weights, or those of the LoRA adapter on it, are damaged or too large, or \
          the GPU computes wrong numbers"
     )]
     NotNumbers,
-    /// What the device reported.
+    /// An error of the device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
 }
@@ -71,18 +71,18 @@ impl ModelError {
         ModelError::File { path, problem }
     }
 
-    /// A write that failed, with the cure where there is one.
+    /// Returns the error for a failed write, with a hint if there is one.
     pub fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        let cure = match error.kind() {
-            StorageFull | QuotaExceeded => "; free some space, or choose another place",
+        let hint = match error.kind() {
+            StorageFull | QuotaExceeded => "; free some space, or choose another directory",
             FileTooLarge => "; the system limits the size of files (ulimit -f): raise that",
             _ => "",
         };
-        ModelError::file(path, format!("cannot be written: {error}{cure}"))
+        ModelError::file(path, format!("cannot be written: {error}{hint}"))
     }
 
-    /// The same about the place where a file is going to be, which was written aside.
+    /// Replaces the temporary path of a file by its final path.
     pub(crate) fn moved(mut self, from: &Path, to: &Path) -> ModelError {
         if let ModelError::File { path, .. }
         | ModelError::Field { path, .. }

@@ -1,28 +1,29 @@
-//! Many replies at once: token ids in, token ids out. This file knows no text and no game.
-//!
-//! Prompts and replies live in one [`Arena`], so what they share is computed once. What goes together is one [`Batch`].
+//! Samples many replies: token ids in, token ids out.
 
 use std::collections::HashSet;
 
-use crate::{Adapter, Arena, Batch, End, Joining, Model, ModelError, ROOM, Request, Sampling};
+use crate::{
+    Adapter, BatchRequest, FinishReason, GenerationRequest, KvArena, Model, ModelError, ReplyBatch,
+    SPARE_ROWS, SamplingOptions,
+};
 
-/// What was drawn.
+/// A sampled reply.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reply {
-    /// Token ids as drawn, the one that ended the reply included.
+pub struct GeneratedReply {
+    /// Token ids, including the stop id.
     pub ids: Vec<u32>,
-    /// Log-prob of each token at the temperature it was drawn with (at 1 if that is 0), among all tokens.
+    /// Log-prob of each token among all tokens, at the sampling temperature (at 1 if that is 0).
     pub log_probs: Vec<f32>,
-    /// Entropy, in nats, of that distribution.
+    /// Entropy of that distribution in nats.
     pub entropies: Vec<f32>,
-    /// Whether it ended with a stop id; if not, it was cut at the longest length.
+    /// Whether it ended with a stop id; if not, it was cut at its maximum length.
     pub stopped: bool,
 }
 
-/// Continues every prompt. What the arena cannot hold at once is done in parts, with the same result.
+/// Continues every prompt. If the arena cannot hold all of them, they are processed in parts, with the same result.
 ///
 /// # Errors
-/// A prompt and reply that the arena cannot hold, logits that are not numbers, or a lost device.
+/// The arena cannot hold a prompt and its reply, the logits are not numbers, or the device is lost.
 ///
 /// # Panics
 /// If a prompt is empty.
@@ -30,77 +31,64 @@ pub struct Reply {
 pub fn generate(
     model: &Model,
     adapter: Option<&Adapter>,
-    arena: &mut Arena,
-    requests: &[Request],
-    sampling: &Sampling,
-) -> Result<Vec<Reply>, ModelError> {
-    let mut batch = Batch::new(model, adapter);
-    let mut replies = Vec::with_capacity(requests.len());
-    while replies.len() < requests.len() {
-        let rest = &requests[replies.len()..];
-        let (count, rows) = fitting(rest, sampling, arena.most_rows());
+    arena: &mut KvArena,
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+) -> Result<Vec<GeneratedReply>, ModelError> {
+    let mut batch = ReplyBatch::new(model, adapter);
+    let mut replies = vec![GeneratedReply::default(); requests.len()];
+    let mut done = 0;
+    while done < requests.len() {
+        let (count, rows) = fitting(&requests[done..], sampling, arena.most_rows());
         if arena.rows() + rows > arena.most_rows() {
             arena.clear();
         }
-        replies.extend(together(&mut batch, arena, &rest[..count], sampling)?);
+        let new = requests[done..done + count].iter().map(|r| BatchRequest {
+            request: r.clone(),
+            sampling: sampling.clone(),
+            scores: None,
+        });
+        // All earlier requests joined too, so the number of a reply is its index.
+        batch.join(arena, new.collect())?;
+        while !batch.is_empty() {
+            for sampled in batch.step(arena)? {
+                let reply = &mut replies[sampled.reply as usize];
+                reply.ids.push(sampled.token);
+                reply.log_probs.push(sampled.log_prob);
+                reply.entropies.push(sampled.entropy);
+                reply.stopped = sampled.finish == Some(FinishReason::StopToken);
+            }
+        }
+        done += count;
     }
     Ok(replies)
 }
 
-/// How many of these requests go together so that they take at most so many rows (at least one), and how many they take
-/// at most.
-fn fitting(requests: &[Request], sampling: &Sampling, most: usize) -> (usize, usize) {
-    let longest_reply = sampling.max_new_tokens + ROOM;
+/// Returns how many requests fit into `most` rows together, at least one, and the most rows that they take.
+fn fitting(
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+    most: usize,
+) -> (usize, usize) {
+    let longest_reply = sampling.max_new_tokens + SPARE_ROWS;
     let first = &requests[0].prompt;
-    let mut shared = first.len();
-    for request in requests {
-        let alike = first
-            .iter()
-            .zip(&request.prompt)
-            .take_while(|(a, b)| a == b);
-        shared = alike.count().min(shared);
-    }
+    let shared = requests.iter().map(|request| {
+        let pairs = first.iter().zip(&request.prompt);
+        pairs.take_while(|(a, b)| a == b).count()
+    });
+    let shared = shared.min().unwrap_or(0);
     let (mut rows, mut seen) = (shared, HashSet::new());
     for (count, request) in requests.iter().enumerate() {
-        let new = seen.insert(&request.prompt);
-        let own = longest_reply
-            + if new {
-                request.prompt.len() - shared
-            } else {
-                0
-            };
-        if count > 0 && rows + own > most {
+        let new = match seen.insert(&request.prompt) {
+            true => request.prompt.len() - shared,
+            false => 0,
+        };
+        if count > 0 && rows + longest_reply + new > most {
             return (count, rows);
         }
-        rows += own;
+        rows += longest_reply + new;
     }
     (requests.len(), rows)
-}
-
-/// Continues prompts that fit the arena together.
-fn together(
-    batch: &mut Batch,
-    arena: &mut Arena,
-    requests: &[Request],
-    sampling: &Sampling,
-) -> Result<Vec<Reply>, ModelError> {
-    let joining = |request: &Request| Joining {
-        request: request.clone(),
-        sampling: sampling.clone(),
-        tell: None,
-    };
-    let first = batch.join(arena, requests.iter().map(joining).collect())?;
-    let mut replies = vec![Reply::default(); requests.len()];
-    while !batch.is_empty() {
-        for drawn in batch.step(arena)? {
-            let reply = &mut replies[(drawn.reply - first) as usize];
-            reply.ids.push(drawn.token);
-            reply.log_probs.push(drawn.log_prob);
-            reply.entropies.push(drawn.entropy);
-            reply.stopped = drawn.end == Some(End::Stopped);
-        }
-    }
-    Ok(replies)
 }
 
 #[cfg(test)]
@@ -109,7 +97,7 @@ mod tests {
 
     #[test]
     fn requests_are_taken_together_as_far_as_there_is_room() {
-        let request = |prompt: &[u32]| Request {
+        let request = |prompt: &[u32]| GenerationRequest {
             prompt: prompt.to_vec(),
             key: 0,
         };
@@ -118,9 +106,9 @@ mod tests {
             request(&[1, 2, 3]),
             request(&[1, 2, 4, 5]),
         ];
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             max_new_tokens: 5,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         // Two shared tokens; 5 + 15 for each reply, 1 and 2 for the rest of the prompts.
         assert_eq!(fitting(&requests, &sampling, 65), (3, 65));

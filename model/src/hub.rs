@@ -1,17 +1,17 @@
-//! Models by name: repositories of the Hugging Face hub, kept in the cache that its own libraries share.
+//! Downloads models of the Hugging Face hub into the cache that Hugging Face's own libraries use.
 //!
-//! `models--OWNER--NAME/refs/REVISION` holds a commit, `snapshots/COMMIT/FILE` links to `blobs/HASH`. What is there is used
-//! as it is, without asking the hub. Only the files that are read are downloaded; what was cut off is continued, and
-//! nothing is used whose hash is not the hub's.
+//! `models--OWNER--NAME/refs/REVISION` holds a commit, `snapshots/COMMIT/FILE` links to `blobs/HASH`. Cached files are used
+//! without a request. Only the files that a model needs are downloaded. A partial download is resumed, and every file is
+//! compared with the hub's checksum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use ureq::Agent;
@@ -20,8 +20,9 @@ use ureq::http::Response;
 
 use crate::ModelError;
 use crate::files::disk;
+use crate::files::weight_files::{INDEX, SINGLE, read_index};
 
-/// `owner/name` with a revision: a branch, a tag or a commit; `main` if none is given.
+/// `owner/name` with an optional revision: a branch, a tag or a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     id: String,
@@ -29,7 +30,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Reads `owner/name` or `owner/name@revision`; `None` if it is not of this form.
+    /// Parses `owner/name` or `owner/name@revision`. Returns `None` for any other form.
     pub fn parse(text: &str) -> Option<Repository> {
         let (id, revision) = match text.split_once('@') {
             Some((id, revision)) => (id, Some(revision)),
@@ -47,24 +48,24 @@ impl Repository {
         let is_name = |text: &str| is_plain(text, "-_.") && !text.contains("--");
         let is_revision =
             |text: &str| is_plain(text, "-_./") && !text.contains("//") && !text.ends_with('/');
-        let sound = is_name(owner) && is_name(name) && revision.is_none_or(is_revision);
-        sound.then(|| Repository {
+        let valid = is_name(owner) && is_name(name) && revision.is_none_or(is_revision);
+        valid.then(|| Repository {
             id: id.to_owned(),
             revision: revision.map(str::to_owned),
         })
     }
 
-    /// `owner/name`.
+    /// Returns `owner/name`.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The branch, tag or commit.
+    /// Returns the branch, tag or commit; `main` if none was given.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
 
-    /// The same repository at this commit.
+    /// Returns the same repository at a commit.
     pub fn at(&self, commit: &str) -> Repository {
         Repository {
             id: self.id.clone(),
@@ -73,7 +74,7 @@ impl Repository {
     }
 }
 
-/// As it is read.
+/// Writes the form that [`Repository::parse`] reads.
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.revision {
@@ -83,125 +84,49 @@ impl fmt::Display for Repository {
     }
 }
 
-/// A repository's files on this machine.
+/// The local files of a repository at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Where they are; files of that commit that no model needs may be missing.
+pub struct HubSnapshot {
+    /// The directory. It may lack files of the commit that no model needs.
     pub dir: PathBuf,
-    /// The commit that they are of, in 40 hexadecimal digits.
+    /// The commit, 40 hexadecimal digits.
     pub commit: String,
 }
 
-/// Why a repository cannot be had.
+/// A repository that cannot be downloaded or read from the cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The hub knows no such repository, or hides it.
-    #[error(
-        "{repository}: there is no directory of that name, and no repository at {endpoint} that may be read: check the \
-         name, or set HF_TOKEN if it is private"
-    )]
-    NoRepository {
-        /// What was asked for.
+    /// The hub refuses the request, cannot be reached, or sends wrong data.
+    #[error("{repository}: {problem}")]
+    Repository {
+        /// The requested repository.
         repository: Repository,
-        /// Of whom.
-        endpoint: String,
-    },
-    /// The repository has no such branch, tag or commit.
-    #[error("{repository}: the repository has no revision `{}`", .repository.revision())]
-    NoRevision {
-        /// What was asked for.
-        repository: Repository,
-    },
-    /// Its owner wants to know who downloads it.
-    #[error(
-        "{repository}: access is restricted: accept the conditions at {endpoint}/{}, and set HF_TOKEN to a token of that \
-         account", .repository.id()
-    )]
-    Gated {
-        /// What was asked for.
-        repository: Repository,
-        /// Of whom.
-        endpoint: String,
-    },
-    /// It would have to be downloaded, and nothing may be.
-    #[error(
-        "{repository}: {missing} is not in the cache {}, and HF_HUB_OFFLINE is set: unset it once, or name a directory", .cache.display()
-    )]
-    Offline {
-        /// What was asked for.
-        repository: Repository,
-        /// What of it.
-        missing: String,
-        /// Where it was looked for.
-        cache: PathBuf,
-    },
-    /// The hub cannot be reached, or stops in the middle of a file.
-    #[error(
-        "{repository}: cannot be downloaded from {endpoint}: {reason}; what has come so far is kept, so try again (what is \
-         in the cache is used without the network if HF_HUB_OFFLINE=1 is set)"
-    )]
-    Network {
-        /// What was asked for.
-        repository: Repository,
-        /// Of whom.
-        endpoint: String,
-        /// What happened.
-        reason: String,
-    },
-    /// The hub answers what it should not.
-    #[error("{repository}: {endpoint} answers {found}, wanted {wanted}")]
-    Answer {
-        /// What was asked for.
-        repository: Repository,
-        /// Of whom.
-        endpoint: String,
-        /// The answer.
-        found: String,
-        /// What it should be.
-        wanted: String,
-    },
-    /// The repository is of something else, or of weights in another format.
-    #[error("{repository}: has no {missing}: wanted config.json and *.safetensors")]
-    NoModel {
-        /// What was asked for.
-        repository: Repository,
-        /// What it lacks.
-        missing: String,
-    },
-    /// What was downloaded is not what the hub has.
-    #[error(
-        "{repository}: {file} has the checksum {found}, wanted {wanted}; it was thrown away: try again"
-    )]
-    Checksum {
-        /// What was asked for.
-        repository: Repository,
-        /// The file.
-        file: String,
-        /// Of what was downloaded.
-        found: String,
-        /// What the hub says.
-        wanted: String,
+        /// The problem and how to fix it.
+        problem: String,
     },
     /// The cache or the token cannot be read or written.
     #[error(transparent)]
     File(#[from] ModelError),
 }
 
-/// Where models are found by name.
+/// The settings for downloads. The library reads no environment variable; a program builds this from its own environment
+/// with [`Hub::from_variables`].
 #[derive(Clone)]
 pub struct Hub {
-    /// The address, without a slash at its end.
+    /// Address of the hub, without a slash at its end.
     pub endpoint: String,
-    /// The folder with a folder for each repository.
+    /// Directory with one folder for each repository.
     pub cache: PathBuf,
-    /// Says who asks, for repositories that are not for everybody.
+    /// Access token for private and gated repositories.
     pub token: Option<String>,
-    /// Use what is in the cache, and no network.
+    /// File with an access token, read for a download if `token` is `None` and the file exists.
+    pub token_file: Option<PathBuf>,
+    /// Use the cache only.
     pub offline: bool,
 }
 
-/// What of a repository is read, beside its weights.
+/// The files that are read beside the weights.
 const FILES: [&str; 5] = [
     CONFIG,
     "generation_config.json",
@@ -210,81 +135,92 @@ const FILES: [&str; 5] = [
     "chat_template.jinja",
 ];
 const CONFIG: &str = "config.json";
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 
-/// Bytes of the hub's answer about a repository.
-const LONGEST_ANSWER: u64 = 16 << 20;
-/// Bytes of an index of shards.
-const LARGEST_INDEX: u64 = 64 << 20;
-/// Times that a file is gone on with after it was cut off, and the pause before the first of them.
-const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(200);
+const MAX_RESPONSE_BYTES: u64 = 16 << 20;
+const MAX_TOKEN_BYTES: u64 = 64 << 10;
+/// Requests in a row that may bring no byte of a file before the download fails.
+const MAX_ATTEMPTS: u32 = 5;
+/// Pause before the second attempt; it doubles with every further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 impl Hub {
-    /// As Hugging Face's own libraries are told by the environment: HF_ENDPOINT, HF_HUB_CACHE or HF_HOME (else
-    /// `~/.cache/huggingface`), HF_TOKEN or HF_TOKEN_PATH (else the token that `hf auth login` has left), HF_HUB_OFFLINE.
-    pub fn from_env() -> Hub {
-        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    /// Returns the settings that Hugging Face's libraries derive from their environment variables:
+    ///
+    /// 1. Cache: `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE`, `$HF_HOME/hub`, `$XDG_CACHE_HOME/huggingface/hub`,
+    ///    `~/.cache/huggingface/hub`.
+    /// 2. Token: `HF_TOKEN`, the file `HF_TOKEN_PATH`, the file `token` in `HF_HOME` or its default.
+    /// 3. Endpoint: `HF_ENDPOINT`, `https://huggingface.co`.
+    /// 4. Offline: `HF_HUB_OFFLINE` is 1, ON, YES or TRUE.
+    ///
+    /// `variable` returns the value of a variable. The home directory is `HOME` or `USERPROFILE`.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Hub {
+        let get = |name: &str| variable(name).filter(|value| !value.is_empty());
         let home = get("HOME")
             .or_else(|| get("USERPROFILE"))
             .unwrap_or_default();
         let caches = get("XDG_CACHE_HOME").map_or(Path::new(&home).join(".cache"), PathBuf::from);
         let hf_home = get("HF_HOME").map_or(caches.join("huggingface"), PathBuf::from);
         let cache = get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE"));
-        let token_path = get("HF_TOKEN_PATH").map_or(hf_home.join("token"), PathBuf::from);
-        let token = get("HF_TOKEN").or_else(|| fs::read_to_string(token_path).ok());
+        let token_file = get("HF_TOKEN_PATH").map_or(hf_home.join("token"), PathBuf::from);
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned());
         let is_on = |value: String| ["1", "ON", "YES", "TRUE"].contains(&&*value.to_uppercase());
         Hub {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             cache: cache.map_or(hf_home.join("hub"), PathBuf::from),
-            token: token
-                .map(|token| token.trim().to_owned())
-                .filter(|token| !token.is_empty()),
+            token: get("HF_TOKEN"),
+            token_file: Some(token_file),
             offline: get("HF_HUB_OFFLINE").is_some_and(is_on),
         }
     }
 
-    /// The files of a model: from the cache if all that is read is there, else downloaded to it. `progress` is told how
-    /// many bytes of how many have come.
+    /// Returns the files of a model, downloading those that the cache lacks. `progress` receives the bytes downloaded so
+    /// far and the total.
     ///
     /// # Errors
-    /// If the hub cannot be reached or does not have it, or the cache cannot be written.
+    /// The hub cannot be reached or does not have the repository, or the cache cannot be written.
     pub fn snapshot(
         &self,
         repository: &Repository,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Snapshot, HubError> {
+    ) -> Result<HubSnapshot, HubError> {
         let folder = format!("models--{}", repository.id.replace('/', "--"));
-        let ask = Asked {
+        let mut download = Download {
             hub: self,
             repository,
             home: self.cache.join(folder),
             agent: agent(),
+            token: None,
         };
-        if let Some(commit) = ask.known_commit() {
-            let missing = ask.missing(&commit)?;
-            // What may be missing is of no use to every model; of a cache that others filled nothing says whether the
-            // repository has it.
-            let needed = |name: &String| name == CONFIG || name.ends_with(".safetensors");
+        if let Some(commit) = download.known_commit() {
+            let missing = download.missing(&commit)?;
+            // Not every model has the other files, and a cache that another library filled does not record which ones the
+            // repository lacks.
+            let required = |name: &String| name == CONFIG || name.ends_with(".safetensors");
             let lacking = match self.offline {
-                true => missing.iter().find(|name| needed(name)),
+                true => missing.iter().find(|name| required(name)),
                 false => missing.first(),
             };
             match lacking {
                 None => {
-                    let dir = ask.snapshot(&commit);
-                    return Ok(Snapshot { dir, commit });
+                    let dir = download.snapshot(&commit);
+                    return Ok(HubSnapshot { dir, commit });
                 }
-                Some(name) if self.offline => return Err(ask.offline(name)),
+                Some(name) if self.offline => return Err(download.offline(name)),
                 Some(_) => (),
             }
         }
         if self.offline {
-            return Err(ask.offline("it"));
+            return Err(download.offline("it"));
         }
-        ask.download(progress)
+        download.token = self.read_token();
+        download.run(progress)
+    }
+
+    fn read_token(&self) -> Option<String> {
+        let from_file = || disk::read_text(self.token_file.as_ref()?, MAX_TOKEN_BYTES).ok();
+        let token = self.token.clone().or_else(from_file)?;
+        let token = token.trim();
+        (!token.is_empty()).then(|| token.to_owned())
     }
 }
 
@@ -299,121 +235,100 @@ fn agent() -> Agent {
 }
 
 /// A file of a repository.
-struct Remote {
+struct RemoteFile {
     name: String,
     size: u64,
-    hash: Hash,
+    /// The checksum, which is also the name in the cache: SHA-256 for large files, git's SHA-1 of a blob for small ones.
+    checksum: String,
+    is_large: bool,
 }
 
-/// What a file is checked by, and what it is called in the cache.
-#[derive(Clone, PartialEq)]
-enum Hash {
-    /// Of large files.
-    Sha256(String),
-    /// Of small files, as git has it.
-    GitSha1(String),
-}
-
-impl Hash {
-    fn text(&self) -> &str {
-        match self {
-            Hash::Sha256(text) | Hash::GitSha1(text) => text,
-        }
+impl RemoteFile {
+    /// Reads an entry of the hub's list; `None` if it has no checksum.
+    fn parse(entry: &Value) -> Option<RemoteFile> {
+        let (large, is_large) = (&entry["lfs"], !entry["lfs"].is_null());
+        let (size, checksum, digits) = match is_large {
+            true => (&large["size"], &large["sha256"], 64),
+            false => (&entry["size"], &entry["blobId"], 40),
+        };
+        Some(RemoteFile {
+            name: entry["rfilename"].as_str()?.to_owned(),
+            size: size.as_u64()?,
+            checksum: checksum.as_str().filter(|c| is_hex(c, digits))?.to_owned(),
+            is_large,
+        })
     }
 }
 
-/// Adds up what has come.
-enum Hasher {
+/// A checksum in progress.
+enum FileHasher {
     Sha256(Sha256),
     GitSha1(Sha1),
 }
 
-impl Hasher {
-    fn new(file: &Remote) -> Hasher {
-        match file.hash {
-            Hash::Sha256(_) => Hasher::Sha256(Sha256::new()),
-            Hash::GitSha1(_) => {
+impl FileHasher {
+    fn new(file: &RemoteFile) -> FileHasher {
+        match file.is_large {
+            true => FileHasher::Sha256(Sha256::new()),
+            false => {
                 let head = format!("blob {}\0", file.size);
-                Hasher::GitSha1(Sha1::new_with_prefix(head))
+                FileHasher::GitSha1(Sha1::new_with_prefix(head))
             }
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Hasher::Sha256(hasher) => hasher.update(bytes),
-            Hasher::GitSha1(hasher) => hasher.update(bytes),
         }
     }
 
     fn text(self) -> String {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         match self {
-            Hasher::Sha256(hasher) => hex(&hasher.finalize()),
-            Hasher::GitSha1(hasher) => hex(&hasher.finalize()),
+            FileHasher::Sha256(hasher) => hex(&hasher.finalize()),
+            FileHasher::GitSha1(hasher) => hex(&hasher.finalize()),
         }
     }
 }
 
-#[derive(Deserialize)]
-struct Info {
-    sha: String,
-    siblings: Vec<Sibling>,
-}
+impl Write for FileHasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            FileHasher::Sha256(hasher) => hasher.update(bytes),
+            FileHasher::GitSha1(hasher) => hasher.update(bytes),
+        }
+        Ok(bytes.len())
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Sibling {
-    rfilename: String,
-    size: Option<u64>,
-    blob_id: Option<String>,
-    lfs: Option<Lfs>,
-}
-
-#[derive(Deserialize)]
-struct Lfs {
-    sha256: String,
-    size: u64,
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    text.len() == digits && text.bytes().all(is_digit)
 }
 
-/// The shards that an index names.
-fn shards(path: &Path) -> Result<BTreeSet<String>, ModelError> {
-    let index = disk::read_json(path, LARGEST_INDEX)?;
-    let names = index["weight_map"].as_object().into_iter().flatten();
-    let shard = |name: &serde_json::Value| match name.as_str() {
-        Some(name) if !name.contains(['/', '\\']) && name.ends_with(".safetensors") => {
-            Ok(name.to_owned())
-        }
-        _ => Err(ModelError::field(
-            path,
-            "weight_map",
-            format!("{name} is not the name of a file in this directory"),
-        )),
-    };
-    names.map(|(_, name)| shard(name)).collect()
+/// Returns the names of the weight files that an index lists.
+fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
+    Ok(read_index(index)?.into_values().collect())
 }
 
-/// One repository that was asked for.
-struct Asked<'a> {
+/// The download of one repository.
+struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
     home: PathBuf,
     agent: Agent,
+    token: Option<String>,
 }
 
-impl Asked<'_> {
+impl Download<'_> {
     fn snapshot(&self, commit: &str) -> PathBuf {
         self.home.join("snapshots").join(commit)
     }
 
-    /// The commit that the cache knows the revision by.
+    fn not_there(&self, commit: &str) -> PathBuf {
+        self.home.join(".no_exist").join(commit)
+    }
+
+    /// Returns the commit that the cache has for the revision.
     fn known_commit(&self) -> Option<String> {
         let revision = self.repository.revision();
         if is_hex(revision, 40) {
@@ -424,12 +339,9 @@ impl Asked<'_> {
         is_hex(commit, 40).then(|| commit.to_owned())
     }
 
-    /// What of a commit is neither in the cache nor known not to exist.
+    /// Returns the files of a commit that are not in the cache, except those that are recorded as not existing.
     fn missing(&self, commit: &str) -> Result<Vec<String>, ModelError> {
-        let (dir, none) = (
-            self.snapshot(commit),
-            self.home.join(".no_exist").join(commit),
-        );
+        let (dir, none) = (self.snapshot(commit), self.not_there(commit));
         let mut missing: Vec<String> = FILES
             .into_iter()
             .filter(|name| !dir.join(name).is_file() && !none.join(name).exists())
@@ -447,27 +359,23 @@ impl Asked<'_> {
         Ok(missing)
     }
 
-    fn download(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Snapshot, HubError> {
+    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, HubError> {
         let (commit, files) = self.list()?;
         let dir = self.snapshot(&commit);
         let is_there = |name: &str| dir.join(name).is_file();
-        let file = |name: &str| {
-            let file = files.get(name);
-            file.ok_or_else(|| HubError::NoModel {
-                repository: self.repository.clone(),
-                missing: name.to_owned(),
-            })
+        let lacks = |name: &str| {
+            self.error(format!(
+                "has no {name}: wanted config.json and *.safetensors"
+            ))
         };
+        let file = |name: &str| files.get(name).ok_or_else(|| lacks(name));
         file(CONFIG)?;
-        let mut wanted: Vec<&Remote> = FILES.iter().filter_map(|name| files.get(*name)).collect();
-        match files.get(SINGLE) {
-            Some(single) => wanted.push(single),
-            None => {
-                let index = file(INDEX).map_err(|_| HubError::NoModel {
-                    repository: self.repository.clone(),
-                    missing: "model.safetensors".to_owned(),
-                })?;
-                // What the shards are stands in it.
+        let mut wanted: Vec<&RemoteFile> =
+            FILES.iter().filter_map(|name| files.get(*name)).collect();
+        match (files.get(SINGLE), files.get(INDEX)) {
+            (Some(single), _) => wanted.push(single),
+            (None, None) => return Err(lacks(SINGLE)),
+            (None, Some(index)) => {
                 if !is_there(INDEX) {
                     self.fetch(&commit, index, &mut |_| ())?;
                 }
@@ -483,146 +391,120 @@ impl Asked<'_> {
             self.fetch(&commit, file, &mut |done| progress(before + done, total))?;
             before += file.size;
         }
-        // As its own libraries note it, so that nobody asks for them again.
+        // Hugging Face's libraries record it in the same way.
         for name in FILES.iter().filter(|name| !files.contains_key(**name)) {
-            disk::write_file(&self.home.join(".no_exist").join(&commit).join(name), b"")?;
+            disk::write_file(&self.not_there(&commit).join(name), b"")?;
         }
         let revision = self.repository.revision();
         if revision != commit {
             disk::write_file(&self.home.join("refs").join(revision), commit.as_bytes())?;
         }
-        Ok(Snapshot { dir, commit })
+        Ok(HubSnapshot { dir, commit })
     }
 
-    /// The commit of the revision, and its files by name.
-    fn list(&self) -> Result<(String, BTreeMap<String, Remote>), HubError> {
+    /// Requests the commit of the revision and its files by name.
+    fn list(&self) -> Result<(String, BTreeMap<String, RemoteFile>), HubError> {
         let revision = self.repository.revision().replace('/', "%2F");
         let (endpoint, id) = (&self.hub.endpoint, &self.repository.id);
         let address = format!("{endpoint}/api/models/{id}/revision/{revision}?blobs=true");
-        let mut answer = self.get(&address, 0)?;
-        self.refuse(&answer, &[200], "what the repository holds")?;
-        let body = answer
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_ANSWER)
-            .read_to_vec();
-        let body = body.map_err(|e| self.network(e))?;
-        let wrong = |found: &str| {
-            self.answer(
-                found.to_owned(),
-                "the commit and the files of the repository",
-            )
-        };
-        let info: Info =
-            serde_json::from_slice(&body).map_err(|_| wrong("something that cannot be read"))?;
-        if !is_hex(&info.sha, 40) {
-            return Err(wrong("no commit"));
-        }
+        let mut response = self.get(&address, 0)?;
+        self.check_status(&response, &[200], "the list of files")?;
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES);
+        let body = body.read_to_vec().map_err(|e| self.network(e))?;
+        let wrong = |found: &str| self.unexpected(found, "the commit and the list of files");
+        let info: Value = serde_json::from_slice(&body).map_err(|_| wrong("with invalid JSON"))?;
+        let commit = info["sha"].as_str().filter(|commit| is_hex(commit, 40));
+        let commit = commit.ok_or_else(|| wrong("without a commit"))?;
         let mut files = BTreeMap::new();
-        for sibling in info.siblings {
-            let name = sibling.rfilename;
+        for entry in info["siblings"].as_array().into_iter().flatten() {
+            let name = entry["rfilename"].as_str().unwrap_or_default();
             if name.contains(['/', '\\']) || name.starts_with('.') {
                 continue;
             }
-            let (hash, size) = match (sibling.lfs, sibling.blob_id, sibling.size) {
-                (Some(lfs), _, _) if is_hex(&lfs.sha256, 64) => {
-                    (Hash::Sha256(lfs.sha256), lfs.size)
-                }
-                (None, Some(id), Some(size)) if is_hex(&id, 40) => (Hash::GitSha1(id), size),
-                _ => return Err(wrong("a file without a checksum")),
-            };
-            files.insert(name.clone(), Remote { name, size, hash });
+            let file = RemoteFile::parse(entry);
+            let file = file.ok_or_else(|| wrong("with a file that has no checksum"))?;
+            files.insert(name.to_owned(), file);
         }
-        Ok((info.sha, files))
+        Ok((commit.to_owned(), files))
     }
 
-    /// Downloads a file, goes on with it if it was cut off, checks it and puts it into the snapshot.
+    /// Downloads a file or resumes its download, compares its checksum and puts it into the snapshot.
     fn fetch(
         &self,
         commit: &str,
-        remote: &Remote,
+        remote: &RemoteFile,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), HubError> {
-        let blob = self.home.join("blobs").join(remote.hash.text());
+        let blob = self.home.join("blobs").join(&remote.checksum);
         if !blob.is_file() {
-            let aside = blob.with_extension("incomplete");
-            let failed = |e| ModelError::unwritable(&aside, e);
-            let folder = aside.parent().expect("in blobs");
-            fs::create_dir_all(folder).map_err(failed)?;
+            let partial = blob.with_extension("incomplete");
+            let failed = |e| ModelError::unwritable(&partial, e);
+            fs::create_dir_all(disk::parent(&partial)).map_err(failed)?;
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create(true).truncate(false);
-            let mut file = options.open(&aside).map_err(failed)?;
-            lock(&file).map_err(failed)?;
-            // Another process may have finished it while we waited.
+            let mut file = options.open(&partial).map_err(failed)?;
+            // Waits for another process that downloads the same file.
+            file.lock().map_err(failed)?;
             if !blob.is_file() {
-                self.fill(commit, remote, &mut file, &aside, progress)?;
+                self.fill(commit, remote, &mut file, &partial, progress)?;
                 file.sync_all().map_err(failed)?;
-                fs::rename(&aside, &blob).map_err(failed)?;
+                fs::rename(&partial, &blob).map_err(failed)?;
             } else {
-                // Ours alone, and empty: the other's was renamed.
-                let _ = fs::remove_file(&aside);
+                // The other process renamed its file; this one is new and empty.
+                let _ = fs::remove_file(&partial);
             }
         }
         progress(remote.size);
-        let place = self.snapshot(commit).join(&remote.name);
-        let failed = |e| ModelError::unwritable(&place, e);
+        let path = self.snapshot(commit).join(&remote.name);
+        let failed = |e| ModelError::unwritable(&path, e);
         fs::create_dir_all(self.snapshot(commit)).map_err(failed)?;
-        // A link that leads nowhere.
-        if disk::exists(&place) && !place.exists() {
-            fs::remove_file(&place).map_err(failed)?;
+        let is_broken_link = disk::exists(&path) && !path.exists();
+        if is_broken_link {
+            fs::remove_file(&path).map_err(failed)?;
         }
-        match link(&blob, &place) {
-            // Another process was faster, or the file was there.
-            Err(_) if place.exists() => Ok(()),
+        match link(&blob, &path) {
+            // Another process made the link.
+            Err(_) if path.exists() => Ok(()),
             linked => Ok(linked.map_err(failed)?),
         }
     }
 
-    /// Fills the file to its size, beginning with what it has.
+    /// Completes a partial file: hashes its bytes, then downloads the rest.
     fn fill(
         &self,
         commit: &str,
-        remote: &Remote,
+        remote: &RemoteFile,
         file: &mut File,
-        aside: &Path,
+        partial: &Path,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), HubError> {
-        let failed = |e| ModelError::unwritable(aside, e);
-        let (mut hasher, mut done) = (Hasher::new(remote), 0);
-        let mut buffer = vec![0; 1 << 20];
-        while done < remote.size {
-            let most = buffer.len().min((remote.size - done) as usize);
-            let read = file.read(&mut buffer[..most]).map_err(failed)?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&buffer[..read]);
-            done += read as u64;
-        }
+        let failed = |e| ModelError::unwritable(partial, e);
+        let mut hasher = FileHasher::new(remote);
+        let mut done = io::copy(&mut file.take(remote.size), &mut hasher).map_err(failed)?;
         file.set_len(done).map_err(failed)?;
         let (endpoint, id, name) = (&self.hub.endpoint, &self.repository.id, &remote.name);
         let address = format!("{endpoint}/{id}/resolve/{commit}/{name}");
-        let mut attempt = 0;
+        let (mut buffer, mut attempt) = (vec![0; 1 << 20], 0);
         while done < remote.size {
             let before = done;
             let mut cut = None;
             match self.get(&address, done) {
-                Ok(mut answer) => {
-                    self.refuse(&answer, &[200, 206], name)?;
-                    // A server that does not know how to go on begins again.
-                    if done > 0 && answer.status().as_u16() == 200 {
-                        (hasher, done) = (Hasher::new(remote), 0);
+                Ok(mut response) => {
+                    self.check_status(&response, &[200, 206], name)?;
+                    // A server without ranges sends the whole file.
+                    if done > 0 && response.status().as_u16() == 200 {
+                        (hasher, done) = (FileHasher::new(remote), 0);
                         file.set_len(0).map_err(failed)?;
                     }
                     file.seek(SeekFrom::Start(done)).map_err(failed)?;
-                    let mut body = answer.body_mut().as_reader();
+                    let mut body = response.body_mut().as_reader();
                     while done < remote.size {
                         let most = buffer.len().min((remote.size - done) as usize);
                         match body.read(&mut buffer[..most]) {
                             Ok(0) => break,
                             Ok(read) => {
                                 file.write_all(&buffer[..read]).map_err(failed)?;
-                                hasher.update(&buffer[..read]);
+                                hasher.write_all(&buffer[..read]).map_err(failed)?;
                                 done += read as u64;
                                 progress(done);
                             }
@@ -637,31 +519,30 @@ impl Asked<'_> {
             }
             if done < remote.size {
                 attempt = if done > before { 1 } else { attempt + 1 };
-                if attempt >= ATTEMPTS {
-                    let of = remote.size;
-                    let short = || self.network(format!("{name} ends after {done} of {of} bytes"));
+                if attempt >= MAX_ATTEMPTS {
+                    let size = remote.size;
+                    let short =
+                        || self.network(format!("{name} ends after {done} of {size} bytes"));
                     return Err(cut.unwrap_or_else(short));
                 }
-                std::thread::sleep(PAUSE * (1 << attempt));
+                std::thread::sleep(FIRST_PAUSE * (1 << attempt));
             }
         }
-        let found = hasher.text();
-        if found != remote.hash.text() {
-            fs::remove_file(aside).map_err(failed)?;
-            return Err(HubError::Checksum {
-                repository: self.repository.clone(),
-                file: name.clone(),
-                found,
-                wanted: remote.hash.text().to_owned(),
-            });
+        let (found, wanted) = (hasher.text(), &remote.checksum);
+        if found != *wanted {
+            fs::remove_file(partial).map_err(failed)?;
+            let problem = format!(
+                "{name} has the checksum {found}, wanted {wanted}; it was deleted: try again"
+            );
+            return Err(self.error(problem));
         }
         Ok(())
     }
 
-    /// The answer to a request for what begins at this byte.
+    /// Requests the bytes of an address from a position on.
     fn get(&self, address: &str, from: u64) -> Result<Response<ureq::Body>, HubError> {
         let mut request = self.agent.get(address);
-        if let Some(token) = &self.hub.token {
+        if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
         if from > 0 {
@@ -670,85 +551,120 @@ impl Asked<'_> {
         request.call().map_err(|e| self.network(e))
     }
 
-    /// The error that an answer stands for, unless its status is one of those expected.
-    fn refuse(
+    /// Checks the status of a response, and returns the error that an unexpected one stands for.
+    fn check_status(
         &self,
-        answer: &Response<ureq::Body>,
+        response: &Response<ureq::Body>,
         expected: &[u16],
         wanted: &str,
     ) -> Result<(), HubError> {
-        let status = answer.status().as_u16();
+        let status = response.status().as_u16();
         if expected.contains(&status) {
             return Ok(());
         }
-        let code = answer.headers().get("x-error-code");
+        let code = response.headers().get("x-error-code");
         let code = code.and_then(|code| code.to_str().ok()).unwrap_or_default();
-        let (repository, endpoint) = (self.repository.clone(), self.hub.endpoint.clone());
+        let (id, revision) = (self.repository.id(), self.repository.revision());
+        let endpoint = &self.hub.endpoint;
         Err(match (status, code) {
-            (_, "RevisionNotFound") => HubError::NoRevision { repository },
-            (401 | 403, "GatedRepo") => HubError::Gated {
-                repository,
-                endpoint,
-            },
-            (401 | 403 | 404, _) => HubError::NoRepository {
-                repository,
-                endpoint,
-            },
+            (_, "RevisionNotFound") => {
+                self.error(format!("the repository has no revision `{revision}`"))
+            }
+            (401 | 403, "GatedRepo") => self.error(format!(
+                "access is restricted: accept the conditions at {endpoint}/{id}, and set HF_TOKEN to a token of that account"
+            )),
+            (401 | 403 | 404, _) => self.error(format!(
+                "there is no directory of that name, and no repository at {endpoint} that may be read: check the name, or \
+                 set HF_TOKEN if it is private"
+            )),
             (500.., _) => self.network(format!("status {status}")),
-            _ => self.answer(format!("with status {status}"), wanted),
+            _ => self.unexpected(&format!("with status {status}"), wanted),
         })
     }
 
-    fn network(&self, reason: impl fmt::Display) -> HubError {
-        HubError::Network {
+    fn error(&self, problem: String) -> HubError {
+        HubError::Repository {
             repository: self.repository.clone(),
-            endpoint: self.hub.endpoint.clone(),
-            reason: reason.to_string(),
+            problem,
         }
     }
 
-    fn answer(&self, found: String, wanted: &str) -> HubError {
-        HubError::Answer {
-            repository: self.repository.clone(),
-            endpoint: self.hub.endpoint.clone(),
-            found,
-            wanted: wanted.to_owned(),
-        }
+    fn network(&self, reason: impl fmt::Display) -> HubError {
+        let endpoint = &self.hub.endpoint;
+        self.error(format!(
+            "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again \
+             (HF_HUB_OFFLINE=1 uses the cache without the network)"
+        ))
+    }
+
+    fn unexpected(&self, found: &str, wanted: &str) -> HubError {
+        let endpoint = &self.hub.endpoint;
+        self.error(format!("{endpoint} responds {found}, wanted {wanted}"))
     }
 
     fn offline(&self, missing: &str) -> HubError {
-        HubError::Offline {
-            repository: self.repository.clone(),
-            missing: missing.to_owned(),
-            cache: self.hub.cache.clone(),
-        }
+        let cache = self.hub.cache.display();
+        self.error(format!(
+            "{missing} is not in the cache {cache}, and HF_HUB_OFFLINE is set: unset it once, or name a directory"
+        ))
     }
 }
 
-/// Waits until no other process writes this file. The lock goes with the process that has it.
+/// Links `snapshots/COMMIT/FILE` to `blobs/HASH`.
 #[cfg(unix)]
-fn lock(file: &File) -> std::io::Result<()> {
-    Ok(rustix::fs::flock(
-        file,
-        rustix::fs::FlockOperation::LockExclusive,
-    )?)
-}
-
-/// Two at a time spoil the file, which its checksum then tells.
-#[cfg(not(unix))]
-fn lock(_: &File) -> std::io::Result<()> {
-    Ok(())
-}
-
-/// `snapshots/COMMIT/FILE` to `blobs/HASH`.
-#[cfg(unix)]
-fn link(blob: &Path, place: &Path) -> std::io::Result<()> {
+fn link(blob: &Path, path: &Path) -> io::Result<()> {
     let name = blob.file_name().expect("a blob has a name");
-    std::os::unix::fs::symlink(Path::new("../../blobs").join(name), place)
+    std::os::unix::fs::symlink(Path::new("../../blobs").join(name), path)
 }
 
-/// Links are not for everybody there; Hugging Face's own libraries move the file, too.
+/// Moves the file, as Hugging Face's libraries do: links need a privilege on Windows.
 #[cfg(not(unix))]
-fn link(blob: &Path, place: &Path) -> std::io::Result<()> {
-    fs::rename(blob, place)
+fn link(blob: &Path, path: &Path) -> io::Result<()> {
+    fs::rename(blob, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_follow_the_variables_in_order() {
+        let hub = |set: &[(&str, &str)]| {
+            let find = |name: &str| set.iter().find(|(known, _)| *known == name);
+            Hub::from_variables(|name| Some(find(name)?.1.to_owned()))
+        };
+        let plain = hub(&[("HOME", "/h"), ("HF_TOKEN", ""), ("HF_HUB_OFFLINE", "0")]);
+        assert_eq!(plain.endpoint, "https://huggingface.co");
+        assert_eq!(plain.cache, Path::new("/h/.cache/huggingface/hub"));
+        assert_eq!(
+            plain.token_file.unwrap(),
+            Path::new("/h/.cache/huggingface/token")
+        );
+        assert!(plain.token.is_none() && !plain.offline);
+        let own = hub(&[
+            ("HOME", "/h"),
+            ("HF_HOME", "/hf"),
+            ("HF_TOKEN_PATH", "/t"),
+            ("HF_ENDPOINT", "http://mirror/"),
+            ("HF_HUB_OFFLINE", "yes"),
+        ]);
+        assert_eq!((&*own.endpoint, own.offline), ("http://mirror", true));
+        assert_eq!(own.cache, Path::new("/hf/hub"));
+        assert_eq!(own.token_file.unwrap(), Path::new("/t"));
+        let cache = hub(&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/c")]).cache;
+        assert_eq!(cache, Path::new("/c"));
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_file_if_none_is_given() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("token");
+        let mut hub = Hub::from_variables(|_| None);
+        hub.token_file = Some(file.clone());
+        assert_eq!(hub.read_token(), None);
+        fs::write(&file, "hf_file\n").unwrap();
+        assert_eq!(hub.read_token().unwrap(), "hf_file");
+        hub.token = Some("hf_own".to_owned());
+        assert_eq!(hub.read_token().unwrap(), "hf_own");
+    }
 }

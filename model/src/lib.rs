@@ -1,49 +1,43 @@
 //! Decoder language models with LoRA adapters, on lapwing-tensor.
 //!
-//! A [`Model`] is read from a Hugging Face directory or trained from nothing; an [`Adapter`] is what post-training
-//! changes. Batches are packed trees of tokens ([`TokenTree`]), and so is the memory of what has been sampled
-//! ([`Arena`]): whatever sequences share is computed once. Text is a matter of [`Tokenizer`] and [`ChatTemplate`];
-//! everything else here knows token ids only. No file in this crate knows a game. A model is found by name with [`Hub`].
+//! A [`Model`] is read from a Hugging Face directory ([`ModelDirectory`]) or trained from new weights ([`initial_weights`]).
+//! An [`Adapter`] holds the weights that post-training changes. Training batches are packed trees of tokens ([`TokenTree`]),
+//! and the cache for sampling is a trie ([`KvArena`]): equal prefixes are computed once. [`Tokenizer`] and [`ChatTemplate`]
+//! convert text; the rest of this crate handles token ids only. [`Hub`] downloads models by name. No file in this crate
+//! depends on a game, an environment variable or the current directory.
 //!
-//! Tokenizers and templates of strangers are programs: who calls [`isolate_text`] first in `main` and reads them by
-//! [`TextFiles::guarded`] has them in a process of their own.
+//! Tokenizers and templates are programs. Call [`run_sandbox_if_requested`] first in `main` and open the files with
+//! [`TextFiles::untrusted`] to run those of an untrusted source in a sandboxed process.
 //!
-//! Read first: `decoder/transformer.rs`, the whole decoder on one page.
+//! Start reading at `decoder/transformer.rs`, which holds the whole decoder.
 
 mod adapter;
-mod batch;
 mod decoder;
+mod device_memory;
 mod error;
 mod files;
 mod generate;
 mod hub;
-mod memory;
+mod reply_batch;
 mod sampling;
 mod text;
 
-pub use adapter::config::LoraConfig;
-pub use adapter::lora::Adapter;
-pub use adapter::peft::StoredAdapter;
-pub use adapter::targets::Targets;
-pub use batch::{Batch, Drawn, End, Joining, ROOM, Request, Told};
-pub use decoder::arena::Arena;
-pub use decoder::config::{Config, Family, Shape};
-pub use decoder::initial::initial;
-pub use decoder::linear::Linear;
-pub use decoder::rope::{Rope, Scaling};
-pub use decoder::transformer::{Model, Tokens};
-pub use decoder::tree::{PackedTree, TokenTree};
-pub use decoder::trie::Node;
+pub use adapter::{Adapter, LoraConfig, StoredAdapter, Targets};
+pub use decoder::{
+    KvArena, Linear, Model, ModelConfig, ModelFamily, ModelShape, PackedTree, Rope, RopeScaling,
+    TokenNode, TokenTree, Tokens, initial_weights,
+};
 pub use error::ModelError;
-pub use files::checkpoint::Checkpoint;
-pub use files::companions::Companions;
-pub use files::disk::{read_text, write_aside, write_file};
-pub use files::precision::{LoadOptions, LoadReport, Precision};
-pub use generate::{Reply, generate};
-pub use hub::{Hub, HubError, Repository, Snapshot};
-pub use sampling::Sampling;
-pub use text::chat::{ChatTemplate, Message};
-pub use text::files::TextFiles;
-pub use text::guard::panic_is_caught;
-pub use text::serve::isolate_text;
-pub use text::tokenizer::Tokenizer;
+pub use files::{
+    CompanionFiles, LoadReport, ModelDirectory, Precision, read_text, write_atomically, write_file,
+};
+pub use generate::{GeneratedReply, generate};
+pub use hub::{Hub, HubError, HubSnapshot, Repository};
+pub use reply_batch::{
+    BatchRequest, FinishReason, GenerationRequest, ReplyBatch, SPARE_ROWS, SampledToken, TokenScore,
+};
+pub use sampling::SamplingOptions;
+pub use text::{
+    ChatTemplate, Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE, Message,
+    TextFiles, Tokenizer, panic_becomes_error, run_sandbox_if_requested,
+};

@@ -1,4 +1,4 @@
-//! How one token is drawn after each of many rows, each by its own settings.
+//! Samples one token after each of many rows, each with its own options.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,32 @@ use lapwing_tensor::{Draw, Head, Indices, Tensor};
 
 use crate::ModelError;
 
-/// How to draw.
+/// How to sample a reply.
 #[derive(Clone, Debug)]
-pub struct Sampling {
-    /// Logits are divided by it; 0 takes the likeliest token.
+pub struct SamplingOptions {
+    /// Logits are divided by it; 0 selects the likeliest token.
     pub temperature: f32,
-    /// Draw from so many likeliest tokens only; 0: from all.
+    /// Sample from this many of the likeliest tokens; 0: from all.
     pub top_k: usize,
-    /// Draw from the fewest likeliest tokens whose chances reach this sum; 1: from all. After `top_k`, as in
+    /// Sample from the fewest likeliest tokens whose probabilities reach this sum; 1: from all. Applied after `top_k`, as in
     /// transformers.
     pub top_p: f32,
-    /// Longest reply, in tokens.
+    /// Maximum length of the reply in tokens.
     pub max_new_tokens: usize,
-    /// Ids that end a reply.
+    /// Ids that end the reply.
     pub stop: Vec<u32>,
 }
 
-impl Sampling {
-    /// Whether only some tokens are in question.
+impl SamplingOptions {
     fn is_cut(&self) -> bool {
         self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0)
     }
 }
 
-impl Default for Sampling {
-    /// The model as it is: temperature 1, nothing cut off, 256 tokens.
-    fn default() -> Sampling {
-        Sampling {
+impl Default for SamplingOptions {
+    /// Temperature 1, all tokens, at most 256 of them.
+    fn default() -> SamplingOptions {
+        SamplingOptions {
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
@@ -43,15 +42,15 @@ impl Default for Sampling {
     }
 }
 
-/// One token after each of these rows of `hidden`, with its luck and settings: on the device, unless only some tokens are
-/// in question. A kernel takes at most `at_once` rows.
+/// Samples a token after each row of `hidden`, given with its random key and options. It runs on the device, except for rows
+/// with top-k or top-p. A kernel takes at most `at_once` rows.
 pub(crate) fn draw(
     hidden: &Tensor,
     head: &Head,
-    asked: &[(u32, u64, &Sampling)],
+    asked: &[(u32, u64, &SamplingOptions)],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
-    // The device knows one temperature for all that it draws together.
+    // A launch has one temperature.
     let mut whole: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let mut cut = Vec::new();
     for (i, (_, _, sampling)) in asked.iter().enumerate() {
@@ -63,7 +62,7 @@ pub(crate) fn draw(
                 .push(i),
         }
     }
-    // All are launched before the first is waited for.
+    // All launches come before the first wait.
     let mut launched = Vec::new();
     for (temperature, members) in &whole {
         for members in members.chunks(at_once) {
@@ -92,10 +91,10 @@ pub(crate) fn draw(
         .collect())
 }
 
-/// Numbers that come to the host at a time.
-const LOGITS: usize = 4 << 20;
+/// Logits that are copied to the host at once.
+const MAX_LOGITS: usize = 4 << 20;
 
-/// Shows the logits after each of these rows, some rows at a time.
+/// Calls `show` with the index and the logits of each row.
 pub(crate) fn each_row(
     hidden: &Tensor,
     head: &Head,
@@ -104,7 +103,7 @@ pub(crate) fn each_row(
 ) -> Result<(), ModelError> {
     let vocab = head.weight.rows();
     let mut at = 0;
-    for rows in rows.chunks((LOGITS / vocab).max(1)) {
+    for rows in rows.chunks((MAX_LOGITS / vocab).max(1)) {
         let rows = Indices::new(hidden.gpu(), rows);
         for logits in hidden
             .gather_rows(&rows)
@@ -119,8 +118,8 @@ pub(crate) fn each_row(
     Ok(())
 }
 
-/// A token among the likeliest of a row.
-fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Draw {
+/// Samples among the likeliest tokens of a row.
+fn among(logits: &[f32], key: u64, sampling: &SamplingOptions) -> Draw {
     let scaled: Vec<f64> = logits
         .iter()
         .map(|&z| f64::from(z) / f64::from(sampling.temperature))
@@ -130,7 +129,7 @@ fn among(logits: &[f32], key: u64, sampling: &Sampling) -> Draw {
     let log_prob = |id: usize| scaled[id] - highest - total.ln();
 
     let mut likeliest: Vec<usize> = (0..scaled.len()).collect();
-    // The lower id of equals, so that the order is always the same.
+    // Of equals, the lower id comes first.
     likeliest.sort_by(|&a, &b| scaled[b].total_cmp(&scaled[a]).then(a.cmp(&b)));
     if sampling.top_k > 0 {
         likeliest.truncate(sampling.top_k);
@@ -169,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    fn drawn(sampling: &Sampling) -> Vec<u32> {
+    fn drawn(sampling: &SamplingOptions) -> Vec<u32> {
         let logits = [0.0f32, 3.0, 2.0, 3.0, -1.0];
         let mut ids: Vec<u32> = (0..2000)
             .map(|key| among(&logits, mix(key), sampling).token)
@@ -184,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_likeliest_are_drawn() {
-        let sampling = |top_k, top_p, temperature| Sampling {
+    fn only_the_likeliest_tokens_are_sampled() {
+        let sampling = |top_k, top_p, temperature| SamplingOptions {
             top_k,
             top_p,
             temperature,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         assert_eq!(distinct(drawn(&sampling(0, 1.0, 1.0))), [0, 1, 2, 3, 4]);
         assert_eq!(distinct(drawn(&sampling(3, 1.0, 1.0))), [1, 2, 3]);
@@ -204,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn they_are_drawn_as_often_as_they_are_likely() {
-        let three = Sampling {
+    fn tokens_are_sampled_with_their_probabilities() {
+        let three = SamplingOptions {
             top_k: 3,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         let twos = drawn(&three).iter().filter(|&&id| id == 2).count();
         // 0.155 of 2000; four standard deviations are 65.
@@ -219,9 +218,9 @@ mod tests {
         let flat = among(
             &[1.0; 8],
             3,
-            &Sampling {
+            &SamplingOptions {
                 top_k: 2,
-                ..Sampling::default()
+                ..SamplingOptions::default()
             },
         );
         assert!((flat.log_prob + 8f32.ln()).abs() < 1e-6);

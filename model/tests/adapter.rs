@@ -1,4 +1,4 @@
-//! Adapters leave and come back as they were.
+//! Saving, loading and training of adapters.
 
 use lapwing_model::{Adapter, Linear, LoraConfig, Model, Targets, Tokens};
 use lapwing_tensor::{AdamW, Parameters};
@@ -115,7 +115,7 @@ const KNOBS: AdamW = AdamW {
     max_norm: 1.0,
 };
 
-/// One update that makes some tokens likelier. Gives the log-probs from before it.
+/// Makes one update that increases some log-probs, and returns the log-probs from before it.
 fn update(model: &Model, adapter: &Adapter, parameters: &mut Parameters, ids: &[u32]) -> Vec<f32> {
     let log_probs = log_probs(model, Some(adapter), ids);
     parameters.accumulate(&log_probs.mean().neg().backward());
@@ -123,9 +123,9 @@ fn update(model: &Model, adapter: &Adapter, parameters: &mut Parameters, ids: &[
     log_probs.to_vec().unwrap()
 }
 
-/// What a run needs to go on where it stopped: the state and the count of steps are all of it.
+/// The state and the number of steps are enough to resume a run.
 #[test]
-fn training_goes_on_from_a_state_as_if_it_had_never_stopped() {
+fn training_resumes_bit_identically() {
     let model = load("qwen3");
     let config = LoraConfig {
         rank: 4,
@@ -141,7 +141,7 @@ fn training_goes_on_from_a_state_as_if_it_had_never_stopped() {
     assert_eq!(steps, 3);
 
     let (other, mut others) = Adapter::new(&model, config, 2).unwrap();
-    // What lies about there is no part of the state: moments, steps, and gradients that no step has taken.
+    // Leftovers are not part of the state: moments, steps, and gradients without a step.
     update(&model, &other, &mut others, &texts[0]);
     let left = log_probs(&model, Some(&other), &texts[0]).sum().backward();
     others.accumulate(&left);
@@ -177,7 +177,7 @@ fn an_adapter_that_is_not_finite_is_not_saved_and_the_one_before_stays() {
         assert!(error.contains("adapter_model.safetensors"), "{error}");
     }
     assert_eq!(contents(), before);
-    // Nor is anything left beside it.
+    // No temporary file is left.
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }
 
@@ -216,7 +216,7 @@ fn without_gradients_means_without_a_tape() {
     assert!(!model.forward(&tokens, None).is_tracked());
 }
 
-/// What PEFT calls `rank_pattern` and `alpha_pattern`: layers with a rank and an alpha of their own.
+/// PEFT's `rank_pattern` and `alpha_pattern`.
 #[test]
 fn layers_may_differ_in_rank_and_alpha() {
     let home = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ fn layers_may_differ_in_rank_and_alpha() {
     let up = "base_model.model.model.layers.1.mlp.up_proj";
     assert_eq!(parameters.get(&format!("{up}.lora_A.weight")).shape()[0], 5);
 
-    // It leaves as it came, every layer by its full name.
+    // It is saved as it was loaded, every layer by its full name.
     let again = home.path().join("again");
     adapter.save(&again, "qwen3").unwrap();
     let text = std::fs::read_to_string(again.join("adapter_config.json")).unwrap();
@@ -291,7 +291,7 @@ fn layers_may_differ_in_rank_and_alpha() {
     assert_eq!(read(&again), read(&adapter));
 }
 
-/// PEFT keeps the tables of the base beside an adapter of the head.
+/// PEFT stores the tables of the base with an adapter of the head.
 #[test]
 fn copies_of_the_base_are_accepted_and_other_tables_are_not() {
     let home = tempfile::tempdir().unwrap();

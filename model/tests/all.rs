@@ -1,15 +1,15 @@
 //! The model crate against reference numbers and against itself; one binary, so that all tests share one device.
 
 mod adapter;
-mod batch;
-mod checkpoint;
+mod chat;
 mod decode;
+mod device_memory;
 mod golden;
 mod hostile;
 mod hub;
 mod meaning;
-mod memory;
 mod merge;
+mod model_directory;
 mod packed;
+mod reply_batch;
 mod support;
-mod text;

@@ -1,25 +1,27 @@
-//! Decoding over the KV arena computes what the full forward pass computes, and computes it once.
+//! Decoding over the KV arena against the full forward pass.
 
 use std::collections::HashSet;
 
-use lapwing_model::{Arena, ROOM, Reply, Request, Sampling, Tokens, generate};
+use lapwing_model::{
+    GeneratedReply, GenerationRequest, KvArena, SPARE_ROWS, SamplingOptions, Tokens, generate,
+};
 use lapwing_tensor::Indices;
 
 use crate::support::*;
 
-fn requests(count: usize) -> Vec<Request> {
+fn requests(count: usize) -> Vec<GenerationRequest> {
     let sequences = related_sequences(5, count, 384);
     sequences
         .into_iter()
         .enumerate()
-        .map(|(i, prompt)| Request {
+        .map(|(i, prompt)| GenerationRequest {
             prompt,
             key: i as u64,
         })
         .collect()
 }
 
-const SAMPLING: Sampling = Sampling {
+const SAMPLING: SamplingOptions = SamplingOptions {
     temperature: 0.7,
     top_k: 0,
     top_p: 1.0,
@@ -27,16 +29,20 @@ const SAMPLING: Sampling = Sampling {
     stop: vec![],
 };
 
-/// More than any of these tests needs.
+/// More than these tests need.
 const ROWS: usize = 4096;
 
-/// The arena starts too small on purpose, so that it grows, twice, in the middle.
-fn replies(name: &str, requests: &[Request], sampling: &Sampling) -> Vec<Reply> {
+/// The arena starts too small on purpose, so that it grows twice.
+fn replies(
+    name: &str,
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+) -> Vec<GeneratedReply> {
     let (model, adapter, _) = load_adapted(name);
     generate(
         &model,
         Some(&adapter),
-        &mut Arena::new(&model, 40, ROWS),
+        &mut KvArena::new(&model, 40, ROWS),
         requests,
         sampling,
     )
@@ -75,7 +81,7 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
 }
 
 #[test]
-fn replies_do_not_depend_on_who_is_sampled_beside_them() {
+fn replies_do_not_depend_on_the_batch() {
     let requests = requests(5);
     let together = replies("qwen2", &requests, &SAMPLING);
     for (request, reply) in requests.iter().zip(&together) {
@@ -89,7 +95,7 @@ fn replies_do_not_depend_on_who_is_sampled_beside_them() {
 #[test]
 fn equal_prompts_with_equal_keys_reply_alike_and_with_other_keys_differ() {
     let request = &requests(1)[0];
-    let other = Request {
+    let other = GenerationRequest {
         key: 99,
         ..request.clone()
     };
@@ -103,14 +109,14 @@ fn equal_prompts_with_equal_keys_reply_alike_and_with_other_keys_differ() {
 }
 
 #[test]
-fn a_stop_id_ends_a_reply_and_the_others_go_on() {
+fn a_stop_id_ends_one_reply_only() {
     let requests = requests(4);
     let free = replies("qwen3", &requests, &SAMPLING);
     let stop = free[0].ids[7];
     let stopped = replies(
         "qwen3",
         &requests,
-        &Sampling {
+        &SamplingOptions {
             stop: vec![stop],
             ..SAMPLING
         },
@@ -130,13 +136,13 @@ fn a_stop_id_ends_a_reply_and_the_others_go_on() {
 fn every_distinct_prefix_is_computed_once() {
     let model = load("qwen2");
     let requests = requests(6);
-    let mut arena = Arena::new(&model, 512, ROWS);
+    let mut arena = KvArena::new(&model, 512, ROWS);
     let mut wanted = HashSet::new();
-    // The last round changes nothing: all its prompts and replies are there already.
+    // The last round computes nothing: the arena has all its prompts and replies.
     for keys in [0, 100, 100] {
-        let keyed: Vec<Request> = requests
+        let keyed: Vec<GenerationRequest> = requests
             .iter()
-            .map(|r| Request {
+            .map(|r| GenerationRequest {
                 key: r.key + keys,
                 ..r.clone()
             })
@@ -154,7 +160,7 @@ fn every_distinct_prefix_is_computed_once() {
 fn a_cleared_arena_computes_anew_and_the_same() {
     let model = load("qwen2");
     let requests = requests(3);
-    let mut arena = Arena::new(&model, 512, ROWS);
+    let mut arena = KvArena::new(&model, 512, ROWS);
     let first = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
     let computed = arena.computed();
     arena.clear();
@@ -164,15 +170,15 @@ fn a_cleared_arena_computes_anew_and_the_same() {
 }
 
 #[test]
-fn nothing_to_say_is_no_error() {
+fn an_empty_list_of_requests_is_no_error() {
     let model = load("qwen2");
-    let mut arena = Arena::new(&model, 8, ROWS);
+    let mut arena = KvArena::new(&model, 8, ROWS);
     assert!(
         generate(&model, None, &mut arena, &[], &SAMPLING)
             .unwrap()
             .is_empty()
     );
-    let silent = Sampling {
+    let silent = SamplingOptions {
         max_new_tokens: 0,
         ..SAMPLING
     };
@@ -190,11 +196,11 @@ fn an_arena_that_holds_one_reply_at_a_time_gives_the_same_replies() {
     let wanted = replies("llama", &requests, &SAMPLING);
     let (model, adapter, _) = load_adapted("llama");
     let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap();
-    let mut arena = Arena::new(&model, 40, longest + 20 + ROOM);
+    let mut arena = KvArena::new(&model, 40, longest + 20 + SPARE_ROWS);
     let got = generate(&model, Some(&adapter), &mut arena, &requests, &SAMPLING).unwrap();
     assert_eq!(got, wanted);
     assert!(arena.rows() <= arena.most_rows());
-    let mut arena = Arena::new(&model, 8, longest);
+    let mut arena = KvArena::new(&model, 8, longest);
     let error = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),

@@ -1,6 +1,6 @@
-//! Against transformers and PEFT, in float64, on four tiny checkpoints.
+//! Four tiny checkpoints against transformers and PEFT in float64.
 
-use lapwing_model::{Arena, Request, Sampling, Tokens, generate};
+use lapwing_model::{GenerationRequest, KvArena, SamplingOptions, Tokens, generate};
 use lapwing_tensor::Tensor;
 
 use crate::support::*;
@@ -65,22 +65,22 @@ fn greedy_tokens() {
     for name in CHECKPOINTS {
         let (model, expected) = (load(name), Expected::of(name));
         let wanted = expected.ids("greedy.ids2");
-        let request = Request {
+        let request = GenerationRequest {
             prompt: expected.ids("ids2"),
             key: 0,
         };
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             temperature: 0.0,
             max_new_tokens: wanted.len(),
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
-        let mut arena = Arena::new(&model, 8, 1024);
+        let mut arena = KvArena::new(&model, 8, 1024);
         let requests = [request];
         let replies = generate(&model, None, &mut arena, &requests, &sampling).unwrap();
         let got = &replies[0].ids;
         assert_eq!(got.len(), wanted.len(), "{name}");
-        // Two tokens may be so near each other that rounding decides, which another adapter may do otherwise; what
-        // follows is then another text.
+        // The log-probs of two tokens may be so close that rounding decides, which differs between devices; the text that
+        // follows then differs.
         let same = got.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
         println!("{name}: {same} of {} tokens", wanted.len());
         if same < wanted.len() {
@@ -115,7 +115,7 @@ fn adapted_log_probs_and_every_gradient() {
         let weights = expected.floats("lora.weights");
         let weights = Tensor::from_slice(model.gpu(), &weights, &[weights.len()]);
         let gradients = log_probs.mul(&weights).sum().backward();
-        // Computing the blocks again in the backward pass changes nothing, to the last bit.
+        // Recomputation in the backward pass is bit-identical.
         let sparing = model.clone().with_recomputation(true);
         let again = crate::support::log_probs(&sparing, Some(&adapter), &ids);
         assert_eq!(again.to_vec().unwrap(), got, "{name}");
@@ -130,7 +130,7 @@ fn adapted_log_probs_and_every_gradient() {
             let recomputed = again.get(&leaf).unwrap();
             assert_eq!(recomputed.to_vec().unwrap(), got.to_vec().unwrap());
             let wanted = expected.floats(&format!("grad.{tensor}"));
-            // Of the largest: where a gradient is small, larger ones have cancelled, and their rounding is left.
+            // Relative to the largest gradient: a small one is the rounding left by larger ones that cancel.
             assert_near(
                 &format!("{name}: gradient of {tensor}"),
                 &got.to_vec().unwrap(),

@@ -1,12 +1,12 @@
-//! Files from strangers: an error that names file and field or tensor, at once, and nothing large is allocated.
+//! Untrusted files: an error that names file and field or tensor comes at once, before a large allocation.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lapwing_model::{
-    Adapter, Arena, ChatTemplate, Config, LoadOptions, Model, Request, Sampling, StoredAdapter,
-    Tokenizer, generate,
+    Adapter, ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision,
+    SamplingOptions, StoredAdapter, Tokenizer, generate,
 };
 use lapwing_tensor::random::Random;
 use lapwing_tensor::testing;
@@ -17,7 +17,7 @@ use crate::support::*;
 
 #[test]
 fn damaged_weight_files_are_named() {
-    let copy = Copy::of("qwen2");
+    let copy = GoldenCopy::of("qwen2");
     let whole = fs::read(copy.path(FILE)).unwrap();
     for length in [0, 7, 8, 100, whole.len() / 2, whole.len() - 1] {
         fs::write(copy.path(FILE), &whole[..length]).unwrap();
@@ -50,7 +50,7 @@ fn damaged_weight_files_are_named() {
 #[test]
 fn tensors_that_are_missing_misshapen_or_not_numbers_are_named() {
     let norm = "model.layers.1.input_layernorm.weight";
-    let missing = Copy::of("qwen2").edit_header(FILE, |header| {
+    let missing = GoldenCopy::of("qwen2").edit_header(FILE, |header| {
         let tensor = header.as_object_mut().unwrap().remove(norm).unwrap();
         header["other"] = tensor;
     });
@@ -59,15 +59,15 @@ fn tensors_that_are_missing_misshapen_or_not_numbers_are_named() {
         format!("model.safetensors: tensor {norm}: missing")
     );
     let misshapen =
-        Copy::of("qwen2").edit_header(FILE, |header| header[norm]["shape"] = json!([8, 8]));
+        GoldenCopy::of("qwen2").edit_header(FILE, |header| header[norm]["shape"] = json!([8, 8]));
     let wanted = format!("model.safetensors: tensor {norm}: the shape is [8, 8], wanted [64]");
     assert_eq!(misshapen.complaint(), wanted);
     let integers =
-        Copy::of("qwen2").edit_header(FILE, |header| header[norm]["dtype"] = json!("I16"));
+        GoldenCopy::of("qwen2").edit_header(FILE, |header| header[norm]["dtype"] = json!("I16"));
     assert!(integers.complaint().contains("stored as I16"));
     let gate = "model.layers.0.mlp.gate_proj.weight";
     for (bytes, shown) in [([0xc0, 0x7f], "NaN"), ([0x80, 0x7f], "inf")] {
-        let spoilt = Copy::of("qwen2")
+        let spoilt = GoldenCopy::of("qwen2")
             .edit_tensor(FILE, gate, |data| data[640..642].copy_from_slice(&bytes));
         let wanted = format!(
             "model.safetensors: tensor {gate}: holds {shown} in row 5; the checkpoint is damaged"
@@ -81,7 +81,7 @@ fn an_index_that_lies_is_named() {
     let index = "model.safetensors.index.json";
     let norm = "model.norm.weight";
     let map = |file: &'static str| {
-        Copy::of("qwen2-sharded")
+        GoldenCopy::of("qwen2-sharded")
             .edit(index, |value| value["weight_map"][norm] = json!(file))
             .complaint()
     };
@@ -103,11 +103,11 @@ fn an_index_that_lies_is_named() {
         )),
         "{elsewhere}"
     );
-    let unlisted = Copy::of("qwen2-sharded").edit(index, |value| {
+    let unlisted = GoldenCopy::of("qwen2-sharded").edit(index, |value| {
         value["weight_map"].as_object_mut().unwrap().remove(norm);
     });
     assert_eq!(unlisted.complaint(), format!("DIR: tensor {norm}: missing"));
-    let none = Copy::of("qwen2-sharded").edit(index, |value| *value = json!({}));
+    let none = GoldenCopy::of("qwen2-sharded").edit(index, |value| *value = json!({}));
     assert_eq!(
         none.complaint(),
         format!("{index}: weight_map: missing, or not an object")
@@ -115,7 +115,7 @@ fn an_index_that_lies_is_named() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn unsupported_features_are_named() {
     let cases: [(&str, Value, &str); 14] = [
         (
             "model_type",
@@ -173,7 +173,7 @@ fn what_is_not_supported_is_refused_by_name() {
         ("rms_norm_eps", json!(0), "0 is not a number above 0"),
     ];
     for (field, value, problem) in cases {
-        let complaint = Copy::of("qwen2")
+        let complaint = GoldenCopy::of("qwen2")
             .edit("config.json", |config| config[field] = value)
             .complaint();
         assert!(
@@ -183,13 +183,13 @@ fn what_is_not_supported_is_refused_by_name() {
         assert!(complaint.contains(problem), "{complaint}");
     }
     let yarn = json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6});
-    let complaint = Copy::of("qwen2")
+    let complaint = GoldenCopy::of("qwen2")
         .edit("config.json", |config| config["rope_parameters"] = yarn)
         .complaint();
     let wanted = "config.json: rope_parameters.rope_type: rope type \"yarn\" is not supported; \
                   supported are default, linear and llama3";
     assert_eq!(complaint, wanted);
-    let windows = Copy::of("qwen3").edit("config.json", |config| {
+    let windows = GoldenCopy::of("qwen3").edit("config.json", |config| {
         config["use_sliding_window"] = json!(true);
         config["sliding_window"] = json!(64);
         config["max_window_layers"] = json!(1);
@@ -203,12 +203,12 @@ fn what_is_not_supported_is_refused_by_name() {
 #[test]
 fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated() {
     let before = testing::gpu().bytes_in_use();
-    let lying = Copy::of("qwen2").edit("config.json", |config| {
+    let lying = GoldenCopy::of("qwen2").edit("config.json", |config| {
         config["vocab_size"] = json!(4_000_000)
     });
     let wanted = "model.safetensors: tensor model.embed_tokens.weight: the shape is [384, 64], wanted [4000000, 64]";
     assert_eq!(lying.complaint(), wanted);
-    // Other tests run beside this one; 4,000,000 rows would be a gigabyte.
+    // Other tests run at the same time; 4,000,000 rows would be a gigabyte.
     assert!(testing::gpu().bytes_in_use() < before + (256 << 20));
 }
 
@@ -237,7 +237,7 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
         "{deeper}"
     );
     let changed = |change: &dyn Fn(&mut Value)| {
-        let copy = Copy(tempfile::tempdir().unwrap());
+        let copy = GoldenCopy(tempfile::tempdir().unwrap());
         for file in ["adapter_config.json", "adapter_model.safetensors"] {
             fs::copy(golden("qwen2").join("adapter").join(file), copy.path(file)).unwrap();
         }
@@ -270,7 +270,7 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
         assert!(field("init_lora_weights", json!(init)).starts_with(&wanted));
     }
     assert!(field("init_lora_weights", json!(1)).contains("init_lora_weights: 1 is not supported"));
-    // Those that leave the base alone are no obstacle: the next complaint is about something else.
+    // Initialisations that do not change the base are accepted: the next error is about another field.
     for init in [
         json!("gaussian"),
         json!("Eva"),
@@ -293,13 +293,11 @@ fn adapters_of_other_models_and_damaged_ones_are_named() {
 }
 
 #[test]
-fn text_files_that_do_not_belong_are_named() {
-    let copy = Copy::of("qwen2");
-    let config = Config::read(copy.0.path()).unwrap();
-    let small = Config {
-        vocab: 100,
-        ..config.clone()
-    };
+fn text_files_of_other_models_are_named() {
+    let copy = GoldenCopy::of("qwen2");
+    let config = ModelConfig::read(copy.0.path()).unwrap();
+    let mut small = config.clone();
+    small.vocab = 100;
     let foreign = Tokenizer::load(copy.0.path(), &small)
         .err()
         .unwrap()
@@ -307,10 +305,8 @@ fn text_files_that_do_not_belong_are_named() {
     assert!(foreign.contains(
         "tokenizer.json: token \"<|im_end|>\" has id 366, but the model's vocab_size is 100"
     ));
-    let ends = Config {
-        eos: vec![383],
-        ..config.clone()
-    };
+    let mut ends = config.clone();
+    ends.eos = vec![383];
     let foreign = Tokenizer::load(copy.0.path(), &ends)
         .err()
         .unwrap()
@@ -325,7 +321,7 @@ fn text_files_that_do_not_belong_are_named() {
         .unwrap()
         .to_string();
     assert!(empty.contains("tokenizer.json: not a tokenizer"), "{empty}");
-    // Cut off anywhere, also within its last part, at which its library would panic.
+    // Cut off anywhere, also in the last part, where the library would panic.
     let whole = fs::read_to_string(golden("qwen2").join("tokenizer.json")).unwrap();
     let decoder = whole.find("\"decoder\"").unwrap();
     for end in [1, 100, decoder + 20, whole.len() / 2, whole.len() - 2] {
@@ -336,7 +332,7 @@ fn text_files_that_do_not_belong_are_named() {
             .to_string();
         assert!(cut.contains("tokenizer.json: not a tokenizer: "), "{cut}");
     }
-    // At such a normaliser the library panics, when it is read or when it is first used.
+    // The library panics at these normalisers, when it reads them or at the first use.
     for odd in [
         json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
         json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"}),
@@ -351,7 +347,7 @@ fn text_files_that_do_not_belong_are_named() {
             .to_string();
         assert!(error.contains("tokenizer.json: "), "{error}");
     }
-    // What leaves out merges by chance gives one text many forms.
+    // With dropout a text has several encodings.
     let mut tokenizer: Value = serde_json::from_str(&whole).unwrap();
     for (dropout, refused) in [
         (json!(0.1), true),
@@ -387,27 +383,27 @@ fn text_files_that_do_not_belong_are_named() {
     assert!(none.contains("no chat template"), "{none}");
 }
 
-/// Every weight is a number, but what is computed with them is not.
+/// Every weight is finite, but the logits are not.
 #[test]
 fn logits_that_are_not_numbers_are_an_error() {
     let norm = "model.norm.weight";
-    let huge = Copy::of("qwen2").edit_tensor(FILE, norm, |data| {
+    let huge = GoldenCopy::of("qwen2").edit_tensor(FILE, norm, |data| {
         for value in data[..128].as_chunks_mut::<2>().0 {
             *value = [0x7f, 0x7f];
         }
     });
-    let model = Model::load(&testing::gpu(), huge.0.path(), &LoadOptions::default()).unwrap();
-    let request = Request {
+    let model = Model::load(&testing::gpu(), huge.0.path(), Precision::Auto).unwrap();
+    let request = GenerationRequest {
         prompt: vec![1, 2, 3],
         key: 1,
     };
     for top_k in [0, 5] {
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             top_k,
             max_new_tokens: 3,
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
-        let mut arena = Arena::new(&model, 8, 1024);
+        let mut arena = KvArena::new(&model, 8, 1024);
         let drawn = generate(
             &model,
             None,
@@ -426,7 +422,7 @@ fn logits_that_are_not_numbers_are_an_error() {
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_not_waited_for() {
-    let copy = Copy::of("qwen2");
+    let copy = GoldenCopy::of("qwen2");
     fs::remove_file(copy.path(FILE)).unwrap();
     let made = std::process::Command::new("mkfifo")
         .arg(copy.path(FILE))
@@ -435,7 +431,7 @@ fn a_pipe_is_not_waited_for() {
     assert_eq!(copy.complaint(), "model.safetensors: not a file");
 }
 
-/// What may be read from a stranger, and how much of it from the beginning is header.
+/// Untrusted files, and the length of their headers.
 const READ: [(&str, &str, usize); 6] = [
     ("llama", "config.json", usize::MAX),
     ("llama", "generation_config.json", usize::MAX),
@@ -448,12 +444,12 @@ const READ: [(&str, &str, usize); 6] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is done to a few bytes of a header or of a configuration, reading ends, with a value or an error that
-    /// names a file of this directory.
+    /// With a few changed bytes in a header or a configuration, reading ends with a value or an error that names a file of
+    /// this directory.
     #[test]
     fn mutated_headers_and_configs_never_crash(seed: u64, which in 0..READ.len()) {
         let (name, file, header) = READ[which];
-        let copy = Copy::of(name);
+        let copy = GoldenCopy::of(name);
         let mut bytes = fs::read(copy.path(file)).unwrap();
         let end = header.min(bytes.len());
         let mut random = Random::new(seed);
@@ -464,10 +460,10 @@ proptest! {
         let start = Instant::now();
         let read = match name.ends_with("adapter") {
             true => {
-                let config = Config::read(&golden("llama")).unwrap();
+                let config = ModelConfig::read(&golden("llama")).unwrap();
                 StoredAdapter::read(&config, copy.0.path()).map(|_| ())
             }
-            false => Model::load(&testing::gpu(), copy.0.path(), &LoadOptions::default()).map(|_| ()),
+            false => Model::load(&testing::gpu(), copy.0.path(), Precision::Auto).map(|_| ()),
         };
         if let Err(error) = read {
             let here = copy.0.path().to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Models by name, against a stub of the hub: what is asked of it, what is kept, and what is said when it fails.
+//! Downloads from a stub of the hub: its requests, the cache, and the errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use lapwing_model::{Checkpoint, Config, Hub, Repository, Snapshot, Tokenizer};
+use lapwing_model::{Hub, HubSnapshot, ModelConfig, ModelDirectory, Repository, Tokenizer};
 use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// How the stub behaves; a test changes it while it runs.
 #[derive(Default)]
-struct Manner {
+struct HubBehaviour {
     files: BTreeMap<String, Vec<u8>>,
     /// ends the connection after so many bytes of a body, the given number of times
     cuts: Vec<usize>,
@@ -26,20 +26,20 @@ struct Manner {
     knows_no_ranges: bool,
     /// sends other bytes than it has
     lies: bool,
-    /// answers so, with this error code, to addresses that hold this
+    /// responds to addresses with this part with this status and error code
     refusal: Option<(&'static str, u16, &'static str)>,
-    /// what was asked: path, first byte, token
+    /// requests: path, first byte, token
     asked: Vec<(String, usize, Option<String>)>,
 }
 
-struct Stub {
+struct HubStub {
     address: String,
-    manner: Arc<Mutex<Manner>>,
+    manner: Arc<Mutex<HubBehaviour>>,
 }
 
-impl Stub {
-    /// With the files of a golden checkpoint, and some that no model needs.
-    fn of(name: &str) -> Stub {
+impl HubStub {
+    /// Serves the files of a golden checkpoint, and some that no model needs.
+    fn of(name: &str) -> HubStub {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(golden(name)).unwrap() {
             let path = entry.unwrap().path();
@@ -58,21 +58,21 @@ impl Stub {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let manner = Arc::new(Mutex::new(Manner {
+        let manner = Arc::new(Mutex::new(HubBehaviour {
             files,
-            ..Manner::default()
+            ..HubBehaviour::default()
         }));
         let shared = manner.clone();
-        // It ends with the tests.
+        // The thread ends with the tests.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let _ = answer(stream.unwrap(), &shared);
             }
         });
-        Stub { address, manner }
+        HubStub { address, manner }
     }
 
-    fn with(&self, change: impl FnOnce(&mut Manner)) {
+    fn with(&self, change: impl FnOnce(&mut HubBehaviour)) {
         change(&mut self.manner.lock().unwrap());
     }
 
@@ -81,17 +81,18 @@ impl Stub {
             endpoint: self.address.clone(),
             cache: cache.to_owned(),
             token: None,
+            token_file: None,
             offline: false,
         }
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<(String, usize, Option<String>)> {
         std::mem::take(&mut self.manner.lock().unwrap().asked)
     }
 }
 
-/// Large files have the one checksum, small ones the other.
+/// Large files have a SHA-256, small ones git's SHA-1.
 fn is_large(name: &str) -> bool {
     name.ends_with(".safetensors") || name == "tokenizer.json"
 }
@@ -118,7 +119,7 @@ fn info(files: &BTreeMap<String, Vec<u8>>) -> Value {
     json!({"id": "owner/name", "sha": COMMIT, "siblings": files.iter().map(sibling).collect::<Vec<_>>()})
 }
 
-fn answer(stream: TcpStream, manner: &Mutex<Manner>) -> std::io::Result<()> {
+fn answer(stream: TcpStream, manner: &Mutex<HubBehaviour>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().unwrap()?;
     let path = first.split(' ').nth(1).unwrap().to_owned();
@@ -180,7 +181,7 @@ fn answer(stream: TcpStream, manner: &Mutex<Manner>) -> std::io::Result<()> {
     send(status, "", sent, rest.len())
 }
 
-fn get(hub: &Hub, name: &str) -> Result<Snapshot, String> {
+fn get(hub: &Hub, name: &str) -> Result<HubSnapshot, String> {
     let repository = Repository::parse(name).unwrap();
     let snapshot = hub.snapshot(&repository, &mut |_, _| ());
     snapshot.map_err(|e| e.to_string().replace(&hub.endpoint, "HUB"))
@@ -196,9 +197,9 @@ fn files_in(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
+fn a_model_is_downloaded_once_without_other_files() {
     for (name, shards) in [("qwen2", 1), ("qwen2-sharded", 6)] {
-        let (stub, home) = (Stub::of(name), tempfile::tempdir().unwrap());
+        let (stub, home) = (HubStub::of(name), tempfile::tempdir().unwrap());
         let hub = stub.hub(home.path());
         let repository = Repository::parse("owner/name").unwrap();
         let mut told = Vec::new();
@@ -221,9 +222,9 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
         assert!(done == total && total > 100_000, "{done} of {total}");
         assert!(told.iter().all(|(_, t)| *t == total) && told.is_sorted());
 
-        let checkpoint = Checkpoint::open(&snapshot.dir).unwrap();
+        let checkpoint = ModelDirectory::open(&snapshot.dir).unwrap();
         Tokenizer::load(&snapshot.dir, checkpoint.config()).unwrap();
-        // As the other libraries keep it.
+        // In the layout of Hugging Face's libraries.
         let repository = home.path().join("models--owner--name");
         assert_eq!(
             fs::read_to_string(repository.join("refs/main")).unwrap(),
@@ -240,7 +241,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
                 .all(|blob| !blob.contains('.'))
         );
 
-        // From now on nobody is asked, whether by branch or by commit.
+        // After that there is no request, by branch or by commit.
         assert_eq!(stub.asked().len(), 1 + read.len());
         let offline = Hub {
             offline: true,
@@ -251,7 +252,7 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
             assert_eq!(get(hub, &format!("owner/name@{COMMIT}")).unwrap(), snapshot);
         }
         assert_eq!(stub.asked(), []);
-        // What went missing is fetched, and nothing else.
+        // Only a missing file is downloaded.
         fs::remove_file(snapshot.dir.join("config.json")).unwrap();
         fs::remove_file(repository.join("blobs").join(git_hash(&config))).unwrap();
         get(&hub, "owner/name@refs/pr/1").unwrap();
@@ -272,12 +273,12 @@ fn a_model_is_downloaded_once_and_only_what_is_read_of_it() {
 }
 
 #[test]
-fn what_was_cut_off_is_continued() {
+fn partial_downloads_are_resumed() {
     let weights = fs::read(golden("qwen2").join(FILE)).unwrap();
     let path = format!("/owner/name/resolve/{COMMIT}/{FILE}");
     for knows_no_ranges in [false, true] {
-        // Cut off while we are there: gone on with at once.
-        let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+        // Cut off during a download: resumed at once.
+        let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
             manner.cuts = vec![20_000, 30_000];
             manner.knows_no_ranges = knows_no_ranges;
@@ -293,8 +294,8 @@ fn what_was_cut_off_is_continued() {
         let second = if knows_no_ranges { 20_000 } else { 50_000 };
         assert_eq!(from, [0, 30_000, second]);
     }
-    // Cut off for good, and tried again later.
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    // Cut off in every attempt, and resumed by a later call.
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.cuts = vec![0, 0, 0, 0, 0, 30_000]);
     let error = get(&stub.hub(home.path()), "owner/name").unwrap_err();
     assert!(
@@ -302,7 +303,7 @@ fn what_was_cut_off_is_continued() {
         "{error}"
     );
     assert!(
-        error.contains("what has come so far is kept, so try again"),
+        error.contains("the bytes received so far are kept, so try again"),
         "{error}"
     );
     let sha256 = hex(&Sha256::digest(&weights));
@@ -324,16 +325,13 @@ fn what_was_cut_off_is_continued() {
 }
 
 #[test]
-fn what_has_another_checksum_is_not_kept() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+fn files_with_wrong_checksums_are_deleted() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| manner.lies = true);
     let hub = stub.hub(home.path());
     let error = get(&hub, "owner/name").unwrap_err();
     let config = fs::read(golden("qwen2").join("config.json")).unwrap();
-    let wanted = format!(
-        ", wanted {}; it was thrown away: try again",
-        git_hash(&config)
-    );
+    let wanted = format!(", wanted {}; it was deleted: try again", git_hash(&config));
     assert!(
         error.starts_with("owner/name: config.json has the checksum "),
         "{error}"
@@ -342,7 +340,7 @@ fn what_has_another_checksum_is_not_kept() {
     let repository = home.path().join("models--owner--name");
     assert_eq!(files_in(&repository.join("blobs")), [""; 0]);
     assert!(!repository.join("snapshots").exists());
-    // Nor is a part that somebody spoilt.
+    // Nor is a damaged partial download.
     stub.with(|manner| manner.lies = false);
     let sha256 = hex(&Sha256::digest(
         fs::read(golden("qwen2").join(FILE)).unwrap(),
@@ -359,8 +357,8 @@ fn what_has_another_checksum_is_not_kept() {
 }
 
 #[test]
-fn refusals_are_told_with_their_cure() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+fn refusals_are_errors_with_hints() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     let refused = |name: &str, refusal| {
         stub.with(|manner| manner.refusal = Some(refusal));
@@ -369,7 +367,7 @@ fn refusals_are_told_with_their_cure() {
     let none = "owner/name: there is no directory of that name, and no repository at HUB that may be read: check the \
                 name, or set HF_TOKEN if it is private";
     assert_eq!(refused("owner/name", ("/api/", 404, "RepoNotFound")), none);
-    // The hub says so of what is private or is not, to those who have no token.
+    // Without a token, the hub's response for a private repository and a missing one is the same.
     assert_eq!(refused("owner/name", ("/api/", 401, "RepoNotFound")), none);
     let revision = refused("owner/name@v2", ("/api/", 404, "RevisionNotFound"));
     assert_eq!(
@@ -389,7 +387,7 @@ fn refusals_are_told_with_their_cure() {
         broken.contains("cannot be downloaded from HUB: status 503"),
         "{broken}"
     );
-    // A token goes along with every request.
+    // The token is sent with every request.
     stub.with(|manner| manner.refusal = None);
     stub.asked();
     let with_token = Hub {
@@ -402,9 +400,9 @@ fn refusals_are_told_with_their_cure() {
 }
 
 #[test]
-fn what_is_no_model_is_said() {
+fn repositories_without_a_model_are_refused() {
     let lacking = |name: &str| {
-        let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+        let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
         stub.with(|manner| {
             manner.files.remove(name);
         });
@@ -416,19 +414,19 @@ fn what_is_no_model_is_said() {
         let wanted = format!("owner/name: has no {name}: wanted config.json and *.safetensors");
         assert_eq!(lacking(name), wanted);
     }
-    // What some models do without is no lack, and is not asked for again.
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+    // A file that not every model has may be missing, and is not requested again.
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         manner.files.remove("generation_config.json");
     });
     let hub = stub.hub(home.path());
     let snapshot = get(&hub, "owner/name").unwrap();
-    Config::read(&snapshot.dir).unwrap();
+    ModelConfig::read(&snapshot.dir).unwrap();
     stub.asked();
     get(&hub, "owner/name").unwrap();
     assert_eq!(stub.asked(), []);
-    // Names that would lead out of the cache are not taken.
-    let (stub, home) = (Stub::of("qwen2-sharded"), tempfile::tempdir().unwrap());
+    // Names that lead out of the cache are refused.
+    let (stub, home) = (HubStub::of("qwen2-sharded"), tempfile::tempdir().unwrap());
     stub.with(|manner| {
         let index = r#"{"weight_map": {"a": "../../../evil.safetensors"}}"#;
         let index = index.as_bytes().to_vec();
@@ -448,8 +446,8 @@ fn what_is_no_model_is_said() {
 }
 
 #[test]
-fn without_a_network_the_cache_is_all_there_is() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+fn offline_uses_the_cache_only() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = Hub {
         offline: true,
         ..stub.hub(home.path())
@@ -460,7 +458,7 @@ fn without_a_network_the_cache_is_all_there_is() {
         .replace(&cache, "CACHE");
     let wanted = "owner/name: it is not in the cache CACHE, and HF_HUB_OFFLINE is set: unset it once, or name a directory";
     assert_eq!(error, wanted);
-    // A cache that another library filled, which did not ask for all that we read.
+    // A cache of another library that lacks some of the files that we read.
     let repository = home.path().join("models--owner--name");
     let snapshot = repository.join("snapshots").join(COMMIT);
     fs::create_dir_all(&snapshot).unwrap();
@@ -479,7 +477,7 @@ fn without_a_network_the_cache_is_all_there_is() {
     fs::copy(golden("qwen2").join(FILE), snapshot.join(FILE)).unwrap();
     assert_eq!(get(&hub, "owner/name").unwrap().dir, snapshot);
     assert_eq!(stub.asked(), []);
-    // Nobody there.
+    // No server.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -496,10 +494,10 @@ fn without_a_network_the_cache_is_all_there_is() {
     assert!(error.contains("HF_HUB_OFFLINE=1"), "{error}");
 }
 
-/// Two that want the same at the same time get the same.
+/// Concurrent downloads of the same repository share its files.
 #[test]
-fn two_downloads_do_not_spoil_each_other() {
-    let (stub, home) = (Stub::of("qwen2"), tempfile::tempdir().unwrap());
+fn concurrent_downloads_share_their_files() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
     let hub = stub.hub(home.path());
     std::thread::scope(|scope| {
         let both = [(); 4].map(|()| scope.spawn(|| get(&hub, "owner/name").unwrap()));

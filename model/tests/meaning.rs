@@ -1,9 +1,8 @@
-//! What a config means, and in what its weights are then held: where files say a thing twice, by half or not at all,
-//! transformers decides.
+//! Configs with redundant, partial or missing fields against transformers, and the precision of weights.
 
 use std::fs;
 
-use lapwing_model::{Config, LoadOptions, Model, Rope, Scaling};
+use lapwing_model::{Model, ModelConfig, Precision, Rope, RopeScaling};
 use lapwing_tensor::testing;
 use serde_json::{Value, json};
 
@@ -11,36 +10,35 @@ use crate::support::*;
 
 #[test]
 fn a_window_that_no_layer_uses_is_no_reason_to_refuse() {
-    let unused = Copy::of("qwen3").edit("config.json", |config| {
+    let unused = GoldenCopy::of("qwen3").edit("config.json", |config| {
         config["use_sliding_window"] = json!(true);
         config["sliding_window"] = json!(64);
         config["max_window_layers"] = json!(2);
     });
-    assert!(Config::read(unused.0.path()).is_ok());
+    assert!(ModelConfig::read(unused.0.path()).is_ok());
 }
 
 #[test]
 fn values_beyond_f16_keep_their_matrix_in_bf16() {
     let gate = "model.layers.0.mlp.gate_proj.weight";
-    let large =
-        Copy::of("qwen2").edit_tensor(FILE, gate, |data| data[..2].copy_from_slice(&[0x80, 0x48]));
-    let model = Model::load(&testing::gpu(), large.0.path(), &LoadOptions::default()).unwrap();
+    let large = GoldenCopy::of("qwen2")
+        .edit_tensor(FILE, gate, |data| data[..2].copy_from_slice(&[0x80, 0x48]));
+    let model = Model::load(&testing::gpu(), large.0.path(), Precision::Auto).unwrap();
     assert_eq!(model.report().out_of_f16_range, [gate]);
     assert_eq!(model.report().matrices, [0, 14, 1]);
 }
 
-/// Where a config says a thing twice, or not at all, transformers decides what it means.
 #[test]
-fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
+fn ambiguous_configs_are_read_as_in_transformers() {
     let read = |name: &str, change: &dyn Fn(&mut serde_json::Map<String, Value>)| {
-        let copy = Copy::of(name);
+        let copy = GoldenCopy::of(name);
         fs::remove_file(copy.path("generation_config.json")).unwrap();
         let copy = copy.edit("config.json", |config| {
             change(config.as_object_mut().unwrap())
         });
-        Config::read(copy.0.path()).map_err(|e| e.to_string())
+        ModelConfig::read(copy.0.path()).map_err(|e| e.to_string())
     };
-    // rope_scaling wins over rope_parameters, whose theta is then not looked at; an empty one is none.
+    // rope_scaling takes precedence over rope_parameters, theta included; an empty one is ignored.
     let twice = read("qwen2", &|config| {
         config.remove("rope_theta");
         config.insert(
@@ -54,7 +52,7 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
     });
     let linear = Rope {
         theta: 10_000.0,
-        scaling: Scaling::Linear { factor: 2.0 },
+        scaling: RopeScaling::Linear { factor: 2.0 },
     };
     assert_eq!(twice.unwrap().rope, linear);
     let empty = read("qwen2", &|config| {
@@ -66,7 +64,7 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
         );
     });
     assert_eq!(empty.unwrap().rope, linear);
-    // A window that is switched on and not given is one of 4096; null is none.
+    // An enabled window without a size is one of 4096; null is none.
     let window = |value: Option<Value>| {
         read("qwen3", &move |config| {
             config.remove("layer_types");
@@ -106,11 +104,11 @@ fn what_is_said_twice_or_not_at_all_means_what_transformers_makes_of_it() {
     assert_eq!(named, Ok(load("qwen2").config().heads));
 }
 
-/// transformers 5 does not tie what is stored with different values, whatever the config says.
+/// transformers 5 does not tie a head that is stored with other values, whatever the config says.
 #[test]
 fn a_tied_head_that_is_stored_is_tied_only_if_it_is_the_same() {
     for differs in [false, true] {
-        let copy = Copy::of("qwen2");
+        let copy = GoldenCopy::of("qwen2");
         let (mut header, mut data) = split(&copy.path(FILE));
         let table = header["model.embed_tokens.weight"].clone();
         let offsets: Vec<usize> = serde_json::from_value(table["data_offsets"].clone()).unwrap();
@@ -123,7 +121,7 @@ fn a_tied_head_that_is_stored_is_tied_only_if_it_is_the_same() {
         header["lm_head.weight"] =
             json!({"dtype": table["dtype"], "shape": table["shape"], "data_offsets": place});
         join(&copy.path(FILE), &header, &data);
-        let model = Model::load(&testing::gpu(), copy.0.path(), &LoadOptions::default()).unwrap();
+        let model = Model::load(&testing::gpu(), copy.0.path(), Precision::Auto).unwrap();
         assert_eq!(model.config().tied, !differs);
         assert_eq!(model.report().ignored, [""; 0]);
     }
@@ -133,12 +131,12 @@ fn a_tied_head_that_is_stored_is_tied_only_if_it_is_the_same() {
 fn rows_too_small_for_f16_keep_their_matrix_in_bf16() {
     let gate = "model.layers.0.mlp.gate_proj.weight";
     // Row 3 becomes 2^-30 throughout: nothing in f16.
-    let small = Copy::of("qwen2").edit_tensor(FILE, gate, |data| {
+    let small = GoldenCopy::of("qwen2").edit_tensor(FILE, gate, |data| {
         let tiny = 2f32.powi(-30).to_bits() >> 16;
         for value in data[3 * 128..4 * 128].as_chunks_mut::<2>().0 {
             *value = (tiny as u16).to_le_bytes();
         }
     });
-    let model = Model::load(&testing::gpu(), small.0.path(), &LoadOptions::default()).unwrap();
+    let model = Model::load(&testing::gpu(), small.0.path(), Precision::Auto).unwrap();
     assert_eq!(model.report().out_of_f16_range, [gate]);
 }

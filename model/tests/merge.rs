@@ -1,10 +1,10 @@
-//! A merged checkpoint is the base with its adapter, in the same files.
+//! Merged checkpoints against the base with its adapter.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lapwing_model::{Adapter, Checkpoint, LoadOptions, LoraConfig, Model, Targets};
+use lapwing_model::{Adapter, LoraConfig, Model, ModelDirectory, Precision, Targets};
 use lapwing_tensor::{Parameters, testing};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::support::*;
 
 fn merge(model: &Path, adapter: &Path, out: &Path) -> Result<(), String> {
-    let checkpoint = Checkpoint::open(model).unwrap();
+    let checkpoint = ModelDirectory::open(model).unwrap();
     let adapter = checkpoint.adapter(adapter).unwrap();
     let merged = checkpoint.merge(&adapter, out, &mut |_, _| ());
     merged.map_err(|e| e.to_string())
 }
 
-/// Of every weight file, the types and shapes by name.
+/// Returns the types and shapes by name of every weight file.
 fn layout(dir: &Path) -> BTreeMap<String, BTreeMap<String, (Dtype, Vec<usize>)>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -42,7 +42,7 @@ fn layout(dir: &Path) -> BTreeMap<String, BTreeMap<String, (Dtype, Vec<usize>)>>
 #[test]
 fn a_merged_checkpoint_is_the_base_with_its_adapter() {
     for name in CHECKPOINTS {
-        let (home, base) = (tempfile::tempdir().unwrap(), Copy::of(name));
+        let (home, base) = (tempfile::tempdir().unwrap(), GoldenCopy::of(name));
         let out = home.path().join("merged");
         merge(base.0.path(), &golden(name).join("adapter"), &out).unwrap();
         assert_eq!(layout(&out), layout(base.0.path()), "{name}");
@@ -69,7 +69,7 @@ fn a_merged_checkpoint_is_the_base_with_its_adapter() {
                 };
                 changed += 1;
                 let (rank, cols) = (a.1[0], shape[1]);
-                // Rounded once to what the type holds, after sums of few products in f32.
+                // Rounded once to the type of the file, after sums of few products in f32.
                 let rounding = match dtype {
                     Dtype::BF16 => 2f64.powi(-8),
                     Dtype::F16 => 2f64.powi(-11),
@@ -142,7 +142,7 @@ fn random_adapter(model: &Model, targets: Targets, dir: &Path) {
     adapter.save(dir, "base").unwrap();
 }
 
-/// The head that was written is the embedding with the head's term, rounded once, and the embedding is as it was.
+/// The written head is the embedding with the head's term, rounded once, and the embedding is unchanged.
 fn assert_head(adapter: &Path, base: &Path, merged: &Path) {
     let find = |dir: &Path, tensor: &str| {
         let files = layout(dir);
@@ -184,7 +184,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         .collect();
     assert!(tied.len() > 1);
     for name in tied {
-        let base = Copy::of(name);
+        let base = GoldenCopy::of(name);
         let (adapter_dir, out) = (
             home.path().join(format!("{name}-a")),
             home.path().join(name),
@@ -197,7 +197,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         );
         merge(base.0.path(), &adapter_dir, &out).unwrap();
 
-        let merged = Model::load(&testing::gpu(), &out, &LoadOptions::default()).unwrap();
+        let merged = Model::load(&testing::gpu(), &out, Precision::Auto).unwrap();
         assert!(!merged.config().tied);
         let (adapter, _): (Adapter, Parameters) = Adapter::load(&model, &adapter_dir).unwrap();
         let ids = Expected::of(name).ids("ids3");
@@ -205,7 +205,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         let got = log_probs(&merged, None, &ids).to_vec().unwrap();
         let worst = distance(&got, &wanted);
         println!("{name}: log-probs off by {worst:e}");
-        // The merged weights are rounded to what the file holds: to bf16, or to f32.
+        // The merged weights are rounded to the type of the file, bf16 or f32.
         let tolerance = if name == "qwen2-sharded" { 1e-4 } else { 0.5 };
         assert!(worst <= tolerance, "{name}: off by {worst:e}");
         assert_head(&adapter_dir, base.0.path(), &out);
@@ -219,7 +219,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_merged_leaves_nothing_behind() {
+fn a_failed_merge_leaves_no_files() {
     let home = tempfile::tempdir().unwrap();
     let out = home.path().join("out");
     fs::create_dir(&out).unwrap();
@@ -236,22 +236,22 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
     fs::write(&file, "precious").unwrap();
     let error = merge(&golden("qwen2"), &adapter, &file).unwrap_err();
     assert!(
-        error.ends_with("notes.txt: exists and is no directory; choose another name"),
+        error.ends_with("notes.txt: exists and is not a directory; choose another name"),
         "{error}"
     );
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     let error = merge(&golden("qwen2"), &adapter, Path::new("..")).unwrap_err();
-    assert!(error.contains("has no name of its own"), "{error}");
+    assert!(error.contains("has no name; name a directory"), "{error}");
 
-    // A tensor that no adapter changes is looked at all the same.
-    let damaged = Copy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
+    // Tensors that the adapter does not change are checked, too.
+    let damaged = GoldenCopy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
         data[..2].copy_from_slice(&[0x80, 0x7f]);
     });
     let error = merge(damaged.0.path(), &adapter, &home.path().join("damaged")).unwrap_err();
     let wanted = "tensor model.norm.weight: holds inf in row 0; the checkpoint is damaged";
     assert!(error.ends_with(wanted), "{error}");
 
-    // A head that does not fit f16 once the adapter is on it.
+    // A head that overflows f16 with the adapter.
     let model = load("llama");
     let dir = home.path().join("large");
     let targets = Targets::Names(vec!["lm_head".into()]);
@@ -277,7 +277,7 @@ fn what_cannot_be_merged_leaves_nothing_behind() {
     assert_eq!(left.len(), 3, "{left:?}");
 }
 
-/// A link may lead to a file that its owner never meant to publish.
+/// A link may lead to a private file.
 #[cfg(unix)]
 #[test]
 fn links_that_lead_elsewhere_are_not_followed() {
@@ -292,9 +292,9 @@ fn links_that_lead_elsewhere_are_not_followed() {
         "generation_config.json",
         "chat_template.jinja",
     ] {
-        let base = Copy::of("qwen2");
+        let base = GoldenCopy::of("qwen2");
         let _ = fs::remove_file(base.path(name));
-        // The loader reads it: it must be what it is called.
+        // The loader reads it.
         if name == "generation_config.json" {
             fs::write(&secret, "{}").unwrap();
         }
@@ -304,13 +304,13 @@ fn links_that_lead_elsewhere_are_not_followed() {
         assert!(error.contains(&wanted), "{error}");
         assert!(!out.exists());
     }
-    // Within the directory they may lead where they like.
-    let base = Copy::of("qwen2");
+    // Links within the directory are followed.
+    let base = GoldenCopy::of("qwen2");
     symlink("tokenizer_config.json", base.path("same.json")).unwrap();
     merge(base.0.path(), &adapter, &out).unwrap();
     assert!(!out.join("same.json").is_symlink());
 
-    // A cache of Hugging Face is made of links: snapshots/COMMIT/FILE to blobs/HASH.
+    // Hugging Face's cache consists of links: snapshots/COMMIT/FILE to blobs/HASH.
     let cache = home.path().join("models--a--b");
     let (blobs, snapshot) = (cache.join("blobs"), cache.join("snapshots/0123"));
     fs::create_dir_all(&blobs).unwrap();
@@ -336,15 +336,15 @@ fn links_that_lead_elsewhere_are_not_followed() {
 }
 
 #[test]
-fn what_is_too_large_to_lie_beside_weights_is_not_copied() {
+fn large_companion_files_are_refused() {
     let home = tempfile::tempdir().unwrap();
-    let base = Copy::of("qwen2");
-    // Holes take no space.
+    let base = GoldenCopy::of("qwen2");
+    // A sparse file takes no space.
     let file = fs::File::create(base.path("data.txt")).unwrap();
     file.set_len((256 << 20) + 1).unwrap();
     let (adapter, out) = (golden("qwen2").join("adapter"), home.path().join("out"));
     let error = merge(base.0.path(), &adapter, &out).unwrap_err();
-    let wanted = "data.txt: larger than 256 MiB; what lies beside the weights is copied with them: move it elsewhere";
+    let wanted = "data.txt: larger than 256 MiB; files beside the weights are copied with them: move it elsewhere";
     assert!(error.ends_with(wanted), "{error}");
     file.set_len(256 << 20).unwrap();
     for number in 0..4 {

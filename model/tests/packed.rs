@@ -1,4 +1,4 @@
-//! A packed tree computes what its sequences compute one by one.
+//! The packed tree against separate sequences.
 
 use lapwing_model::Tokens;
 use lapwing_tensor::{Indices, Tensor};
@@ -16,7 +16,7 @@ proptest! {
         let gpu = model.gpu();
         let sequences = related_sequences(seed, count, 384);
 
-        // Apart: one forward pass each, gradients added up.
+        // Separate: one forward pass each, gradients added up.
         let mut apart = Vec::new();
         let mut sum: Option<Tensor> = None;
         for sequence in &sequences {
@@ -50,7 +50,7 @@ proptest! {
     }
 }
 
-/// Weights that differ from token to token, so that an exchange of tokens shows.
+/// Weights that differ from token to token, so that swapped tokens are noticed.
 fn ramp(len: usize) -> Vec<f32> {
     (0..len).map(|i| 1.0 - 0.3 * (i % 5) as f32).collect()
 }

@@ -1,10 +1,10 @@
-//! The golden checkpoints, what their libraries compute with them, and ways to compare.
+//! The golden checkpoints, their expected values, and comparisons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lapwing_model::{Adapter, LoadOptions, Model, PackedTree, TokenTree, Tokens};
+use lapwing_model::{Adapter, Model, PackedTree, Precision, TokenTree, Tokens};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Indices, Parameters, Tensor, testing};
 use safetensors::{Dtype, SafeTensors};
@@ -20,17 +20,17 @@ pub fn golden(name: &str) -> PathBuf {
 }
 
 pub fn load(name: &str) -> Model {
-    Model::load(&testing::gpu(), &golden(name), &LoadOptions::default()).unwrap()
+    Model::load(&testing::gpu(), &golden(name), Precision::Auto).unwrap()
 }
 
-/// A checkpoint with the adapter that lies beside it.
+/// Loads a checkpoint with its adapter.
 pub fn load_adapted(name: &str) -> (Model, Adapter, Parameters) {
     let model = load(name);
     let (adapter, parameters) = Adapter::load(&model, &golden(name).join("adapter")).unwrap();
     (model, adapter, parameters)
 }
 
-/// What transformers and PEFT computed.
+/// The values of transformers and PEFT.
 pub struct Expected(Vec<u8>);
 
 impl Expected {
@@ -61,7 +61,7 @@ impl Expected {
             .collect()
     }
 
-    /// The parts of the names that begin so.
+    /// Returns the names with this prefix, without it.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let file = SafeTensors::deserialize(&self.0).unwrap();
         let names = file.names();
@@ -137,11 +137,11 @@ pub fn related_sequences(seed: u64, count: usize, vocab: u32) -> Vec<Vec<u32>> {
 /// The weights of a checkpoint in one file.
 pub const FILE: &str = "model.safetensors";
 
-/// A copy of a golden checkpoint that may be spoilt.
-pub struct Copy(pub tempfile::TempDir);
+/// A copy of a golden checkpoint to damage.
+pub struct GoldenCopy(pub tempfile::TempDir);
 
-impl Copy {
-    pub fn of(name: &str) -> Copy {
+impl GoldenCopy {
+    pub fn of(name: &str) -> GoldenCopy {
         let home = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(golden(name)).unwrap() {
             let path = entry.unwrap().path();
@@ -149,7 +149,7 @@ impl Copy {
                 fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
             }
         }
-        Copy(home)
+        GoldenCopy(home)
     }
 
     pub fn path(&self, file: &str) -> PathBuf {
@@ -157,7 +157,7 @@ impl Copy {
     }
 
     /// Changes a JSON file.
-    pub fn edit(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+    pub fn edit(self, file: &str, change: impl FnOnce(&mut Value)) -> GoldenCopy {
         let path = self.path(file);
         let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         change(&mut value);
@@ -166,7 +166,7 @@ impl Copy {
     }
 
     /// Changes the header of a safetensors file.
-    pub fn edit_header(self, file: &str, change: impl FnOnce(&mut Value)) -> Copy {
+    pub fn edit_header(self, file: &str, change: impl FnOnce(&mut Value)) -> GoldenCopy {
         let path = self.path(file);
         let (mut header, data) = split(&path);
         change(&mut header);
@@ -175,7 +175,12 @@ impl Copy {
     }
 
     /// Changes the data of a safetensors file; the closure is given where a tensor's bytes begin.
-    pub fn edit_tensor(self, file: &str, tensor: &str, change: impl FnOnce(&mut [u8])) -> Copy {
+    pub fn edit_tensor(
+        self,
+        file: &str,
+        tensor: &str,
+        change: impl FnOnce(&mut [u8]),
+    ) -> GoldenCopy {
         let path = self.path(file);
         let (header, _) = split(&path);
         let start = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
@@ -186,11 +191,11 @@ impl Copy {
         self
     }
 
-    /// The complaint about this directory, its name left out. It must come within a second.
+    /// Returns the error of loading this directory without the directory's name. It must come within a second.
     pub fn complaint(&self) -> String {
         let gpu = testing::gpu();
         let start = Instant::now();
-        let result = Model::load(&gpu, self.0.path(), &LoadOptions::default());
+        let result = Model::load(&gpu, self.0.path(), Precision::Auto);
         let error = result.err().expect("an error").to_string();
         assert!(
             start.elapsed() < Duration::from_secs(1),

@@ -44,7 +44,7 @@ def expected(metrics):
         if line["kind"] == "warning":
             found.setdefault("warnings/" + line["watchman"], []).append((line["step"], single(line["value"])))
     evaluated = [line["step"] for line in metrics if line["kind"] == "evaluation"]
-    [yard] = [line for line in metrics if line["kind"] == "yardsticks"]
+    [yard] = [line for line in metrics if line["kind"] == "baselines"]
     levels = {"best_possible_return": yard["best_possible"]}
     for player in ["random", "scripted"]:
         levels |= {f"{player}_{name}": yard[player][name] for name in ["return_mean", "success_rate"]}

@@ -4,12 +4,12 @@
 
 use std::sync::LazyLock;
 
-use lapwing_model::{Config, Tokenizer};
+use lapwing_model::{ModelConfig, Tokenizer};
 use lapwing_model_fuzz::{Home, pass_caught_panics};
 
 static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("qwen2"));
-static MODEL: LazyLock<Config> =
-    LazyLock::new(|| Config::read(HOME.path()).expect("a golden config"));
+static MODEL: LazyLock<ModelConfig> =
+    LazyLock::new(|| ModelConfig::read(HOME.path()).expect("a golden config"));
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     pass_caught_panics();

@@ -1,5 +1,5 @@
-//! A model directory of which one file is the fuzzer's. Whatever is in it, reading must end in a value or an error: no
-//! panic, no large allocation (`-rss_limit_mb`), no endless work (`-timeout`).
+//! A model directory with one file of the fuzzer. Reading it must return a value or an error, without a panic, a large allocation
+//! (`-rss_limit_mb`) or an endless loop (`-timeout`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -22,7 +22,7 @@ impl Home {
         Home(home)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -34,13 +34,13 @@ impl Home {
     }
 }
 
-/// The fuzzer's hook ends the process at every panic. This lets those pass that the loaders catch and tell as errors.
+/// Lets panics pass that the loaders catch and return as errors. The fuzzer's own hook ends the process at every panic.
 pub fn pass_caught_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let end = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if !lapwing_model::panic_is_caught() {
+            if !lapwing_model::panic_becomes_error() {
                 end(panic);
             }
         }));

@@ -1,26 +1,140 @@
-//! LoRA adapters (Hu et al. 2021): beside a frozen weight W, a trained low-rank term, y = x W^T + scale (x A^T) B^T.
+//! LoRA adapters (Hu et al. 2021): beside a frozen weight W, a trained low-rank term, y = x W^T + scale (x A^T) B^T. Names and
+//! initial values are PEFT's.
 
-use lapwing_tensor::{Lora, Tensor};
+use std::collections::HashMap;
+use std::path::Path;
 
-use super::site::Site;
-use crate::{Config, Linear, LoraConfig};
+use lapwing_tensor::random::Random;
+use lapwing_tensor::{Lora, Parameters, Tensor};
 
-/// The low-rank terms of a model. They are views into the arena of [`Parameters`](lapwing_tensor::Parameters): an
-/// optimiser step there changes them here. Cheap to clone.
+use super::peft;
+use crate::{Linear, LoraConfig, Model, ModelConfig, ModelError, StoredAdapter, Targets};
+
+/// An adapted linear layer; the head belongs to block 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LoraSite {
+    pub(crate) layer: usize,
+    pub(crate) linear: Linear,
+    pub(crate) rank: usize,
+    pub(crate) alpha: f64,
+}
+
+impl LoraSite {
+    /// Returns the names of A and B in PEFT's files, which are also their names in the parameters.
+    pub(crate) fn names(&self) -> [String; 2] {
+        LoraSite::names_of(self.layer, self.linear)
+    }
+
+    pub(crate) fn names_of(layer: usize, linear: Linear) -> [String; 2] {
+        let module = linear.module(layer);
+        ["A", "B"].map(|side| format!("base_model.model.{module}.lora_{side}.weight"))
+    }
+
+    /// Returns the shapes of A (r, K) and B (N, r).
+    pub(crate) fn shapes(&self, config: &ModelConfig) -> [Vec<usize>; 2] {
+        let (n, k) = config.linear_shape(self.linear);
+        [vec![self.rank, k], vec![n, self.rank]]
+    }
+
+    pub(crate) fn scale(&self, rslora: bool) -> f32 {
+        let rank = self.rank as f64;
+        (self.alpha / if rslora { rank.sqrt() } else { rank }) as f32
+    }
+}
+
+/// The low-rank terms of a model. They are views into the arena of [`Parameters`], so an optimiser step there changes them.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Adapter {
     config: LoraConfig,
-    sites: Vec<Site>,
+    sites: Vec<LoraSite>,
     blocks: Vec<[Option<Lora>; 7]>,
     head: Option<Lora>,
 }
 
 impl Adapter {
-    /// `get` gives A and B by name, on the device.
-    pub(super) fn over(
-        model: &Config,
+    /// Creates an adapter that does not change the model yet: A as PEFT draws it, uniform within 1/sqrt(K), B zero.
+    ///
+    /// # Errors
+    /// The targets name no layer of this model.
+    ///
+    /// # Panics
+    /// If the rank is zero.
+    #[track_caller]
+    pub fn new(
+        model: &Model,
         config: LoraConfig,
-        sites: Vec<Site>,
+        seed: u64,
+    ) -> Result<(Adapter, Parameters), ModelError> {
+        assert!(config.rank > 0, "lora: the rank must not be zero");
+        let mut random = Random::new(seed);
+        let layers = config.targets.layers(model.config())?;
+        // By name, as in a loaded adapter.
+        let targets = Targets::of(&layers, model.config());
+        let config = LoraConfig { targets, ..config };
+        let (mut sites, mut tensors) = (Vec::new(), Vec::new());
+        for (layer, linear) in layers {
+            let site = LoraSite {
+                layer,
+                linear,
+                rank: config.rank,
+                alpha: config.alpha,
+            };
+            let [a, b] = site.shapes(model.config());
+            // Kaiming-uniform with a = sqrt(5): sqrt(6 / ((1 + 5) K)).
+            let bound = 1.0 / (a[1] as f64).sqrt();
+            let drawn = (0..a[0] * a[1])
+                .map(|_| ((2.0 * random.uniform() - 1.0) * bound) as f32)
+                .collect();
+            let zeros = vec![0.0; b[0] * b[1]];
+            let [a_name, b_name] = site.names();
+            tensors.extend([(a_name, a, drawn), (b_name, b, zeros)]);
+            sites.push(site);
+        }
+        let parameters = Parameters::new(model.gpu(), &tensors);
+        let adapter = Adapter::over(model.config(), config, sites, |name| parameters.get(name));
+        Ok((adapter, parameters))
+    }
+
+    /// Reads a PEFT directory: `adapter_config.json` and `adapter_model.safetensors`.
+    ///
+    /// # Errors
+    /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
+    pub fn load(model: &Model, dir: &Path) -> Result<(Adapter, Parameters), ModelError> {
+        let stored = StoredAdapter::read(model.config(), dir)?;
+        let (width, mut tables) = (model.config().width, HashMap::new());
+        stored.check_copies(model.config(), |name, rows| {
+            if !tables.contains_key(name) {
+                tables.insert(name.to_owned(), model.table(name)?);
+            }
+            Ok(tables[name][rows.start * width..rows.end * width].to_vec())
+        })?;
+        Ok(Adapter::trained(model, &stored))
+    }
+
+    /// Puts a stored adapter on the device for training.
+    pub fn trained(model: &Model, stored: &StoredAdapter) -> (Adapter, Parameters) {
+        let parameters = Parameters::new(model.gpu(), &stored.tensors);
+        let (config, sites) = (stored.config.clone(), stored.sites.clone());
+        let adapter = Adapter::over(model.config(), config, sites, |name| parameters.get(name));
+        (adapter, parameters)
+    }
+
+    /// Puts a stored adapter on the device for sampling and scoring only.
+    pub fn frozen(model: &Model, stored: &StoredAdapter) -> Adapter {
+        let (config, sites) = (stored.config.clone(), stored.sites.clone());
+        Adapter::over(model.config(), config, sites, |name| {
+            let tensor = stored.tensors.iter().find(|(known, ..)| known == name);
+            let (_, shape, values) = tensor.expect("A and B of every site were read");
+            Tensor::from_slice(model.gpu(), values, shape)
+        })
+    }
+
+    /// `get` returns A or B by name, on the device.
+    fn over(
+        model: &ModelConfig,
+        config: LoraConfig,
+        sites: Vec<LoraSite>,
         get: impl Fn(&str) -> Tensor,
     ) -> Adapter {
         let mut blocks: Vec<[Option<Lora>; 7]> = vec![Default::default(); model.layers];
@@ -42,33 +156,41 @@ impl Adapter {
         }
     }
 
-    /// Every adapted layer with its term.
-    pub(super) fn terms(&self) -> impl Iterator<Item = (&Site, &Lora)> {
-        self.sites.iter().map(|site| {
+    /// Writes a PEFT directory under a temporary name and renames it. PEFT loads the base model from `base`.
+    ///
+    /// # Errors
+    /// A full or read-only disk, a lost device, or weights that are not finite. An older directory then stays.
+    pub fn save(&self, dir: &Path, base: &str) -> Result<(), ModelError> {
+        let mut tensors = Vec::new();
+        for site in &self.sites {
             let term = match site.linear {
                 Linear::Head => self.head(),
                 linear => self.get(site.layer, linear),
             };
-            (site, term.expect("every site has its term"))
-        })
+            let term = term.expect("every site has a term");
+            for (name, side) in site.names().into_iter().zip([&term.a, &term.b]) {
+                tensors.push((name, side.shape().to_vec(), side.to_vec()?));
+            }
+        }
+        peft::write(dir, base, &self.config, &self.sites, &tensors)
     }
 
-    /// The term of a linear layer of a block.
+    /// Returns the term of a linear layer of a block.
     pub(crate) fn get(&self, layer: usize, linear: Linear) -> Option<&Lora> {
         self.blocks[layer][linear as usize].as_ref()
     }
 
-    /// The term of the head.
+    /// Returns the term of the head.
     pub(crate) fn head(&self) -> Option<&Lora> {
         self.head.as_ref()
     }
 
-    /// Rank, scale and targets.
+    /// Returns rank, scale and targets.
     pub fn config(&self) -> &LoraConfig {
         &self.config
     }
 
-    /// The same terms, wanting no gradients: for sampling and scoring. Later updates show through.
+    /// Returns a view of the same terms without gradients, for sampling and scoring. It follows later updates.
     pub fn without_gradients(&self) -> Adapter {
         let detached = |lora: &Lora| Lora {
             a: Tensor::detach(&lora.a),

@@ -1,4 +1,4 @@
-//! A checkpoint with an adapter worked into its weights: W + scale B A, in the type and the files of the original.
+//! Merges an adapter into the weights of a model, W + scale B A, in the types and files of the original.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -6,30 +6,30 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::peft::Term;
+use super::peft::LowRankTerm;
 use super::targets::every_layer;
-use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::weights::{self, INDEX, Weights};
-use crate::{Checkpoint, Linear, ModelError, StoredAdapter};
+use crate::files::weight_files::{self, INDEX, WeightFiles};
+use crate::{Linear, ModelDirectory, ModelError, StoredAdapter};
 
-/// Where the low-rank term of a tensor comes from, and the tensor that it is added to.
-struct Merged<'a> {
+/// A tensor that the adapter changes: its term and the tensor that the term is added to.
+struct MergedTensor<'a> {
     name: String,
     base: String,
-    term: Term<'a>,
+    term: LowRankTerm<'a>,
 }
 
-impl Checkpoint {
-    /// Writes this checkpoint with an adapter of [`Checkpoint::adapter`] merged into it, as a directory that must be new
-    /// or empty. Types, names of files and what lies in which are those of the original; what is no weight file is
-    /// copied, if it is no link that leads elsewhere and of a size that such files have. Sums are in f32 and rounded once. Where the head is tied to the embedding and the adapter changes it, a
-    /// head of its own is written. `progress` is told how many tensors are written, of how many.
+impl ModelDirectory {
+    /// Writes this model with an adapter of [`ModelDirectory::adapter`] merged into it, to a directory that must be new or empty.
+    /// The types and files are those of the original, and other files are copied. Sums are computed in f32 and rounded once. If
+    /// the adapter changes a head that is tied to the embedding, the head is written as a tensor of its own. `progress`
+    /// receives the number of tensors written so far and the total.
     ///
     /// # Errors
-    /// A directory that is not empty, a full disk, damaged values, or a sum that the type cannot hold. Nothing is then
-    /// left behind.
+    /// The directory is not empty, the disk is full, a value is damaged, a sum overflows its type, or a link leads out of the
+    /// directory. Nothing is then written.
     pub fn merge(
         &self,
         adapter: &StoredAdapter,
@@ -38,13 +38,13 @@ impl Checkpoint {
     ) -> Result<(), ModelError> {
         let wrong = |problem: &str| Err(ModelError::file(out, problem));
         if out.file_name().is_none() {
-            return wrong("has no name of its own; name a directory that is to be made");
+            return wrong("has no name; name a directory to create");
         }
         if disk::exists(out) {
             match fs::read_dir(out).map(|mut entries| entries.next().is_none()) {
                 Ok(true) => (),
                 Ok(false) => return wrong("exists and is not empty; choose another directory"),
-                Err(_) => return wrong("exists and is no directory; choose another name"),
+                Err(_) => return wrong("exists and is not a directory; choose another name"),
             }
         }
         let (config, weights) = (self.config(), &self.weights);
@@ -54,7 +54,7 @@ impl Checkpoint {
         let new_head = untied && !weights.contains(HEAD);
         let parent = disk::parent(out);
         fs::create_dir_all(parent).map_err(|e| ModelError::unwritable(parent, e))?;
-        disk::write_directory_aside(out, |new| {
+        disk::write_directory_atomically(out, |new| {
             let (mut done, total) = (0, weights.names().count() + usize::from(new_head));
             for file in weights.files() {
                 let mut names = weights.names_in(file);
@@ -72,14 +72,14 @@ impl Checkpoint {
                 fs::copy(path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
             }
             if untied {
-                say_untied(new, weights, new_head)?;
+                declare_untied(new, weights, new_head)?;
             }
             Ok(())
         })
     }
 
-    /// Every tensor that the adapter changes.
-    fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<Merged<'a>> {
+    /// Returns every tensor that the adapter changes.
+    fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<MergedTensor<'a>> {
         let merged = |(layer, linear): (usize, Linear)| {
             let name = format!("{}.weight", linear.module(layer));
             let base = match linear == Linear::Head && self.config().tied {
@@ -87,25 +87,25 @@ impl Checkpoint {
                 false => name.clone(),
             };
             let term = adapter.term(layer, linear)?;
-            Some(Merged { name, base, term })
+            Some(MergedTensor { name, base, term })
         };
         let layers = every_layer(self.config()).into_iter();
         layers.filter_map(merged).collect()
     }
 }
 
-/// One weight file: a header, then the tensors, a block of rows at a time.
+/// Writes one weight file: a header, then the tensors, a block of rows at a time.
 fn write_file(
     path: &Path,
-    weights: &Weights,
+    weights: &WeightFiles,
     names: &[&str],
-    merged: &[Merged],
+    merged: &[MergedTensor],
     finished: &mut dyn FnMut(),
 ) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
     let base = |name: &str| merged.iter().find(|m| m.name == name);
     let mut header = Map::new();
-    // transformers refuses files that do not say for whom they were written.
+    // transformers refuses files without this entry.
     header.insert("__metadata__".into(), json!({"format": "pt"}));
     let mut end = 0;
     for &name in names {
@@ -118,11 +118,10 @@ fn write_file(
         );
     }
     let mut header = Value::Object(header).to_string();
-    // So that the data is aligned.
-    header.extend(std::iter::repeat_n(
-        ' ',
-        header.len().next_multiple_of(8) - header.len(),
-    ));
+    // Aligns the data.
+    while !header.len().is_multiple_of(8) {
+        header.push(' ');
+    }
 
     let mut file = BufWriter::new(fs::File::create(path).map_err(failed)?);
     let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(failed);
@@ -141,14 +140,14 @@ fn write_file(
 
 fn write_merged(
     path: &Path,
-    weights: &Weights,
-    merged: &Merged,
+    weights: &WeightFiles,
+    merged: &MergedTensor,
     write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let Term { a, b, rank, scale } = merged.term;
+    let LowRankTerm { a, b, rank, scale } = merged.term;
     let (dtype, shape) = weights.layout(&merged.base)?;
     let &[rows, cols] = shape else {
-        unreachable!("the checkpoint was checked: a linear layer is a matrix")
+        unreachable!("a checked linear layer is a matrix")
     };
     let at_once = ((1 << 20) / cols).max(1);
     for first in (0..rows).step_by(at_once) {
@@ -163,7 +162,7 @@ fn write_merged(
             }
         }
         weights.release(&merged.base, block);
-        let bytes = weights::from_f32(&values, dtype).ok_or_else(|| {
+        let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)
         })?;
@@ -172,14 +171,14 @@ fn write_merged(
     Ok(())
 }
 
-/// The head is no longer the embedding: the config says so, and the index says where it is.
-fn say_untied(new: &Path, weights: &Weights, new_head: bool) -> Result<(), ModelError> {
+/// Records in the config and the index that the head is no longer the embedding.
+fn declare_untied(new: &Path, weights: &WeightFiles, new_head: bool) -> Result<(), ModelError> {
     let edit = |name: &str, change: &dyn Fn(&mut Map<String, Value>)| {
         let path = new.join(name);
         let mut map = read_object(&path)?;
         change(&mut map);
         let text = serde_json::to_string_pretty(&map).expect("JSON from JSON");
-        disk::write_aside(&path, text.as_bytes())
+        disk::write_atomically(&path, text.as_bytes())
     };
     edit("config.json", &|config| {
         config.insert("tie_word_embeddings".into(), json!(false));
@@ -192,13 +191,11 @@ fn say_untied(new: &Path, weights: &Weights, new_head: bool) -> Result<(), Model
             {
                 map.insert(HEAD.to_owned(), file);
             }
-            let (dtype, shape) = weights
-                .layout(EMBEDDING)
-                .expect("the checkpoint was checked");
+            let layout = weights.layout(EMBEDDING);
+            let (dtype, shape) = layout.expect("the embedding was checked");
             let head = shape.iter().product::<usize>() as u64 * dtype.bitsize() as u64 / 8;
-            if let Some(size) = index
-                .get_mut("metadata")
-                .and_then(|m| m.get_mut("total_size"))
+            let metadata = index.get_mut("metadata");
+            if let Some(size) = metadata.and_then(|m| m.get_mut("total_size"))
                 && let Some(before) = size.as_u64()
             {
                 *size = json!(before + head);

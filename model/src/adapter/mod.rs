@@ -1,9 +1,12 @@
-//! Adapters: which layers they change, what they add there, and the files that they are kept in.
+//! LoRA adapters: the layers that they change, their weights and their files.
 
-pub(crate) mod config;
-pub(crate) mod lora;
-mod make;
+mod lora;
+mod lora_config;
 mod merge;
-pub(crate) mod peft;
-mod site;
-pub(crate) mod targets;
+mod peft;
+mod targets;
+
+pub use lora::Adapter;
+pub use lora_config::LoraConfig;
+pub use peft::StoredAdapter;
+pub use targets::Targets;

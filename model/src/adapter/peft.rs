@@ -1,4 +1,4 @@
-//! Adapters on disk, as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`.
+//! Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use lapwing_tensor::NamedValues;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
-use super::site::Site;
+use super::lora::LoraSite;
 use super::targets::{every_layer, matches, pattern_key};
-use crate::decoder::config::{EMBEDDING, HEAD};
+use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
-use crate::files::fields::{Fields, read_object};
-use crate::files::weights::{self, Weights};
-use crate::{Config, Linear, LoraConfig, ModelError, Targets};
+use crate::files::fields::{JsonFields, read_object};
+use crate::files::weight_files::{self, WeightFiles};
+use crate::{Linear, LoraConfig, ModelConfig, ModelError, Targets};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
-/// What PEFT puts before the names of the base model.
+/// PEFT's prefix for the names of the base model.
 const PREFIX: &str = "base_model.model.";
 
-/// An adapter that was read and found to fit a model's config. Nothing is on a device yet.
+/// An adapter that is read from its files and fits a model's config. Nothing is on a device yet.
 pub struct StoredAdapter {
     pub(crate) config: LoraConfig,
-    pub(crate) sites: Vec<Site>,
+    pub(crate) sites: Vec<LoraSite>,
     /// A and B of each site, in that order.
     pub(crate) tensors: Vec<NamedValues>,
-    weights: Weights,
-    /// Names in the file of tables that PEFT copied from the base, and what they are called there.
+    weights: WeightFiles,
+    /// Tables that PEFT copied from the base: the name in the file and the name in the base.
     copies: Vec<(String, String)>,
 }
 
@@ -37,13 +37,13 @@ impl StoredAdapter {
     /// Reads a PEFT directory.
     ///
     /// # Errors
-    /// What is missing, damaged, not supported or made for another model, naming file and field or tensor.
-    pub fn read(model: &Config, dir: &Path) -> Result<StoredAdapter, ModelError> {
+    /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
+    pub fn read(model: &ModelConfig, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let path = dir.join(CONFIG);
         let map = read_object(&path)?;
-        let stated = Stated::read(&Fields::new(&path, &map))?;
+        let peft = PeftConfig::read(&JsonFields::new(&path, &map))?;
         let weights = open_weights(dir)?;
-        let (sites, copies) = find(&weights, model, &stated)?;
+        let (sites, copies) = find(&weights, model, &peft)?;
         let mut tensors = Vec::new();
         for site in &sites {
             for (name, shape) in site.names().into_iter().zip(site.shapes(model)) {
@@ -55,9 +55,10 @@ impl StoredAdapter {
             weights.check(copy, &[model.vocab, model.width])?;
         }
         let layers: Vec<(usize, Linear)> = sites.iter().map(|s| (s.layer, s.linear)).collect();
+        let targets = Targets::of(&layers, model);
         let config = LoraConfig {
-            targets: Targets::of(&layers, model),
-            ..stated.config
+            targets,
+            ..peft.config
         };
         Ok(StoredAdapter {
             config,
@@ -68,11 +69,11 @@ impl StoredAdapter {
         })
     }
 
-    /// PEFT keeps the base's embedding and head beside an adapter of the head. They must be the base's own: with others
-    /// the adapter means another model. `base` gives some rows of a table of the base.
+    /// Checks that copied tables are equal to the base's: PEFT stores embedding and head beside an adapter of the head. `base`
+    /// returns some rows of a table of the base.
     pub(crate) fn check_copies(
         &self,
-        model: &Config,
+        model: &ModelConfig,
         mut base: impl FnMut(&str, Range<usize>) -> Result<Vec<f32>, ModelError>,
     ) -> Result<(), ModelError> {
         let at_once = ((1 << 20) / model.width).max(1);
@@ -81,7 +82,7 @@ impl StoredAdapter {
                 let rows = first..model.vocab.min(first + at_once);
                 let theirs = self.weights.read_rows(copy, rows.clone())?;
                 let ours = base(original, rows)?;
-                // Either may have been rounded to bf16, which has 8 significant bits.
+                // Either may be rounded to bf16, which has 8 significant bits.
                 let same =
                     |(a, b): (&f32, &f32)| (a - b).abs() <= a.abs().max(b.abs()) / 128.0 + 1e-6;
                 if let Some(at) = theirs.iter().zip(&ours).position(|pair| !same(pair)) {
@@ -97,24 +98,24 @@ impl StoredAdapter {
         Ok(())
     }
 
-    /// The largest rank.
+    /// Returns the largest rank.
     pub fn rank(&self) -> usize {
         self.sites.iter().map(|site| site.rank).max().unwrap_or(0)
     }
 
-    /// Numbers in A and B of all sites.
+    /// Returns the number of trained numbers.
     pub fn parameters(&self) -> u64 {
         self.tensors.iter().map(|(_, _, v)| v.len() as u64).sum()
     }
 
-    /// The term of a layer: A (r, K), B (N, r), rank and scale.
-    pub(crate) fn term(&self, layer: usize, linear: Linear) -> Option<Term<'_>> {
+    /// Returns the term of a layer.
+    pub(super) fn term(&self, layer: usize, linear: Linear) -> Option<LowRankTerm<'_>> {
         let at = self
             .sites
             .iter()
             .position(|s| (s.layer, s.linear) == (layer, linear))?;
         let (site, pair) = (&self.sites[at], &self.tensors[2 * at..]);
-        Some(Term {
+        Some(LowRankTerm {
             a: &pair[0].2,
             b: &pair[1].2,
             rank: site.rank,
@@ -124,34 +125,36 @@ impl StoredAdapter {
 }
 
 /// A low-rank term on the host.
-pub(crate) struct Term<'a> {
-    pub(crate) a: &'a [f32],
-    pub(crate) b: &'a [f32],
-    pub(crate) rank: usize,
-    pub(crate) scale: f32,
+pub(super) struct LowRankTerm<'a> {
+    /// (r, K)
+    pub(super) a: &'a [f32],
+    /// (N, r)
+    pub(super) b: &'a [f32],
+    pub(super) rank: usize,
+    pub(super) scale: f32,
 }
 
-fn open_weights(dir: &Path) -> Result<Weights, ModelError> {
+fn open_weights(dir: &Path) -> Result<WeightFiles, ModelError> {
     let path = dir.join(WEIGHTS);
     if !disk::exists(&path) && disk::exists(&dir.join("adapter_model.bin")) {
-        let problem = "missing; there is an adapter_model.bin, which can run code when it is opened: save the adapter \
-                       as safetensors";
+        let problem = "missing; there is an adapter_model.bin, which can run code when it is opened: save the adapter as \
+                       safetensors";
         return Err(ModelError::file(&path, problem));
     }
-    Weights::open_file(&path)
+    WeightFiles::open_file(&path)
 }
 
-/// What `adapter_config.json` says. Which layers are adapted is read off the weights.
-struct Stated {
+/// The content of `adapter_config.json`. The adapted layers are read from the weights instead.
+struct PeftConfig {
     path: PathBuf,
     config: LoraConfig,
-    /// regular expressions for the ends of names, with the rank or alpha of those that match
+    /// Regular expressions for the ends of names, with the rank or alpha of the layers that match.
     ranks: Vec<(Regex, f64)>,
     alphas: Vec<(Regex, f64)>,
 }
 
-impl Stated {
-    fn read(fields: &Fields) -> Result<Stated, ModelError> {
+impl PeftConfig {
+    fn read(fields: &JsonFields) -> Result<PeftConfig, ModelError> {
         match fields.text("peft_type")? {
             Some("LORA") => (),
             other => {
@@ -172,8 +175,7 @@ impl Stated {
                 return Err(fields.wrong(field, "true is not supported"));
             }
         }
-        // How A and B began matters to nobody who reads them, unless the base was changed along: then they mean another
-        // model. So only the ways that are known to leave it alone are taken; EVA sets A from the data, and no more.
+        // Some initialisations change the base, too, so only those that do not are accepted. EVA sets A from the data.
         const HARMLESS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
         match fields.get("init_lora_weights") {
             None | Some(Value::Bool(_)) => (),
@@ -195,22 +197,23 @@ impl Stated {
             Value::Array(list) => list.is_empty(),
             _ => false,
         };
-        for field in [
+        let unsupported = [
             "modules_to_save",
             "layer_replication",
             "trainable_token_indices",
             "target_parameters",
             "alora_invocation_tokens",
-        ] {
+        ];
+        for field in unsupported {
             if fields.get(field).is_some_and(|value| !empty(value)) {
                 return Err(fields.wrong(field, "not supported"));
             }
         }
-        Ok(Stated {
+        Ok(PeftConfig {
             path: fields.path().to_owned(),
             config: LoraConfig {
                 rank: fields.required_count("r", MOST_RANK)?,
-                // PEFT's own default; it always writes the field.
+                // PEFT's default.
                 alpha: fields.positive("lora_alpha")?.unwrap_or(8.0),
                 rslora: fields.flag("use_rslora")?,
                 targets: Targets::default(),
@@ -220,12 +223,12 @@ impl Stated {
         })
     }
 
-    /// The layer with the rank and alpha that are meant for it.
-    fn site(&self, layer: usize, linear: Linear) -> Result<Site, ModelError> {
+    /// Returns an adapted layer with its rank and alpha.
+    fn site(&self, layer: usize, linear: Linear) -> Result<LoraSite, ModelError> {
         let module = linear.module(layer);
         let rank = self.first(&self.ranks, "rank_pattern", &module)?;
         let alpha = self.first(&self.alphas, "alpha_pattern", &module)?;
-        Ok(Site {
+        Ok(LoraSite {
             layer,
             linear,
             rank: rank.map_or(self.config.rank, |rank| rank as usize),
@@ -233,7 +236,7 @@ impl Stated {
         })
     }
 
-    /// The value of the first key that matches, as PEFT looks it up.
+    /// Returns the value of the first key that matches, as PEFT does.
     fn first(
         &self,
         pattern: &[(Regex, f64)],
@@ -252,11 +255,11 @@ impl Stated {
 
 const MOST_RANK: usize = 1 << 16;
 
-/// As many as a model may have linear layers, each with its own.
+/// The most linear layers of a model.
 const MOST_KEYS: usize = 1 << 13;
 
-/// `rank_pattern` or `alpha_pattern`: numbers above zero by pattern.
-fn pattern(fields: &Fields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
+/// Reads `rank_pattern` or `alpha_pattern`: numbers above zero by pattern.
+fn pattern(fields: &JsonFields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
     let Some(inner) = fields.object(field)? else {
         return Ok(Vec::new());
     };
@@ -275,19 +278,19 @@ fn pattern(fields: &Fields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError
     Ok(found)
 }
 
-/// The sites whose A and B the file holds, and copies of the base's tables; every tensor must be one or the other.
+/// Returns the sites whose A and B the file holds, and the copies of the base's tables. Every tensor must be one or the other.
 #[allow(clippy::type_complexity)]
 fn find(
-    weights: &Weights,
-    model: &Config,
-    stated: &Stated,
-) -> Result<(Vec<Site>, Vec<(String, String)>), ModelError> {
+    weights: &WeightFiles,
+    model: &ModelConfig,
+    peft: &PeftConfig,
+) -> Result<(Vec<LoraSite>, Vec<(String, String)>), ModelError> {
     let mut sites = Vec::new();
     let mut known = BTreeSet::new();
     for (layer, linear) in every_layer(model) {
-        let names = Site::names_of(layer, linear);
+        let names = LoraSite::names_of(layer, linear);
         if names.iter().any(|name| weights.contains(name)) {
-            sites.push(stated.site(layer, linear)?);
+            sites.push(peft.site(layer, linear)?);
             known.extend(names);
         }
     }
@@ -298,24 +301,23 @@ fn find(
             None => {
                 let problem = match name.contains("lora_embedding") {
                     true => "an adapted embedding is not supported",
-                    false => {
-                        "this model has no linear layer of that name; is it the adapter of another model?"
-                    }
+                    false => OTHER_MODEL,
                 };
                 return Err(ModelError::tensor(weights.path_of(name), name, problem));
             }
         }
     }
     if sites.is_empty() {
-        return Err(ModelError::file(
-            weights.path_of(""),
-            "holds no low-rank term",
-        ));
+        let problem = "holds no low-rank term";
+        return Err(ModelError::file(weights.path_of(""), problem));
     }
     Ok((sites, copies))
 }
 
-/// What a table is called in the base, if this is the name of a copy.
+const OTHER_MODEL: &str =
+    "this model has no linear layer of that name; is it the adapter of another model?";
+
+/// Returns the name of a table in the base, if this is the name of a copy.
 fn copied(name: &str) -> Option<String> {
     let original = name.strip_prefix(PREFIX)?.replace(".base_layer.", ".");
     [EMBEDDING, HEAD]
@@ -323,36 +325,35 @@ fn copied(name: &str) -> Option<String> {
         .then_some(original)
 }
 
-/// Writes a PEFT directory aside and renames it into place. `base` is what PEFT shall load the base model from;
-/// `tensors` are A and B of each site.
-pub(crate) fn write(
+/// Writes a PEFT directory atomically. PEFT loads the base model from `base`; `tensors` are A and B of each site.
+pub(super) fn write(
     dir: &Path,
     base: &str,
     config: &LoraConfig,
-    sites: &[Site],
+    sites: &[LoraSite],
     tensors: &[NamedValues],
 ) -> Result<(), ModelError> {
     let path = dir.join(WEIGHTS);
-    let bytes = weights::serialize(tensors, Dtype::F32).map_err(|tensor| {
+    let bytes = weight_files::serialize(tensors, Dtype::F32).map_err(|tensor| {
         let problem = "holds values that are not finite; not saved";
         ModelError::tensor(&path, &tensor, problem)
     })?;
     let json = serde_json::to_string_pretty(&config_json(base, config, sites));
     let json = json.expect("JSON from JSON");
-    disk::write_directory_aside(dir, |new| {
-        disk::write_aside(&new.join(WEIGHTS), &bytes)?;
-        disk::write_aside(&new.join(CONFIG), json.as_bytes())
+    disk::write_directory_atomically(dir, |new| {
+        disk::write_atomically(&new.join(WEIGHTS), &bytes)?;
+        disk::write_atomically(&new.join(CONFIG), json.as_bytes())
     })
 }
 
-/// Every field that PEFT's versions have had for plain LoRA, so that none of them has to guess.
-fn config_json(base: &str, config: &LoraConfig, sites: &[Site]) -> Value {
-    let differing = |of: &dyn Fn(&Site) -> Option<Value>| -> Map<String, Value> {
-        let named = |site: &Site| Some((site.linear.module(site.layer), of(site)?));
+/// Returns every field that any version of PEFT has had for plain LoRA.
+fn config_json(base: &str, config: &LoraConfig, sites: &[LoraSite]) -> Value {
+    let differing = |of: &dyn Fn(&LoraSite) -> Option<Value>| -> Map<String, Value> {
+        let named = |site: &LoraSite| Some((site.linear.module(site.layer), of(site)?));
         sites.iter().filter_map(named).collect()
     };
     let ranks = differing(&|s| (s.rank != config.rank).then(|| json!(s.rank)));
-    let alphas = differing(&|s| (s.alpha != config.alpha).then(|| whole_if_whole(s.alpha)));
+    let alphas = differing(&|s| (s.alpha != config.alpha).then(|| number(s.alpha)));
     json!({
         "alpha_pattern": alphas,
         "auto_mapping": null,
@@ -366,7 +367,7 @@ fn config_json(base: &str, config: &LoraConfig, sites: &[Site]) -> Value {
         "layers_pattern": null,
         "layers_to_transform": null,
         "loftq_config": {},
-        "lora_alpha": whole_if_whole(config.alpha),
+        "lora_alpha": number(config.alpha),
         "lora_bias": false,
         "lora_dropout": 0.0,
         "modules_to_save": null,
@@ -381,8 +382,8 @@ fn config_json(base: &str, config: &LoraConfig, sites: &[Site]) -> Value {
     })
 }
 
-/// PEFT's own alphas are whole numbers and stay so.
-fn whole_if_whole(alpha: f64) -> Value {
+/// Writes whole numbers without a fraction, as PEFT does.
+fn number(alpha: f64) -> Value {
     if alpha.fract() == 0.0 && alpha.abs() < 1e15 {
         json!(alpha as i64)
     } else {

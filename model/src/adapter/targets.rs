@@ -1,19 +1,18 @@
-//! Which linear layers an adapter changes, said as PEFT says it (`target_modules`), and PEFT's patterns of names.
+//! The linear layers that an adapter changes, in the format of PEFT's `target_modules`.
 
 use fancy_regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Linear, ModelError};
+use crate::{Linear, ModelConfig, ModelError};
 
 /// The linear layers that get a low-rank term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Targets {
-    /// A regular expression that matches the whole of a layer's full name, such as `.*\.[12]\.mlp\..*`; or `all-linear`,
-    /// which is all seven layers of every block, and not the head.
+    /// A regular expression for the full name of a layer, such as `.*\.[12]\.mlp\..*`; or `all-linear`, which is all seven layers
+    /// of every block without the head.
     Pattern(String),
-    /// Names: of a kind, such as `q_proj`, in every block; or full ones, such as `model.layers.0.mlp.up_proj`; or the
-    /// last parts of those.
+    /// Names of kinds, such as `q_proj`; full names, such as `model.layers.0.mlp.up_proj`; or the last parts of full names.
     Names(Vec<String>),
 }
 
@@ -32,15 +31,15 @@ impl<const N: usize> From<[Linear; N]> for Targets {
 }
 
 impl Targets {
-    /// What can be said against them before a model is known.
+    /// Checks the targets as far as possible without a model.
     ///
     /// # Errors
-    /// A name that no linear layer has, a pattern that is none, or nothing at all.
+    /// There is no target, a name that no linear layer has, or an invalid pattern.
     pub fn check(&self) -> Result<(), ModelError> {
         let wrong = |found: &str, problem: String| Err(ModelError::targets(found, problem));
         match self {
             Targets::Pattern(pattern) if pattern == ALL_LINEAR => Ok(()),
-            Targets::Pattern(pattern) => whole(pattern).map(|_| ()),
+            Targets::Pattern(pattern) => full_match(pattern).map(|_| ()),
             Targets::Names(names) if names.is_empty() => wrong("[]", "no layer is named".into()),
             Targets::Names(names) => {
                 let known = |name: &&String| {
@@ -58,22 +57,22 @@ impl Targets {
         }
     }
 
-    /// The layers of a model that are meant: number of the block and kind, block by block, the head last.
+    /// Returns the layers of a model that the targets select: index of the block and kind, block by block, the head last.
     ///
     /// # Errors
-    /// As [`Targets::check`]; or if a name or the pattern fits no layer of this model.
-    pub(crate) fn layers(&self, config: &Config) -> Result<Vec<(usize, Linear)>, ModelError> {
+    /// See [`Targets::check`]; or a name or the pattern selects no layer of this model.
+    pub(crate) fn layers(&self, config: &ModelConfig) -> Result<Vec<(usize, Linear)>, ModelError> {
         self.check()?;
         let all = every_layer(config);
         let nothing =
-            |found: &str| ModelError::targets(found, "no linear layer of this model is called so");
+            |found: &str| ModelError::targets(found, "this model has no linear layer of that name");
         match self {
             Targets::Pattern(pattern) if pattern == ALL_LINEAR => {
                 let blocks = all.into_iter().filter(|(_, kind)| *kind != Linear::Head);
                 Ok(blocks.collect())
             }
             Targets::Pattern(pattern) => {
-                let regex = whole(pattern)?;
+                let regex = full_match(pattern)?;
                 let mut found = Vec::new();
                 for (layer, kind) in all {
                     if matches(&regex, &kind.module(layer))? {
@@ -101,9 +100,9 @@ impl Targets {
         }
     }
 
-    /// The shortest list of names that means exactly these layers: their kinds if every block has the same, else each
-    /// by its full name.
-    pub(crate) fn of(layers: &[(usize, Linear)], config: &Config) -> Targets {
+    /// Returns the shortest list of names that selects exactly these layers: their kinds if every block has the same ones, else
+    /// their full names.
+    pub(crate) fn of(layers: &[(usize, Linear)], config: &ModelConfig) -> Targets {
         let mut kinds: Vec<Linear> = layers.iter().map(|(_, kind)| *kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -123,8 +122,8 @@ impl Targets {
     }
 }
 
-/// Every linear layer of a model.
-pub(crate) fn every_layer(config: &Config) -> Vec<(usize, Linear)> {
+/// Returns every linear layer of a model.
+pub(crate) fn every_layer(config: &ModelConfig) -> Vec<(usize, Linear)> {
     let blocks = (0..config.layers).flat_map(|layer| Linear::BLOCK.map(|kind| (layer, kind)));
     blocks.chain([(0, Linear::Head)]).collect()
 }
@@ -135,12 +134,12 @@ fn kinds() -> String {
     names.join(", ")
 }
 
-/// A pattern that must match the whole of a name, as Python's `re.fullmatch`.
-fn whole(pattern: &str) -> Result<Regex, ModelError> {
+/// Compiles a pattern that must match a whole name, as Python's `re.fullmatch`.
+fn full_match(pattern: &str) -> Result<Regex, ModelError> {
     compile(&format!("^(?:{pattern})$"), pattern)
 }
 
-/// A key of PEFT's `rank_pattern` and `alpha_pattern`: it matches the end of a name, from a dot on.
+/// Compiles a key of PEFT's `rank_pattern` and `alpha_pattern`, which matches the end of a name after a dot.
 pub(crate) fn pattern_key(key: &str) -> Result<Regex, ModelError> {
     compile(&format!(r"^(?:.*\.)?(?:{key})$"), key)
 }
@@ -153,7 +152,7 @@ fn compile(regex: &str, pattern: &str) -> Result<Regex, ModelError> {
     Regex::new(regex).map_err(wrong)
 }
 
-/// Patterns that would take forever are given up by the engine, which is an error here.
+/// Returns whether a name matches. The engine gives up patterns that would take forever, which is an error.
 pub(crate) fn matches(regex: &Regex, name: &str) -> Result<bool, ModelError> {
     let matched = regex.is_match(name);
     matched.map_err(|e| ModelError::targets(regex.as_str(), e))
@@ -162,10 +161,10 @@ pub(crate) fn matches(regex: &Regex, name: &str) -> Result<bool, ModelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shape;
+    use crate::ModelShape;
 
-    fn config() -> Config {
-        Config::qwen2(Shape {
+    fn config() -> ModelConfig {
+        ModelConfig::qwen2(ModelShape {
             vocab: 100,
             width: 64,
             layers: 12,
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn targets_without_layers_are_refused() {
         let error = |targets: &Targets| targets.layers(&config()).unwrap_err().to_string();
         assert_eq!(
             error(&names(&["q_proj", "c_attn"])),
@@ -227,7 +226,7 @@ mod tests {
         );
         assert_eq!(
             error(&names(&["layers.12.mlp.up_proj"])),
-            "target modules \"layers.12.mlp.up_proj\": no linear layer of this model is called so"
+            "target modules \"layers.12.mlp.up_proj\": this model has no linear layer of that name"
         );
         assert!(error(&Targets::Pattern("(".into())).contains("not a regular expression"));
         let endless = Targets::Pattern("(?:(?:[a-z_.0-9]*)*)*(?=x)(?<!y)z".into());

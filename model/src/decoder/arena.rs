@@ -1,20 +1,18 @@
-//! The KV arena: keys, values and final hidden states of tokens already run through the model, as a trie.
+//! The KV arena: the cache of keys, values and final hidden states of computed tokens, as a trie.
 //!
-//! A node is a token on its path; sequences that begin alike share nodes, so rules are computed once, each distinct
-//! observation once, and each distinct reply once. A node's path lies in a few contiguous stretches of arena rows,
-//! which is all that attention needs to know.
+//! Sequences with equal prefixes share the nodes of the prefix, so rules, observations and replies are computed once each. The
+//! path of a node lies in a few contiguous ranges of arena rows, and attention reads these ranges.
 
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 
-use super::layout::Layout;
-use super::trie::{Node, ROOT};
+use super::arena_layout::ArenaLayout;
+use super::trie::{ROOT, TokenNode};
 use crate::{Adapter, Model, ModelError};
 
-/// What a model and adapter, as they stand, computed for a growing set of sequences. After an optimiser step the
-/// arena must be [cleared](Arena::clear).
-pub struct Arena {
+/// The cache of one model and adapter. It must be [cleared](KvArena::clear) after an optimiser step.
+pub struct KvArena {
     gpu: Gpu,
-    layout: Layout,
+    layout: ArenaLayout,
     keys: Vec<Tensor>,   // per block (S, K*D)
     values: Vec<Tensor>, // per block (S, K*D)
     hidden: Tensor,      // (S, C)
@@ -23,10 +21,10 @@ pub struct Arena {
     computed: u64,
 }
 
-impl Arena {
-    /// An arena with a first capacity of `rows` tokens. When full it doubles, up to `most_rows` tokens: what the memory
-    /// was planned for. (A kernel sees so much of a buffer only, so it may be less: [`Arena::most_rows`].)
-    pub fn new(model: &Model, rows: usize, most_rows: usize) -> Arena {
+impl KvArena {
+    /// Creates an arena for `rows` tokens. It doubles when it is full, up to `most_rows` tokens, or fewer if a kernel cannot
+    /// bind a buffer of that size ([`KvArena::most_rows`]).
+    pub fn new(model: &Model, rows: usize, most_rows: usize) -> KvArena {
         let config = model.config();
         let (gpu, kv_width) = (model.gpu().clone(), config.kv_heads * config.head_size);
         let floats = (gpu.caps().max_binding / 4) as usize;
@@ -38,8 +36,8 @@ impl Arena {
             .width
             .max(config.mlp_width)
             .max(config.heads * config.head_size);
-        Arena {
-            layout: Layout::new(),
+        KvArena {
+            layout: ArenaLayout::new(),
             keys: (0..config.layers).map(|_| table(kv_width)).collect(),
             values: (0..config.layers).map(|_| table(kv_width)).collect(),
             hidden: table(config.width),
@@ -50,50 +48,49 @@ impl Arena {
         }
     }
 
-    /// Forgets everything, keeping the memory. Nodes handed out before are void.
+    /// Removes all tokens and keeps the memory. Earlier nodes become invalid.
     pub fn clear(&mut self) {
-        self.layout = Layout::new();
+        self.layout = ArenaLayout::new();
     }
 
-    /// Tokens that it can hold.
+    /// Returns the number of tokens that the arena can grow to.
     pub fn most_rows(&self) -> usize {
         self.most_rows
     }
 
-    /// Tokens that it holds, room kept free for replies included.
+    /// Returns the number of rows in use, including those kept free for replies.
     pub fn rows(&self) -> usize {
         self.layout.rows()
     }
 
-    /// Positions run through the model since the arena was made.
+    /// Returns the number of tokens computed since the arena was created.
     pub fn computed(&self) -> u64 {
         self.computed
     }
 
-    /// The final hidden states, one row per arena row: (S, C). Ask for rows with [`Arena::row`].
+    /// Returns the final hidden states, one row per arena row: (S, C).
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
     }
 
-    /// The arena row of a token.
-    pub fn row(&self, node: Node) -> u32 {
+    /// Returns the arena row of a token.
+    pub fn row(&self, node: TokenNode) -> u32 {
         self.layout.row(node)
     }
 
-    /// The arena rows of a token and all that come before it, from the first.
-    pub fn path(&self, node: Node) -> Vec<u32> {
-        let stretches = self.layout.stretches(node);
-        stretches
+    /// Returns the arena rows of a token's path, from the first token to this one.
+    pub fn path(&self, node: TokenNode) -> Vec<u32> {
+        let ranges = self.layout.ranges(node);
+        ranges
             .into_iter()
             .flat_map(|(start, end)| start..end)
             .collect()
     }
 
-    /// Makes sure that these sequences are in the arena and returns the node of each one's last token. Only tokens
-    /// that are not there yet are computed.
+    /// Adds sequences and returns the node of each one's last token. Only new tokens are computed.
     ///
     /// # Errors
-    /// If the arena cannot grow enough; it is then cleared.
+    /// The arena cannot grow enough. It is then cleared.
     ///
     /// # Panics
     /// If a sequence is empty.
@@ -103,38 +100,38 @@ impl Arena {
         model: &Model,
         adapter: Option<&Adapter>,
         sequences: &[&[u32]],
-    ) -> Result<Vec<Node>, ModelError> {
+    ) -> Result<Vec<TokenNode>, ModelError> {
         let empty = sequences.iter().position(|sequence| sequence.is_empty());
         assert!(empty.is_none(), "prefill: sequence {empty:?} is empty");
-        let additions: Vec<(Node, &[u32])> =
+        let additions: Vec<(TokenNode, &[u32])> =
             sequences.iter().map(|&sequence| (ROOT, sequence)).collect();
         self.extend(model, adapter, &additions, 0)
     }
 
-    /// The same below given nodes. Behind each new last token `room` rows are kept free for what follows it, so that
-    /// a reply sampled token by token among others stays in one stretch.
+    /// Adds tokens below given nodes and returns the node of each last token. After each new last token `spare` rows are kept
+    /// free, so that a reply that is sampled token by token beside others stays in one range.
     ///
     /// # Errors
-    /// If the arena cannot grow enough; it is then cleared.
+    /// The arena cannot grow enough. It is then cleared.
     pub fn extend(
         &mut self,
         model: &Model,
         adapter: Option<&Adapter>,
-        additions: &[(Node, &[u32])],
-        room: u32,
-    ) -> Result<Vec<Node>, ModelError> {
+        additions: &[(TokenNode, &[u32])],
+        spare: u32,
+    ) -> Result<Vec<TokenNode>, ModelError> {
         let first_new = self.layout.nodes();
         let layout = &mut self.layout;
-        let place = |&(start, ids): &(Node, &[u32])| layout.insert(start, ids, room);
+        let place = |&(start, ids): &(TokenNode, &[u32])| layout.insert(start, ids, spare);
         let ends = additions.iter().map(place).collect();
         if let Err(error) = self.grow() {
             self.clear();
             return Err(error);
         }
-        let new: Vec<Node> = (first_new..self.layout.nodes())
-            .map(|node| Node(node as u32))
+        let new: Vec<TokenNode> = (first_new..self.layout.nodes())
+            .map(|node| TokenNode(node as u32))
             .collect();
-        // Parents come before their children, so what a chunk looks at is in the same chunk or an earlier one.
+        // Parents come before their children, so a chunk attends to itself and earlier chunks only.
         for chunk in new.chunks(self.rows_at_once) {
             self.compute(model, adapter, chunk);
         }
@@ -142,8 +139,8 @@ impl Arena {
     }
 
     /// Runs new nodes through the model.
-    fn compute(&mut self, model: &Model, adapter: Option<&Adapter>, nodes: &[Node]) {
-        let indices = |of: &dyn Fn(Node) -> u32| {
+    fn compute(&mut self, model: &Model, adapter: Option<&Adapter>, nodes: &[TokenNode]) {
+        let indices = |of: &dyn Fn(TokenNode) -> u32| {
             Indices::new(
                 &self.gpu,
                 &nodes.iter().map(|&node| of(node)).collect::<Vec<u32>>(),
@@ -152,10 +149,8 @@ impl Arena {
         let ids = indices(&|node| self.layout.id(node));
         let positions = indices(&|node| self.layout.position(node));
         let rows = indices(&|node| self.layout.row(node));
-        let seen: Vec<Vec<(u32, u32)>> = nodes
-            .iter()
-            .map(|&node| self.layout.stretches(node))
-            .collect();
+        let seen: Vec<Vec<(u32, u32)>> =
+            nodes.iter().map(|&node| self.layout.ranges(node)).collect();
         let visible = Visibility::ranges(&self.gpu, &seen);
         let (heads, kv_heads) = (model.config().heads, model.config().kv_heads);
         let hidden = model.run(&ids, &positions, adapter, |layer, q, k, v| {
@@ -168,7 +163,7 @@ impl Arena {
         self.computed += nodes.len() as u64;
     }
 
-    /// Makes room for all rows handed out.
+    /// Grows the tensors to the rows in use.
     fn grow(&mut self) -> Result<(), ModelError> {
         let have = self.hidden.rows();
         if self.layout.rows() <= have {

@@ -1,108 +1,93 @@
-//! A model put together from its tensors, wherever they come from, and each of them found again by its name.
+//! Builds a model from its tensors, and reads them back.
 
 use lapwing_tensor::{Gpu, Matrix, NamedValues, Parameters, Rotations, Tensor};
 
-use super::config::{EMBEDDING, HEAD};
+use super::model_config::{EMBEDDING, HEAD};
 use super::transformer::{Affine, Block};
-use crate::{Config, Linear, LoadReport, Model, ModelError};
+use crate::{Linear, LoadReport, Model, ModelConfig, ModelError};
 
 impl Model {
-    /// A model whose every weight is trained: `parameters` holds all of [`Config::tensors`] (see [`initial`](crate::initial)). An
-    /// optimiser step on them changes this model in place.
+    /// Builds a model whose weights are all trained. `parameters` holds all of [`ModelConfig::tensors`] (see
+    /// [`initial_weights`](crate::initial_weights)); an optimiser step on them changes this model in place.
     ///
     /// # Panics
     /// If a tensor is missing from `parameters`.
-    pub fn over(gpu: &Gpu, config: Config, parameters: &Parameters) -> Model {
+    pub fn over(gpu: &Gpu, config: ModelConfig, parameters: &Parameters) -> Model {
         let wanted = config.tensors();
         let model = assemble(gpu, config, &mut FromParameters(parameters));
         let mut model = model.expect("parameters in memory cannot fail to load");
-        model.report.parameters = count(&wanted);
+        model.report.parameters = count_numbers(&wanted);
         model.report.matrices[0] = wanted.iter().filter(|(_, shape)| shape.len() == 2).count();
         model
     }
 
-    /// The values of a tensor of the checkpoint, read back from the device. A tied head is the embedding.
-    pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, ModelError> {
-        Ok(match self.find(name) {
-            Found::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
-            Found::Matrix(Matrix::Trained(tensor)) | Found::Vector(tensor) => tensor.to_vec()?,
-        })
+    /// Reads the embedding or the head back from the device. A tied head is the embedding.
+    pub(crate) fn table(&self, name: &str) -> Result<Vec<f32>, ModelError> {
+        let table = if name == HEAD {
+            &self.head
+        } else {
+            &self.embedding
+        };
+        DeviceWeight::Matrix(table).to_vec()
     }
 
-    /// Every tensor of the checkpoint, read back from the device.
+    /// Reads every tensor of [`ModelConfig::tensors`] back from the device.
     pub(crate) fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
-        let mut list = Vec::new();
-        for (name, shape) in self.config.tensors() {
-            let values = self.values(&name)?;
-            list.push((name, shape, values));
-        }
-        Ok(list)
-    }
-
-    /// The tensor of a checkpoint name.
-    fn find(&self, name: &str) -> Found<'_> {
-        let name = name.strip_suffix(".weight").unwrap_or(name);
-        match name {
-            "model.embed_tokens" => return Found::Matrix(&self.embedding),
-            "model.norm" => return Found::Vector(&self.norm),
-            "lm_head" => return Found::Matrix(&self.head),
-            _ => (),
-        }
-        let within = name
-            .strip_prefix("model.layers.")
-            .and_then(|rest| rest.split_once('.'));
-        let (layer, name) = within.expect("a name from Config::tensors");
-        let block = &self.blocks[layer.parse::<usize>().expect("a name from Config::tensors")];
-        let norms = block.head_norms.as_ref();
-        match name {
-            "input_layernorm" => Found::Vector(&block.attention_norm),
-            "post_attention_layernorm" => Found::Vector(&block.mlp_norm),
-            "self_attn.q_norm" => {
-                Found::Vector(&norms.expect("Config::tensors lists head norms").0)
+        use DeviceWeight::{Matrix, Vector};
+        let mut weights = vec![Matrix(&self.embedding)];
+        for block in &self.blocks {
+            weights.push(Vector(&block.attention_norm));
+            for affine in &block.linears {
+                weights.push(Matrix(&affine.weight));
+                weights.extend(affine.bias.as_ref().map(Vector));
             }
-            "self_attn.k_norm" => {
-                Found::Vector(&norms.expect("Config::tensors lists head norms").1)
+            if let Some((query_norm, key_norm)) = &block.head_norms {
+                weights.extend([Vector(query_norm), Vector(key_norm)]);
             }
-            name => {
-                let bias = name.strip_suffix(".bias");
-                let linear = Linear::BLOCK
-                    .iter()
-                    .position(|l| l.path() == bias.unwrap_or(name));
-                let affine = &block.linears[linear.expect("a name from Config::tensors")];
-                match bias {
-                    Some(_) => {
-                        Found::Vector(affine.bias.as_ref().expect("Config::tensors lists a bias"))
-                    }
-                    None => Found::Matrix(&affine.weight),
-                }
-            }
+            weights.push(Vector(&block.mlp_norm));
         }
+        weights.push(Vector(&self.norm));
+        if !self.config.tied {
+            weights.push(Matrix(&self.head));
+        }
+        let named = self.config.tensors().into_iter().zip(weights);
+        let read =
+            |((name, shape), weight): ((_, _), DeviceWeight)| Ok((name, shape, weight.to_vec()?));
+        named.map(read).collect()
     }
 }
 
-enum Found<'a> {
+enum DeviceWeight<'a> {
     Matrix(&'a Matrix),
     Vector(&'a Tensor),
 }
 
-pub(crate) fn count(tensors: &[(String, Vec<usize>)]) -> u64 {
-    tensors
-        .iter()
-        .map(|(_, shape)| shape.iter().product::<usize>() as u64)
-        .sum()
+impl DeviceWeight<'_> {
+    fn to_vec(&self) -> Result<Vec<f32>, ModelError> {
+        Ok(match *self {
+            DeviceWeight::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
+            DeviceWeight::Matrix(Matrix::Trained(tensor)) => tensor.to_vec()?,
+            DeviceWeight::Vector(tensor) => tensor.to_vec()?,
+        })
+    }
 }
 
-/// Where the tensors of a model come from.
-pub(crate) trait Source {
+pub(crate) fn count_numbers(tensors: &[(String, Vec<usize>)]) -> u64 {
+    let size = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
+    tensors.iter().map(size).sum()
+}
+
+/// A source of a model's tensors.
+pub(crate) trait WeightSource {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError>;
     fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError>;
 }
 
-/// Puts a model together, asking for exactly the tensors of [`Config::tensors`], in that order.
+/// Builds a model. It requests exactly the tensors of [`ModelConfig::tensors`], in that order.
 pub(crate) fn assemble(
     gpu: &Gpu,
-    config: Config,
-    source: &mut impl Source,
+    config: ModelConfig,
+    source: &mut impl WeightSource,
 ) -> Result<Model, ModelError> {
     let embedding = source.matrix(EMBEDDING, (config.vocab, config.width))?;
     let blocks = (0..config.layers).map(|layer| assemble_block(&config, layer, source));
@@ -128,9 +113,9 @@ pub(crate) fn assemble(
 }
 
 fn assemble_block(
-    config: &Config,
+    config: &ModelConfig,
     layer: usize,
-    source: &mut impl Source,
+    source: &mut impl WeightSource,
 ) -> Result<Block, ModelError> {
     let name = |name: &str| format!("model.layers.{layer}.{name}.weight");
     let attention_norm = source.vector(&name("input_layernorm"), config.width)?;
@@ -165,7 +150,7 @@ fn assemble_block(
 
 struct FromParameters<'a>(&'a Parameters);
 
-impl Source for FromParameters<'_> {
+impl WeightSource for FromParameters<'_> {
     fn matrix(&mut self, name: &str, _: (usize, usize)) -> Result<Matrix, ModelError> {
         Ok(Matrix::Trained(self.0.get(name)))
     }

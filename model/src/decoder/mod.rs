@@ -1,12 +1,23 @@
-//! The decoder: what it looks like, what it computes, and how its batches and its memory are laid out.
+//! The decoder: its configuration, its forward pass, and the layout of its batches and its cache.
 
-pub(crate) mod arena;
-pub(crate) mod assemble;
-pub(crate) mod config;
-pub(crate) mod initial;
-mod layout;
-pub(crate) mod linear;
-pub(crate) mod rope;
-pub(crate) mod transformer;
-pub(crate) mod tree;
-pub(crate) mod trie;
+mod arena;
+mod arena_layout;
+mod assemble;
+mod initial_weights;
+mod linear_layers;
+mod model_config;
+mod rope_frequencies;
+mod token_tree;
+mod transformer;
+mod trie;
+
+pub use arena::KvArena;
+pub(crate) use assemble::{WeightSource, assemble, count_numbers};
+pub use initial_weights::initial_weights;
+pub use linear_layers::Linear;
+pub(crate) use model_config::{EMBEDDING, HEAD};
+pub use model_config::{ModelConfig, ModelFamily, ModelShape};
+pub use rope_frequencies::{Rope, RopeScaling};
+pub use token_tree::{PackedTree, TokenTree};
+pub use transformer::{Model, Tokens};
+pub use trie::TokenNode;

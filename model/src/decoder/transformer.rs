@@ -1,26 +1,26 @@
 //! The decoder, from token ids to hidden states, top to bottom.
 //!
-//! Shapes in the comments of this file:
+//! Letters for shapes:
 //!
-//! | letter | means |
+//! | letter | size |
 //! |---|---|
-//! | T | tokens of the packed tree, or those that a decoding step adds |
+//! | T | tokens of the packed tree, or of a decoding step |
 //! | S | rows of the KV arena |
 //! | C | width of the residual stream |
 //! | H, K, D | query heads, key and value heads, numbers per head |
 //! | F | width between gate and down |
 //! | V | vocabulary |
 //!
-//! Training and sampling run the same blocks; they differ in where keys and values come from ([`Model::run`]).
+//! Training and sampling run the same blocks and differ in the source of keys and values ([`Model::run`]).
 
 use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed};
 
-use crate::{Adapter, Config, Linear, LoadReport, PackedTree};
+use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree};
 
-/// A decoder language model on the device. Cheap to clone: clones share the weights.
+/// A decoder language model on the device. Clones share the weights.
 #[derive(Clone)]
 pub struct Model {
-    pub(crate) config: Config,
+    pub(crate) config: ModelConfig,
     pub(crate) gpu: Gpu,
     pub(crate) embedding: Matrix, // (V, C)
     pub(crate) blocks: Vec<Block>,
@@ -31,7 +31,6 @@ pub struct Model {
     pub(crate) recomputes: bool,
 }
 
-/// The weights of one block.
 #[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) attention_norm: Tensor,               // (C)
@@ -56,7 +55,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// A packed tree.
+    /// Uploads a packed tree.
     pub fn new(gpu: &Gpu, packed: &PackedTree) -> Tokens {
         Tokens {
             ids: Indices::new(gpu, &packed.ids),
@@ -65,7 +64,7 @@ impl Tokens {
         }
     }
 
-    /// One plain sequence.
+    /// Uploads one sequence.
     pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
         let positions: Vec<u32> = (0..ids.len() as u32).collect();
         Tokens {
@@ -75,19 +74,19 @@ impl Tokens {
         }
     }
 
-    /// How many (T).
+    /// Returns the number of tokens (T).
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there is no token.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 }
 
 impl Model {
-    /// Hidden states of every token, after the last norm: (T, C). Without an adapter this is the reference policy.
+    /// Returns the hidden states of every token after the last norm: (T, C). Without an adapter this is the reference policy.
     pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
         if self.recomputes {
             return self.forward_recomputing(tokens, adapter);
@@ -98,7 +97,7 @@ impl Model {
         })
     }
 
-    /// The same numbers to the last bit, but of each block only the input is kept for the gradients.
+    /// Computes the same bits, but keeps only the input of each block for the gradients.
     fn forward_recomputing(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
         let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
         for layer in 0..self.blocks.len() {
@@ -113,7 +112,7 @@ impl Model {
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
 
-    /// What turns hidden states into log-probs: for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
+    /// Returns the head for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
     pub fn head(&self, adapter: Option<&Adapter>) -> Head {
         let lora = adapter.and_then(|adapter| adapter.head()).cloned();
         Head {
@@ -122,8 +121,8 @@ impl Model {
         }
     }
 
-    /// All blocks. `attend` is given the number of the block, the queries (T, H*D) and the keys and values of the new
-    /// tokens (T, K*D), and returns what the queries see (T, H*D).
+    /// Runs all blocks. `attend` receives the index of the block, the queries (T, H*D) and the keys and values of the new tokens
+    /// (T, K*D), and returns the attention output (T, H*D).
     pub(crate) fn run(
         &self,
         ids: &Indices,
@@ -140,7 +139,7 @@ impl Model {
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
 
-    /// One block: attention, then the MLP.
+    /// Runs one block: attention, then the MLP.
     fn block(
         &self,
         layer: usize,
@@ -164,7 +163,7 @@ impl Model {
         low_rank: impl Fn(Linear) -> Option<&'a Lora>,
         attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor,
     ) -> Tensor {
-        let Config {
+        let ModelConfig {
             heads,
             kv_heads,
             eps,
@@ -203,29 +202,29 @@ impl Model {
         linear(Linear::Down, &gate.swiglu(&up), Some(x)) // (T, C)
     }
 
-    /// What this model looks like.
-    pub fn config(&self) -> &Config {
+    /// Returns the configuration.
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// The device that holds it.
+    /// Returns the device that holds the model.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// What was loaded, and in which precision.
+    /// Returns the summary of loading.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
 
-    /// The same model; whether [`Model::forward`] computes each block again in the backward pass instead of keeping
-    /// what its gradients need (Chen et al. 2016). Less memory, a third more work, the same numbers.
+    /// Sets whether [`Model::forward`] computes each block again in the backward pass instead of keeping its intermediate
+    /// values (Chen et al. 2016). This takes less memory and a third more work; the result is bit-identical.
     pub fn with_recomputation(mut self, on: bool) -> Model {
         self.recomputes = on;
         self
     }
 
-    /// The same weights, wanting no gradients: for sampling and scoring. Later updates show through.
+    /// Returns a view of the same weights without gradients, for sampling and scoring. It follows later updates.
     pub fn without_gradients(&self) -> Model {
         let affine = |a: &Affine| Affine {
             weight: detached(&a.weight),
@@ -260,7 +259,7 @@ impl Block {
     }
 }
 
-/// Each head of (T, heads*D) on its own.
+/// Normalises each head of (T, heads*D).
 fn norm_heads(x: &Tensor, weight: &Tensor, eps: f32) -> Tensor {
     let (rows, cols, size) = (x.rows(), x.cols(), weight.len());
     x.reshape(&[rows * cols / size, size])

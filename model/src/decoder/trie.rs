@@ -1,25 +1,25 @@
-//! A trie of token ids: sequences that begin alike share the nodes of what they share.
+//! A trie of token ids.
 
-/// One token of a trie, standing for the whole path from the root down to it. Equal prefixes have equal nodes.
+/// A token of a trie. It stands for the path from the root; equal prefixes have equal nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node(pub(crate) u32);
+pub struct TokenNode(pub(crate) u32);
 
-impl Node {
+impl TokenNode {
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The root stands before every first token and holds no token itself.
-pub(crate) const ROOT: Node = Node(0);
+/// The parent of every first token. It holds no token.
+pub(crate) const ROOT: TokenNode = TokenNode(0);
 const NONE: u32 = u32::MAX;
 
-/// Nodes in order of creation, so a parent always comes before its children.
+/// The nodes are in order of creation, so a parent comes before its children.
 pub(crate) struct Trie {
-    nodes: Vec<Entry>,
+    nodes: Vec<TrieEntry>,
 }
 
-struct Entry {
+struct TrieEntry {
     id: u32,
     parent: u32,
     depth: u32,
@@ -30,67 +30,65 @@ struct Entry {
 
 impl Trie {
     pub(crate) fn new() -> Trie {
-        Trie {
-            nodes: vec![Entry::new(0, NONE, 0)],
-        }
+        let mut trie = Trie { nodes: Vec::new() };
+        trie.push(0, NONE, 0);
+        trie
     }
 
-    /// Nodes, the root among them.
+    /// Returns the number of nodes, including the root.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(crate) fn id(&self, node: Node) -> u32 {
+    pub(crate) fn id(&self, node: TokenNode) -> u32 {
         self.nodes[node.index()].id
     }
 
-    /// The node above; `None` above the root.
-    pub(crate) fn parent(&self, node: Node) -> Option<Node> {
+    /// Returns the parent; the root has none.
+    pub(crate) fn parent(&self, node: TokenNode) -> Option<TokenNode> {
         let parent = self.nodes[node.index()].parent;
-        (parent != NONE).then_some(Node(parent))
+        (parent != NONE).then_some(TokenNode(parent))
     }
 
-    /// Tokens on the path from the root, this one among them; a token's position is one less.
-    pub(crate) fn depth(&self, node: Node) -> u32 {
+    /// Returns the number of tokens on the path from the root, including this one.
+    pub(crate) fn depth(&self, node: TokenNode) -> u32 {
         self.nodes[node.index()].depth
     }
 
-    /// The child of `parent` that holds `id`, made if there is none.
-    pub(crate) fn child(&mut self, parent: Node, id: u32) -> Node {
+    /// Returns the child of `parent` with this id, and adds it if there is none.
+    pub(crate) fn child(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let mut at = self.nodes[parent.index()].first_child;
         while at != NONE {
             let entry = &self.nodes[at as usize];
             if entry.id == id {
-                return Node(at);
+                return TokenNode(at);
             }
             at = entry.next_sibling;
         }
         self.add(parent, id)
     }
 
-    fn add(&mut self, parent: Node, id: u32) -> Node {
+    fn add(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let new = self.nodes.len() as u32;
         let depth = self.depth(parent) + 1;
-        self.nodes.push(Entry::new(id, parent.0, depth));
+        self.push(id, parent.0, depth);
         let last = std::mem::replace(&mut self.nodes[parent.index()].last_child, new);
         if last == NONE {
             self.nodes[parent.index()].first_child = new;
         } else {
             self.nodes[last as usize].next_sibling = new;
         }
-        Node(new)
+        TokenNode(new)
     }
-}
 
-impl Entry {
-    fn new(id: u32, parent: u32, depth: u32) -> Entry {
-        Entry {
+    fn push(&mut self, id: u32, parent: u32, depth: u32) {
+        self.nodes.push(TrieEntry {
             id,
             parent,
             depth,
             first_child: NONE,
             last_child: NONE,
             next_sibling: NONE,
-        }
+        });
     }
 }

@@ -1,32 +1,28 @@
-//! Reading small text files with a limit, and writing so that nothing is ever left half-written.
+//! Reads text files with a size limit, and writes files and directories atomically.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::ModelError;
 
-/// The text of a plain file; one larger than so many bytes is not what it should be.
+/// Returns the text of a plain file of at most `largest` bytes.
 ///
 /// # Errors
-/// If it is no plain file, is larger, or cannot be read; the error names it.
+/// The file is not a plain file, is larger, or cannot be read. The error names it.
 pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
     let file = open(path)?;
     let mut text = String::new();
     let read = file.take(largest + 1).read_to_string(&mut text);
     read.map_err(|e| ModelError::file(path, e))?;
     if text.len() as u64 > largest {
-        return Err(ModelError::file(
-            path,
-            format!("larger than {} KiB", largest >> 10),
-        ));
+        let problem = format!("larger than {} KiB", largest >> 10);
+        return Err(ModelError::file(path, problem));
     }
     Ok(text)
 }
 
-/// Opens a plain file. A pipe of that name would be waited for without end.
+/// Opens a plain file. Opening a pipe could wait forever.
 pub(crate) fn open(path: &Path) -> Result<File, ModelError> {
     let wrong = |e: std::io::Error| ModelError::file(path, e);
     match fs::metadata(path).map_err(wrong)?.is_file() {
@@ -35,43 +31,37 @@ pub(crate) fn open(path: &Path) -> Result<File, ModelError> {
     }
 }
 
-/// A JSON file.
-pub(crate) fn read_json(path: &Path, largest: u64) -> Result<Value, ModelError> {
-    let text = read_text(path, largest)?;
-    serde_json::from_str(&text).map_err(|e| ModelError::file(path, format!("not valid JSON: {e}")))
-}
-
-/// Whether there is such a file; a broken link counts, so that it is complained about and not passed over.
+/// Returns whether a file exists. A broken link counts, so that it becomes an error instead of being ignored.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Writes a file aside, syncs it and renames it into place: readers see the old bytes or the new ones, never a part, even
-/// if the machine stops in between. The folder must be there.
+/// Writes a file under a temporary name, syncs it and renames it. Readers see the old bytes or the new ones, even if the machine
+/// stops in between. The folder must exist.
 ///
 /// # Errors
-/// If it cannot be written; what was there before stays.
-pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+/// The file cannot be written. An older file then stays.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(path, e);
     let folder = parent(path);
-    let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    aside.write_all(bytes).map_err(failed)?;
-    aside.as_file().sync_all().map_err(failed)?;
-    make_readable(aside.as_file()).map_err(failed)?;
-    aside.persist(path).map_err(|e| failed(e.error))?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    temporary.write_all(bytes).map_err(failed)?;
+    temporary.as_file().sync_all().map_err(failed)?;
+    make_readable(temporary.as_file()).map_err(failed)?;
+    temporary.persist(path).map_err(|e| failed(e.error))?;
     sync_names(folder).map_err(failed)
 }
 
-/// The same, in a folder that is made if it is not there.
+/// Creates the folder of a file, if there is none, and then [writes the file](write_atomically).
 ///
 /// # Errors
-/// As [`write_aside`].
+/// The folder or the file cannot be written.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     fs::create_dir_all(parent(path)).map_err(|e| ModelError::unwritable(path, e))?;
-    write_aside(path, bytes)
+    write_atomically(path, bytes)
 }
 
-/// A name is a part of its folder, which is synced by itself.
+/// Syncs a folder, which holds the names of its files.
 #[cfg(unix)]
 fn sync_names(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
@@ -82,8 +72,7 @@ fn sync_names(_: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The folder that holds a file or a folder. None is made: one that was taken away while its owner worked must not appear
-/// again, half full.
+/// Returns the folder of a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -91,19 +80,20 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Fills a whole directory aside and renames it into place. An older directory of that name is replaced.
-pub(crate) fn write_directory_aside(
+/// Fills a directory under a temporary name and renames it. An older directory of that name is replaced. The parent must exist: a
+/// run directory that was deleted must not reappear half full.
+pub(crate) fn write_directory_atomically(
     dir: &Path,
     fill: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
     let failed = |e: std::io::Error| ModelError::unwritable(dir, e);
     let parent = parent(dir);
-    // Both live in one hidden folder beside the target, removed on every way out of this function.
-    let aside = tempfile::Builder::new()
+    // A hidden folder beside the target, removed when this function returns.
+    let temporary = tempfile::Builder::new()
         .prefix(".lapwing-")
         .tempdir_in(parent)
         .map_err(failed)?;
-    let (new, old) = (aside.path().join("new"), aside.path().join("old"));
+    let (new, old) = (temporary.path().join("new"), temporary.path().join("old"));
     fs::create_dir(&new).map_err(failed)?;
     fill(&new).map_err(|e| e.moved(&new, dir))?;
     if dir.exists() {
@@ -118,7 +108,7 @@ pub(crate) fn write_directory_aside(
     Ok(())
 }
 
-/// Temporary files are made for their owner alone; what we leave behind is for everybody to read.
+/// Makes a temporary file readable for everybody: it is created for its owner only.
 #[cfg(unix)]
 fn make_readable(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -135,18 +125,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_replaces_an_older_one_and_leaves_nothing_beside_it() {
+    fn a_directory_replaces_an_older_one_and_leaves_no_temporary_files() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("adapter");
-        write_directory_aside(&dir, |new| {
-            write_aside(&new.join("a"), b"old")?;
-            write_aside(&new.join("b"), b"old")
+        write_directory_atomically(&dir, |new| {
+            write_atomically(&new.join("a"), b"old")?;
+            write_atomically(&new.join("b"), b"old")
         })
         .unwrap();
-        write_directory_aside(&dir, |new| write_aside(&new.join("a"), b"new")).unwrap();
-        // What fails leaves the old one.
+        write_directory_atomically(&dir, |new| write_atomically(&new.join("a"), b"new")).unwrap();
+        // A failure leaves the old one.
         let failure = |new: &Path| Err(ModelError::file(new, "no"));
-        assert!(write_directory_aside(&dir, failure).is_err());
+        assert!(write_directory_atomically(&dir, failure).is_err());
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
         assert!(!dir.join("b").exists());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
@@ -156,8 +146,8 @@ mod tests {
     fn a_file_is_replaced_whole() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("x");
-        write_aside(&path, b"one").unwrap();
-        write_aside(&path, b"two").unwrap();
+        write_atomically(&path, b"one").unwrap();
+        write_atomically(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }

@@ -1,11 +1,17 @@
-//! Files of Hugging Face's formats. What strangers wrote is not trusted, and nothing is left half-written.
+//! Files in Hugging Face's formats. Input is untrusted: lengths, names, shapes and values are checked before anything is
+//! allocated. Output is written to a temporary name and renamed.
 
-pub(crate) mod checkpoint;
-pub(crate) mod companions;
-mod config;
+mod companion_files;
+mod config_json;
 pub(crate) mod disk;
 pub(crate) mod fields;
-mod model;
-pub(crate) mod precision;
-mod rope;
-pub(crate) mod weights;
+mod model_directory;
+mod precision;
+mod rope_json;
+mod save_model;
+pub(crate) mod weight_files;
+
+pub use companion_files::CompanionFiles;
+pub use disk::{read_text, write_atomically, write_file};
+pub use model_directory::ModelDirectory;
+pub use precision::{LoadReport, Precision};

@@ -1,12 +1,18 @@
-//! Text: conversations as a model was taught to read them, and token ids.
+//! Conversations, text and token ids.
 
-pub(crate) mod chat;
-mod clock;
+mod caught_panic;
+mod chat_program;
+mod chat_template;
 mod codec;
-pub(crate) mod files;
-pub(crate) mod guard;
-mod process;
-pub(crate) mod serve;
-mod template;
-pub(crate) mod tokenizer;
-mod worker;
+mod jinja;
+mod sandbox;
+mod sandbox_child;
+mod text_files;
+mod tokenizer;
+
+pub use caught_panic::panic_becomes_error;
+pub use chat_template::{ChatTemplate, Message};
+pub use jinja::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE};
+pub use sandbox_child::run_sandbox_if_requested;
+pub use text_files::TextFiles;
+pub use tokenizer::Tokenizer;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_play::external;
+use lapwing_play::external::{self, GameName};
 
 use crate::out;
 
@@ -27,8 +27,8 @@ pub const STEP_IS_SAVED: &str = "the current step is finished and saved";
 
 /// Makes a signal end the program together with the child processes of external environments among these games. Without
 /// it, a child only sees the end of its standard input, which one that hangs ignores.
-pub fn end_with_children(games: &[&str]) -> anyhow::Result<()> {
-    if games.iter().any(|game| external::is_external(game)) {
+pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
+    if games.iter().any(|game| game.is_external()) {
         ctrlc::set_handler(|| end())?;
     }
     Ok(())

@@ -6,6 +6,7 @@ mod commands;
 mod comparison;
 mod describe;
 mod folders;
+mod hub;
 mod interrupt;
 mod keys;
 mod out;
@@ -27,7 +28,7 @@ use interrupt::Stopped;
 
 fn main() -> ExitCode {
     // First, because this process may be the sandbox of an untrusted tokenizer.
-    lapwing_model::isolate_text();
+    lapwing_model::run_sandbox_if_requested();
     set_environment();
     quiet_panics();
     outlive_limits();
@@ -95,7 +96,7 @@ fn set_environment() {
 fn quiet_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !lapwing_model::panic_is_caught() {
+        if !lapwing_model::panic_becomes_error() {
             print(panic);
         }
     }));

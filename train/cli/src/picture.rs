@@ -43,8 +43,11 @@ impl Picture<'_> {
             width,
             colours,
         };
-        let name = self.run.display().to_string();
-        let (name, game) = (line(&name), line(&self.config.game.name));
+        let (name, game) = (
+            self.run.display().to_string(),
+            self.config.game.name.to_string(),
+        );
+        let (name, game) = (line(&name), line(&game));
         let seed = self.config.train.seed;
         lines.add(&format!("{name}: {game}, seed {seed}"), BOLD);
         lines.add(&self.state(), if self.running { "" } else { GREEN });
@@ -58,7 +61,7 @@ impl Picture<'_> {
         let hidden = records::warnings(self.records).count();
         let hidden = hidden.saturating_sub(MAX_WARNINGS);
         for warning in records::warnings(self.records).skip(hidden) {
-            let name = line(&warning.watchman);
+            let name = line(&warning.check);
             let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
             lines.wrapped(&text, YELLOW);
         }
@@ -355,7 +358,7 @@ mod tests {
             best_possible: Some(1.0),
             ..Yardsticks::default()
         };
-        let mut records = vec![Record::Yardsticks(baselines), evaluation(0)];
+        let mut records = vec![Record::Baselines(baselines), evaluation(0)];
         for number in 1..=until {
             records.push(step(number));
             if number % 10 == 0 {
@@ -386,7 +389,7 @@ mod tests {
         let mut records = records(73);
         records.push(Record::Warning(Warning {
             step: 60,
-            watchman: "kl-spike".to_owned(),
+            check: "kl-spike".to_owned(),
             text: "KL leaps\nerror: \x1b[31mforged, and so on for longer than a line of the terminal has room for".to_owned(),
             ..Warning::default()
         }));

@@ -141,10 +141,10 @@ impl Sink for Steps<'_> {
                 self.terminal.headed(head(*step).green(), &text);
             }
             Record::Warning(warning) => {
-                let text = format!("warning ({}): {}", warning.watchman, warning.text);
+                let text = format!("warning ({}): {}", warning.check, warning.text);
                 self.terminal.headed(head(warning.step).yellow(), &text);
             }
-            Record::Yardsticks(_) | Record::Episode(_) => (),
+            Record::Baselines(_) | Record::Episode(_) => (),
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub fn warnings(records: &[Record]) -> impl Iterator<Item = &Warning> {
 
 pub fn baselines(records: &[Record]) -> Option<&Yardsticks> {
     records.iter().rev().find_map(|record| match record {
-        Record::Yardsticks(baselines) => Some(baselines),
+        Record::Baselines(baselines) => Some(baselines),
         _ => None,
     })
 }

@@ -192,7 +192,7 @@ fn the_doctor_finds_that_this_machine_can_train() {
         .map(|f| f["name"].as_str().unwrap())
         .collect();
     let wanted = [
-        "adapter",
+        "device",
         "driver",
         "kernels",
         "memory",
@@ -224,7 +224,7 @@ fn the_doctor_reports_what_it_cannot_open() {
     assert!(
         ended
             .out
-            .starts_with("BAD  adapter        there is no adapter 99, wanted one of 0 ("),
+            .starts_with("BAD  device         there is no adapter 99, wanted one of 0 ("),
         "{}",
         ended.out
     );

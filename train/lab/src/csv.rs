@@ -1,24 +1,34 @@
-//! Metrics as tables: comma-separated, a line a step or an evaluation, as pandas and trackio read them.
+//! Comma-separated values.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use lapwing_train::record::Record;
 
-/// `steps.csv`: a line for each training step. What was not measured in a step (`kl` where nothing was learned) is empty.
-pub fn steps(records: &[Record]) -> String {
-    table(records.iter().filter_map(|record| match record {
+/// Returns `steps.csv`: a line for each training step. A metric that a step lacks (`kl` if there was no update) is empty.
+pub(crate) fn steps(records: &[Record]) -> String {
+    metrics(records.iter().filter_map(|record| match record {
         Record::Step(metrics) => Some(fields(metrics)),
         _ => None,
     }))
 }
 
-/// `evaluations.csv`: a line for each evaluation.
-pub fn evaluations(records: &[Record]) -> String {
-    table(records.iter().filter_map(|record| match record {
+/// Returns `evaluations.csv`: a line for each evaluation.
+pub(crate) fn evaluations(records: &[Record]) -> String {
+    metrics(records.iter().filter_map(|record| match record {
         Record::Evaluation(evaluation) => Some(fields(evaluation)),
         _ => None,
     }))
+}
+
+/// Returns a document with a header and a line for each row. Cells are quoted where RFC 4180 requires it.
+pub(crate) fn document(header: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+        cells.join(",") + "\n"
+    };
+    let rows = rows.into_iter().map(|row| line(&row));
+    std::iter::once(line(header)).chain(rows).collect()
 }
 
 fn fields(record: &impl Serialize) -> Map<String, Value> {
@@ -28,33 +38,25 @@ fn fields(record: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// A column for each name that occurs, in the order of their coming.
-fn table(rows: impl Iterator<Item = Map<String, Value>>) -> String {
+/// The columns are all names that occur, in the order of their first occurrence.
+fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
     let rows: Vec<Map<String, Value>> = rows.collect();
-    let mut columns: Vec<&String> = Vec::new();
+    let mut columns: Vec<String> = Vec::new();
     for name in rows.iter().flat_map(Map::keys) {
-        if !columns.contains(&name) {
-            columns.push(name);
+        if !columns.contains(name) {
+            columns.push(name.clone());
         }
     }
-    let names: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
-    let mut text = names.join(",") + "\n";
-    for row in &rows {
-        let cells: Vec<String> = columns.iter().map(|name| cell(row.get(*name))).collect();
-        text += &(cells.join(",") + "\n");
-    }
-    text
-}
-
-fn cell(value: Option<&Value>) -> String {
-    match value {
+    let cell = |value: Option<&Value>| match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => quoted(text),
+        Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-    }
+    };
+    let rows = rows.iter();
+    let rows = rows.map(|row| columns.iter().map(|name| cell(row.get(name))).collect());
+    document(&columns, rows)
 }
 
-/// As RFC 4180 has it. An action's word may hold anything.
 fn quoted(text: &str) -> String {
     match text.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -72,7 +74,7 @@ mod tests {
     use lapwing_train::record::metrics::Evaluation;
 
     #[test]
-    fn a_table_reads_so() {
+    fn metrics_are_a_line_each_and_cells_are_quoted() {
         let equal = StepMetrics {
             step: 1,
             play: PlayMetrics {

@@ -1,27 +1,27 @@
-//! The metrics of a run in other programs' formats.
+//! Exports the metrics of a run to other formats.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tensorboard::{self, EventFile};
 use crate::csv;
-use lapwing_train::record::{Record, RecordError, directory, jsonl, write_error};
+use crate::tensorboard::{EventFile, is_event_file};
+use lapwing_train::record::{RecordError, directory, jsonl, write_error};
 
-/// What the metrics are made into.
+/// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// An event file, for TensorBoard and what reads its files.
+    /// An event file of TensorBoard.
     TensorBoard,
     /// `steps.csv` and `evaluations.csv`.
     Csv,
 }
 
-/// Writes the metrics of a run to a folder: to `out`, which must be new or empty, or else to the folder of the run that is
-/// called after the format, where only what was exported before is replaced. Returns the files.
+/// Writes the metrics of a run to `out`, which must be new or empty, or else to the folder of the run with the name of the
+/// format, where earlier exports are replaced. Returns the paths of the files.
 ///
 /// # Errors
-/// If it is no run, its metrics cannot be read, there is something else in the folder, or it cannot be written; or if the run
-/// is writing into its own folder right now.
+/// If `run` is no run, its metrics cannot be read, other files are in the folder, it cannot be written, or the run is writing
+/// to it.
 pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<PathBuf>, RecordError> {
     directory::is_run(run)?;
     let folder = match (out, format) {
@@ -30,51 +30,44 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
         (None, Format::Csv) => run.join("csv"),
     };
     let is_ours = |name: &str| match format {
-        Format::TensorBoard => tensorboard::is_ours(name),
+        Format::TensorBoard => is_event_file(name),
         Format::Csv => [STEPS, EVALUATIONS].contains(&name),
     };
     if folder.exists() {
         for entry in fs::read_dir(&folder).map_err(write_error(&folder))? {
             let path = entry.map_err(write_error(&folder))?.path();
             if out.is_some() {
-                return Err(RecordError::Occupied { path: folder });
+                return Err(RecordError::Occupied(folder));
             }
             if !is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
-                return Err(RecordError::Foreign { path });
+                return Err(RecordError::Foreign(path));
             }
         }
         if out.is_none() && format == Format::TensorBoard && directory::is_in_use(run) {
-            // Its event file would be taken from under it.
-            return Err(RecordError::InUse {
-                path: run.to_owned(),
-            });
+            // The run is writing to its event file.
+            return Err(RecordError::InUse(run.to_owned()));
         }
     }
     let records = jsonl::read(&directory::metrics(run))?;
-    match format {
-        Format::TensorBoard => {
-            let events = EventFile::with(&folder, &records)?;
-            Ok(vec![events.path().to_owned()])
-        }
-        Format::Csv => tables(&folder, &records),
+    if format == Format::TensorBoard {
+        let events = EventFile::with(&folder, &records)?;
+        return Ok(vec![events.path().to_owned()]);
     }
-}
-
-const STEPS: &str = "steps.csv";
-const EVALUATIONS: &str = "evaluations.csv";
-
-fn tables(folder: &Path, records: &[Record]) -> Result<Vec<PathBuf>, RecordError> {
-    fs::create_dir_all(folder).map_err(write_error(folder))?;
-    let write = |name: &str, text: String| {
+    fs::create_dir_all(&folder).map_err(write_error(&folder))?;
+    let write = |(name, text): (&str, String)| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(write_error(&path))?;
         Ok(path)
     };
-    Ok(vec![
-        write(STEPS, csv::steps(records))?,
-        write(EVALUATIONS, csv::evaluations(records))?,
-    ])
+    let files = [
+        (STEPS, csv::steps(&records)),
+        (EVALUATIONS, csv::evaluations(&records)),
+    ];
+    files.into_iter().map(write).collect()
 }
+
+const STEPS: &str = "steps.csv";
+const EVALUATIONS: &str = "evaluations.csv";
 
 #[cfg(test)]
 mod tests {
@@ -83,8 +76,8 @@ mod tests {
     use super::*;
     use lapwing_learn::metrics::StepMetrics;
     use lapwing_train::Config;
-    use lapwing_train::record::Sink;
     use lapwing_train::record::directory::RunDirectory;
+    use lapwing_train::record::{Record, Sink};
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -97,17 +90,17 @@ mod tests {
     fn only_what_was_exported_before_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
-        let told = |error: RecordError| {
+        let text = |error: RecordError| {
             error
                 .to_string()
                 .replace(dir.path().to_str().unwrap(), "DIR")
         };
-        let mut run = RunDirectory::create(Some(&path), &Config::default()).unwrap();
+        let mut run = RunDirectory::create(&path, &Config::default()).unwrap();
         run.record(&Record::Step(StepMetrics::default())).unwrap();
 
-        // A run that writes event files itself keeps them; tables take nothing from it.
+        // The event file of a run in progress stays; CSV files can be written.
         let first = export(&path, Format::TensorBoard, None).unwrap();
-        assert_snapshot!(told(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done, or choose another directory with --out");
+        assert_snapshot!(text(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done, or choose another directory with --out");
         export(&path, Format::Csv, None).unwrap();
         drop(run);
         for format in [Format::TensorBoard, Format::Csv] {
@@ -116,11 +109,11 @@ mod tests {
         assert_eq!(names(&path.join("tensorboard")).len(), 1);
         assert!(first[0].parent().unwrap().ends_with("run/tensorboard"));
 
-        // What somebody put there stays, and nothing is written beside it.
+        // Files of others stay, and nothing is written beside them.
         let notes = path.join("csv/notes.txt");
         fs::write(&notes, "precious").unwrap();
         let before = fs::read(path.join("csv/steps.csv")).unwrap();
-        assert_snapshot!(told(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there, and lapwing did not make it: choose another place with --out, or move it away");
+        assert_snapshot!(text(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there, and lapwing did not make it: choose another place with --out, or move it away");
         assert_eq!(fs::read(path.join("csv/steps.csv")).unwrap(), before);
         let mine = dir.path().join("mine");
         fs::create_dir(&mine).unwrap();
@@ -128,7 +121,7 @@ mod tests {
         for format in [Format::TensorBoard, Format::Csv] {
             let error = export(&path, format, Some(&mine)).unwrap_err();
             assert_eq!(
-                told(error),
+                text(error),
                 "DIR/mine exists and is not empty: choose another directory with --out, or remove it"
             );
         }

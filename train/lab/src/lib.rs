@@ -1,7 +1,6 @@
-//! Many runs, and how to look at them: sweeps and their statistics, reports, exports, the examination of a machine, and the
-//! making of the built-in base.
+//! Sweeps and their statistics, reports, exports, the self-test of a device, and the training of the built-in base model.
 
-pub mod csv;
+mod csv;
 pub mod doctor;
 pub mod export;
 pub mod pretrain;
@@ -11,4 +10,3 @@ pub mod stats;
 pub mod sweep;
 pub mod tensorboard;
 pub mod text_table;
-mod vocabulary;

@@ -1,56 +1,56 @@
-//! How players did on the same scenes: scene by scene, in all, and against each other.
+//! Scores of players on the same scenes, and their differences.
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::interval;
+use crate::stats::{interval, mean};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Episode, Seat};
 
-/// How one agent of one game went: a line of the file that `lapwing eval --out` writes.
+/// The result of one agent in one episode: a line of the file that `lapwing eval --out` writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SceneScore {
     /// The game.
     pub game: String,
-    /// Who played.
+    /// The player.
     pub player: String,
-    /// The seed of the scene; equal numbers are equal scenes. As text, since it has more digits than JavaScript keeps.
+    /// The seed of the scene, as text, since JavaScript would round it.
     pub scene: String,
-    /// Which agent of its game, from 0.
+    /// The agent of the game, from 0.
     pub agent: usize,
-    /// What the game gave, without shaping.
+    /// The return of the game, without shaping.
     #[serde(rename = "return")]
     pub game_return: f64,
-    /// The same with the shaping, which is what training goes by.
+    /// The return with shaping, which training uses.
     pub composite_return: f64,
-    /// Whether the game counts it as won.
+    /// Whether the game was won.
     pub success: bool,
     /// Whether the step limit ended it.
     pub truncated: bool,
-    /// Turns.
+    /// The number of turns.
     pub length: usize,
-    /// Replies that could be read.
+    /// The number of valid replies.
     pub valid: usize,
 }
 
-/// How a player did on some scenes.
+/// The scores of a player on some scenes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scores {
-    /// Who played.
+    /// The player.
     pub player: String,
-    /// How it went in all.
+    /// Means over the episodes.
     #[serde(flatten)]
     pub play: PlayMetrics,
-    /// The 95 % bootstrap interval of the mean return, over the episodes.
+    /// The 95 % bootstrap interval of the mean return over the episodes.
     pub return_interval: [f64; 2],
-    /// That of the success rate.
+    /// The 95 % bootstrap interval of the success rate over the episodes.
     pub success_interval: [f64; 2],
-    /// Scene by scene; written to a file of their own.
+    /// The score of each scene.
     #[serde(skip)]
     pub scenes: Vec<SceneScore>,
 }
 
 impl Scores {
-    /// Those of a player who played these episodes of a game on these seats; `actions` are the words of the game.
+    /// Computes the scores of a player from the episodes on these seats; `actions` are the actions of the game.
     ///
     /// # Panics
     /// If there are no episodes.
@@ -75,39 +75,40 @@ impl Scores {
             valid: episode.turns.iter().filter(|t| t.action.is_some()).count(),
         };
         let scenes: Vec<SceneScore> = episodes.iter().enumerate().map(scene).collect();
+        let over =
+            |of: fn(&SceneScore) -> f64| interval(&scenes.iter().map(of).collect::<Vec<_>>());
         Scores {
             player: player.to_owned(),
             play: PlayMetrics::of(actions, episodes),
-            return_interval: over(&scenes, |scene| scene.game_return),
-            success_interval: over(&scenes, won),
+            return_interval: over(|scene| scene.game_return),
+            success_interval: over(success),
             scenes,
         }
     }
 }
 
-/// How far one player is ahead of another, scene by scene. Pairs take out what makes scenes easy or hard for both, so that
-/// small differences show.
+/// The differences between two players, paired by scene.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// Who is ahead, if the difference is above 0.
+    /// The player.
     pub player: String,
-    /// Of whom.
+    /// The player whose scores are subtracted.
     pub against: String,
     /// Mean difference of the returns.
     pub return_mean: f64,
-    /// Its 95 % bootstrap interval, over the scenes.
+    /// Its 95 % bootstrap interval over the scenes.
     pub return_interval: [f64; 2],
     /// Difference of the success rates.
     pub success_rate: f64,
-    /// Its 95 % bootstrap interval, over the scenes.
+    /// Its 95 % bootstrap interval over the scenes.
     pub success_interval: [f64; 2],
 }
 
 impl Difference {
-    /// Between two who played the same scenes.
+    /// Computes the differences between two players.
     ///
     /// # Panics
-    /// If they did not.
+    /// If they played different scenes.
     pub fn between(player: &Scores, against: &Scores) -> Difference {
         let pairs: Vec<_> = player.scenes.iter().zip(&against.scenes).collect();
         let same = |(a, b): &(&SceneScore, &SceneScore)| a.scene == b.scene && a.agent == b.agent;
@@ -117,11 +118,11 @@ impl Difference {
             player.player,
             against.player
         );
-        let ahead = |of: fn(&SceneScore) -> f64| -> Vec<f64> {
+        let differences = |of: fn(&SceneScore) -> f64| -> Vec<f64> {
             pairs.iter().map(|(a, b)| of(a) - of(b)).collect()
         };
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let (returns, successes) = (ahead(|scene| scene.game_return), ahead(won));
+        let returns = differences(|scene| scene.game_return);
+        let successes = differences(success);
         Difference {
             player: player.player.clone(),
             against: against.player.clone(),
@@ -133,11 +134,7 @@ impl Difference {
     }
 }
 
-fn over(scenes: &[SceneScore], of: impl Fn(&SceneScore) -> f64) -> [f64; 2] {
-    interval(&scenes.iter().map(of).collect::<Vec<f64>>())
-}
-
-fn won(scene: &SceneScore) -> f64 {
+fn success(scene: &SceneScore) -> f64 {
     f64::from(u8::from(scene.success))
 }
 
@@ -166,7 +163,7 @@ mod tests {
         Scores::of("game", player, &["go".to_owned()], &seats, &episodes)
     }
 
-    /// Scenes differ by far more than the players do; by pairs the difference is certain, by means it is not.
+    /// The scenes differ more than the players: only the paired difference is significant.
     #[test]
     fn pairs_show_what_means_hide() {
         let scenes: Vec<f64> = (0..20).map(|i| f64::from(i * i)).collect();

@@ -1,39 +1,52 @@
-//! How sure a mean is.
+//! Statistics of samples.
 
 use lapwing_env::rng::Stream;
 
-/// Resamples of a bootstrap: the ends of the interval then move by about a hundredth of its length.
+/// With so many resamples the ends of an interval vary by about a hundredth of its length.
 const RESAMPLES: usize = 10_000;
 
-/// The 95 % percentile bootstrap interval of the mean of these values (Efron 1979): the means of samples of the same size,
-/// drawn from them with replacement, lie in it 95 times of 100. The same values give the same interval.
+/// Returns the 95 % percentile bootstrap interval of the mean (Efron 1979): 95 % of the means of samples of the same size,
+/// drawn with replacement, lie in it. Equal values give equal intervals.
 ///
 /// # Panics
-/// If there are none.
+/// If there are no values.
 pub fn interval(values: &[f64]) -> [f64; 2] {
-    let mut chance = Stream::new(0, "bootstrap");
-    let mut mean = || {
-        let drawn = (0..values.len()).map(|_| values[chance.below(values.len())]);
+    let mut random = Stream::new(0, "bootstrap");
+    let mut resampled = || {
+        let drawn = (0..values.len()).map(|_| values[random.below(values.len())]);
         drawn.sum::<f64>() / values.len() as f64
     };
-    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| mean()).collect();
+    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| resampled()).collect();
     means.sort_by(f64::total_cmp);
     [means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40]]
 }
 
-/// Mean and standard deviation of a sample (n - 1), which is 0 of a single value.
+/// Returns the mean.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Returns the mean and the standard deviation of a sample (n - 1), which is 0 for a single value.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
+    let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+    (
+        mean,
+        (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt(),
+    )
+}
+
+/// Returns the smallest and the largest value, or `None` if there are no values.
+pub fn range(values: &[f64]) -> Option<[f64; 2]> {
+    let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+    Some([fold(f64::min)?, fold(f64::max)?])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of 100 throws with 30 heads the normal approximation is 0.3 +- 1.96 sqrt(0.21 / 100), 0.210 to 0.390.
+    /// The normal approximation for 30 heads of 100 throws is 0.3 +- 1.96 sqrt(0.21 / 100), 0.210 to 0.390.
     #[test]
     fn intervals_are_those_of_the_normal_approximation_where_it_holds() {
         let throws: Vec<f64> = (0..100).map(|i| f64::from(u8::from(i < 30))).collect();

@@ -1,8 +1,8 @@
-//! Event files, as TensorBoard reads them, and as Weights & Biases and trackio take them in.
+//! TensorBoard's event files, which Weights & Biases and trackio import, too.
 //!
-//! Such a file is a row of records: the length of the data (u64, little-endian), a checksum of the length, the data, a
-//! checksum of the data. A checksum is a CRC-32C, turned and shifted so that one of data that holds checksums is no trouble.
-//! The data is an `Event`, in Protocol Buffers: a time, a step, and numbers with their tags.
+//! A file is a sequence of records: the length of the data (u64, little-endian), a checksum of the length, the data, a
+//! checksum of the data. A checksum is a masked CRC-32C. The data is an `Event` in Protocol Buffers: a time, a step, and
+//! numbers with their tags.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,18 +14,18 @@ use lapwing_train::Config;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, RecordError, Sink, directory, jsonl, write_error};
 
-/// An event file that is being written.
+/// An event file that is open for writing.
 #[derive(Debug)]
 pub struct EventFile {
     path: PathBuf,
     file: File,
-    /// Written again at each evaluation: TensorBoard draws lines, not levels.
-    yardsticks: Vec<(String, f64)>,
+    /// Written at each evaluation, since TensorBoard draws no horizontal lines.
+    baselines: Vec<(String, f64)>,
 }
 
 impl EventFile {
-    /// Begins an event file in the folder `tensorboard` of a run, with all that was measured so far, if its config wants one.
-    /// Those that were made there before go, so that no step is told twice when a run goes on.
+    /// Creates the event file of a run with all of its metrics, if its config enables that. Earlier event files of lapwing in
+    /// the folder are removed, so that a resumed run has each step once.
     ///
     /// # Errors
     /// If the metrics cannot be read, or the file cannot be written.
@@ -37,15 +37,12 @@ impl EventFile {
         EventFile::with(&directory::tensorboard(run), &records).map(Some)
     }
 
-    /// Begins an event file with these records in a folder, in the place of those that were made there before.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn with(folder: &Path, records: &[Record]) -> Result<EventFile, RecordError> {
+    /// Creates an event file with these records in a folder, and removes earlier ones of lapwing.
+    pub(crate) fn with(folder: &Path, records: &[Record]) -> Result<EventFile, RecordError> {
         fs::create_dir_all(folder).map_err(write_error(folder))?;
         for entry in fs::read_dir(folder).map_err(write_error(folder))? {
             let entry = entry.map_err(write_error(folder))?;
-            if is_ours(&entry.file_name().to_string_lossy()) {
+            if is_event_file(&entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(write_error(&entry.path()))?;
             }
         }
@@ -55,7 +52,7 @@ impl EventFile {
         let mut events = EventFile {
             path,
             file,
-            yardsticks: Vec::new(),
+            baselines: Vec::new(),
         };
         let mut bytes = framed(&version(time));
         for record in records {
@@ -65,8 +62,7 @@ impl EventFile {
         Ok(events)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -74,36 +70,32 @@ impl EventFile {
         self.file.write_all(bytes).map_err(write_error(&self.path))
     }
 
-    /// What a record adds to the file.
+    /// Returns the bytes that a record adds to the file.
     fn frames(&mut self, record: &Record) -> Vec<u8> {
+        let tagged = |numbers: Vec<(String, f64)>, default| -> Vec<(String, f64)> {
+            let tagged = |(name, value): (String, f64)| Some((tag(&name, default)?, value));
+            numbers.into_iter().filter_map(tagged).collect()
+        };
         let (step, time, scalars) = match record {
-            Record::Step(metrics) => (metrics.step, metrics.time, numbers(metrics)),
+            Record::Step(metrics) => {
+                let scalars = tagged(numbers(metrics), "train");
+                (metrics.step, metrics.time, scalars)
+            }
             Record::Evaluation(evaluation) => {
-                (evaluation.step, evaluation.time, numbers(evaluation))
+                let mut scalars = tagged(numbers(evaluation), "eval");
+                scalars.extend_from_slice(&self.baselines);
+                (evaluation.step, evaluation.time, scalars)
             }
             Record::Warning(warning) => {
-                let tag = format!("warnings/{}", warning.watchman);
-                let event = event(warning.time, warning.step, &[(tag, warning.value)]);
-                return framed(&event);
+                let tag = format!("warnings/{}", warning.check);
+                (warning.step, warning.time, vec![(tag, warning.value)])
             }
-            Record::Yardsticks(yardsticks) => {
-                self.yardsticks = levels(yardsticks);
+            Record::Baselines(baselines) => {
+                self.baselines = baseline_scalars(baselines);
                 return Vec::new();
             }
             Record::Episode(_) => return Vec::new(),
         };
-        let is_evaluation = matches!(record, Record::Evaluation(_));
-        let scalars = scalars.into_iter().filter_map(|(name, value)| {
-            let tag = match is_evaluation {
-                true => evaluation_tag(&name)?,
-                false => step_tag(&name)?,
-            };
-            Some((tag, value))
-        });
-        let mut scalars: Vec<(String, f64)> = scalars.collect();
-        if is_evaluation {
-            scalars.extend(self.yardsticks.iter().cloned());
-        }
         framed(&event(time, step, &scalars))
     }
 }
@@ -118,69 +110,56 @@ impl Sink for EventFile {
 const PREFIX: &str = "events.out.tfevents.";
 const SUFFIX: &str = ".lapwing";
 
-/// Whether this is the name of an event file of ours.
-pub(super) fn is_ours(name: &str) -> bool {
+/// Whether this is the name of an event file of lapwing.
+pub(crate) fn is_event_file(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// The tag of a metric of a step, in the groups that people look for it in; `None` for what the event itself tells.
-fn step_tag(name: &str) -> Option<String> {
-    Some(match name {
-        "step" | "time" => return None,
-        "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" | "td_loss"
-        | "td_error" | "q_target" | "gradient_norm" | "learning_rate" => {
-            format!("loss/{name}")
-        }
-        "value_loss" | "value_mean" | "explained_variance" => format!("critic/{name}"),
-        _ => group(name).unwrap_or_else(|| format!("train/{name}")),
-    })
-}
-
-/// The tag of a metric of an evaluation.
-fn evaluation_tag(name: &str) -> Option<String> {
-    match name {
-        "step" | "time" => None,
-        _ => Some(group(name).unwrap_or_else(|| format!("eval/{name}"))),
-    }
-}
-
-/// `seconds_rollout` is `time/rollout`, `tokens_played` is `tokens/played`, `gradient_signal` is `gradient/signal`.
-fn group(name: &str) -> Option<String> {
-    let of = |prefix: &str, group: &str| {
-        let rest = name.strip_prefix(prefix)?;
-        Some(format!("{group}/{rest}"))
-    };
-    let groups = [
+/// Returns the tag of a metric in its group, or in the default one: `seconds_rollout` is `time/rollout`. Returns `None` for the
+/// fields of the event itself.
+fn tag(name: &str, default: &str) -> Option<String> {
+    let is_step = default == "train";
+    let prefixes = [
         ("seconds_", "time"),
         ("tokens_", "tokens"),
         ("gradient_", "gradient"),
     ];
-    groups.iter().find_map(|(prefix, group)| of(prefix, group))
-}
-
-/// What an evaluation is held against, by tag.
-fn levels(yardsticks: &Yardsticks) -> Vec<(String, f64)> {
-    let mut levels = Vec::new();
-    let players = [
-        ("random", yardsticks.random.as_ref()),
-        ("scripted", yardsticks.scripted.as_ref()),
-    ];
-    for (player, play) in players {
-        if let Some(play) = play {
-            levels.push((format!("yardsticks/{player}_return_mean"), play.return_mean));
-            levels.push((
-                format!("yardsticks/{player}_success_rate"),
-                play.success_rate,
-            ));
+    let grouped = prefixes.iter().find_map(|(prefix, group)| {
+        let rest = name.strip_prefix(prefix)?;
+        Some(format!("{group}/{rest}"))
+    });
+    match name {
+        "step" | "time" => None,
+        "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" | "td_loss"
+        | "td_error" | "q_target" | "gradient_norm" | "learning_rate"
+            if is_step =>
+        {
+            Some(format!("loss/{name}"))
         }
+        "value_loss" | "value_mean" | "explained_variance" if is_step => {
+            Some(format!("critic/{name}"))
+        }
+        _ => Some(grouped.unwrap_or_else(|| format!("{default}/{name}"))),
     }
-    if let Some(best) = yardsticks.best_possible {
-        levels.push(("yardsticks/best_possible_return".to_owned(), best));
-    }
-    levels
 }
 
-/// Data with its length and both checksums.
+fn baseline_scalars(baselines: &Yardsticks) -> Vec<(String, f64)> {
+    let mut scalars = Vec::new();
+    for (player, play) in [
+        ("random", &baselines.random),
+        ("scripted", &baselines.scripted),
+    ] {
+        let Some(play) = play else { continue };
+        let tag = |metric| format!("baselines/{player}_{metric}");
+        scalars.push((tag("return_mean"), play.return_mean));
+        scalars.push((tag("success_rate"), play.success_rate));
+    }
+    let best = baselines.best_possible;
+    scalars.extend(best.map(|best| ("baselines/best_possible_return".to_owned(), best)));
+    scalars
+}
+
+/// Returns data with its length and both checksums.
 fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     let mut bytes = Vec::with_capacity(data.len() + 16);
@@ -197,14 +176,14 @@ fn checksum(data: &[u8]) -> u32 {
         .wrapping_add(0xa282_ead8)
 }
 
-/// The first event of a file: `Event { 1: wall_time, 3: file_version }`.
+/// Returns the first event of a file: `Event { 1: wall_time, 3: file_version }`.
 fn version(time: f64) -> Vec<u8> {
     let mut event = fixed64(1, time);
     event.extend(text(3, "brain.Event:2"));
     event
 }
 
-/// `Event { 1: wall_time, 2: step, 5: Summary { 1: Value { 1: tag, 2: simple_value }... } }`.
+/// Returns `Event { 1: wall_time, 2: step, 5: Summary { 1: Value { 1: tag, 2: simple_value }... } }`.
 fn event(time: f64, step: usize, scalars: &[(String, f64)]) -> Vec<u8> {
     let mut summary = Vec::new();
     for (tag, value) in scalars {
@@ -219,8 +198,8 @@ fn event(time: f64, step: usize, scalars: &[(String, f64)]) -> Vec<u8> {
     event
 }
 
-// Protocol Buffers: a field is its number and its kind (0 a varint, 1 eight bytes, 2 a length and so many bytes, 5 four
-// bytes), then its value.
+// Protocol Buffers: a field is its number and its wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes), then
+// its value.
 
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -256,7 +235,7 @@ mod tests {
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_train::record::metrics::{Evaluation, Warning};
 
-    /// Reads such a file anew, with arithmetic of its own: a CRC bit by bit, and fields as they come.
+    /// An independent reader, with a bitwise CRC.
     mod reader {
         /// CRC-32C by its definition: the remainder by the polynomial 0x1EDC6F41, bits reversed.
         fn crc32c(data: &[u8]) -> u32 {
@@ -277,23 +256,23 @@ mod tests {
             (high | low).wrapping_add(0xa282_ead8)
         }
 
-        pub enum Value<'a> {
+        pub enum FieldValue<'a> {
             Number(u64),
             Bytes(&'a [u8]),
         }
 
-        impl Value<'_> {
+        impl FieldValue<'_> {
             pub fn number(&self) -> u64 {
                 match self {
-                    Value::Number(number) => *number,
-                    Value::Bytes(_) => panic!("bytes, not a number"),
+                    FieldValue::Number(number) => *number,
+                    FieldValue::Bytes(_) => panic!("bytes, not a number"),
                 }
             }
 
             pub fn bytes(&self) -> &[u8] {
                 match self {
-                    Value::Bytes(bytes) => bytes,
-                    Value::Number(number) => panic!("{number}, not bytes"),
+                    FieldValue::Bytes(bytes) => bytes,
+                    FieldValue::Number(number) => panic!("{number}, not bytes"),
                 }
             }
         }
@@ -327,7 +306,7 @@ mod tests {
         }
 
         /// The fields of a message, with their numbers.
-        pub fn fields(mut data: &[u8]) -> Vec<(u64, Value<'_>)> {
+        pub fn fields(mut data: &[u8]) -> Vec<(u64, FieldValue<'_>)> {
             let mut fields = Vec::new();
             while !data.is_empty() {
                 let key = varint(&mut data);
@@ -339,11 +318,11 @@ mod tests {
                     kind => panic!("kind {kind}"),
                 };
                 let value = match key & 7 {
-                    0 => Value::Number(varint(&mut data)),
+                    0 => FieldValue::Number(varint(&mut data)),
                     _ => {
                         let (value, rest) = data.split_at(length);
                         data = rest;
-                        Value::Bytes(value)
+                        FieldValue::Bytes(value)
                     }
                 };
                 fields.push((key >> 3, value));
@@ -359,10 +338,10 @@ mod tests {
     }
 
     /// Time, step and scalars of an event.
-    type Told = (f64, u64, Vec<(String, f32)>);
+    type EventScalars = (f64, u64, Vec<(String, f32)>);
 
-    /// Each event but the first.
-    fn told(file: &[u8]) -> Vec<Told> {
+    /// Returns the events after the first.
+    fn events(file: &[u8]) -> Vec<EventScalars> {
         let records = reader::records(file);
         let first = reader::fields(records[0]);
         assert_eq!(first.last().unwrap().0, 3);
@@ -401,7 +380,7 @@ mod tests {
             }),
             ..PlayMetrics::default()
         };
-        let yardsticks = Yardsticks {
+        let baselines = Yardsticks {
             random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(0.75),
@@ -433,12 +412,12 @@ mod tests {
         let warning = Warning {
             step: 301,
             time: 1.7e9 + 0.5,
-            watchman: "kl".to_owned(),
+            check: "kl".to_owned(),
             value: 3.0,
             ..Warning::default()
         };
         vec![
-            Record::Yardsticks(yardsticks),
+            Record::Baselines(baselines),
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Warning(warning),
@@ -448,14 +427,14 @@ mod tests {
     #[test]
     fn an_event_file_reads_back() {
         let dir = tempfile::tempdir().unwrap();
-        let events = EventFile::with(&dir.path().join("tensorboard"), &records()).unwrap();
-        let told = told(&fs::read(events.path()).unwrap());
-        let head: Vec<(f64, u64)> = told.iter().map(|(time, step, _)| (*time, *step)).collect();
+        let file = EventFile::with(&dir.path().join("tensorboard"), &records()).unwrap();
+        let found = events(&fs::read(file.path()).unwrap());
+        let head: Vec<(f64, u64)> = found.iter().map(|(time, step, _)| (*time, *step)).collect();
         assert_eq!(
             head,
             [(1.7e9, 300), (1.7e9 + 0.25, 301), (1.7e9 + 0.5, 301)]
         );
-        let lines: Vec<String> = told
+        let lines: Vec<String> = found
             .iter()
             .flat_map(|(_, step, scalars)| {
                 scalars
@@ -466,19 +445,19 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"));
     }
 
-    /// Whether a run goes on or not, each step is told once.
+    /// Also if a run is resumed.
     #[test]
-    fn a_file_that_is_begun_again_tells_no_step_twice() {
+    fn a_file_has_each_step_once() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
         let all = records();
-        let mut events = EventFile::with(dir.path(), &all[..2]).unwrap();
-        events.record(&all[2]).unwrap();
-        let whole = told(&fs::read(events.path()).unwrap());
-        let mut events = EventFile::with(dir.path(), &all[..3]).unwrap();
-        assert_eq!(told(&fs::read(events.path()).unwrap()), whole);
-        events.record(&all[3]).unwrap();
-        assert_eq!(told(&fs::read(events.path()).unwrap()).len(), 3);
+        let mut file = EventFile::with(dir.path(), &all[..2]).unwrap();
+        file.record(&all[2]).unwrap();
+        let whole = events(&fs::read(file.path()).unwrap());
+        let mut file = EventFile::with(dir.path(), &all[..3]).unwrap();
+        assert_eq!(events(&fs::read(file.path()).unwrap()), whole);
+        file.record(&all[3]).unwrap();
+        assert_eq!(events(&fs::read(file.path()).unwrap()).len(), 3);
         let mut names: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,40 +1,125 @@
-//! From chosen episodes to what the model computes: the packed token tree, and what each token contributes to the loss.
+//! Groups of episodes, and the batches that an update computes from the selected ones.
+//!
+//! [`pack`] merges the prompts and replies of the selected episodes into packed token trees, and computes how much each
+//! token contributes to the loss.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
+use lapwing_play::{Episode, Sampled};
 use lapwing_tensor::{Gpu, Indices, LossToken, Tensor};
 
 use crate::config::Aggregation;
 use crate::entropy::bonus;
-use lapwing_play::{Episode, Sampled};
 
-/// An episode to learn from.
+/// The episodes of one agent on one scene, which are compared with each other.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// Index of the game among the learner's worlds.
+    pub world: usize,
+    /// Seed of the scene.
+    pub scene: u64,
+    /// Index of the agent.
+    pub agent: usize,
+    /// The played episodes.
+    pub episodes: Vec<Episode>,
+    /// For each episode, the critic's values of its states and of the state after the last turn. Empty without a critic.
+    pub values: Vec<Vec<f64>>,
+    /// The advantages of each episode.
+    pub advantages: Vec<EpisodeAdvantage>,
+    /// Weight of the entropy in the advantages of tokens.
+    pub entropy_weight: f64,
+    /// Index and importance of each episode to train on. Empty if the group is skipped.
+    pub selected: Vec<(usize, f64)>,
+}
+
+/// The advantages of an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpisodeAdvantage {
+    /// The mean of its turns' advantages.
+    pub mean: f64,
+    /// The advantage of each turn, shared by all tokens of its reply.
+    pub turns: Vec<f64>,
+}
+
+impl EpisodeAdvantage {
+    pub(crate) fn new(turns: Vec<f64>) -> EpisodeAdvantage {
+        let first = turns.first().copied().unwrap_or_default();
+        let mean = match turns.iter().all(|a| *a == first) {
+            // Equal to the bit, which a computed mean might not be.
+            true => first,
+            false => turns.iter().sum::<f64>() / turns.len() as f64,
+        };
+        EpisodeAdvantage { mean, turns }
+    }
+
+    /// The weight |A| of the episode in sampling: the root mean square of its turns' advantages, so that good and bad turns
+    /// do not cancel out.
+    pub(crate) fn weight(&self) -> f64 {
+        if self.turns.iter().all(|a| *a == self.mean) {
+            return self.mean.abs();
+        }
+        let squares: f64 = self.turns.iter().map(|a| a * a).sum();
+        (squares / self.turns.len() as f64).sqrt()
+    }
+}
+
+/// An episode to train on.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'a> {
-    /// what happened
+    /// The episode.
     pub episode: &'a Episode,
-    /// the advantage of each of its turns
+    /// The advantage of each of its turns.
     pub advantages: &'a [f64],
-    /// 1, or the inverse of the chance that it was drawn
+    /// 1, or the inverse of the probability that it was drawn (`train.correction`).
     pub importance: f64,
-    /// the weight of the entropy ([`entropy`](crate::entropy)); 0 within the band
+    /// Weight of the entropy in the advantages of its tokens; 0 within `train.entropy_band`.
     pub entropy_weight: f64,
 }
 
-/// A part of an update that goes through the model at once.
+/// Returns the selected episodes of all groups, and the [`count`] that a draw of that size is expected to have.
+pub fn selected(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>>, f64) {
+    let (mut all, mut expected) = (Vec::new(), 0.0);
+    for group in groups {
+        let share = group.selected.len() as f64 / group.episodes.len() as f64;
+        expected += share * count(group.episodes.iter(), aggregation);
+        all.extend(group.selected.iter().map(|&(member, importance)| Chosen {
+            episode: &group.episodes[member],
+            advantages: &group.advantages[member].turns,
+            importance,
+            entropy_weight: group.entropy_weight,
+        }));
+    }
+    (all, expected)
+}
+
+/// The effective number of selected episodes: (sum w)^2 / sum w^2, with w the importance of an episode times its |A| (Kish
+/// 1965). `None` if none is selected.
+pub(crate) fn effective_episodes(groups: &[Group]) -> Option<f64> {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for group in groups {
+        for &(member, importance) in &group.selected {
+            let weight = importance * group.advantages[member].weight();
+            sum += weight;
+            squares += weight * weight;
+        }
+    }
+    (squares > 0.0).then(|| sum * sum / squares)
+}
+
+/// The part of an update that goes through the model at once (a micro-batch).
 pub struct Batch {
-    /// Prompts and replies, equal beginnings merged. The last token of a reply is left out: nothing is asked of it.
+    /// Prompts and replies with equal prefixes merged. The last token of a reply is left out: it predicts nothing.
     pub tree: PackedTree,
-    /// for each pair: the packed position whose hidden state predicts the token
+    /// For each pair, the packed position whose hidden state predicts the token.
     pub rows: Vec<u32>,
-    /// for each pair: the token that was sampled there
+    /// For each pair, the sampled token.
     pub targets: Vec<u32>,
-    /// Every sampled token. Tokens that were sampled in equal circumstances share a pair. `reference` is `old` until it is
-    /// filled in, which is as if there were no reference.
+    /// All sampled tokens. Equal tokens sampled after equal prefixes share a pair. `reference` equals `old` until it is
+    /// filled in.
     pub tokens: Vec<LossToken>,
-    /// for each token: the place of its episode among the chosen ones, and its turn
+    /// For each token, the index of its episode among the selected ones, and its turn.
     pub turns: Vec<(usize, usize)>,
 }
 
@@ -46,7 +131,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// The log-prob of each pair's target where the replies are sampled at this temperature; tracked if the model or the
+    /// Returns the log-prob of each pair's target at this sampling temperature (P). It is tracked if the model or the
     /// adapter is.
     pub fn log_probs(&self, model: &Model, adapter: Option<&Adapter>, temperature: f32) -> Tensor {
         let hidden = model.forward(&self.tokens, adapter);
@@ -57,7 +142,7 @@ impl Packed {
 }
 
 impl Batch {
-    /// Copies it to the device.
+    /// Copies the batch to the device.
     pub fn on(&self, gpu: &Gpu) -> Packed {
         Packed {
             tokens: Tokens::new(gpu, &self.tree),
@@ -66,19 +151,19 @@ impl Batch {
         }
     }
 
-    /// How far from 1 the ratio of one of its tokens is at most, given the log-probs of the pairs as they are now.
-    pub fn ratio_error(&self, log_probs: &[f32]) -> f64 {
+    /// Returns the largest distance of a token's ratio from 1, given the current log-probs of the pairs. NaN if one is NaN.
+    pub(crate) fn ratio_error(&self, log_probs: &[f32]) -> f64 {
         let error = |token: &LossToken| {
             let now = f64::from(log_probs[token.pair as usize]);
             ((now - f64::from(token.old)).exp() - 1.0).abs()
         };
-        // Not by f64::max, which passes over what is not a number.
+        // f64::max would ignore NaN.
         let largest = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
         self.tokens.iter().map(error).fold(0.0, largest)
     }
 }
 
-/// What a loss over these episodes is an average over: their tokens, their turns or themselves.
+/// Counts what the loss over these episodes is a mean over: tokens, turns or episodes.
 pub fn count<'a>(episodes: impl Iterator<Item = &'a Episode>, aggregation: Aggregation) -> f64 {
     let count = |episode: &Episode| match aggregation {
         Aggregation::Token => episode.reply_tokens(),
@@ -88,25 +173,25 @@ pub fn count<'a>(episodes: impl Iterator<Item = &'a Episode>, aggregation: Aggre
     episodes.map(count).sum::<usize>() as f64
 }
 
-/// Packs the turns of the chosen episodes into batches of at most `limit` tokens of the tree (one turn more if it alone
-/// is longer). `over` is the [`count`] that the loss is an average over: if it is that of these episodes, the weights of
-/// all tokens of all batches add up to one, or to what the importances make of it.
+/// Packs the turns of the selected episodes into batches of at most `limit` tokens. A turn that is longer has a batch of its
+/// own. `over` divides the loss: if it is the [`count`] of these episodes, and all importances are 1, the weights of all
+/// tokens add up to 1.
 ///
 /// # Panics
 /// If a turn was not sampled from a model.
 pub fn pack(
-    chosen: &[Chosen<'_>],
+    episodes: &[Chosen<'_>],
     aggregation: Aggregation,
     over: f64,
     limit: usize,
 ) -> Vec<Batch> {
-    // Turns that share a prompt stand together, so that a batch merges them. The sort is stable.
-    let mut turns: Vec<(usize, usize)> = (0..chosen.len())
-        .flat_map(|e| (0..chosen[e].episode.turns.len()).map(move |t| (e, t)))
+    // Turns with equal prompts become neighbours, so that a batch merges them. The sort is stable.
+    let mut turns: Vec<(usize, usize)> = (0..episodes.len())
+        .flat_map(|e| (0..episodes[e].episode.turns.len()).map(move |t| (e, t)))
         .collect();
     let reply = |(e, t): (usize, usize)| -> &Sampled {
-        let sampled = chosen[e].episode.turns[t].sampled.as_ref();
-        sampled.expect("a turn that is learned from was sampled from a model")
+        let sampled = episodes[e].episode.turns[t].sampled.as_ref();
+        sampled.expect("a turn to train on was sampled from a model")
     };
     let prompt = |turn| -> &Arc<[u32]> { &reply(turn).prompt };
     turns.sort_by(|a, b| prompt(*a).cmp(prompt(*b)));
@@ -141,7 +226,7 @@ pub fn pack(
                 advantages,
                 importance,
                 entropy_weight,
-            } = chosen[e];
+            } = episodes[e];
             let sampled = reply((e, t));
             let tokens = sampled.ids.len() as f64;
             let share = match aggregation {
@@ -186,7 +271,7 @@ mod tests {
                 sampled: Some(Sampled {
                     prompt: prompt.as_slice().into(),
                     ids: reply.clone(),
-                    // stands for the circumstances, so that a mix-up of tokens shows
+                    // Unique to the prefix, so that mixed-up tokens show.
                     log_probs: (0..reply.len())
                         .map(|k| -((prompt.len() * 100 + k) as f32))
                         .collect(),
@@ -202,8 +287,8 @@ mod tests {
         }
     }
 
-    /// Turns whose advantage is their number.
-    fn chosen(played: &[Episode]) -> Vec<Chosen<'_>> {
+    /// Selects all episodes. The advantage of a turn is its index.
+    fn all(played: &[Episode]) -> Vec<Chosen<'_>> {
         const NUMBERS: &[f64] = &[0.0, 1.0, 2.0, 3.0];
         let one = |episode| Chosen {
             episode,
@@ -219,18 +304,55 @@ mod tests {
         proptest::collection::vec(proptest::collection::vec((ids(6), ids(4)), 1..4), 1..6)
     }
 
+    #[test]
+    fn effective_episodes_count_equal_weights_in_full() {
+        let group = |advantages: &[f64], selected: &[(usize, f64)]| Group {
+            advantages: advantages
+                .iter()
+                .map(|a| EpisodeAdvantage::new(vec![*a]))
+                .collect(),
+            selected: selected.to_vec(),
+            ..Group::default()
+        };
+        let all = [(0, 1.0), (1, 1.0), (2, 1.0)];
+        assert_eq!(
+            effective_episodes(&[group(&[1.0, -1.0, 1.0], &all)]),
+            Some(3.0)
+        );
+        // One weighs three times as much: 25 / 11.
+        assert_eq!(
+            effective_episodes(&[group(&[3.0, -1.0, 1.0], &all)]),
+            Some(25.0 / 11.0)
+        );
+        let corrected = group(&[3.0, -1.0], &[(0, 1.0 / 3.0), (1, 1.0)]);
+        assert_eq!(
+            effective_episodes(&[corrected, group(&[1.0], &[])]),
+            Some(2.0)
+        );
+        assert_eq!(effective_episodes(&[group(&[1.0], &[])]), None);
+    }
+
+    /// Good and bad turns add up to 0, but the episode still has a weight.
+    #[test]
+    fn turns_that_cancel_out_have_a_weight() {
+        let credit = EpisodeAdvantage::new(vec![3.0, -3.0]);
+        assert_eq!((credit.mean, credit.weight()), (0.0, 3.0));
+        let even = EpisodeAdvantage::new(vec![-0.1; 3]);
+        assert_eq!((even.mean, even.weight()), (-0.1, 0.1));
+    }
+
     proptest! {
-        /// However the turns are cut into batches, each sampled token appears once, under its own path.
+        /// Each sampled token appears once, after its own prefix, for every limit.
         #[test]
         fn every_sampled_token_is_in_the_loss_once(episodes in episodes(), limit in 1usize..40) {
             let played: Vec<_> = episodes.iter().map(|e| episode(e)).collect();
-            let chosen = chosen(&played);
+            let chosen = all(&played);
             let mut got = Vec::new();
             for batch in pack(&chosen, Aggregation::Token, 1.0, limit) {
                 let tree = &batch.tree;
                 for token in &batch.tokens {
                     let row = batch.rows[token.pair as usize];
-                    // the ids that the row sees, in order, then the target
+                    // The ids visible to the row, in order, then the target.
                     let mut path: Vec<u32> = (0..=row)
                         .filter(|j| row < tree.visible_until[*j as usize])
                         .map(|j| tree.ids[j as usize])
@@ -258,7 +380,7 @@ mod tests {
         #[test]
         fn weights_add_up_to_one(episodes in episodes(), limit in 1usize..40) {
             let played: Vec<_> = episodes.iter().map(|e| episode(e)).collect();
-            let chosen = chosen(&played);
+            let chosen = all(&played);
             for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
                 let over = count(played.iter(), aggregation);
                 let sum: f64 = pack(&chosen, aggregation, over, limit)
@@ -266,7 +388,7 @@ mod tests {
                     .flat_map(|batch| &batch.tokens)
                     .map(|token| f64::from(token.weight))
                     .sum();
-                // sixty weights, each rounded to f32
+                // Sixty weights, each rounded to f32.
                 prop_assert!((sum - 1.0).abs() < 1e-5, "{}", sum);
             }
         }

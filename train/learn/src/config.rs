@@ -1,82 +1,80 @@
 //! The config sections `[train]`, `[credit]`, `[critic]`, `[value]`, `[dqn]` and `[pqn]`.
 
-use lapwing_tensor::Kl;
+use lapwing_tensor::{AdamW, Kl};
 use serde::{Deserialize, Serialize};
 
-/// How the adapter learns, or the whole model.
+/// How the adapter, or the whole model, is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Train {
-    /// Which weights learn. `lora`: those of an adapter beside the model, which takes little memory. `all`: the model's own,
-    /// in 32 bits, which takes 20 bytes for each and 2 or 4 more for the reference; for small models, and it wants an `lr`
-    /// of its own.
+    /// Which weights are trained. `lora`: those of an adapter, which takes little memory. `all`: the model's own in 32 bits,
+    /// which takes 20 bytes for each and 2 or 4 more for the reference. `all` is for small models and needs its own `lr`.
     pub weights: Weights,
-    /// Steps of training: each plays, weighs, chooses and learns. The paper: 700.
+    /// Training steps. The paper: 700.
     pub steps: usize,
-    /// Scenes played in a step, one group of episodes each. 1, as the paper seems to.
+    /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
     pub groups: usize,
     /// G, the episodes of a group. The paper: 100.
     pub group_size: usize,
-    /// G', the episodes of a group that are learned from. The paper: 25. With `sampling = "all"` it is not used.
+    /// G', the episodes of a group that are trained on. The paper: 25. Unused with `sampling = "all"`.
     pub learn: usize,
-    /// How those are chosen.
+    /// How those are selected.
     pub sampling: Sampling,
     /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
     pub aaw_temperature: f64,
-    /// Groups are learned from, those of the widest returns first, until they hold this share of the sum of their standard
-    /// deviations (RAGEN-2 found 0.9 best). 1: all groups in which returns differ.
+    /// Trains on the groups with the largest standard deviations of returns, as many as hold this share of their sum (RAGEN-2
+    /// found 0.9 best). 1: all groups in which returns differ.
     pub filter: f64,
-    /// Weigh each drawn episode by the inverse of its chance to be drawn, which undoes AAW's bias towards episodes that
-    /// stand out. Off: that bias is the method.
+    /// Weights each drawn episode by the inverse of its inclusion probability, which removes AAW's bias towards large
+    /// advantages. Off: that bias is the method.
     pub correction: bool,
-    /// The episodes of a group share what chance does after the start, too. Off: the advantage should average over luck.
+    /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.
     pub shared_luck: bool,
-    /// Whose ratio of chances is clipped.
+    /// Whose importance ratio is clipped.
     pub ratio: Ratio,
-    /// A token's ratio counts down to 1 - this. 0.2, as in PPO.
+    /// Clips a token's ratio below 1 - this. 0.2, as in PPO.
     pub clip_low: f64,
-    /// A token's ratio counts up to 1 + this. 0.2, as in PPO.
+    /// Clips a token's ratio above 1 + this. 0.2, as in PPO.
     pub clip_high: f64,
-    /// The same of a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
+    /// The same for a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
     pub turn_clip: [f64; 2],
-    /// The same of an episode's ratio. As GSPO has it for whole replies.
+    /// The same for an episode's ratio. GSPO's values for whole replies.
     pub episode_clip: [f64; 2],
-    /// Where the mean entropy of a token is to lie, in nats: below and above it, entropy becomes a part of the advantage.
-    /// From 0 to 100: anywhere.
+    /// Range of the mean entropy of a token, in nats. Outside of it, entropy becomes a part of the advantage. 0 to 100: no
+    /// limit.
     pub entropy_band: [f64; 2],
-    /// The weight of entropy for each nat outside of the band. 0.1: a tenth of what sets a good episode off from the mean.
+    /// Weight of the entropy for each nat outside of the band. 0.1: a tenth of a standard deviation of the advantages.
     pub entropy_gain: f64,
-    /// Weight of the KL penalty against the model without its adapter, or with the one that training began from; with
-    /// `weights = "all"` against a copy of the model as it was, which is not held if this is 0: the KL is then not measured.
-    /// Small: it guards against collapse and should not hold the policy back.
+    /// Weight of the KL penalty against the initial policy: the model without its adapter, or with the one that training
+    /// started from. With `weights = "all"` it is a copy of the initial model, which is not kept if this is 0; the KL is then
+    /// not measured. Small: it prevents collapse and should not slow training.
     pub beta: f64,
-    /// How that KL is estimated from one sample. `k3`, as GRPO has it; its gradient is that of KL(reference, policy), which
-    /// covers what the reference does. `k2`: that of KL(policy, reference), which keeps to it. (k1 as a loss has a gradient
-    /// of zero on average, and is refused.)
+    /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
+    /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)
     pub kl: Kl,
-    /// What the loss is an average over.
+    /// What the loss is a mean over.
     pub aggregation: Aggregation,
-    /// Times that a step's episodes are learned from. 1: the only fully on-policy choice.
+    /// Passes over a step's episodes. 1: the only fully on-policy choice.
     pub passes: usize,
     /// Optimiser updates in a pass. 1, for the same reason.
     pub minibatches: usize,
-    /// Learning rate of AdamW. 1e-5: adapters want about ten times what full training does. It stays 1e-5 with
-    /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base wants what its adapters do.
+    /// Learning rate of AdamW. 1e-5: adapters need about ten times the rate of full training. The default is the same with
+    /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its adapters.
     pub lr: f64,
-    /// Steps in which the learning rate rises from 0. 0: Adam's own correction suffices at this rate.
+    /// Steps in which the learning rate rises from 0. 0: Adam's bias correction suffices at this rate.
     pub warmup: usize,
-    /// Decoupled weight decay. 0: the KL penalty holds the adapter near the base already.
+    /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
     pub weight_decay: f64,
-    /// Decay of AdamW's two moments. Its usual values.
+    /// Decay of AdamW's two moments. The usual values.
     pub betas: [f64; 2],
-    /// The norm that the whole gradient is cut down to. 1, the usual value.
+    /// Clips the norm of the whole gradient. 1, the usual value.
     pub max_grad_norm: f64,
-    /// Measure how noisy each step's gradient is, for about the price of its update. Off: nothing that is learned needs it.
+    /// Measures the noise of each step's gradient, at about the cost of its update. Off: training does not need it.
     pub measure: bool,
-    /// Everything random follows from this number.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Tokens of the packed tree that go through the model at once in an update (a micro-batch): bounds the memory,
-    /// changes no result beyond rounding.
+    /// Tokens that go through the model at once in an update (a micro-batch). Limits the memory; changes results only by
+    /// rounding.
     pub tokens_per_batch: usize,
 }
 
@@ -117,32 +115,32 @@ impl Default for Train {
     }
 }
 
-/// Which weights learn.
+/// Which weights are trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
-    /// Those of an adapter; the model stays as it is.
+    /// Those of an adapter; the model stays fixed.
     Lora,
     /// All of the model's own.
     All,
 }
 
-/// How the episodes to learn from are chosen.
+/// How the episodes to train on are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sampling {
-    /// Drawn without replacement, likelier the larger the absolute advantage (the paper's).
+    /// Drawn without replacement, weighted by absolute advantage (the paper's).
     Aaw,
-    /// Drawn without replacement, all alike.
+    /// Drawn without replacement, with equal weights.
     Uniform,
     /// Every episode.
     All,
-    /// Those of the largest absolute advantage.
+    /// Those of the largest absolute advantages.
     Top,
 }
 
 impl Train {
-    /// How far the ratio may go, down and up.
+    /// Returns the clip range of the ratio, down and up.
     pub fn clip(&self) -> [f64; 2] {
         match self.ratio {
             Ratio::Token => [self.clip_low, self.clip_high],
@@ -150,23 +148,35 @@ impl Train {
             Ratio::Episode => self.episode_clip,
         }
     }
+
+    /// Returns the optimiser's settings with this learning rate.
+    pub(crate) fn adamw(&self, lr: f64) -> AdamW {
+        AdamW {
+            lr,
+            beta1: self.betas[0],
+            beta2: self.betas[1],
+            eps: 1e-8,
+            weight_decay: self.weight_decay,
+            max_norm: self.max_grad_norm,
+        }
+    }
 }
 
-/// Whose ratio of chances, now to when it was drawn, is clipped.
+/// Whose importance ratio is clipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ratio {
-    /// Every token has its own (PPO).
+    /// Each token has its own ratio (PPO).
     Token,
     /// The tokens of a turn share their geometric mean.
     Turn,
-    /// Those of an episode do (GSPO, arXiv 2507.18071, with the episode for its sequence; `sequence` means this too).
+    /// The tokens of an episode share theirs (GSPO, arXiv 2507.18071, with the episode as its sequence; also `sequence`).
     #[serde(alias = "sequence")]
     Episode,
 }
 
 impl Ratio {
-    /// The keys of its range.
+    /// Returns the config keys of its clip range.
     pub fn clip_keys(self) -> &'static str {
         match self {
             Ratio::Token => "train.clip_low and train.clip_high",
@@ -176,33 +186,32 @@ impl Ratio {
     }
 }
 
-/// What the loss is an average over.
+/// What the loss is a mean over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregation {
-    /// All tokens alike: long replies and long episodes count for more.
+    /// All tokens: long replies and long episodes count more.
     Token,
-    /// Turns of the game, each the mean of its tokens: long episodes count for more.
+    /// Turns, each the mean of its tokens: long episodes count more.
     Turn,
     /// Episodes, each the mean of its turns.
     Episode,
 }
 
-/// What the advantage of a turn is. [`learn::credit`](crate::credit) has the formulas.
+/// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Credit {
-    /// Whose standing a turn gets: that of its whole episode (MS-GRPO), or one of its own.
+    /// Advantage estimator.
     pub method: Method,
-    /// What advantages are divided by.
+    /// Divisor of the advantages.
     pub normalise: Normalise,
-    /// What a reward one turn later is worth beside one now. 0.95, as GiGPO has it. `episode` and `rloo` add rewards up as
-    /// they are.
+    /// Discount per turn. 0.95, as in GiGPO. `episode` and `rloo` do not discount.
     pub gamma: f64,
-    /// How far `tabular` and `critic` look at what really came before they trust the value of a state: 0 one turn, 1 to the
-    /// end. 0.95, as turn-level PPO has it.
+    /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
+    /// PPO.
     pub lambda: f64,
-    /// Weight of the part that `gigpo` adds for the state. 1, as published.
+    /// Weight of the state-level term of `gigpo`. 1, as published.
     pub omega: f64,
 }
 
@@ -218,54 +227,50 @@ impl Default for Credit {
     }
 }
 
-/// Whose standing a turn gets.
+/// Advantage estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Every turn has its episode's return beside the mean of the group (MS-GRPO, arXiv 2508.10839).
+    /// The episode's return compared with the mean of its group (MS-GRPO, arXiv 2508.10839).
     Episode,
-    /// Every turn has its episode's return beside the mean of the others (RLOO, arXiv 2402.14740; as published with
+    /// The episode's return compared with the mean of the others (RLOO, arXiv 2402.14740; as published with
     /// `normalise = "mean"`).
     Rloo,
-    /// `episode`, and what followed the turn beside what followed other turns of the group in the same state (GiGPO, arXiv
+    /// `episode`, plus the return to go compared with that of the group's other turns in the same state (GiGPO, arXiv
     /// 2505.10978).
     Gigpo,
-    /// TD(lambda) on a table of the group's own states, each worth the mean of what followed (after GAGPO, arXiv 2605.13217).
+    /// TD(lambda) with a table of the group's own states and their mean returns to go (after GAGPO, arXiv 2605.13217).
     Tabular,
-    /// TD(lambda) on what a critic that is trained beside the policy says of each state (turn-level PPO, arXiv 2512.17008; the
-    /// section `critic`).
+    /// TD(lambda) with a critic that is trained beside the policy (turn-level PPO, arXiv 2512.17008; the section `critic`).
     Critic,
 }
 
-/// What advantages are divided by.
+/// Divisor of the advantages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalise {
-    /// Their standard deviation in the group: groups count alike, however far their returns lie apart.
+    /// Their standard deviation in the group: all groups count alike.
     Std,
-    /// Nothing: from the mean on, returns count as they are (Dr. GRPO, arXiv 2503.20783).
+    /// 1: only the mean is subtracted (Dr. GRPO, arXiv 2503.20783).
     Mean,
     /// Their standard deviation in all groups of the step together.
     Batch,
 }
 
-/// What learns to tell how much a state is worth. [`learn::critic`](crate::critic) is the method.
+/// The critic of turn-level PPO ([`critic`](crate::critic)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Critic {
-    /// Width of the head's hidden layer. 64: values of a small game are no harder.
+    /// Width of the hidden layer. 64: enough for the values of a small game.
     pub hidden: usize,
-    /// Learning rate of its AdamW. 1e-3, usual for a small network that begins from nothing; critics that begin from a
-    /// trained model take about ten times the policy's.
+    /// Learning rate of its AdamW. 1e-3, usual for a small network with random weights.
     pub lr: f64,
-    /// Times that it learns from all turns of a step. 10: what the model makes of the prompts is computed once, so that a pass
-    /// costs little.
+    /// Passes over all turns of a step. 10: a pass is cheap, because the features are computed once.
     pub passes: usize,
-    /// A value learns from a step as long as it is no further than this from what it was before. 0.5, as verl has it, for
-    /// returns of about 1: raise it with the returns of the game.
+    /// Clips the change of a value in a step. 0.5, as in verl, for returns of about 1. Scale it with the returns of the game.
     pub clip: f64,
-    /// Steps at the beginning in which only the critic learns. 5: advantages against a critic that knows nothing are plain
-    /// returns, with all their variance.
+    /// First steps in which only the critic is trained. 5: advantages from an untrained critic are plain returns with all
+    /// their variance.
     pub warmup: usize,
 }
 
@@ -281,21 +286,21 @@ impl Default for Critic {
     }
 }
 
-/// What learns.
+/// What is trained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LearnerKind {
     /// A language model, by MS-GRPO.
     #[default]
     MsGrpo,
-    /// A network on the board, by DQN with replay.
+    /// A network on feature planes, by DQN with replay.
     Dqn,
-    /// A network on the board, by Q(lambda) on what was just played.
+    /// A network on feature planes, by Q(lambda) on the step's episodes (PQN).
     Pqn,
 }
 
 impl LearnerKind {
-    /// Its word in a config.
+    /// Returns its name in a config.
     pub fn name(self) -> &'static str {
         match self {
             LearnerKind::MsGrpo => "ms-grpo",
@@ -305,33 +310,33 @@ impl LearnerKind {
     }
 }
 
-/// The network of `dqn` and `pqn`, and how it plays and learns. The paper's is not published: these numbers are ours.
+/// The network of `dqn` and `pqn`, and how it explores. The paper does not publish its network; these numbers are ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Value {
-    /// A file with the weights of a network to go on from, or to play with, of the same layers. Empty: fresh ones.
+    /// A file with the initial weights, for the same layers. Empty: random weights.
     pub network: String,
-    /// What is seen of the board: the cells up to so many away from the agent, which is then in the middle. 0: the board as
-    /// it lies. What was learned in one corner holds in all others where the agent is in the middle.
+    /// Encodes the cells up to this distance from the agent, with the agent in the middle, so that a position is independent
+    /// of its place on the board. 0: encodes the whole board.
     pub window: usize,
-    /// Turns left, as a share of the limit, are one more input, and the limit is an end like any other. Off: the limit
-    /// cannot be seen, and what would have followed is estimated.
+    /// Adds the share of turns left as an input, and treats the step limit as a terminal state. Off: the value after the limit
+    /// is bootstrapped.
     pub turns_left: bool,
-    /// Planes that each convolution over 3x3 cells gives, first to last. None: the board goes into the dense layers as it is.
+    /// Output planes of each 3x3 convolution, first to last. None: the dense layers read the planes.
     pub channels: Vec<usize>,
     /// Widths of the dense layers before the last.
     pub hidden: Vec<usize>,
-    /// What a point in the next turn counts in this one. 0.99, the usual value.
+    /// Discount per turn. 0.99, the usual value.
     pub gamma: f64,
-    /// Episodes of a step, each on a scene of its own, played together. 64: the device is asked once for all of them.
+    /// Episodes of a step, each on its own scene, played together. 64: one forward pass serves all of them.
     pub episodes: usize,
-    /// The chance of any action at the end of exploration. 0.05, the usual value; evaluations explore nothing.
+    /// Final probability of a random action. 0.05, the usual value. Evaluations do not explore.
     pub epsilon: f64,
-    /// Steps in which that chance falls from 1, in a straight line.
+    /// Steps in which that probability falls linearly from 1.
     pub exploration: usize,
-    /// Turns that an update learns from.
+    /// Turns of an update.
     pub batch: usize,
-    /// Steps in which the learning rate falls to a tenth, in a straight line. 0: it does not.
+    /// Steps in which the learning rate falls linearly to a tenth. 0: it stays constant.
     pub anneal: usize,
 }
 
@@ -353,25 +358,25 @@ impl Default for Value {
     }
 }
 
-/// What `dqn` has beside that.
+/// Settings of `dqn` beside `[value]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dqn {
-    /// Turns that are remembered. Games of some twenty turns do not need the usual million.
+    /// Turns in the replay buffer. Games of some twenty turns do not need the usual million.
     pub capacity: usize,
-    /// Turns that are there before the first is learned from.
+    /// Turns in the replay buffer before the first update.
     pub start: usize,
-    /// Updates in a step.
+    /// Updates per step.
     pub updates: usize,
-    /// Updates after which the target network becomes what the network is. 500, as in cleanrl's.
+    /// Updates between copies to the target network. 500, as in cleanrl.
     pub target: usize,
-    /// Turns that a target looks ahead. 3, as in Rainbow.
+    /// Turns of an n-step target. 3, as in Rainbow.
     pub n_step: usize,
-    /// How much likelier what surprised is to be drawn: 0, not at all; 1, in proportion. 0.5, as in Rainbow.
+    /// Exponent of the priorities: 0, uniform; 1, proportional to the error. 0.5, as in Rainbow.
     pub alpha: f64,
-    /// How far that bias is taken back at first: 0, not at all; 1, wholly. 0.4, as in Rainbow.
+    /// Initial exponent of the importance weights: 0, no correction; 1, full correction. 0.4, as in Rainbow.
     pub beta: f64,
-    /// Steps in which that rises to 1, in a straight line.
+    /// Steps in which that exponent rises linearly to 1.
     pub beta_steps: usize,
 }
 
@@ -390,13 +395,13 @@ impl Default for Dqn {
     }
 }
 
-/// What `pqn` has beside that.
+/// Settings of `pqn` beside `[value]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pqn {
-    /// Q(lambda): 0, targets look one turn ahead; 1, to the end of the episode. 0.65, as in the paper of PQN.
+    /// Lambda of the targets: 0, one turn ahead; 1, to the end of the episode. 0.65, as in the paper of PQN.
     pub lambda: f64,
-    /// Times that a step's turns are learned from. 2: with 4, as in cleanrl's, a step learned little more and took longer.
+    /// Passes over a step's turns. 2: with 4, as in cleanrl, a step improved little more and took longer.
     pub passes: usize,
 }
 

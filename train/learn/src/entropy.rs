@@ -1,26 +1,25 @@
-//! Entropy kept in a band.
+//! Keeps the entropy of the policy within a band.
 //!
-//! The mean entropy H of the tokens that a step sampled is held between two bounds: below the lower one every token's
-//! advantage gets
+//! H is the mean entropy of the tokens that a step sampled. If H is below the band, every token's advantage gets the bonus
 //!
 //! ```text
 //! c (-l_old - h)        c = gain (low - H)
 //! ```
 //!
-//! more, where h is the entropy of what it was drawn from; above the upper one c = gain (high - H) is negative. On average
-//! over what is drawn, its policy gradient is c times that of h: for each prompt
+//! where h is the entropy of the distribution that the token was drawn from. If H is above the band, c = gain (high - H) is
+//! negative. On average over the draws, the policy gradient of the bonus is c times the gradient of h. For each prompt
 //!
 //! ```text
 //! grad h = -sum p grad(log p) log p = mean over draws of grad(l) (-l - h)
 //! ```
 //!
-//! Whoever sets a fixed weight has to guess one that neither fades nor explodes as returns grow; in the band the weight is
-//! what is needed, and zero as a rule.
+//! A fixed weight would fade or explode as returns grow. With a band the weight is as large as needed, and usually 0.
 
-use crate::config::Train;
 use lapwing_play::Episode;
 
-/// c, for a step that played these episodes.
+use crate::config::Train;
+
+/// Returns c for a step that played these episodes.
 pub fn weight<'a>(train: &Train, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
     let (mut sum, mut count) = (0.0, 0);
     for reply in episodes.flat_map(Episode::sampled) {
@@ -35,7 +34,7 @@ pub fn weight<'a>(train: &Train, episodes: impl Iterator<Item = &'a Episode>) ->
     train.entropy_gain * (mean.clamp(low, high) - mean)
 }
 
-/// What a token's advantage gets.
+/// Returns the bonus of a token.
 pub fn bonus(weight: f64, old: f32, entropy: f32) -> f64 {
     weight * (-f64::from(old) - f64::from(entropy))
 }
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn within_the_band_nothing_is_added() {
+    fn the_bonus_is_zero_within_the_band() {
         let train = Train {
             entropy_band: [0.5, 1.5],
             entropy_gain: 0.1,
@@ -75,14 +74,14 @@ mod tests {
         assert_eq!(weight(&[0.5, 1.5]), 0.0);
         assert_eq!(weight(&[0.25, 0.25]), 0.1 * 0.25);
         assert_eq!(weight(&[2.0, 3.0]), -0.1);
-        // Nobody of ours has played.
+        // No model has played.
         assert_eq!(super::weight(&train, [Episode::default()].iter()), 0.0);
     }
 
     proptest! {
-        /// On average over what is drawn it is the gradient of the entropy, here by the logits, by differences.
+        /// Compared with finite differences of the entropy with respect to the logits.
         #[test]
-        fn its_policy_gradient_is_that_of_the_entropy(logits in proptest::collection::vec(-2.0f64..2.0, 2..6)) {
+        fn the_policy_gradient_of_the_bonus_is_that_of_the_entropy(logits in proptest::collection::vec(-2.0f64..2.0, 2..6)) {
             let chances = |logits: &[f64]| -> Vec<f64> {
                 let sum: f64 = logits.iter().map(|z| z.exp()).sum();
                 logits.iter().map(|z| z.exp() / sum).collect()
@@ -99,7 +98,7 @@ mod tests {
                     entropy(&moved)
                 };
                 let wanted = (moved(1e-5) - moved(-1e-5)) / 2e-5;
-                // log-probs and entropy are f32
+                // Log-probs and entropy are f32.
                 prop_assert!((drawn - wanted).abs() < 1e-5, "{} against {}", drawn, wanted);
             }
         }

@@ -1,4 +1,4 @@
-//! Errors of learning. Each text names the thing and, where there is one, the fix.
+//! Errors of training steps, imitation and value networks.
 
 use std::path::PathBuf;
 
@@ -6,38 +6,38 @@ use lapwing_model::ModelError;
 use lapwing_play::PlayError;
 use lapwing_tensor::GpuError;
 
-/// An error of a training step or of a value network.
+/// An error of a training step, of imitation or of a value network.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
-    /// Playing the episodes failed.
+    /// An error while playing.
     #[error(transparent)]
     Play(#[from] PlayError),
-    /// The model or its tokenizer.
+    /// An error of the model or its tokenizer.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The device.
+    /// An error of the device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// A network player was requested without weights.
     #[error(
-        "a network of {0} is to play, and value.network names none: name the directory of the run that trained it"
+        "no network to play with: value.network is empty; set it to the network of a run that trained {0}"
     )]
     NoNetwork(&'static str),
-    /// A network that cannot be read, or has other layers.
+    /// A network file that cannot be read, or that has other layers.
     #[error("the network {}: {problem}", path.display())]
     Network {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The critic has diverged.
+    /// A value of the critic is not finite.
     #[error(
-        "training has diverged: what the critic says of a state is no finite number; go on from an earlier state (--adapter) \
-         with a smaller critic.lr"
+        "training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter) with a \
+         smaller critic.lr"
     )]
     Critic,
-    /// Episodes that cannot be imitated.
+    /// Imitation of the given episodes is impossible.
     #[error("cannot imitate: {0}")]
     Imitation(String),
 }

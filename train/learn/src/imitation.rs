@@ -1,106 +1,105 @@
-//! Imitation: an adapter learns to say what somebody else has said. A start for reinforcement learning, or a way to get a
-//! large model's play into a small one (distillation).
+//! Imitation (supervised fine-tuning on kept episodes): a start for reinforcement learning, or a way to distil the play of a
+//! large model into a small one.
 //!
-//! Over the replies of kept episodes, every token with the same weight, the token that ends a reply among them:
+//! The loss is the cross-entropy over all tokens of the replies, including the token that ends a reply:
 //!
 //! ```text
 //! L = -1/N sum log p(token | prompt, the reply's tokens before it)
 //! ```
 //!
-//! which is the policy gradient of tokens that somebody else has drawn, each with an advantage of 1. So replies become
-//! episodes again, in the words and tokens of the model that learns, and go through the same packed token tree as those of
-//! [`ms_grpo`](crate::ms_grpo).
+//! This is a policy gradient with an advantage of 1 for every token. Replies become episodes again, in the chat template and
+//! tokens of the trained model, and use the same packed token trees as [`ms_grpo`](crate::ms_grpo).
 //!
-//! What is learned from: replies that could be read, of episodes that were not played to examine somebody. A tenth of the
-//! scenes is held out, to tell learning from learning by heart.
+//! Only replies that contain a readable action are used, and no episodes of evaluations. A tenth of the scenes is held out
+//! to measure generalisation.
 
 use std::collections::BTreeSet;
 
 use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Message, Model};
-use lapwing_tensor::{AdamW, Tensor};
-
-use crate::LearnError;
-use crate::batch;
-use crate::batch::{Batch, Chosen, pack};
-use crate::config::{Aggregation, Train};
-use crate::language::LanguageLearner;
 use lapwing_play::prompt::Prompts;
 use lapwing_play::sample::{Purpose, Sample, SampleTurn};
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Sampled, Turn};
+use lapwing_tensor::Tensor;
 
-/// Episodes that one update learns from.
+use crate::batch::{Batch, Chosen, count, pack};
+use crate::config::{Aggregation, Train};
+use crate::language::LanguageLearner;
+use crate::{LearnError, shuffle};
+
+/// Episodes of one update.
 const EPISODES: usize = 8;
-/// One scene in so many is held out.
+/// One scene in this many is held out.
 const HELD_OUT: usize = 10;
 
-/// Which episodes are imitated, and how long.
+/// Settings of an imitation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imitation {
-    /// episodes that returned less are left out
+    /// Leaves out episodes with lower returns.
     pub min_return: Option<f64>,
-    /// episodes that were not won are left out
+    /// Leaves out episodes without success.
     pub only_success: bool,
-    /// optimiser updates; none: as many as the epochs make
+    /// Optimiser updates. `None`: as many as the epochs need.
     pub steps: Option<usize>,
-    /// passes over the episodes
+    /// Passes over the episodes.
     pub epochs: usize,
-    /// peak learning rate; it rises over the first twentieth of the updates and falls along a cosine to a twentieth
+    /// Peak learning rate. It rises linearly over the first twentieth of the updates and falls along a cosine to a
+    /// twentieth.
     pub lr: f64,
-    /// the order of the episodes follows from it
+    /// Seed of the order of the episodes.
     pub seed: u64,
 }
 
-/// Episodes in the tokens of the model that learns.
+/// Episodes to imitate, in the tokens of the trained model.
 #[derive(Debug, Default)]
-pub struct Lessons {
-    /// what is learned from
+pub struct Demonstrations {
+    /// Episodes to train on.
     pub train: Vec<Episode>,
-    /// of scenes that are not learned from
+    /// Episodes on held-out scenes.
     pub held_out: Vec<Episode>,
-    /// episodes that were played to examine somebody
-    pub of_evaluations: usize,
-    /// episodes that did not do well enough, or have no reply that could be read
-    pub left_out: usize,
-    /// replies that could not be read, in episodes that are learned from
-    pub unread: usize,
+    /// Number of episodes that were left out because they belong to evaluations.
+    pub evaluations: usize,
+    /// Number of episodes that were left out by the settings, or because none of their replies is readable.
+    pub filtered: usize,
+    /// Number of unreadable replies in the other episodes.
+    pub unreadable: usize,
 }
 
-/// How far it has come.
+/// Progress of an imitation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Update {
-    /// updates done
+pub struct ImitationUpdate {
+    /// Updates made.
     pub step: usize,
-    /// updates in all
+    /// Updates in total.
     pub steps: usize,
-    /// cross-entropy of the episodes that it learned from, before it did: nats a token
+    /// Loss before the update, in nats per token.
     pub loss: f64,
 }
 
-/// The cross-entropy on held-out scenes, nats a token; none: there were too few scenes to hold one out.
+/// Loss on held-out scenes in nats per token. `None` if there are too few scenes to hold one out.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Imitated {
-    /// before the first update
+pub struct HeldOutLoss {
+    /// Before the first update.
     pub before: Option<f64>,
-    /// after the last
+    /// After the last update.
     pub after: Option<f64>,
 }
 
 impl Imitation {
-    /// What is to be learned from these episodes, by the model whose prompts these are, which takes so many tokens.
+    /// Converts kept episodes for the model of these prompts. `limit` is its largest number of positions.
     ///
     /// # Errors
-    /// If nothing is left, a prompt was written for another model, or is too long for this one.
-    pub fn lessons(
+    /// If no episode is left, or a prompt is too long or in the chat template of another model.
+    pub fn demonstrations(
         &self,
         samples: &[Sample],
         prompts: &Prompts,
-        most: usize,
-    ) -> Result<Lessons, LearnError> {
-        let writer = Writer::new(prompts, most)?;
+        limit: usize,
+    ) -> Result<Demonstrations, LearnError> {
+        let encoder = ReplyEncoder::new(prompts, limit)?;
         let held_out = held_out(samples.iter().filter(|sample| self.takes(sample)));
-        let mut lessons = Lessons::default();
+        let mut data = Demonstrations::default();
         for sample in samples {
             let read: Vec<&SampleTurn> = sample
                 .turns
@@ -108,36 +107,36 @@ impl Imitation {
                 .filter(|turn| turn.action.is_some())
                 .collect();
             if sample.purpose == Purpose::Evaluation {
-                lessons.of_evaluations += 1;
+                data.evaluations += 1;
             } else if !self.takes(sample) || read.is_empty() {
-                lessons.left_out += 1;
+                data.filtered += 1;
             } else {
-                lessons.unread += sample.turns.len() - read.len();
-                let turns = read.into_iter().map(|turn| writer.turn(turn));
+                data.unreadable += sample.turns.len() - read.len();
+                let turns = read.into_iter().map(|turn| encoder.turn(turn));
                 let episode = Episode {
                     turns: turns.collect::<Result<_, _>>()?,
                     ..Episode::default()
                 };
                 match held_out.contains(&*sample.scene) {
-                    true => lessons.held_out.push(episode),
-                    false => lessons.train.push(episode),
+                    true => data.held_out.push(episode),
+                    false => data.train.push(episode),
                 }
             }
         }
-        if lessons.train.is_empty() {
-            let (all, examined, left) = (samples.len(), lessons.of_evaluations, lessons.left_out);
+        if data.train.is_empty() {
+            let (all, evaluations, filtered) = (samples.len(), data.evaluations, data.filtered);
             return Err(LearnError::Imitation(format!(
-                "nothing is left of {all} episodes: {examined} are of evaluations, on scenes that nobody may learn from \
-                 (wanted those of `lapwing play --keep`, or of a run with --all-episodes), and {left} did not do well \
-                 enough or hold no reply that can be read"
+                "no episode is left of {all}: {evaluations} are of evaluations, whose scenes are held out (wanted episodes of \
+                 `lapwing play --keep`, or of a run with --all-episodes), and {filtered} have too low a return, no success or \
+                 no readable reply"
             )));
         }
-        Ok(lessons)
+        Ok(data)
     }
 
-    /// Optimiser updates that these lessons make.
-    pub fn updates(&self, lessons: &Lessons) -> usize {
-        let epoch = lessons.train.len().div_ceil(EPISODES);
+    /// Returns the number of optimiser updates.
+    pub fn updates(&self, data: &Demonstrations) -> usize {
+        let epoch = data.train.len().div_ceil(EPISODES);
         self.steps.unwrap_or(self.epochs * epoch)
     }
 
@@ -150,45 +149,43 @@ impl Imitation {
     }
 }
 
-/// The scenes that are held out: the same whatever the seed, as long as the scenes are.
+/// Returns the held-out scenes. They depend on the set of scenes only.
 fn held_out<'a>(samples: impl Iterator<Item = &'a Sample>) -> BTreeSet<&'a str> {
     let scenes: BTreeSet<&str> = samples.map(|sample| &*sample.scene).collect();
     let mut scenes: Vec<&str> = scenes.into_iter().collect();
-    // A single scene is needed to learn from.
-    let count = if scenes.len() < 2 {
-        0
-    } else {
-        scenes.len().div_ceil(HELD_OUT)
+    let count = match scenes.len() {
+        0 | 1 => 0,
+        count => count.div_ceil(HELD_OUT),
     };
     scenes.sort_by_key(|scene| seeds::derive(0, &format!("held out {scene}"), &[]));
     scenes.into_iter().take(count).collect()
 }
 
-/// Writes turns as the model that learns reads and says them.
-struct Writer<'a> {
+/// Converts kept turns to the tokens of the trained model.
+struct ReplyEncoder<'a> {
     prompts: &'a Prompts,
-    /// what every prompt of this model begins and ends with
+    /// beginning and end of every prompt in this chat template
     around: (String, String),
-    /// what ends a reply
+    /// token that ends a reply
     end: u32,
-    most: usize,
+    limit: usize,
 }
 
-impl Writer<'_> {
-    fn new(prompts: &Prompts, most: usize) -> Result<Writer<'_>, LearnError> {
-        let (told, said) = ("Told.", "Said.");
-        let mut messages = vec![Message::system(told), Message::user(told)];
+impl ReplyEncoder<'_> {
+    fn new(prompts: &Prompts, limit: usize) -> Result<ReplyEncoder<'_>, LearnError> {
+        let (text, reply) = ("Told.", "Said.");
+        let mut messages = vec![Message::system(text), Message::user(text)];
         let prompt = prompts.template().render(&messages, true)?;
-        let around = match (prompt.find(told), prompt.rfind(told)) {
-            (Some(first), Some(last)) => (&prompt[..first], &prompt[last + told.len()..]),
+        let around = match (prompt.find(text), prompt.rfind(text)) {
+            (Some(first), Some(last)) => (&prompt[..first], &prompt[last + text.len()..]),
             _ => ("", ""),
         };
         let around = (around.0.to_owned(), around.1.to_owned());
 
-        // Of the tokens that end a reply, the one that the template writes after it.
-        messages.push(Message::assistant(said));
+        // The stop token that the template writes after a reply.
+        messages.push(Message::assistant(reply));
         let whole = prompts.template().render(&messages, false)?;
-        let after = whole.rsplit(said).next().unwrap_or_default();
+        let after = whole.rsplit(reply).next().unwrap_or_default();
         let tokenizer = prompts.tokenizer();
         let mut nearest: Option<(usize, u32)> = None;
         for &id in tokenizer.stop_ids() {
@@ -204,11 +201,11 @@ impl Writer<'_> {
                 "the model has no token that ends a reply (eos_token_id)".to_owned(),
             )
         })?;
-        Ok(Writer {
+        Ok(ReplyEncoder {
             prompts,
             around,
             end,
-            most,
+            limit,
         })
     }
 
@@ -221,19 +218,19 @@ impl Writer<'_> {
         let prompt = tokenizer.encode(&prompt)?;
         let mut ids = tokenizer.encode(&turn.reply)?;
         ids.push(self.end);
-        if prompt.len() + ids.len() > self.most {
+        if prompt.len() + ids.len() > self.limit {
             return Err(LearnError::Imitation(format!(
-                "a prompt of {} tokens and its reply of {} do not fit this model, which was made for {} together \
+                "a prompt of {} tokens and its reply of {} do not fit this model, whose limit is {} positions \
                  (max_position_embeddings)",
                 prompt.len(),
                 ids.len(),
-                self.most
+                self.limit
             )));
         }
         Ok(Turn {
             sampled: Some(Sampled {
                 prompt: prompt.into(),
-                // Nobody of ours has drawn them; imitation does not ask.
+                // Unused by imitation.
                 log_probs: vec![0.0; ids.len()],
                 entropies: vec![0.0; ids.len()],
                 ids,
@@ -243,88 +240,78 @@ impl Writer<'_> {
         })
     }
 
-    /// A prompt that was kept as text is in the template of the model that played.
+    /// Returns a prompt that was kept as text, if it is in this model's chat template.
     fn check<'a>(&self, prompt: &'a str) -> Result<&'a str, LearnError> {
         let (before, after) = &self.around;
         match !prompt.is_empty() && prompt.starts_with(before) && prompt.ends_with(after) {
             true => Ok(prompt),
             false => Err(LearnError::Imitation(
-                "an episode has its prompts only as text, in the chat template of another model: another model can imitate \
-                 what `lapwing play --keep` has kept"
+                "an episode has its prompts only as text in the chat template of another model; use episodes of `lapwing play \
+                 --keep`, which contain the messages"
                     .to_owned(),
             )),
         }
     }
 }
 
-/// Teaches the adapter of a state; `told` hears of every update.
+/// Trains the learner's weights on demonstrations, and calls `report` after every update.
 ///
 /// # Errors
-/// If the device fails, or the loss is no finite number any more.
+/// If the device fails, or the loss is not finite.
 ///
 /// # Panics
-/// If the state is not one that trains.
+/// If the learner only plays.
 pub fn imitate(
     learner: &mut LanguageLearner,
     train: &Train,
-    lessons: &Lessons,
+    data: &Demonstrations,
     how: &Imitation,
-    told: &mut dyn FnMut(Update),
-) -> Result<Imitated, LearnError> {
-    let steps = how.updates(lessons);
-    let before = held_out_loss(learner, train, lessons)?;
+    report: &mut dyn FnMut(ImitationUpdate),
+) -> Result<HeldOutLoss, LearnError> {
+    let steps = how.updates(data);
+    let before = held_out_loss(learner, train, data)?;
     let (mut order, mut epoch) = (Vec::new(), 0);
     for step in 0..steps {
-        // The next episodes, each once in an epoch, in another order each time.
+        // The next episodes: each once per epoch, in a new order.
         if order.is_empty() {
-            order = shuffled(lessons.train.len(), how.seed, epoch);
+            order = (0..data.train.len()).collect::<Vec<usize>>();
+            let seed = seeds::derive(how.seed, "imitation", &[epoch]);
+            let mut random = Stream::new(seed, "imitation");
+            shuffle(&mut order, |count| random.below(count));
             epoch += 1;
         }
         let now = order.split_off(order.len().saturating_sub(EPISODES));
 
-        // The loss of all their replies, a part of the token tree at a time.
-        let batches = packed(
-            now.iter().map(|e| &lessons.train[*e]),
-            train.tokens_per_batch,
-        );
-        let parameters = learner.parameters.as_mut().expect("a state that trains");
+        let episodes = now.iter().map(|e| &data.train[*e]);
+        let batches = packed(episodes, train.tokens_per_batch);
+        let parameters = learner.parameters.as_mut().expect("a learner that trains");
         let mut loss = 0.0;
         for batch in &batches {
-            let part = cross_entropy(
-                &learner.policy.model,
-                learner.policy.adapter.as_ref(),
-                batch,
-            );
+            let policy = &learner.policy;
+            let part = cross_entropy(&policy.model, policy.adapter.as_ref(), batch);
             parameters.accumulate(&part.backward());
             loss += f64::from(part.to_vec()?[0]);
         }
         if !loss.is_finite() {
             return Err(LearnError::Imitation(format!(
-                "the loss is no finite number after {step} updates: choose a smaller --lr than {}",
+                "the loss is not finite after {step} updates; choose a smaller --lr than {}",
                 how.lr
             )));
         }
-        parameters.step(AdamW {
-            lr: how.lr * schedule(step, steps),
-            beta1: train.betas[0],
-            beta2: train.betas[1],
-            eps: 1e-8,
-            weight_decay: train.weight_decay,
-            max_norm: train.max_grad_norm,
-        });
-        told(Update {
+        parameters.step(train.adamw(how.lr * schedule(step, steps)));
+        report(ImitationUpdate {
             step: step + 1,
             steps,
             loss,
         });
     }
-    Ok(Imitated {
+    Ok(HeldOutLoss {
         before,
-        after: held_out_loss(learner, train, lessons)?,
+        after: held_out_loss(learner, train, data)?,
     })
 }
 
-/// Replies as batches whose losses add up to the mean over their tokens.
+/// Packs replies into batches whose losses add up to the mean over all tokens.
 fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<Batch> {
     let episodes: Vec<&Episode> = episodes.collect();
     let longest = episodes.iter().map(|episode| episode.turns.len()).max();
@@ -335,16 +322,16 @@ fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<
         importance: 1.0,
         entropy_weight: 0.0,
     };
-    let chosen: Vec<Chosen<'_>> = episodes.iter().map(one).collect();
-    let over = batch::count(episodes.iter().copied(), Aggregation::Token);
-    pack(&chosen, Aggregation::Token, over, limit)
+    let all: Vec<Chosen<'_>> = episodes.iter().map(one).collect();
+    let over = count(episodes.iter().copied(), Aggregation::Token);
+    pack(&all, Aggregation::Token, over, limit)
 }
 
-/// This batch's part of the loss.
+/// Computes a batch's part of the loss.
 fn cross_entropy(model: &Model, adapter: Option<&Adapter>, batch: &Batch) -> Tensor {
     let gpu = model.gpu();
     let log_probs = batch.on(gpu).log_probs(model, adapter, 1.0);
-    // Replies that begin alike share pairs.
+    // Replies with equal prefixes share pairs.
     let mut weights = vec![0.0; batch.rows.len()];
     for token in &batch.tokens {
         weights[token.pair as usize] += token.weight;
@@ -356,42 +343,31 @@ fn cross_entropy(model: &Model, adapter: Option<&Adapter>, batch: &Batch) -> Ten
 fn held_out_loss(
     learner: &LanguageLearner,
     train: &Train,
-    lessons: &Lessons,
+    data: &Demonstrations,
 ) -> Result<Option<f64>, LearnError> {
-    if lessons.held_out.is_empty() {
+    if data.held_out.is_empty() {
         return Ok(None);
     }
-    let model = learner.policy.model.without_gradients();
-    let adapter = learner
-        .policy
-        .adapter
-        .as_ref()
-        .map(Adapter::without_gradients);
+    let policy = &learner.policy;
+    let model = policy.model.without_gradients();
+    let adapter = policy.adapter.as_ref().map(Adapter::without_gradients);
     let mut loss = 0.0;
-    for batch in packed(lessons.held_out.iter(), train.tokens_per_batch) {
+    for batch in packed(data.held_out.iter(), train.tokens_per_batch) {
         loss += f64::from(cross_entropy(&model, adapter.as_ref(), &batch).to_vec()?[0]);
     }
     Ok(Some(loss))
 }
 
-/// Rises linearly, falls along a cosine.
+/// Returns the learning rate as a share of its peak: a linear rise, then a cosine.
 pub fn schedule(step: usize, steps: usize) -> f64 {
     let (now, rise) = ((step + 1) as f64 / steps as f64, 0.05);
     if now < rise {
         now / rise
     } else {
-        let fallen = (now - rise) / (1.0 - rise);
-        0.05 + 0.95 * (1.0 + (std::f64::consts::PI * fallen).cos()) / 2.0
+        let progress = (now - rise) / (1.0 - rise);
+        0.05 + 0.95 * (1.0 + (std::f64::consts::PI * progress).cos()) / 2.0
     }
 }
 
-/// Fisher and Yates.
-fn shuffled(count: usize, seed: u64, epoch: usize) -> Vec<usize> {
-    let seed = seeds::derive(seed, "imitation", &[epoch]);
-    let mut chance = Stream::new(seed, "imitation");
-    let mut order: Vec<usize> = (0..count).collect();
-    for i in (1..count).rev() {
-        order.swap(i, chance.below(i + 1));
-    }
-    order
-}
+#[cfg(test)]
+mod tests;

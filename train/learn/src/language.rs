@@ -1,7 +1,7 @@
-//! A language model that learns to play.
+//! A language model with its games and its trained weights.
 
 use lapwing_env::Scenario;
-use lapwing_model::Companions;
+use lapwing_model::CompanionFiles;
 use lapwing_play::config::Policy as PolicyConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy};
 use lapwing_play::world::World;
@@ -9,7 +9,7 @@ use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
 use crate::config::{Credit, Critic, Train};
-use crate::head::Head;
+use crate::critic::Head;
 
 /// The config sections that a training step reads.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct LanguageLearner {
     /// The sampling temperature of the next training step.
     pub temperature: f64,
     /// The files beside the weights, saved with them if all weights of the model are trained.
-    pub companions: Option<Companions>,
+    pub companions: Option<CompanionFiles>,
     /// Projections of the last step's gradient, with `train.measure`. Not saved.
     pub gradient: Option<Vec<f64>>,
 }

@@ -1,27 +1,31 @@
-//! Turns played episodes into a better policy.
+//! Trains policies on played episodes.
 //!
-//! [`ms_grpo`] is the algorithm, to be read from top to bottom; the other modules are its parts and variants. [`value`] holds
-//! DQN and PQN, which learn without a language model.
+//! [`ms_grpo`] is the algorithm, from top to bottom. [`critic`] adds turn-level PPO to it, [`imitation`] trains on kept
+//! episodes, and [`value`] holds DQN and PQN, which need no language model.
 
 pub mod batch;
-pub mod choose;
 pub mod config;
-pub mod credit;
+mod credit;
 pub mod critic;
-pub mod entropy;
+mod entropy;
 mod error;
-pub mod filter;
-pub mod group;
-pub mod head;
 pub mod imitation;
+mod importance;
 pub mod language;
-pub mod measure;
+mod measure;
 pub mod metrics;
 pub mod ms_grpo;
-pub mod ratio;
-pub mod rollout;
-pub mod temperature;
-pub mod turn_ppo;
+mod ratio;
+mod spread;
+#[cfg(test)]
+mod testing;
 pub mod value;
 
 pub use error::LearnError;
+
+/// Shuffles items evenly (Fisher and Yates). `below(n)` draws a number below n.
+fn shuffle<T>(items: &mut [T], mut below: impl FnMut(usize) -> usize) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(last + 1));
+    }
+}

@@ -1,91 +1,78 @@
-//! How noisy a step's gradient is: what credit, sampling and group sizes are to be judged by.
+//! Measures the noise of a step's gradient, to compare credit assignment, sampling and group sizes.
 //!
-//! The episodes of every group are dealt into two halves, each of which is weighed, chosen from and learned from by itself,
-//! as if the other had not been played. With a and b the gradients of the halves (means over the groups), which are
-//! independent once the scenes are given,
+//! The episodes of every group are split into two halves. Each half gets its own advantages and its own selection, as if the
+//! other had not been played. a and b are the gradients of the halves (means over the groups), which are independent given
+//! the scenes.
 //!
 //! ```text
 //! signal       a . b                                 on average |mean gradient|^2
 //! variance     |a - b|^2 / 4                         on average that of (a + b) / 2
-//! agreement    a . b / (|a| |b|)                     -1 to 1, whatever the gradient's scale: 0 is noise alone
-//! by scenes    sum |g_k - mean g|^2 / (K (K - 1))    that of the mean over K groups, what the scenes add included
+//! agreement    a . b / (|a| |b|)                     -1 to 1, whatever the gradient's scale: 0 is pure noise
+//! by scenes    sum |g_k - mean g|^2 / (K (K - 1))    that of the mean over K groups, including the scenes' part
 //! alignment    the cosine to the gradient of the step before
 //! ```
 //!
-//! Measured is the policy gradient without the KL penalty. It costs a forward and a backward pass over about as much as
-//! the update learns from, and changes nothing.
+//! The gradient is that of the policy loss without the KL penalty. Measuring costs a forward and a backward pass over about
+//! as many tokens as the update, and changes nothing.
 //!
-//! Only projections are kept (Charikar, Chen and Farach-Colton 2002: each number goes into one of 1024 sums, with a sign,
-//! both by its place): products of projections are those of the gradients on average, and err by a thirtieth or so of the
-//! lengths.
+//! Only projections are kept (Charikar, Chen and Farach-Colton 2002): each component is added to one of 1024 sums, with a
+//! sign, both chosen by its index. Products of projections equal those of the gradients on average, and err by about a
+//! thirtieth of the lengths.
 
 use lapwing_env::rng::Stream;
 use lapwing_tensor::Kl;
 
 use crate::LearnError;
-use crate::batch;
-use crate::batch::pack;
+use crate::batch::{Group, count, pack, selected};
 use crate::config::Train;
-use crate::group::{Group, all_chosen, choose, weigh};
 use crate::language::{LanguageLearner, Options};
 use crate::metrics::Measured;
 
 /// Sums that a gradient is projected to.
 const SUMS: usize = 1024;
 
-/// A gradient, projected.
+/// A projected gradient.
 type Sketch = Vec<f64>;
 
-/// Measures the gradient of a step that played these groups, with the policy as it stands, if the run does that
-/// (`train.measure`); `None` too if there is nothing to learn from one of the halves.
-///
-/// # Errors
-/// If the device fails.
-///
-/// # Panics
-/// If the state is not one that trains.
-pub fn measured(
+/// Measures the gradient of these groups with the current policy. `prepare` computes the advantages of the halves and
+/// selects episodes of them. `None` if nothing is selected from one of the halves.
+pub fn gradient_noise(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
-    step: usize,
     groups: &[Group],
+    prepare: &dyn Fn(&mut [Group], &Train),
 ) -> Result<Option<Measured>, LearnError> {
-    if !options.train.measure {
-        return Ok(None);
-    }
     let before = learner.gradient.take();
-    let (first, second) = (
-        half(learner, options, step, groups, 0)?,
-        half(learner, options, step, groups, 1)?,
-    );
-    let (a, b) = (mean(&first), mean(&second));
-    let together: Vec<Sketch> = first
-        .iter()
-        .zip(&second)
-        .map(|(a, b)| mean(&[a.clone(), b.clone()]))
-        .collect();
-    let whole = mean(&together);
-    let told = told(&a, &b, &together, before.as_ref());
-    learner.gradient = Some(whole);
-    Ok(told)
+    let first = half(learner, options, groups, 0, prepare)?;
+    let second = half(learner, options, groups, 1, prepare)?;
+    let pairs = first.iter().zip(&second);
+    let together: Vec<Sketch> = pairs.map(|(a, b)| mean(&[a.clone(), b.clone()])).collect();
+    let measured = estimates(&mean(&first), &mean(&second), &together, before.as_ref());
+    learner.gradient = Some(mean(&together));
+    Ok(measured)
 }
 
-/// What two halves and the groups' gradients tell.
-fn told(a: &Sketch, b: &Sketch, groups: &[Sketch], before: Option<&Sketch>) -> Option<Measured> {
+/// Computes the estimates from the gradients of the halves and of the groups.
+fn estimates(
+    a: &Sketch,
+    b: &Sketch,
+    groups: &[Sketch],
+    before: Option<&Sketch>,
+) -> Option<Measured> {
     let (signal, lengths) = (dot(a, b), (dot(a, a) * dot(b, b)).sqrt());
     if lengths == 0.0 {
         return None;
     }
     let whole = mean(groups);
     let count = groups.len() as f64;
-    let from_mean = groups.iter().map(|group| apart(group, &whole));
+    let from_mean = groups.iter().map(|group| squared_distance(group, &whole));
     let cosine = |before: &Sketch| {
         let lengths = (dot(&whole, &whole) * dot(before, before)).sqrt();
         (lengths > 0.0).then(|| dot(&whole, before) / lengths)
     };
     Some(Measured {
         gradient_signal: signal,
-        gradient_variance: apart(a, b) / 4.0,
+        gradient_variance: squared_distance(a, b) / 4.0,
         gradient_agreement: signal / lengths,
         gradient_variance_scenes: (groups.len() > 1)
             .then(|| from_mean.sum::<f64>() / (count * (count - 1.0))),
@@ -93,44 +80,38 @@ fn told(a: &Sketch, b: &Sketch, groups: &[Sketch], before: Option<&Sketch>) -> O
     })
 }
 
-/// Each group's part in the gradient of a half of every group's episodes, as if all groups' parts were averaged.
+/// Returns the gradient of each group's half, scaled so that their mean is the gradient of the loss.
 fn half(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
-    step: usize,
     groups: &[Group],
     which: usize,
+    prepare: &dyn Fn(&mut [Group], &Train),
 ) -> Result<Vec<Sketch>, LearnError> {
-    let train = options.train;
-    let mut halves: Vec<Group> = groups.iter().map(|group| dealt(group, which)).collect();
-    weigh(&mut halves, options);
-    let learn = train.learn.div_ceil(2);
-    choose(
-        &mut halves,
-        &Train {
-            learn,
-            ..train.clone()
-        },
-        step,
-    );
+    let mut halves: Vec<Group> = groups.iter().map(|group| half_of(group, which)).collect();
+    let train = Train {
+        learn: options.train.learn.div_ceil(2),
+        ..options.train.clone()
+    };
+    prepare(&mut halves, &train);
 
-    let (chosen, expected) = all_chosen(&halves, train.aggregation);
+    let (all, expected) = selected(&halves, train.aggregation);
     let over = match train.correction {
         true => expected,
-        false => batch::count(chosen.iter().map(|c| c.episode), train.aggregation),
+        false => count(all.iter().map(|c| c.episode), train.aggregation),
     };
     let policy = &learner.policy;
-    let parameters = learner.parameters.as_mut().expect("a run that trains");
+    let parameters = learner.parameters.as_mut().expect("a learner that trains");
     let mut sketches = Vec::with_capacity(halves.len());
     for group in &halves {
-        let (chosen, _) = all_chosen(std::slice::from_ref(group), train.aggregation);
-        for batch in pack(&chosen, train.aggregation, over, train.tokens_per_batch) {
+        let (own, _) = selected(std::slice::from_ref(group), train.aggregation);
+        for batch in pack(&own, train.aggregation, over, train.tokens_per_batch) {
             let log_probs = batch.on(policy.model.gpu()).log_probs(
                 &policy.model,
                 policy.adapter.as_ref(),
                 learner.temperature as f32,
             );
-            // Clipping has no part in it: this is the first update's gradient.
+            // The first update clips nothing.
             let of = log_probs.policy_loss(&batch.tokens, (1.0, 1.0), 0.0, Kl::K3);
             parameters.accumulate(&of.loss.backward());
         }
@@ -142,7 +123,7 @@ fn half(
 }
 
 /// Every other episode of a group.
-fn dealt(group: &Group, which: usize) -> Group {
+fn half_of(group: &Group, which: usize) -> Group {
     let episodes = group.episodes.iter().skip(which).step_by(2);
     let values = group.values.iter().skip(which).step_by(2);
     Group {
@@ -155,13 +136,13 @@ fn dealt(group: &Group, which: usize) -> Group {
     }
 }
 
-/// The projection of `factor` times a gradient.
+/// Projects `factor` times a gradient.
 fn sketch(gradient: &[f32], factor: f64) -> Sketch {
     let mut sums = vec![0.0; SUMS];
-    // The same places and signs each time.
-    let mut chance = Stream::new(0, "projection");
+    // The same indices and signs each time.
+    let mut random = Stream::new(0, "projection");
     for number in gradient {
-        let drawn = chance.below(2 * SUMS);
+        let drawn = random.below(2 * SUMS);
         let sign = if drawn < SUMS { factor } else { -factor };
         sums[drawn % SUMS] += sign * f64::from(*number);
     }
@@ -182,7 +163,7 @@ fn dot(a: &Sketch, b: &Sketch) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn apart(a: &Sketch, b: &Sketch) -> f64 {
+fn squared_distance(a: &Sketch, b: &Sketch) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
 }
 

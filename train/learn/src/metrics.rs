@@ -3,92 +3,63 @@
 use lapwing_play::metrics::{GameMetrics, PlayMetrics, ReplyMetrics, mean_and_spread};
 use serde::{Deserialize, Serialize};
 
-/// What one training step brought.
+/// Metrics of one training step, of any learner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
-    /// Which step, from 1.
+    /// Number of the step, from 1.
     pub step: usize,
-    /// When it was over, in seconds since 1970 (UTC).
+    /// End of the step, in seconds since 1970 (UTC).
     pub time: f64,
-    /// How its episodes went.
+    /// Metrics of its episodes.
     #[serde(flatten)]
     pub play: PlayMetrics,
-    /// The same game by game, where other games are mixed in; those that were not played in this step are left out.
+    /// The same by game, if games are mixed. Games that were not played in this step are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub games: Vec<GameMetrics>,
-    /// Positions that separate sequences, prompt and reply for every turn of every episode, would have run.
+    /// Positions that separate sequences (prompt and reply of every turn) would have computed.
     pub tokens_played: u64,
-    /// Positions that really ran through the model: in rollout, reference and update.
+    /// Positions that the model computed, in rollout, values, reference and update.
     pub tokens_computed: u64,
-    /// Seconds in which the episodes were played.
+    /// Duration of the rollout in seconds.
     pub seconds_rollout: f64,
-    /// Seconds in which the adapter, or the model, learned.
+    /// Duration of the update in seconds.
     pub seconds_update: f64,
-    /// Groups left out because all of their returns were equal.
+    /// Groups that were skipped because all of their returns were equal, or by `train.filter`.
     pub groups_skipped: usize,
-    /// Updates that were not made because loss or gradient was no finite number.
+    /// Updates that were dropped because their loss or gradient was not finite.
     pub updates_dropped: usize,
-    /// What replies were sampled at, where that follows the spread of returns.
+    /// Sampling temperature, if it follows the spread of returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The weight of entropy in what was learned, where it left its band.
+    /// Weight of the entropy, if the entropy was outside of its band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy_weight: Option<f64>,
-    /// How many episodes of equal weight those that were learned from amount to; left out where there are none.
+    /// Effective number of the selected episodes. `None` if none was selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_episodes: Option<f64>,
-    /// How noisy the gradient was, in a run that measures it.
+    /// Noise of the gradient, with `train.measure`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
-    /// What learning brought; left out of the line where nothing was learned, since zeros would draw false curves.
+    /// Metrics of the updates. `None` without updates: zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
-    /// How the critic did, where one gives the credit.
+    /// Metrics of the critic, with `credit.method = "critic"`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub critic: Option<CriticMetrics>,
-    /// The same of a learner without language.
+    /// Metrics of the updates of a value learner.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueLearned>,
 }
 
 impl StepMetrics {
-    /// Whether it was one of the first steps of turn-level PPO, in which nobody but the critic learns.
+    /// Whether only the critic was trained (`critic.warmup`).
     pub fn is_warmup(&self) -> bool {
-        let nothing_chosen = self.learned.is_none() && self.updates_dropped == 0;
-        // Otherwise there are groups that were skipped.
-        self.critic.is_some() && nothing_chosen && self.groups_skipped == 0
+        let no_updates = self.learned.is_none() && self.updates_dropped == 0;
+        // After the warm-up, a step without updates has skipped groups.
+        self.critic.is_some() && no_updates && self.groups_skipped == 0
     }
-}
 
-/// How well a critic knew what came, over all turns of a step and before it learned from them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct CriticMetrics {
-    /// Its loss: half the mean square of what it was wrong by.
-    pub value_loss: f64,
-    /// The mean of what it said.
-    pub value_mean: f64,
-    /// The share of the variance of what came that it knew: 1 if it was right, 0 if the mean would have done, below 0 if that
-    /// would have been better. None where the same came after every turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explained_variance: Option<f64>,
-}
-
-impl CriticMetrics {
-    /// Of what it said, and what it should have said.
-    pub fn of(values: &[f64], targets: &[f64]) -> CriticMetrics {
-        let misses: Vec<f64> = targets.iter().zip(values).map(|(r, v)| r - v).collect();
-        let (wrong, spread) = (mean_and_spread(&misses), mean_and_spread(targets).1);
-        let squares: f64 = misses.iter().map(|miss| miss * miss).sum();
-        CriticMetrics {
-            value_loss: 0.5 * squares / misses.len() as f64,
-            value_mean: mean_and_spread(values).0,
-            explained_variance: (spread > 1e-9).then(|| 1.0 - (wrong.1 / spread).powi(2)),
-        }
-    }
-}
-
-impl StepMetrics {
-    /// A step in which all was measured that a step can tell; every number is 0.
+    /// Metrics with all optional fields present and all numbers 0.
     pub fn whole() -> StepMetrics {
         StepMetrics {
             play: PlayMetrics {
@@ -117,7 +88,7 @@ impl StepMetrics {
         }
     }
 
-    /// The names of all numbers that a step can tell of itself, in their order; which step it was, and when, is none.
+    /// Returns the names of all metrics of a step in their order, without `step` and `time`.
     pub fn names() -> Vec<String> {
         let names = numbers(&StepMetrics::whole()).into_iter();
         let names = names.map(|(name, _)| name);
@@ -127,47 +98,74 @@ impl StepMetrics {
     }
 }
 
-/// How noisy a step's gradient is; [`measure`](lapwing_learn::measure) has the formulas.
+/// Errors of a critic over all turns of a step, before it was trained on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CriticMetrics {
+    /// Half the mean squared error.
+    pub value_loss: f64,
+    /// Mean value.
+    pub value_mean: f64,
+    /// Explained share of the targets' variance: 1 without error, 0 for a constant, negative for worse than a constant.
+    /// `None` if all targets are equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained_variance: Option<f64>,
+}
+
+impl CriticMetrics {
+    /// Computes the metrics of values and their targets.
+    pub fn of(values: &[f64], targets: &[f64]) -> CriticMetrics {
+        let misses: Vec<f64> = targets.iter().zip(values).map(|(r, v)| r - v).collect();
+        let (wrong, spread) = (mean_and_spread(&misses), mean_and_spread(targets).1);
+        let squares: f64 = misses.iter().map(|miss| miss * miss).sum();
+        CriticMetrics {
+            value_loss: 0.5 * squares / misses.len() as f64,
+            value_mean: mean_and_spread(values).0,
+            explained_variance: (spread > 1e-9).then(|| 1.0 - (wrong.1 / spread).powi(2)),
+        }
+    }
+}
+
+/// Noise of a step's gradient. `train/learn/src/measure.rs` has the formulas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Estimate of the squared length of the mean gradient, given the scenes; negative where it drowns in noise.
+    /// Estimate of the squared length of the mean gradient, given the scenes. It can be negative if noise dominates.
     pub gradient_signal: f64,
-    /// Estimate of the variance of the gradient, all its numbers added up, given the scenes.
+    /// Estimate of the total variance of the gradient, given the scenes.
     pub gradient_variance: f64,
-    /// The cosine between the gradients of two halves of the episodes.
+    /// Cosine between the gradients of two halves of the episodes.
     pub gradient_agreement: f64,
-    /// The variance between groups, so that scenes have a part in it; only of several groups.
+    /// Variance between groups, which includes the variance between scenes. Only with several groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_variance_scenes: Option<f64>,
-    /// The cosine to the gradient of the step before; none in the first step, or the first after a resumption.
+    /// Cosine to the gradient of the previous step. `None` in the first step and after a resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_alignment: Option<f64>,
 }
 
-/// What an optimiser update did, averaged over the tokens it learned from; or what a step did, averaged over its updates.
+/// Metrics of an optimiser update, averaged over its tokens; or of a step, averaged over its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// The estimate of KL(policy, reference), nats a token; left out of the line where no reference is held.
+    /// Estimate of KL(policy, reference) in nats per token. `None` without a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,
-    /// Share of the tokens whose ratio was clipped.
+    /// Share of tokens with a clipped ratio.
     pub clip_fraction: f64,
-    /// Norm of the whole gradient before it is cut.
+    /// Norm of the whole gradient before clipping.
     pub grad_norm: f64,
-    /// The loss before the update.
+    /// Loss before the update.
     pub loss: f64,
-    /// The learning rate.
+    /// Learning rate.
     pub lr: f64,
-    /// How far the first update's ratio is from 1, at most, over its tokens: 0 where rollout and update agree to the bit.
+    /// Largest distance of a ratio from 1 in the first update. 0 if rollout and update are bit-identical.
     pub first_ratio_error: f64,
-    /// Positions that ran through the model, for reference and policy; a sum.
+    /// Positions that the model computed, for reference and policy (a sum).
     #[serde(skip)]
     pub tokens_computed: u64,
 }
 
 impl Learned {
-    /// The mean of some updates, none of none.
-    pub fn mean_of(updates: &[Learned]) -> Option<Learned> {
+    /// Returns the mean over updates, `None` without updates.
+    pub(crate) fn mean_of(updates: &[Learned]) -> Option<Learned> {
         let count = updates.len() as f64;
         let mean = |of: fn(&Learned) -> f64| updates.iter().map(of).sum::<f64>() / count;
         updates.first().map(|first| Learned {
@@ -183,56 +181,35 @@ impl Learned {
         })
     }
 
-    /// Whether loss and gradient are numbers to go by.
-    pub fn is_finite(&self) -> bool {
+    /// Whether loss and gradient are finite.
+    pub(crate) fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.grad_norm.is_finite()
     }
 }
 
-/// What a step of a value learner did, averaged over its updates. Its names are none of [`Learned`], so that a line of
-/// `metrics.jsonl` says which of both it has.
+/// Metrics of a step of a value learner, averaged over its updates. Its names differ from those of [`Learned`], so that a line
+/// of `metrics.jsonl` is unambiguous.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValueLearned {
-    /// Optimiser updates made.
+    /// Optimiser updates.
     pub updates: usize,
-    /// The loss before the update.
+    /// Loss before the update.
     pub td_loss: f64,
-    /// Mean of how far Q was from its target.
+    /// Mean absolute difference of Q from its target.
     pub td_error: f64,
     /// Mean of the targets.
     pub q_target: f64,
-    /// Norm of the whole gradient before it is cut.
+    /// Norm of the whole gradient before clipping.
     pub gradient_norm: f64,
-    /// The chance of any action in play.
+    /// Probability of a random action in play.
     pub epsilon: f64,
-    /// The learning rate.
+    /// Learning rate.
     pub learning_rate: f64,
 }
 
 impl ValueLearned {
-    /// Of one update towards these targets with these errors.
-    pub fn of(
-        targets: &[f32],
-        errors: &[f64],
-        td_loss: f64,
-        gradient_norm: f64,
-        epsilon: f64,
-        learning_rate: f64,
-    ) -> ValueLearned {
-        let count = targets.len() as f64;
-        ValueLearned {
-            updates: 1,
-            td_loss,
-            td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
-            q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
-            gradient_norm,
-            epsilon,
-            learning_rate,
-        }
-    }
-
-    /// The mean of some updates of one step, none of none.
-    pub fn mean_of(updates: &[ValueLearned]) -> Option<ValueLearned> {
+    /// Returns the mean over the updates of one step, `None` without updates.
+    pub(crate) fn mean_of(updates: &[ValueLearned], epsilon: f64) -> Option<ValueLearned> {
         let count = updates.len() as f64;
         let mean = |of: fn(&ValueLearned) -> f64| updates.iter().map(of).sum::<f64>() / count;
         updates.first().map(|first| ValueLearned {
@@ -241,15 +218,16 @@ impl ValueLearned {
             td_error: mean(|update| update.td_error),
             q_target: mean(|update| update.q_target),
             gradient_norm: mean(|update| update.gradient_norm),
+            epsilon,
             ..*first
         })
     }
 }
 
-/// The numbers of a record by their names, in order; what is no number, and the numbers of players within it, are left out.
+/// Returns the names and values of a record's numeric fields, in order. Other fields are left out.
 ///
 /// # Panics
-/// If the record is not plain values.
+/// If the record cannot be serialised as JSON.
 pub fn numbers(record: &impl Serialize) -> Vec<(String, f64)> {
     let value = serde_json::to_value(record).expect("metrics are plain values");
     let fields = value.as_object().into_iter().flatten();

@@ -1,15 +1,15 @@
-//! Multi-step group-relative policy optimisation (MS-GRPO, arXiv 2508.10839), from top to bottom.
+//! Multi-step group-relative policy optimisation (MS-GRPO, arXiv 2508.10839).
 //!
-//! Each scene is played by a group of episodes. The advantage A of an episode is how far its whole return stands out in
-//! its group, and every token of every turn of the episode gets it. Of each group the episodes that stand out, either
-//! way, are likelier to be learned from (absolute-advantage-weighted sampling, AAW). One step of training is
+//! A training step plays a group of G episodes on each scene. Each episode j has the composite return C_j, the sum of its
+//! rewards and shaping terms. Its advantage compares it with its group, and all tokens of all its turns share it:
 //!
 //! ```text
-//! play  ->  weigh  ->  choose  ->  learn
+//! A_j = (C_j - mean C) / (std C + 1e-6)
 //! ```
 //!
-//! What is learned is a lower loss. For a token of log-prob l, which was l_old when it was drawn and l_ref under the
-//! reference:
+//! The update uses G' < G episodes of each group, drawn without replacement with weights softmax(|A| / temperature)
+//! (absolute-advantage-weighted sampling, AAW). For a token with log-prob l, log-prob l_old when it was sampled, and
+//! log-prob l_ref under the reference:
 //!
 //! ```text
 //! w    = exp(l - l_old)
@@ -17,7 +17,7 @@
 //! KL   = exp(-d) - 1 + d                                             with d = l - l_ref (k3)
 //! ```
 //!
-//! In small ops, with a number for each token (one kernel, `Tensor::policy_loss`, does the same):
+//! In small ops, with one number per token (the fused kernel `Tensor::policy_loss` computes the same):
 //!
 //! ```
 //! # use lapwing_tensor::{Gpu, GpuOptions, Kl, LossToken, Tensor};
@@ -51,82 +51,375 @@
 //!
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
-//! 2. A group whose returns are all equal is skipped whole: no gradient from the KL penalty alone.
-//! 3. The reference is the model as training found it, with its adapter or none (with all weights and beta = 0: nothing).
-//! 4. A step may play several scenes, a group for each. Scenes that are kept for the evaluation are never trained on.
-//! 5. Equal prompts are computed once, in play and in the update. The results are those of separate sequences.
-//! 6. In a game of several agents the group of a scene is a group for each of them.
+//! 2. A group of equal returns is skipped entirely: the KL penalty alone makes no update.
+//! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If all
+//!    weights are trained and beta is 0, there is no reference.
+//! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out.
+//! 5. Equal prompts are computed once, in play and in the update. Results equal those of separate sequences.
+//! 6. In a game with several agents, each agent has its own group on a scene.
+//!
+//! With a [`critic`] the same step is turn-level PPO (Turn-PPO, arXiv 2512.17008): the critic values all
+//! states before the advantages are computed, is trained after the policy, and is trained alone in the first
+//! `critic.warmup` steps.
 
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
-use lapwing_tensor::AdamW;
+use lapwing_play::metrics::{GameMetrics, PlayMetrics};
+use lapwing_play::seeds;
+use lapwing_play::world::World;
+use lapwing_play::{Episode, Progress, Seat};
 
-use crate::LearnError;
-use crate::batch;
-use crate::batch::{Chosen, pack};
-use crate::group::{Group, all_chosen, choose, effective_episodes, entropy_weight, weigh};
+use crate::batch::{Chosen, EpisodeAdvantage, Group, count, effective_episodes, pack, selected};
+use crate::config::{Credit, Method, Normalise, Sampling, Train};
+use crate::credit::{Advantages, Return};
+use crate::critic::States;
 use crate::language::{LanguageLearner, Options};
-use crate::measure::measured;
 use crate::metrics::{Learned, StepMetrics};
 use crate::ratio::Ratios;
-use crate::rollout::rollout;
-use lapwing_play::Progress;
-use lapwing_play::seeds;
+use crate::{LearnError, credit, critic, entropy, importance, measure, shuffle, spread};
 
-/// One step of training: play, weigh, choose, learn.
+/// Makes one training step. Returns its metrics and the groups that it played.
 ///
 /// # Errors
-/// If the game, the model or the device fails.
+/// If the game, the model or the device fails, or a value of the critic is not finite.
+///
+/// # Panics
+/// If the learner only plays, or `credit.method` needs a critic that the learner does not have.
 pub fn step(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
     step: usize,
     progress: &dyn Progress,
 ) -> Result<(StepMetrics, Vec<Group>), LearnError> {
-    // Play every scene with a group of episodes, all at once, with the policy as it stands.
+    let train = options.train;
+
+    // Play a group of episodes on every scene, all at once, with the current policy.
     let started = Instant::now();
     let computed_before = learner.policy.arena.computed();
-    let rollout = rollout(learner, options, step, progress)?;
-    let tokens_rollout = learner.policy.arena.computed() - computed_before;
+    let Rollout {
+        mut groups,
+        play,
+        games,
+        tokens_played,
+    } = rollout(learner, options, step, progress)?;
+    let mut tokens_computed = learner.policy.arena.computed() - computed_before;
     let seconds_rollout = started.elapsed().as_secs_f64();
 
-    let measured = measured(learner, options, step, &rollout.groups)?;
-
-    // Weigh each episode against its group, and choose which to learn from.
+    // With a critic: value the state before each turn, and the one after the last.
     let started = Instant::now();
-    let mut groups = rollout.groups;
-    weigh(&mut groups, options);
-    choose(&mut groups, options.train, step);
+    let mut states = None;
+    if let Some(critic) = &learner.critic {
+        let (policy, limit) = (&learner.policy, train.tokens_per_batch);
+        let computed = States::compute(&groups, &mut learner.worlds, policy, limit, progress)?;
+        for (group, values) in groups.iter_mut().zip(critic::values(critic, &computed)?) {
+            group.values = values;
+        }
+        tokens_computed += computed.tokens_computed;
+        states = Some(computed);
+    }
+    let seconds_values = started.elapsed().as_secs_f64();
 
-    // Learn from them.
-    let (learned, updates_dropped) = learn(learner, options, step, &groups, progress)?;
+    let measured = match train.measure {
+        true => measure::gradient_noise(learner, options, &groups, &|halves, train| {
+            assign_advantages(halves, options);
+            select(halves, train, step);
+        })?,
+        false => None,
+    };
+
+    // Compare each episode with its group, and draw the episodes to train on.
+    let started = Instant::now();
+    assign_advantages(&mut groups, options);
+    let warmup = learner.critic.is_some() && step < options.critic.warmup;
+    if !warmup {
+        select(&mut groups, train, step);
+    }
+
+    // Train the policy on them, and the critic on all turns.
+    let (learned, updates_dropped) = update(learner, options, step, &groups, progress)?;
+    let trained = learner.critic.as_mut().zip(states.as_ref());
+    let critic = trained.map(|(critic, states)| critic::train(critic, &groups, states, options));
+
+    let temperature = learner.temperature;
+    let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
+    learner.temperature = spread::next_temperature(options.policy, temperature, &spreads);
+    let skipped = groups.iter().filter(|g| g.selected.is_empty()).count();
+    let entropy_weight = groups.first().map(|group| group.entropy_weight);
     let metrics = StepMetrics {
         step: step + 1,
-        play: rollout.play,
-        games: rollout.games,
-        tokens_played: rollout.tokens_played,
-        tokens_computed: tokens_rollout + learned.map_or(0, |l| l.tokens_computed),
+        play,
+        games,
+        tokens_played,
+        tokens_computed: tokens_computed + learned.map_or(0, |l| l.tokens_computed),
         seconds_rollout,
-        seconds_update: started.elapsed().as_secs_f64(),
-        groups_skipped: groups.iter().filter(|g| g.chosen.is_empty()).count(),
+        seconds_update: seconds_values + started.elapsed().as_secs_f64(),
+        groups_skipped: if warmup { 0 } else { skipped },
         updates_dropped,
-        temperature: (options.policy.spread > 0.0).then_some(learner.temperature),
-        entropy_weight: entropy_weight(&groups),
+        temperature: (options.policy.spread > 0.0).then_some(temperature),
+        entropy_weight: entropy_weight.filter(|weight| *weight != 0.0),
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,
+        critic,
         ..StepMetrics::default()
     };
     Ok((metrics, groups))
 }
 
-/// Passes over the chosen episodes; each minibatch is one optimiser update. Tells what they brought (`None` if there was
-/// nothing to learn from), and how many were dropped because a number in them was not finite.
+/// The episodes that a step played.
+pub(crate) struct Rollout {
+    pub(crate) groups: Vec<Group>,
+    play: PlayMetrics,
+    /// by game, if several games are played
+    games: Vec<GameMetrics>,
+    /// positions that separate sequences would have computed
+    tokens_played: u64,
+}
+
+/// Plays `group_size` games on each of `groups` fresh scenes.
+pub(crate) fn rollout(
+    learner: &mut LanguageLearner,
+    options: &Options<'_>,
+    step: usize,
+    progress: &dyn Progress,
+) -> Result<Rollout, LearnError> {
+    let games = seats(&learner.worlds, options.train, step)?;
+    let temperature = learner.temperature;
+    let mut played = Vec::with_capacity(games.len());
+    for (world, seats) in &games {
+        let agents = learner.worlds[*world].scenario.agents();
+        progress.phase("rollout", seats.len() * agents, "episodes");
+        played.push(learner.play(options.policy, *world, seats, temperature, progress)?);
+    }
+
+    let mut parts = Vec::with_capacity(games.len());
+    let mut by_game = Vec::new();
+    for ((world, _), episodes) in games.iter().zip(&played) {
+        let world = &learner.worlds[*world];
+        let actions = world.scenario.actions();
+        parts.push((actions, &episodes[..]));
+        if learner.worlds.len() > 1 {
+            let play = PlayMetrics::of(actions, episodes);
+            by_game.push(GameMetrics::of(&world.name, &play));
+        }
+    }
+    let play = PlayMetrics::of_all(&parts);
+    let tokens_played = played.iter().flatten().map(|e| e.tokens() as u64).sum();
+
+    // Episodes come seat by seat, and agent by agent within a seat.
+    let (size, mut groups) = (options.train.group_size, Vec::new());
+    for ((world, seats), episodes) in games.iter().zip(played) {
+        let agents = learner.worlds[*world].scenario.agents();
+        let first = groups.len();
+        groups.resize(first + seats.len() / size * agents, Group::default());
+        for (number, episode) in episodes.into_iter().enumerate() {
+            let (seat, agent) = (number / agents, number % agents);
+            let group = &mut groups[first + seat / size * agents + agent];
+            (group.world, group.scene, group.agent) = (*world, seats[seat].scene, agent);
+            group.episodes.push(episode);
+        }
+    }
+    Ok(Rollout {
+        groups,
+        play,
+        games: by_game,
+        tokens_played,
+    })
+}
+
+/// The seats of a step, by game.
+fn seats(
+    worlds: &[World],
+    train: &Train,
+    step: usize,
+) -> Result<Vec<(usize, Vec<Seat>)>, LearnError> {
+    let mut games: Vec<(usize, Vec<Seat>)> = Vec::new();
+    games.extend((0..worlds.len()).map(|number| (number, Vec::new())));
+    for group in 0..train.groups {
+        let number = World::drawn(worlds, train.seed, step, group);
+        let (world, seats) = (&worlds[number], &mut games[number].1);
+        let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
+        let scene = world.scenes.training(&*world.scenario, draw)?;
+        for episode in 0..train.group_size {
+            let member = if train.shared_luck { 0 } else { episode };
+            seats.push(Seat {
+                scene,
+                luck: seeds::derive(train.seed, "luck", &[step, group, member]),
+                reply: seeds::derive(train.seed, "reply", &[step, group, episode]),
+            });
+        }
+    }
+    games.retain(|(_, seats)| !seats.is_empty());
+    Ok(games)
+}
+
+/// Computes the advantages of all episodes, and the weight of the entropy in them.
+pub(crate) fn assign_advantages(groups: &mut [Group], options: &Options<'_>) {
+    let advantages = advantages(options.credit, groups);
+    let episodes = groups.iter().flat_map(|group| &group.episodes);
+    let entropy_weight = entropy::weight(options.train, episodes);
+    for (group, advantages) in groups.iter_mut().zip(advantages) {
+        group.advantages = advantages.into_iter().map(EpisodeAdvantage::new).collect();
+        group.entropy_weight = entropy_weight;
+    }
+}
+
+/// Returns the advantage of each turn.
+#[track_caller]
+pub(crate) fn advantages(how: &Credit, groups: &[Group]) -> Advantages {
+    match how.method {
+        Method::Tabular => return credit::tabular(how, groups),
+        Method::Critic => return credit::with_critic(how, groups),
+        Method::Episode | Method::Rloo | Method::Gigpo => {}
+    }
+    // Every turn has the advantage of its episode.
+    let returns: Vec<Vec<Return>> = groups.iter().map(returns).collect();
+    let mut advantages = Vec::with_capacity(groups.len());
+    for (group, of_episodes) in groups.iter().zip(standardised(how, &returns)) {
+        let episodes = group.episodes.iter().zip(of_episodes);
+        let of_turns = episodes.map(|(episode, a)| vec![a; episode.turns.len()]);
+        advantages.push(of_turns.collect());
+    }
+    if how.method == Method::Gigpo {
+        credit::add_states(&mut advantages, how, groups, |sets| standardised(how, sets));
+    }
+    advantages
+}
+
+/// The composite return of each episode: the sum of its rewards and shaping terms.
+fn returns(group: &Group) -> Vec<Return> {
+    let of = |episode: &Episode| {
+        // Adding n numbers one after the other errs by at most n u times the sum of their absolute values, u = 2^-53
+        // (Higham 2002, section 4.2), the rounding of each number itself included.
+        let sizes: f64 = episode.turns.iter().map(credit::magnitude).sum();
+        Return {
+            value: episode.composite_return(),
+            error: episode.turns.len() as f64 * (f64::EPSILON / 2.0) * sizes,
+        }
+    };
+    group.episodes.iter().map(of).collect()
+}
+
+/// The standard deviation of a group's returns; 0 if they are equal within rounding.
+pub(crate) fn spread_of(group: &Group) -> f64 {
+    standard_deviation(&deviations(&returns(group)))
+}
+
+/// Standardises each set of returns: the deviation of each from the mean of its set, divided by the standard deviation
+/// (or by the divisor of `credit.normalise`). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
+fn standardised(how: &Credit, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
+    let sets: Vec<Vec<f64>> = sets.iter().map(|set| deviations(set)).collect();
+    let of_step = standard_deviation(&sets.concat());
+    let standardise = |deviations: Vec<f64>| {
+        let divisor = match how.normalise {
+            Normalise::Std => standard_deviation(&deviations) + 1e-6,
+            Normalise::Mean => 1.0,
+            Normalise::Batch => of_step + 1e-6,
+        };
+        let n = deviations.len() as f64;
+        let factor = match how.method {
+            Method::Rloo => n / (n - 1.0),
+            _ => 1.0,
+        };
+        deviations.iter().map(|d| factor * d / divisor).collect()
+    };
+    sets.into_iter().map(standardise).collect()
+}
+
+/// The deviation of each return from their mean; exact zeros if they are equal within rounding.
 ///
-/// The loss is a mean over the tokens of the chosen episodes. Under `train.correction` it is divided by what a draw is
-/// expected to hold instead: dividing by what this one holds would bias the weights that were just corrected.
-pub(super) fn learn(
+/// Two apples in 20 rounds of Snake give 1.8 or 1.7999999999999998, depending on when they were eaten. That difference
+/// means nothing and must not be divided by its own size. Returns are equal if one number lies within the rounding error
+/// of all of them.
+fn deviations(returns: &[Return]) -> Vec<f64> {
+    let lows = returns.iter().map(|c| c.value - c.error);
+    let highs = returns.iter().map(|c| c.value + c.error);
+    if lows.fold(f64::MIN, f64::max) <= highs.fold(f64::MAX, f64::min) {
+        return vec![0.0; returns.len()];
+    }
+    let mean = returns.iter().map(|c| c.value).sum::<f64>() / returns.len() as f64;
+    returns.iter().map(|c| c.value - mean).collect()
+}
+
+/// The standard deviation of a sample (n - 1), given the deviations from its mean.
+fn standard_deviation(deviations: &[f64]) -> f64 {
+    if deviations.len() < 2 {
+        return 0.0;
+    }
+    let squares: f64 = deviations.iter().map(|d| d.powi(2)).sum();
+    (squares / (deviations.len() as f64 - 1.0)).sqrt()
+}
+
+/// Selects the episodes of each group to train on. A group whose advantages are all 0, or which `train.filter` leaves out,
+/// has none.
+pub(crate) fn select(groups: &mut [Group], train: &Train, step: usize) {
+    let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
+    let kept = spread::filter(&spreads, train.filter);
+    for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
+        let weights = group.advantages.iter().map(EpisodeAdvantage::weight);
+        let weights: Vec<f64> = weights.collect();
+        group.selected = match kept && weights.iter().any(|weight| *weight != 0.0) {
+            true => {
+                let seed = seeds::derive(train.seed, "choose", &[step, number]);
+                sample(train, &weights, &mut Stream::new(seed, "choose"))
+            }
+            false => Vec::new(),
+        };
+    }
+}
+
+/// Selects `train.learn` episodes of a group. Returns their indices and importances.
+fn sample(train: &Train, advantages: &[f64], random: &mut Stream) -> Vec<(usize, f64)> {
+    let count = train.learn.min(advantages.len());
+    let log_weights = match train.sampling {
+        Sampling::Aaw => log_weights(advantages, train.aaw_temperature),
+        Sampling::Uniform => vec![0.0; advantages.len()],
+        Sampling::All => return (0..advantages.len()).map(|i| (i, 1.0)).collect(),
+        Sampling::Top => {
+            let mut order: Vec<usize> = (0..advantages.len()).collect();
+            order.sort_by(|a, b| advantages[*b].abs().total_cmp(&advantages[*a].abs()));
+            return order[..count].iter().map(|i| (*i, 1.0)).collect();
+        }
+    };
+    let drawn = draw(&log_weights, count, random);
+    let importance = match train.correction {
+        true => importance::weights(&log_weights, count),
+        false => vec![1.0; advantages.len()],
+    };
+    drawn.into_iter().map(|i| (i, importance[i])).collect()
+}
+
+/// AAW's weights softmax(|A| / temperature), as logarithms and up to a common factor. f64 could not hold the weights
+/// themselves if advantages are far apart for the temperature, and still one of the small ones may be drawn next.
+fn log_weights(advantages: &[f64], temperature: f64) -> Vec<f64> {
+    advantages.iter().map(|a| a.abs() / temperature).collect()
+}
+
+/// Draws `count` episodes without replacement, each draw in proportion to the weights of those that are left. Returns them
+/// in the order of their indices.
+///
+/// Successive draws are an exponential race: give each episode the time -ln(u) / weight and take the earliest
+/// (Efraimidis and Spirakis 2006). The code compares the logarithm of the time, ln(-ln(u)) - ln(weight).
+fn draw(log_weights: &[f64], count: usize, random: &mut Stream) -> Vec<usize> {
+    let mut race: Vec<(f64, usize)> = log_weights
+        .iter()
+        .enumerate()
+        // 1 - u lies in (0, 1]: the outer logarithm may be that of 0, which is the earliest possible time.
+        .map(|(i, weight)| ((-(1.0 - random.unit()).ln()).ln() - weight, i))
+        .collect();
+    race.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut drawn: Vec<_> = race.iter().take(count).map(|(_, i)| *i).collect();
+    drawn.sort_unstable();
+    drawn
+}
+
+/// Makes `train.passes` passes over the selected episodes, with one optimiser update per minibatch. Returns the mean of the
+/// updates (`None` if nothing was selected), and how many were dropped because their loss or gradient was not finite.
+///
+/// The loss is a mean over the tokens of the selected episodes. With `train.correction` it is divided by the expected
+/// number of tokens of a draw instead: dividing by the actual number would bias the corrected weights.
+pub(crate) fn update(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
     step: usize,
@@ -135,21 +428,22 @@ pub(super) fn learn(
 ) -> Result<(Option<Learned>, usize), LearnError> {
     let train = options.train;
     let lr = train.lr * ((step + 1) as f64 / (train.warmup + 1) as f64).min(1.0);
-    let (chosen, expected) = all_chosen(groups, train.aggregation);
+    let (all, expected) = selected(groups, train.aggregation);
     let (mut updates, mut dropped) = (Vec::new(), 0);
     for pass in 0..train.passes {
-        let mut order: Vec<usize> = (0..chosen.len()).collect();
+        let mut order: Vec<usize> = (0..all.len()).collect();
         if train.minibatches > 1 {
             let seed = seeds::derive(train.seed, "minibatches", &[step, pass]);
-            shuffle(&mut order, &mut Stream::new(seed, "minibatches"));
+            let mut random = Stream::new(seed, "minibatches");
+            shuffle(&mut order, |count| random.below(count));
         }
         for part in parts(&order, train.minibatches) {
-            let minibatch: Vec<Chosen<'_>> = part.iter().map(|i| chosen[*i]).collect();
+            let minibatch: Vec<Chosen<'_>> = part.iter().map(|i| all[*i]).collect();
             let over = match train.correction {
-                true => expected * part.len() as f64 / chosen.len() as f64,
-                false => batch::count(minibatch.iter().map(|c| c.episode), train.aggregation),
+                true => expected * part.len() as f64 / all.len() as f64,
+                false => count(minibatch.iter().map(|c| c.episode), train.aggregation),
             };
-            let learned = update(learner, options, &minibatch, over, lr, progress)?;
+            let learned = update_once(learner, train, &minibatch, over, lr, progress)?;
             match learned.is_finite() {
                 true => updates.push(learned),
                 false => dropped += 1,
@@ -159,28 +453,27 @@ pub(super) fn learn(
     Ok((Learned::mean_of(&updates), dropped))
 }
 
-/// As many parts as asked for, as long as there is something for each; their lengths differ by one at most.
+/// Splits the order into `count` parts, or into as many as there are episodes. Their lengths differ by one at most.
 fn parts(order: &[usize], count: usize) -> impl Iterator<Item = &[usize]> {
     let count = count.min(order.len());
     (0..count).map(move |i| &order[i * order.len() / count..(i + 1) * order.len() / count])
 }
 
-/// One optimiser update from these episodes.
-fn update(
+/// Makes one optimiser update. `over` divides the loss.
+fn update_once(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
-    chosen: &[Chosen<'_>],
+    train: &Train,
+    minibatch: &[Chosen<'_>],
     over: f64,
     lr: f64,
     progress: &dyn Progress,
 ) -> Result<Learned, LearnError> {
-    let train = options.train;
     let temperature = learner.temperature as f32;
     let policy = &learner.policy;
     let model = &policy.model;
-    let parameters = learner.parameters.as_mut().expect("a run that trains");
+    let parameters = learner.parameters.as_mut().expect("a learner that trains");
 
-    let mut batches = pack(chosen, train.aggregation, over, train.tokens_per_batch);
+    let mut batches = pack(minibatch, train.aggregation, over, train.tokens_per_batch);
     let ratios = Ratios::new(train, policy, &batches, temperature)?;
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
     let mut learned = Learned {
@@ -191,7 +484,7 @@ fn update(
     for (done, batch) in batches.iter_mut().enumerate() {
         let packed = batch.on(model.gpu());
         let log_probs = |model, adapter| packed.log_probs(model, adapter, temperature);
-        // The reference: the model as it was when training began.
+        // l_ref of every sampled token.
         if let Some(reference) = &policy.reference {
             let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
             let tokens = batch.tokens.iter_mut();
@@ -199,11 +492,11 @@ fn update(
             learned.tokens_computed += batch.tree.len() as u64;
         }
 
-        // The policy as it is now, and the loss of every sampled token.
+        // l, and the loss.
         let log_probs = log_probs(model, policy.adapter.as_ref());
         let now = log_probs.to_vec()?;
         learned.first_ratio_error = learned.first_ratio_error.max(batch.ratio_error(&now));
-        let clipped = ratios.put(batch, &now);
+        let clipped = ratios.apply(batch, &now);
         let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
         parameters.accumulate(&of.loss.backward());
 
@@ -220,25 +513,13 @@ fn update(
         parameters.discard();
         return Ok(learned);
     }
-    // A norm that is not finite changes nothing either.
-    let norm = parameters.step(AdamW {
-        lr,
-        beta1: train.betas[0],
-        beta2: train.betas[1],
-        eps: 1e-8,
-        weight_decay: train.weight_decay,
-        max_norm: train.max_grad_norm,
-    });
+    // If the norm is not finite, the optimiser changes nothing either.
+    let norm = parameters.step(train.adamw(lr));
     learned.grad_norm = f64::from(norm.to_vec()?[0]);
     Ok(learned)
 }
 
-/// Fisher and Yates.
-fn shuffle(order: &mut [usize], chance: &mut Stream) {
-    for i in (1..order.len()).rev() {
-        order.swap(i, chance.below(i + 1));
-    }
-}
-
+#[cfg(test)]
+mod ppo_tests;
 #[cfg(test)]
 mod tests;

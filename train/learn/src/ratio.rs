@@ -1,46 +1,45 @@
-//! Ratios of whole turns and whole episodes, in place of those of single tokens (GSPO, arXiv 2507.18071).
+//! Importance ratios of whole turns and whole episodes instead of single tokens (GSPO, arXiv 2507.18071).
 //!
-//! A turn of n tokens has one ratio, and so has an episode:
+//! All tokens of a turn, or of an episode, share one ratio, the geometric mean of theirs:
 //!
 //! ```text
 //! s = exp(mean over its tokens of l - l_old)
 //! ```
 //!
-//! Each of its tokens adds min(s A, clip(s) A) to what is maximised, with the slope s A in its log-prob, or 0 where it is
-//! clipped (GSPO-token with one advantage for all). Since s is known on the host before the loss is, tokens get s A, or 0,
-//! as their advantage and their present log-prob as the old one: the loss of [`ms_grpo`](crate::ms_grpo) then has
-//! that slope.
+//! Each token adds min(s A, clip(s) A) to the objective. Its gradient is s A times that of its log-prob, or 0 if it is
+//! clipped (GSPO-token with one advantage for all). The host knows s before the loss is computed. So a token gets s A (or 0)
+//! as its advantage and its current log-prob as the old one, and the loss of [`ms_grpo`](crate::ms_grpo) has that gradient.
 //!
-//! As a mean over tokens moves less than a token, the ranges are narrower: a range made for tokens would never clip.
+//! A mean over tokens moves less than a token, so the clip ranges are narrower: a range for tokens would never clip.
 
 use std::collections::HashMap;
 
 use lapwing_model::Adapter;
+use lapwing_play::players::model::Policy;
 use lapwing_tensor::GpuError;
 
 use crate::batch::Batch;
 use crate::config::{Ratio, Train};
-use lapwing_play::players::model::Policy;
 
-/// How ratios are taken in an update.
+/// The ratios of an update.
 #[derive(Debug)]
 pub struct Ratios {
     level: Ratio,
     clip: [f64; 2],
-    /// of each chosen episode, where they are taken of episodes
+    /// mean log-ratio of each selected episode, with `train.ratio = "episode"`
     episodes: HashMap<usize, Mean>,
 }
 
-/// What clipping took away: the host's part, where ratios are not those of tokens.
+/// The part of the loss and of the clip fraction that the host computes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Clipped {
-    /// the loss of the tokens that teach nothing
+    /// loss of the clipped tokens
     pub loss: f64,
-    /// their share
+    /// share of the clipped tokens
     pub fraction: f64,
 }
 
-/// Of log-ratios.
+/// A mean of log-ratios.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     sum: f64,
@@ -59,11 +58,8 @@ impl Mean {
 }
 
 impl Ratios {
-    /// The ratios of an update of the policy from these batches. Those of episodes, whose turns may lie in several batches,
-    /// cost a forward pass.
-    ///
-    /// # Errors
-    /// If the device fails.
+    /// Computes the ratios of an update. Ratios of episodes cost a forward pass, because the turns of an episode may lie in
+    /// several batches.
     pub fn new(
         train: &Train,
         policy: &Policy,
@@ -79,7 +75,7 @@ impl Ratios {
         })
     }
 
-    /// `log_probs` gives those of a batch's pairs as they are now.
+    /// `log_probs` returns the current log-probs of a batch's pairs.
     fn of(
         train: &Train,
         batches: &[Batch],
@@ -102,14 +98,14 @@ impl Ratios {
         Ok(ratios)
     }
 
-    /// The range as the loss takes it.
+    /// Returns the clip range of the loss, down and up.
     pub fn clip(&self) -> (f32, f32) {
         (self.clip[0] as f32, self.clip[1] as f32)
     }
 
-    /// Gives the tokens of a batch, whose pairs have these log-probs now, the ratio of their turn or episode. Ratios of
-    /// tokens are the loss's own affair.
-    pub fn put(&self, batch: &mut Batch, now: &[f32]) -> Clipped {
+    /// Applies the ratio of its turn or episode to each token, given the current log-probs of the pairs. Ratios of tokens
+    /// are part of the loss.
+    pub fn apply(&self, batch: &mut Batch, now: &[f32]) -> Clipped {
         let turns: HashMap<(usize, usize), Mean>;
         let ratio: &dyn Fn(&(usize, usize)) -> f64 = match self.level {
             Ratio::Token => return Clipped::default(),

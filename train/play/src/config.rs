@@ -7,7 +7,7 @@ use lapwing_env::Scenario;
 use lapwing_model::ChatTemplate;
 use serde::{Deserialize, Serialize};
 
-use crate::external;
+use crate::external::{self, GameName};
 use crate::{Form, SettingError};
 
 /// The game.
@@ -15,9 +15,10 @@ use crate::{Form, SettingError};
 #[serde(default, deny_unknown_fields)]
 pub struct Game {
     /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
-    pub name: String,
+    pub name: GameName,
     /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
-    pub probe: String,
+    #[serde(with = "optional")]
+    pub probe: Option<String>,
     /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
     /// `docs/environments.md` those of games that live elsewhere.
     pub options: toml::Table,
@@ -30,8 +31,8 @@ impl Game {
     /// If its options hold a null.
     pub fn of(scenario: &dyn Scenario) -> Game {
         Game {
-            name: scenario.name().to_owned(),
-            probe: String::new(),
+            name: scenario.name().into(),
+            probe: None,
             options: toml::Table::try_from(scenario.options())
                 .expect("a game's options hold no nulls"),
         }
@@ -48,35 +49,32 @@ impl Game {
     /// The same; `section` is where the config says so.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
-        if external::is_external(&self.name) {
-            if !self.probe.is_empty() {
-                return Err(SettingError::Range {
-                    key: format!("{section}.probe"),
-                    found: format!("{:?}", self.probe),
-                    wanted: "none: games that live elsewhere have no probes".to_owned(),
-                });
+        let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
+            key: format!("{section}.{key}"),
+            found: format!("{found:?}"),
+            wanted,
+        };
+        let GameName::BuiltIn(name) = &self.name else {
+            if let Some(probe) = &self.probe {
+                let wanted = "none: games that live elsewhere have no probes";
+                return Err(wrong("probe", probe, wanted.to_owned()));
             }
             let scenario = external::configure(&self.name, &own.into());
             return scenario.map_err(|refused| match refused {
-                external::Refused::Options(error) => error.into(),
-                external::Refused::Name(wanted) => SettingError::Range {
-                    key: format!("{section}.name"),
-                    found: format!("{:?}", self.name),
-                    wanted,
-                },
+                external::ExternalError::Options(error) => error.into(),
+                external::ExternalError::Name(wanted) => {
+                    wrong("name", &self.name.to_string(), wanted)
+                }
             });
-        }
-        let (kind, mut options) = lapwing_env::find_variant(&self.name)?;
+        };
+        let (kind, mut options) = lapwing_env::find_variant(name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
-        if !self.probe.is_empty() {
-            let Some(probe) = kind.probe(&self.probe) else {
+        if let Some(probe) = &self.probe {
+            let Some(probe) = kind.probe(probe) else {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
-                return Err(SettingError::Range {
-                    key: format!("{section}.probe"),
-                    found: format!("{:?}", self.probe),
-                    wanted: format!("a probe of {}: {}", kind.name, known.join(", ")),
-                });
+                let wanted = format!("a probe of {}: {}", kind.name, known.join(", "));
+                return Err(wrong("probe", probe, wanted));
             };
             set.extend(probe.options().as_object().cloned().unwrap_or_default());
         }
@@ -87,8 +85,8 @@ impl Game {
 impl Default for Game {
     fn default() -> Game {
         Game {
-            name: "frozen-lake".to_owned(),
-            probe: String::new(),
+            name: "frozen-lake".into(),
+            probe: None,
             options: toml::Table::new(),
         }
     }
@@ -100,9 +98,11 @@ impl Default for Game {
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {
     /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
-    pub name: String,
+    #[serde(with = "optional")]
+    pub name: Option<GameName>,
     /// One of its probes. Empty: none.
-    pub probe: String,
+    #[serde(with = "optional")]
+    pub probe: Option<String>,
     /// The share of the groups that play it, 0 to 1; each group draws.
     pub share: f64,
     /// The first step in which it is played, from 0 on.
@@ -117,8 +117,8 @@ pub struct Mix {
 impl Default for Mix {
     fn default() -> Mix {
         Mix {
-            name: String::new(),
-            probe: String::new(),
+            name: None,
+            probe: None,
             share: 0.1,
             from: 0,
             until: 0,
@@ -130,21 +130,19 @@ impl Default for Mix {
 impl Mix {
     /// The steps in which it is played.
     pub fn steps(&self) -> Range<usize> {
-        let end = if self.until == 0 {
-            usize::MAX
-        } else {
-            self.until
-        };
-        self.from..end
+        match self.until {
+            0 => self.from..usize::MAX,
+            end => self.from..end,
+        }
     }
 
     /// What it is called in records, in a run that is about this game.
     pub fn title(&self, own: &Game) -> String {
-        let mut title = self.game(own).name;
-        if !self.probe.is_empty() {
-            title += &format!(" ({})", self.probe);
+        let name = self.game(own).name;
+        match &self.probe {
+            Some(probe) => format!("{name} ({probe})"),
+            None => name.to_string(),
         }
-        title
     }
 
     /// The game, in a run that is about this one.
@@ -156,10 +154,10 @@ impl Mix {
     }
 
     fn game(&self, own: &Game) -> Game {
-        let mut game = match self.name.is_empty() {
-            true => own.clone(),
-            false => Game {
-                name: self.name.clone(),
+        let mut game = match self.name.clone() {
+            None => own.clone(),
+            Some(name) => Game {
+                name,
                 ..Game::default()
             },
         };
@@ -276,4 +274,28 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
         }
         toml::Value::Table(table) => json(key, table)?.into(),
     })
+}
+
+/// A setting that may be left out, which is an empty text in TOML.
+mod optional {
+    use serde::de::value::StringDeserializer;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => value.serialize(serializer),
+            None => serializer.serialize_str(""),
+        }
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<T>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let value = (!text.is_empty()).then(|| T::deserialize(StringDeserializer::new(text)));
+        value.transpose()
+    }
 }

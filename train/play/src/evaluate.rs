@@ -12,14 +12,14 @@ use crate::{Episode, Player, Referee, Seat};
 ///
 /// # Errors
 /// If the game or the player fails.
-pub fn examine(
+pub fn play_evaluation(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
     player: &mut dyn Player,
     progress: &dyn Progress,
 ) -> Result<Vec<Episode>, PlayError> {
-    examine_against(scenario, referee, seats, player, &mut [], progress)
+    play_against(scenario, referee, seats, player, &mut [], progress)
 }
 
 /// Lets this player meet others on these seats: the sides of a game are dealt out in turn, to it first. Tells its own
@@ -27,7 +27,7 @@ pub fn examine(
 ///
 /// # Errors
 /// If the game or a player fails.
-pub fn examine_against(
+pub fn play_against(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
@@ -55,44 +55,29 @@ pub fn examine_against(
     Ok(episodes)
 }
 
-/// How this player does on these seats.
-///
-/// # Errors
-/// If the game or the player fails.
-pub fn evaluate(
-    scenario: &dyn Scenario,
-    referee: &Referee,
-    seats: &[Seat],
-    player: &mut dyn Player,
-    progress: &dyn Progress,
-) -> Result<PlayMetrics, PlayError> {
-    let episodes = examine(scenario, referee, seats, player, progress)?;
-    Ok(PlayMetrics::of(scenario.actions(), &episodes))
-}
-
 /// What an evaluation on these seats, which follow from `seed`, is to be held against.
 ///
 /// # Errors
 /// If the game fails.
-pub fn yardsticks(
+pub fn baselines(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
     seed: u64,
 ) -> Result<Yardsticks, PlayError> {
-    let unaided = unaided(scenario, referee, seats, &mut [])?;
+    let played = baseline_episodes(scenario, referee, seats, &mut [])?;
     let of = |episodes: Vec<Episode>| PlayMetrics::of(scenario.actions(), &episodes);
     Ok(Yardsticks {
         game: scenario.name().to_owned(),
         seed,
-        random: unaided.random.map(of),
-        scripted: unaided.scripted.map(of),
+        random: played.random.map(of),
+        scripted: played.scripted.map(of),
         best_possible: optimum(scenario, seats)?,
     })
 }
 
 /// What those played who need no model.
-pub struct Unaided {
+pub struct BaselineEpisodes {
     /// A player who does anything, unless the game takes any text.
     pub random: Option<Vec<Episode>>,
     /// The game's own player, if it has one.
@@ -103,21 +88,21 @@ pub struct Unaided {
 ///
 /// # Errors
 /// If the game fails.
-pub fn unaided(
+pub fn baseline_episodes(
     scenario: &dyn Scenario,
     referee: &Referee,
     seats: &[Seat],
     others: &mut [&mut dyn Player],
-) -> Result<Unaided, PlayError> {
+) -> Result<BaselineEpisodes, PlayError> {
     let mut of =
-        |player: &mut dyn Player| examine_against(scenario, referee, seats, player, others, &());
+        |player: &mut dyn Player| play_against(scenario, referee, seats, player, others, &());
     let free = scenario.takes_text();
     // Not kept while others play: where games live elsewhere there may be room for few.
     let scripted = {
         let game = scenario.start(seats[0].scene, seats[0].luck)?;
         game.best_actions(0).is_some()
     };
-    Ok(Unaided {
+    Ok(BaselineEpisodes {
         random: (!free).then(|| of(&mut Random::default())).transpose()?,
         scripted: scripted.then(|| of(&mut Scripted::default())).transpose()?,
     })
@@ -158,8 +143,10 @@ mod tests {
             step_limit: lake.step_limit(),
             format_penalty: 1.0,
         };
-        let play =
-            |player: &mut dyn Player| evaluate(&*lake, &referee, &seats, player, &()).unwrap();
+        let play = |player: &mut dyn Player| {
+            let episodes = play_evaluation(&*lake, &referee, &seats, player, &()).unwrap();
+            PlayMetrics::of(lake.actions(), &episodes)
+        };
         let (scripted, random) = (play(&mut Scripted::default()), play(&mut Random::default()));
         assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
         assert_eq!(optimum(&*lake, &seats).unwrap(), Some(1.0));

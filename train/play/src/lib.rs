@@ -3,19 +3,18 @@
 //! The [`Referee`] plays many episodes at once and asks a [`Player`] for every action. [`players`] holds models, scripts,
 //! people and models behind an API; [`external`] holds games in other processes.
 
-mod asking;
 pub mod config;
 pub mod episode;
 mod error;
 pub mod evaluate;
 pub mod external;
-pub mod framing;
 pub mod metrics;
 pub mod player;
 pub mod players;
 pub mod probe;
 mod progress;
 pub mod prompt;
+mod prompt_writer;
 pub mod referee;
 pub mod reply;
 pub mod sample;
@@ -25,8 +24,8 @@ pub mod world;
 
 pub use episode::{Ending, Episode, Sampled, Turn};
 pub use error::{PlayError, SettingError};
-pub use framing::{Framing, Seen};
 pub use player::{Ask, Player, Reply};
 pub use progress::Progress;
+pub use prompt_writer::{Framing, Seen};
 pub use referee::{Referee, Seat};
 pub use reply::{Form, Unread};

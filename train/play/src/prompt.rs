@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapwing_model::{ChatTemplate, Tokenizer};
 
 use crate::PlayError;
-use crate::framing::{Framing, Seen};
+use crate::prompt_writer::{Framing, Seen};
 
 /// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
 /// board hardly meets a state again, and a long run must not fill the memory with them.
@@ -81,7 +81,7 @@ impl Prompts {
     /// All that a prompt depends on.
     fn name(&self, seen: &Seen<'_>) -> String {
         let mut name = seen.observation.to_owned();
-        for turn in self.framing.told(seen) {
+        for turn in self.framing.shown_history(seen) {
             name += &format!("\0{}\0{}", turn.observation, turn.text);
         }
         if self.framing.wordings() > 1 {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn prompts_are_not_kept_for_ever() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
-        let config = lapwing_model::Checkpoint::open(dir.as_ref()).unwrap();
+        let config = lapwing_model::ModelDirectory::open(dir.as_ref()).unwrap();
         let files = lapwing_model::TextFiles::trusted(dir.as_ref());
         let lake =
             (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();

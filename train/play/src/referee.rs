@@ -6,9 +6,8 @@
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
 use crate::PlayError;
-use crate::asking::{ask_all, tell_stopped};
 use crate::episode::{Ending, Episode, Turn};
-use crate::player::Player;
+use crate::player::{Ask, Player, Reply};
 use crate::seeds;
 
 /// What the referee goes by.
@@ -32,7 +31,7 @@ pub struct Seat {
 }
 
 /// The seat of a game that could not go on, and why.
-type Failed = (usize, GameError);
+type FailedSeat = (usize, GameError);
 
 impl Referee {
     /// Plays one game for each seat, all at once. A game of n agents makes n episodes, side by side: those of the first
@@ -77,12 +76,12 @@ impl Referee {
         seats: &[Seat],
         players: &mut [&mut dyn Player],
         watch: &mut dyn FnMut(&[Episode]),
-    ) -> Result<(Vec<Episode>, Vec<Failed>), PlayError> {
+    ) -> Result<(Vec<Episode>, Vec<FailedSeat>), PlayError> {
         let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
         // What does not even start is a mistake, and no accident.
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
-        let mut failed: Vec<Failed> = Vec::new();
+        let mut failed: Vec<FailedSeat> = Vec::new();
         let episode = |e: usize| Episode {
             seed: seed_of(&seats[e / agents], e % agents),
             ..Episode::default()
@@ -123,7 +122,13 @@ impl Referee {
             }
             watch(&episodes);
         }
-        tell_stopped(scenario, &games, &episodes, players)?;
+        let sides = players.len();
+        for (e, episode) in episodes.iter().enumerate() {
+            if episode.is_truncated() {
+                let last = ask(scenario, &games, &episodes, e, episode.turns.len());
+                players[e % agents % sides].stopped(&last)?;
+            }
+        }
         Ok((episodes, failed))
     }
 
@@ -156,6 +161,60 @@ impl Referee {
         }
         Ok(())
     }
+}
+
+/// What an agent is shown in a turn, or after its last.
+fn ask<'a>(
+    scenario: &'a dyn Scenario,
+    games: &'a [Box<dyn Game>],
+    episodes: &'a [Episode],
+    number: usize,
+    turn: usize,
+) -> Ask<'a> {
+    let (agents, episode) = (scenario.agents(), &episodes[number]);
+    let observation = episode.turns.get(turn).map(|turn| &turn.observation);
+    Ask {
+        episode: number,
+        turn,
+        seed: episode.seed,
+        actions: scenario.actions(),
+        observation: observation.unwrap_or(&episode.last),
+        past: &episode.turns[..turn],
+        game: &*games[number / agents],
+        agent: number % agents,
+    }
+}
+
+/// A reply for each living episode, from the player of its agent.
+fn ask_all(
+    scenario: &dyn Scenario,
+    games: &[Box<dyn Game>],
+    episodes: &[Episode],
+    living: &[usize],
+    round: usize,
+    players: &mut [&mut dyn Player],
+) -> Result<Vec<Reply>, PlayError> {
+    let (agents, sides) = (scenario.agents(), players.len());
+    let mut replies = vec![Reply::default(); living.len()];
+    for (side, player) in players.iter_mut().enumerate() {
+        let is_own = |i: &usize| living[*i] % agents % sides == side;
+        let own: Vec<usize> = (0..living.len()).filter(is_own).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let ask = |&i: &usize| ask(scenario, games, episodes, living[i], round);
+        let asks: Vec<Ask<'_>> = own.iter().map(ask).collect();
+        let given = player.act(&asks)?;
+        assert_eq!(
+            given.len(),
+            asks.len(),
+            "a player's replies, and what it was asked for"
+        );
+        for (i, reply) in own.into_iter().zip(given) {
+            replies[i] = reply;
+        }
+    }
+    Ok(replies)
 }
 
 /// A game that runs elsewhere may answer anything.

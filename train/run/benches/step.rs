@@ -3,22 +3,24 @@
 //! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged. `dialects` has it with only what WebGPU promises,
 //! too, and with the kernels of a GPU.
 
-use crate::Config;
-use crate::record::directory;
-use crate::record::directory::RunDirectory;
-use crate::record::{Record, Sink};
-use crate::state::{Purpose, State};
-use crate::watchmen::Watchmen;
-use crate::{checkpoint, samples};
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_learn::batch;
+use lapwing_learn::batch::Group;
 use lapwing_learn::batch::{Chosen, pack};
 use lapwing_learn::config::Aggregation;
+use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
 use lapwing_model::{PackedTree, TokenTree, Tokens};
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Seat};
 use lapwing_tensor::{Gpu, GpuOptions, Indices};
+use lapwing_train::Config;
+use lapwing_train::health::HealthChecks;
+use lapwing_train::record::directory;
+use lapwing_train::record::directory::RunDirectory;
+use lapwing_train::record::{Record, Sink};
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::{checkpoint, samples};
 
 fn state() -> State {
     state_on(Gpu::open(GpuOptions::default()).expect("an adapter"))
@@ -26,7 +28,7 @@ fn state() -> State {
 
 fn state_on(gpu: Gpu) -> State {
     let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
-    State::new(&gpu, config, Purpose::Train, &()).expect("the embedded base")
+    State::new(&gpu, None, config, Purpose::Train, &()).expect("the embedded base")
 }
 
 /// The episodes that the first step plays.
@@ -48,6 +50,12 @@ fn episodes(state: &mut State) -> Vec<Episode> {
     state.play(0, &seats, 1.0, &()).expect("the device")
 }
 
+fn train_step(state: &mut State) -> (StepMetrics, Vec<Group>) {
+    let (config, step) = (&state.config, state.step);
+    let stepped = ms_grpo::step(&mut state.learner, &config.language(), step, &());
+    stepped.expect("the device")
+}
+
 /// Always the first step of a fresh adapter, so that every round does the same work.
 fn step(criterion: &mut Criterion) {
     let mut state = state();
@@ -57,7 +65,7 @@ fn step(criterion: &mut Criterion) {
     group.bench_function("a step", |bencher| {
         bencher.iter(|| {
             state.restore(&fresh);
-            ms_grpo::step(&mut state, &()).expect("the device")
+            train_step(&mut state)
         });
     });
     group.bench_function("rollout of 100 episodes", |bencher| {
@@ -85,7 +93,7 @@ fn dialects(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 state.restore(&fresh);
-                ms_grpo::step(&mut state, &()).expect("the device")
+                train_step(&mut state)
             });
         });
     }
@@ -151,22 +159,23 @@ fn packing(criterion: &mut Criterion) {
 fn keeping(criterion: &mut Criterion) {
     let mut state = state();
     let home = tempfile::tempdir().expect("a temporary directory");
-    let mut run = RunDirectory::create(Some(home.path()), &state.config).expect("a new directory");
-    let (metrics, groups) = ms_grpo::step(&mut state, &()).expect("the device");
+    let mut run = RunDirectory::create(home.path(), &state.config).expect("a new directory");
+    let (metrics, groups) = train_step(&mut state);
     state.step += 1;
-    let mut watchmen = Watchmen::default();
+    let mut checks = HealthChecks::default();
     let mut group = criterion.benchmark_group("beside a training step");
     group.sample_size(20);
-    group.bench_function("a line of metrics, and the watchmen", |bencher| {
+    group.bench_function("a line of metrics, and the health checks", |bencher| {
         bencher.iter(|| {
-            watchmen.look(&metrics, &groups, &state.config);
+            checks.look(&metrics, &groups, &state.config);
             run.record(&Record::Step(metrics.clone()))
                 .expect("the disk");
         });
     });
     group.bench_function("sample episodes", |bencher| {
         bencher.iter(|| {
-            let samples = samples::of_step(&state, &groups).expect("the template");
+            let samples = samples::of_step(&state.learner, state.step, &groups, 4);
+            let samples = samples.expect("the template");
             let mut records = samples.iter();
             records
                 .try_for_each(|sample| run.record(sample))

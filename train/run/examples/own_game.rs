@@ -1,12 +1,12 @@
 //! A game of one's own, learned by the built-in base: `cargo run --release -p lapwing-train --example own_game`.
 use std::sync::atomic::AtomicBool;
 
-use crate::record::directory::RunDirectory;
-use crate::state::{Purpose, State};
-use crate::trainer::train;
-use crate::{Config, Error};
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 use lapwing_tensor::{Gpu, GpuOptions};
+use lapwing_train::Config;
+use lapwing_train::record::directory::RunDirectory;
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::trainer::train;
 
 /// A corridor of seven cells with the goal somewhere. The picture is one that the base has seen of its own games.
 #[derive(Debug)]
@@ -44,16 +44,16 @@ impl Game for Walk {
     fn succeeded(&self, _agent: usize) -> bool { self.0 == self.1 }
 }
 
-pub(crate) fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = ["train.steps=40", "train.group_size=12", "eval.every=0"].map(str::to_owned);
     let game = Box::new(Corridor(["left", "right"].map(str::to_owned)));
     let (gpu, config) = (
         Gpu::open(GpuOptions::default())?,
         Config::load("frozen-lake", &set)?,
     );
-    let mut state = State::playing(&gpu, game, config, Purpose::Train, &())?;
+    let mut state = State::with_games(&gpu, None, vec![game], config, Purpose::Train, &())?;
     let home = tempfile::tempdir()?;
-    let mut run = RunDirectory::create(Some(home.path()), &state.config)?;
+    let mut run = RunDirectory::create(home.path(), &state.config)?;
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false))?;
     println!("{:?}", state.best);
     assert!(state.best.is_some_and(|best| best.score > 0.5));

@@ -1,10 +1,10 @@
 //! A trained adapter at play: `cargo run --release -p lapwing-train --example play -- runs/frozen-lake-1`.
 use std::path::Path;
 
-use crate::record::directory;
-use crate::state::{Purpose, State};
-use crate::{Config, Error};
 use lapwing_tensor::{Gpu, GpuOptions};
+use lapwing_train::record::directory;
+use lapwing_train::state::{Purpose, State};
+use lapwing_train::{Config, Error};
 
 /// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns what it brought.
 pub fn play(run: &Path) -> Result<f64, Error> {
@@ -15,7 +15,7 @@ pub fn play(run: &Path) -> Result<f64, Error> {
         &[format!("model.adapter={adapter}")],
     )?;
     let gpu = Gpu::open(GpuOptions::default())?;
-    let mut state = State::new(&gpu, config, Purpose::Play, &())?;
+    let mut state = State::new(&gpu, None, config, Purpose::Play, &())?;
     let seats = state.evaluation_seats()?;
     // At temperature 0 the likeliest word is said.
     let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);

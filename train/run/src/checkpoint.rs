@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::{ModelError, write_aside};
+use lapwing_model::{ModelError, write_atomically};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -20,11 +20,13 @@ use crate::Config;
 use crate::record::directory;
 use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::Method;
-use lapwing_learn::head;
+use lapwing_learn::critic;
 
 /// Of the way in which a checkpoint is written; another number is not read.
 const FORMAT: u32 = 1;
 const ENTRY: &str = "lapwing";
+/// Beside the checkpoints: what the evaluation at the step of one of them adds to it.
+const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
 
@@ -152,19 +154,63 @@ pub fn save(
     if !folder.exists() {
         fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
     }
-    write_aside(
+    if Evaluated::read(&folder).is_some_and(|evaluated| evaluated.step == snapshot.step) {
+        // It belongs to the checkpoint that this one replaces.
+        let path = folder.join(EVALUATION);
+        fs::remove_file(&path).map_err(|e| ModelError::unwritable(&path, e))?;
+    }
+    write_atomically(
         &file(&folder, snapshot.step),
         &serialized(&header, snapshot),
     )?;
-    let best = snapshot.best.map(|best| best.step);
-    let mut others: Vec<usize> = steps(&folder);
-    others.retain(|step| *step != snapshot.step && Some(*step) != best);
+    remove_surplus(&folder, config, snapshot.step, snapshot.best);
+    Ok(())
+}
+
+/// What an evaluation adds to the checkpoint of its step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Evaluated {
+    /// Training steps done.
+    pub step: usize,
+    /// The step of the last evaluation.
+    pub evaluated: Option<usize>,
+    /// The best evaluation.
+    pub best: Option<Best>,
+    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    pub bytes: [u64; 2],
+}
+
+impl Evaluated {
+    /// What is there, if it can be read: otherwise the evaluation is made again.
+    fn read(folder: &Path) -> Option<Evaluated> {
+        serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
+    }
+}
+
+/// Adds an evaluation to the checkpoint of its step, in a small file beside it.
+///
+/// # Errors
+/// If it cannot be written; then all that was there stays.
+pub(crate) fn save_evaluation(
+    run: &Path,
+    config: &Config,
+    evaluated: &Evaluated,
+) -> Result<(), ModelError> {
+    let folder = directory::checkpoints(run);
+    let text = serde_json::to_string(evaluated).expect("plain values");
+    write_atomically(&folder.join(EVALUATION), text.as_bytes())?;
+    remove_surplus(&folder, config, evaluated.step, evaluated.best);
+    Ok(())
+}
+
+fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best>) {
+    let mut others: Vec<usize> = steps(folder);
+    others.retain(|step| *step != last && Some(*step) != best.map(|best| best.step));
     let surplus = (others.len() + 1).saturating_sub(config.checkpoint.keep);
     for step in &others[..surplus.min(others.len())] {
         // What cannot be removed is in nobody's way.
-        let _ = fs::remove_file(file(&folder, *step));
+        let _ = fs::remove_file(file(folder, *step));
     }
-    Ok(())
 }
 
 /// The latest checkpoint of a run that is not damaged, if it has one; and what is wrong with later ones.
@@ -173,7 +219,15 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let mut damaged = Vec::new();
     for step in steps(&folder).into_iter().rev() {
         match Saved::read(&file(&folder, step)) {
-            Ok(saved) => return (Some(saved), damaged),
+            Ok(mut saved) => {
+                let step = saved.header.step;
+                let added = Evaluated::read(&folder).filter(|added| added.step == step);
+                if let (Some(added), header) = (added, &mut saved.header) {
+                    (header.evaluated, header.best) = (added.evaluated, added.best);
+                    header.bytes = added.bytes;
+                }
+                return (Some(saved), damaged);
+            }
             Err(error) => damaged.push(error),
         }
     }
@@ -217,17 +271,24 @@ impl Saved {
         }
         let odd = |e: serde_json::Error| damaged(e.to_string());
         let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
-        if format != FORMAT || version != env!("CARGO_PKG_VERSION") {
-            return Err(CheckpointError::Version {
-                path: path.to_owned(),
-                found: version,
-                format,
-            });
+        let is_ours = version == env!("CARGO_PKG_VERSION");
+        let other = || CheckpointError::Version {
+            path: path.to_owned(),
+            found: version,
+            format,
+        };
+        if format != FORMAT {
+            return Err(other());
         }
+        // A later version may have settings that are unknown here.
+        let header = serde_json::from_str(header).map_err(|e| match is_ours {
+            true => odd(e),
+            false => other(),
+        })?;
         let values = |view: &TensorView<'_>| bytemuck::pod_collect_to_vec(view.data());
         Ok(Saved {
             path: path.to_owned(),
-            header: serde_json::from_str(header).map_err(odd)?,
+            header,
             tensors: views
                 .iter()
                 .map(|(name, view)| ((*name).to_owned(), (view.shape().to_vec(), values(view))))
@@ -286,7 +347,7 @@ impl Saved {
         };
         let parameters = names.map(&mut parameter).collect::<Result<_, _>>()?;
         let critic = match config.credit.method {
-            Method::Critic => &head::NAMES[..],
+            Method::Critic => &critic::NAMES[..],
             _ => &[],
         };
         let critic = critic.iter().map(|name| parameter(name));

@@ -31,6 +31,9 @@ pub enum Error {
     /// The repository of the model cannot be had.
     #[error(transparent)]
     Hub(Box<HubError>),
+    /// A repository is named, and no hub to take it from.
+    #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
+    NoHub(Repository),
     /// The directory of the model does not exist.
     #[error(
         "there is no model directory {dir}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \

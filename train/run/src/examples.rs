@@ -29,8 +29,8 @@ fn a_trained_adapter_plays() {
     ];
     let config = Config::load("frozen-lake", &set.map(str::to_owned)).unwrap();
     let gpu = lapwing_tensor::testing::gpu();
-    let mut state = State::new(&gpu, config, Purpose::Train, &()).unwrap();
-    let mut run = RunDirectory::create(Some(home.path()), &state.config).unwrap();
+    let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
+    let mut run = RunDirectory::create(home.path(), &state.config).unwrap();
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
     assert_eq!(play::play(home.path()).unwrap(), 1.0);
 }

@@ -3,21 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
-use lapwing_learn::config::{LearnerKind, Method};
-use lapwing_learn::group::Group;
+use lapwing_learn::batch::Group;
+use lapwing_learn::config::LearnerKind;
 use lapwing_learn::language::{LanguageLearner, Options};
 use lapwing_learn::metrics::StepMetrics;
+use lapwing_learn::ms_grpo;
 use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
-use lapwing_learn::value::player::ValuePlayer;
-use lapwing_learn::{ms_grpo, temperature, turn_ppo};
-use lapwing_play::sample::{Place, Purpose, Sample};
+use lapwing_play::sample::{Place, Sample};
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{Episode, Player, Progress, Referee, Seat};
+use lapwing_play::{Episode, Player, Progress, Referee};
 use lapwing_tensor::Parameters;
 
-use crate::record::{Record, directory};
+use crate::record::directory;
 use crate::snapshot::Snapshot;
-use crate::{Config, Error, samples};
+use crate::{Config, Error};
 
 /// A policy that learns, as the training loop, evaluations and checkpoints see it.
 pub trait Learner {
@@ -41,28 +40,11 @@ pub trait Learner {
         progress: &dyn Progress,
     ) -> Result<(StepMetrics, Vec<Group>), Error>;
 
-    /// The first `count` episodes of an evaluation as records.
+    /// An episode of one of its games as a record.
     ///
     /// # Errors
     /// If a template fails.
-    fn evaluation_samples(
-        &self,
-        step: usize,
-        seats: &[Seat],
-        episodes: &[Episode],
-        count: usize,
-    ) -> Result<Vec<Record>, Error>;
-
-    /// The first `count` episodes of each group of a step as records.
-    ///
-    /// # Errors
-    /// If a template fails.
-    fn step_samples(
-        &self,
-        step: usize,
-        groups: &[Group],
-        count: usize,
-    ) -> Result<Vec<Record>, Error>;
+    fn sample(&self, world: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error>;
 
     /// Optimiser updates made so far.
     fn updates(&self) -> u64;
@@ -83,7 +65,7 @@ pub trait Learner {
     fn restore(&mut self, config: &Config, snapshot: &Snapshot);
 
     /// Where a run directory holds what was learned last, and the best of it.
-    fn places(&self, run: &Path) -> [PathBuf; 2];
+    fn paths(&self, run: &Path) -> [PathBuf; 2];
 
     /// Writes what was learned.
     ///
@@ -136,32 +118,15 @@ impl Learner for LanguageLearner {
         step: usize,
         progress: &dyn Progress,
     ) -> Result<(StepMetrics, Vec<Group>), Error> {
-        let (learner, options) = (self, config.language());
-        let (metrics, groups) = match config.credit.method {
-            Method::Critic => turn_ppo::step(learner, &options, step, progress)?,
-            _ => ms_grpo::step(learner, &options, step, progress)?,
-        };
-        learner.temperature = temperature::next(&config.policy, learner.temperature, &groups);
-        Ok((metrics, groups))
+        Ok(ms_grpo::step(self, &config.language(), step, progress)?)
     }
 
-    fn evaluation_samples(
-        &self,
-        step: usize,
-        seats: &[Seat],
-        episodes: &[Episode],
-        count: usize,
-    ) -> Result<Vec<Record>, Error> {
-        samples::of_evaluation(self.world(), step, seats, episodes, count)
-    }
-
-    fn step_samples(
-        &self,
-        step: usize,
-        groups: &[Group],
-        count: usize,
-    ) -> Result<Vec<Record>, Error> {
-        samples::of_step(&self.worlds, step, groups, count)
+    fn sample(&self, world: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error> {
+        let is_mixed_in = world > 0;
+        let world = &self.worlds[world];
+        let game = is_mixed_in.then_some(&*world.name);
+        let (place, actions) = (Place { game, ..place }, world.scenario.actions());
+        Ok(Sample::of(episode, place, actions, &world.prompts)?)
     }
 
     fn updates(&self) -> u64 {
@@ -195,7 +160,7 @@ impl Learner for LanguageLearner {
         self.temperature = snapshot.temperature;
     }
 
-    fn places(&self, run: &Path) -> [PathBuf; 2] {
+    fn paths(&self, run: &Path) -> [PathBuf; 2] {
         let last = match self.companions {
             Some(_) => directory::model(run),
             None => directory::adapter(run),
@@ -220,7 +185,7 @@ impl Learner for NetworkLearner {
     }
 
     fn player<'a>(&'a mut self, _: &Config) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
-        let player = ValuePlayer::greedy(&self.network, &self.shape);
+        let player = self.greedy_player();
         (&*self.scenario, self.referee(), Box::new(player))
     }
 
@@ -242,51 +207,8 @@ impl Learner for NetworkLearner {
         Ok((metrics, groups.collect()))
     }
 
-    fn evaluation_samples(
-        &self,
-        step: usize,
-        seats: &[Seat],
-        episodes: &[Episode],
-        count: usize,
-    ) -> Result<Vec<Record>, Error> {
-        let agents = self.scenario.agents();
-        let sample = |(number, episode): (usize, &Episode)| {
-            let place = Place {
-                step,
-                purpose: Purpose::Evaluation,
-                game: None,
-                scene: seats[number / agents].scene,
-                agent: number % agents,
-            };
-            Record::Episode(Sample::played(episode, place, self.scenario.actions()))
-        };
-        Ok(episodes
-            .iter()
-            .take(count)
-            .enumerate()
-            .map(sample)
-            .collect())
-    }
-
-    fn step_samples(
-        &self,
-        step: usize,
-        groups: &[Group],
-        count: usize,
-    ) -> Result<Vec<Record>, Error> {
-        let count = count.saturating_mul(self.scenario.agents());
-        let sample = |group: &Group| {
-            let place = Place {
-                step,
-                purpose: Purpose::Training,
-                game: None,
-                scene: group.scene,
-                agent: group.agent,
-            };
-            let sample = Sample::played(&group.episodes[0], place, self.scenario.actions());
-            Record::Episode(sample)
-        };
-        Ok(groups.iter().take(count).map(sample).collect())
+    fn sample(&self, _: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error> {
+        Ok(Sample::played(episode, place, self.scenario.actions()))
     }
 
     fn updates(&self) -> u64 {
@@ -311,7 +233,7 @@ impl Learner for NetworkLearner {
         self.restore_memory(&config.network(), &snapshot.memory);
     }
 
-    fn places(&self, run: &Path) -> [PathBuf; 2] {
+    fn paths(&self, run: &Path) -> [PathBuf; 2] {
         [directory::network(run), directory::best_network(run)]
     }
 

@@ -8,14 +8,16 @@ pub mod config;
 mod error;
 #[cfg(test)]
 mod examples;
+pub mod health;
 pub mod learner;
+#[cfg(test)]
+mod learning_tests;
 pub mod memory;
 pub mod record;
 pub mod samples;
 pub mod snapshot;
 pub mod state;
 pub mod trainer;
-pub mod watchmen;
 
 // The examples name this crate from outside.
 #[cfg(test)]

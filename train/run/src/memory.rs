@@ -2,12 +2,14 @@
 
 use std::fmt;
 
-use lapwing_model::{Checkpoint, Config as Model, LoadOptions, ModelError, ROOM, StoredAdapter};
+use lapwing_model::{
+    ModelConfig as Model, ModelDirectory, ModelError, Precision, SPARE_ROWS, StoredAdapter,
+};
 use lapwing_tensor::Caps;
 
 use crate::config::Config;
 use lapwing_learn::config::{Method, Weights};
-use lapwing_learn::head::Head;
+use lapwing_learn::critic::Head;
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
 const HEADROOM: u64 = 10;
@@ -50,7 +52,7 @@ pub struct Demand {
 
 /// What matters of a device.
 #[derive(Clone, Copy)]
-struct Device {
+struct DeviceMemory {
     memory: Option<u64>,
     max_binding: u64,
 }
@@ -194,9 +196,13 @@ impl Plan {
     ///
     /// # Errors
     /// If it does not suffice; the error names the setting to change.
-    pub fn new(caps: &Caps, checkpoint: &Checkpoint, demand: &Demand) -> Result<Plan, MemoryError> {
-        let weights = checkpoint.device_bytes(&LoadOptions::default());
-        let device = Device {
+    pub fn new(
+        caps: &Caps,
+        checkpoint: &ModelDirectory,
+        demand: &Demand,
+    ) -> Result<Plan, MemoryError> {
+        let weights = checkpoint.device_bytes(Precision::Auto);
+        let device = DeviceMemory {
             memory: caps.memory,
             max_binding: caps.max_binding,
         };
@@ -222,7 +228,12 @@ impl Plan {
     }
 }
 
-fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<Plan, MemoryError> {
+fn plan(
+    device: DeviceMemory,
+    model: &Model,
+    weights: u64,
+    demand: &Demand,
+) -> Result<Plan, MemoryError> {
     let most = model.most_tokens(device.max_binding, demand.rank);
     if demand.tokens_per_batch > 0 && demand.longest > most {
         return Err(MemoryError::Longest {
@@ -246,7 +257,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
     }
     let row = model.arena_row_bytes();
     // One round of all episodes, or what costs little anyway.
-    let episode = demand.longest + ROOM;
+    let episode = demand.longest + SPARE_ROWS;
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
@@ -326,7 +337,7 @@ fn plan(device: Device, model: &Model, weights: u64, demand: &Demand) -> Result<
 pub(crate) fn demand(
     config: &Config,
     trains: bool,
-    checkpoint: &Checkpoint,
+    checkpoint: &ModelDirectory,
     stored: Option<&StoredAdapter>,
     agents: usize,
     turns: usize,
@@ -396,13 +407,13 @@ fn all_numbers(model: &Model) -> u64 {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_model::Shape;
+    use lapwing_model::ModelShape;
 
     use super::*;
 
     /// Qwen2.5-3B.
     fn large() -> (Model, u64) {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 2048,
             layers: 36,
@@ -414,9 +425,9 @@ mod tests {
         (model, weights)
     }
 
-    fn device(gib: u64, max_binding: u64) -> Device {
+    fn device(gib: u64, max_binding: u64) -> DeviceMemory {
         let memory = Some(gib << 30);
-        Device {
+        DeviceMemory {
             memory,
             max_binding,
         }
@@ -491,7 +502,7 @@ mod tests {
     /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
     #[test]
     fn all_weights_take_what_they_take_or_are_refused() {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 896,
             layers: 24,
@@ -526,7 +537,7 @@ mod tests {
 
     #[test]
     fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
-        let model = Model::qwen2(Shape {
+        let model = Model::qwen2(ModelShape {
             vocab: 640,
             width: 64,
             layers: 4,
@@ -541,7 +552,7 @@ mod tests {
                 .recomputes
         );
         let (model, weights) = large();
-        let silent = Device {
+        let silent = DeviceMemory {
             memory: None,
             max_binding: 2 * GIB,
         };
@@ -550,5 +561,24 @@ mod tests {
                 .unwrap()
                 .recomputes
         );
+    }
+
+    #[test]
+    fn a_plan_reads_so() {
+        let mut small = Plan {
+            weights: 485_171,
+            arena: 81_684_070,
+            activations: 187 << 20,
+            optimiser: 1_782_579,
+            whole: false,
+            memory: Some(24 << 30),
+            arena_rows: 4096,
+            recomputes: false,
+        };
+        assert_snapshot!(small, @"needs up to 267.06 MiB of the device's 24.00 GiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB, adapter and optimiser 1.70 MiB");
+        small.memory = None;
+        small.optimiser = 0;
+        small.recomputes = true;
+        assert_snapshot!(small, @"needs up to 265.36 MiB: weights 473.80 KiB, keys and values 77.90 MiB, activations 187.00 MiB (blocks are computed again in the update)");
     }
 }

@@ -1,10 +1,10 @@
 //! Which episodes of a run are kept whole: a few of each evaluation, and of the step after it.
 
 use crate::Error;
+use crate::learner::Learner;
 use crate::record::Record;
-use lapwing_learn::group::Group;
-use lapwing_play::sample::{Place, Purpose, Sample};
-use lapwing_play::world::World;
+use lapwing_learn::batch::Group;
+use lapwing_play::sample::{Place, Purpose};
 use lapwing_play::{Episode, Seat};
 
 /// Of an evaluation: the first ones, which are on the same scenes each time.
@@ -12,13 +12,13 @@ use lapwing_play::{Episode, Seat};
 /// # Errors
 /// If a template fails.
 pub fn of_evaluation(
-    world: &World,
+    learner: &impl Learner,
     step: usize,
     seats: &[Seat],
     episodes: &[Episode],
     count: usize,
 ) -> Result<Vec<Record>, Error> {
-    let agents = world.scenario.agents();
+    let agents = learner.game().0.agents();
     let sample = |(number, episode): (usize, &Episode)| {
         let place = Place {
             step,
@@ -27,16 +27,10 @@ pub fn of_evaluation(
             scene: seats[number / agents].scene,
             agent: number % agents,
         };
-        let (actions, prompts) = (world.scenario.actions(), &world.prompts);
-        let sample = Sample::of(episode, place, actions, prompts)?;
-        Ok(Record::Episode(sample))
+        Ok(Record::Episode(learner.sample(0, place, episode)?))
     };
-    episodes
-        .iter()
-        .take(count)
-        .enumerate()
-        .map(sample)
-        .collect()
+    let kept = episodes.iter().take(count).enumerate();
+    kept.map(sample).collect()
 }
 
 /// Of the step that was just made, if the policy was examined before it: the first ones of each group.
@@ -44,28 +38,33 @@ pub fn of_evaluation(
 /// # Errors
 /// If a template fails.
 pub fn of_step(
-    worlds: &[World],
+    learner: &impl Learner,
     step: usize,
     groups: &[Group],
     count: usize,
 ) -> Result<Vec<Record>, Error> {
+    // A value learner compares no episodes: each is a group of its own, and those of the first games are kept.
+    let kept = match groups.first() {
+        Some(group) if group.advantages.is_empty() => {
+            count.saturating_mul(learner.game().0.agents())
+        }
+        _ => usize::MAX,
+    };
     let mut samples = Vec::new();
-    for group in groups {
-        let world = &worlds[group.world];
-        let (actions, prompts) = (world.scenario.actions(), &world.prompts);
-        let game = (group.world > 0).then_some(&*world.name);
+    for group in groups.iter().take(kept) {
         let place = Place {
             step,
             purpose: Purpose::Training,
-            game,
+            game: None,
             scene: group.scene,
             agent: group.agent,
         };
-        let weighed = group.episodes.iter().zip(&group.credits);
-        for (member, (episode, credit)) in weighed.enumerate().take(count) {
-            let is_chosen = group.chosen.iter().any(|(chosen, _)| *chosen == member);
-            let sample = Sample::of(episode, place, actions, prompts)?;
-            let sample = sample.learned(credit.advantage, &credit.turns, is_chosen);
+        for (member, episode) in group.episodes.iter().enumerate().take(count) {
+            let mut sample = learner.sample(group.world, place, episode)?;
+            if let Some(advantage) = group.advantages.get(member) {
+                let is_selected = group.selected.iter().any(|(index, _)| *index == member);
+                sample = sample.learned(advantage.mean, &advantage.turns, is_selected);
+            }
             samples.push(Record::Episode(sample));
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
-use lapwing_model::{Adapter, Arena};
+use lapwing_model::{Adapter, Hub, KvArena};
 use lapwing_tensor::Gpu;
 
 use crate::Error;
@@ -15,7 +15,7 @@ use crate::memory;
 use crate::memory::Plan;
 use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::{LearnerKind, Method, Weights};
-use lapwing_learn::head::Head;
+use lapwing_learn::critic::Head;
 use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
@@ -59,51 +59,33 @@ pub struct State<L = LanguageLearner> {
 }
 
 impl State {
-    /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`.
+    /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`. Only a
+    /// model of the Hugging Face hub needs `hub`.
     ///
     /// # Errors
     /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
     pub fn new(
         gpu: &Gpu,
+        hub: Option<&Hub>,
         config: Config,
         purpose: Purpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        State::playing(gpu, config.game.scenario()?, config, purpose, progress)
+        let game = config.game.scenario()?;
+        State::with_games(gpu, hub, vec![game], config, purpose, progress)
     }
 
-    /// The same with a game that need not be built in; the config's game is then this one.
-    ///
-    /// # Errors
-    /// As [`State::new`].
-    pub fn playing(
-        gpu: &Gpu,
-        scenario: Box<dyn Scenario>,
-        config: Config,
-        purpose: Purpose,
-        progress: &dyn Progress,
-    ) -> Result<State, Error> {
-        State::load(gpu, vec![scenario], config, purpose, progress)
-    }
-
-    /// To play several games with one model; the config's game is then the first of them.
+    /// The same with one or more games that need not be built in, to play them all or to train on the first; the config's game
+    /// is then the first.
     ///
     /// # Errors
     /// As [`State::new`].
     ///
     /// # Panics
     /// If there are none.
-    pub fn playing_all(
+    pub fn with_games(
         gpu: &Gpu,
-        scenarios: Vec<Box<dyn Scenario>>,
-        config: Config,
-        progress: &dyn Progress,
-    ) -> Result<State, Error> {
-        State::load(gpu, scenarios, config, Purpose::Play, progress)
-    }
-
-    fn load(
-        gpu: &Gpu,
+        hub: Option<&Hub>,
         scenarios: Vec<Box<dyn Scenario>>,
         mut config: Config,
         purpose: Purpose,
@@ -115,12 +97,12 @@ impl State {
         config.game = Game::of(&*scenarios[0]);
         let trains = purpose == Purpose::Train;
         let whole = trains && config.train.weights == Weights::All;
-        if whole && let Some(dir) = config.model.adapter_directory() {
+        if whole && let Some(dir) = config.model.adapter.as_deref() {
             return Err(beside_an_adapter(dir).into());
         }
-        let files = Files::of(&config.model.source()?, progress)?;
+        let files = Files::of(&config.model.source()?, hub, progress)?;
         if let Some(repository) = &files.repository {
-            config.model.repo = repository.to_string();
+            config.model.repo = Some(repository.clone());
         }
         let mut template = files.template()?;
         template.set(config.policy.template_variables()?)?;
@@ -131,7 +113,7 @@ impl State {
                 ));
             }
         }
-        let stored = config.model.adapter_directory();
+        let stored = config.model.adapter.as_deref();
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let companions = whole.then(|| files.checkpoint.companions()).transpose()?;
         if !trains {
@@ -176,7 +158,7 @@ impl State {
         }
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.note(&plan.to_string());
-        let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter_directory());
+        let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter.as_deref());
         let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
         let (model, all) = match whole {
             true => {
@@ -215,7 +197,7 @@ impl State {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
-        let arena = Arena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
+        let arena = KvArena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             learner: LanguageLearner {
                 worlds,
@@ -299,8 +281,8 @@ impl State {
     ///
     /// # Errors
     /// If it cannot be read, or is for another model.
-    pub fn adapter(&self, dir: &Path) -> Result<Adapter, Error> {
-        let files = Files::of(&self.config.model.source()?, &())?;
+    pub fn adapter(&self, hub: Option<&Hub>, dir: &Path) -> Result<Adapter, Error> {
+        let files = Files::of(&self.config.model.source()?, hub, &())?;
         Ok(Adapter::frozen(
             &self.learner.policy.model,
             &files.adapter(dir)?,

@@ -3,20 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use lapwing_env::Scenario;
-
+use crate::health::HealthChecks;
 use crate::learner::Learner;
 use crate::record::directory::RunDirectory;
 use crate::record::metrics::{Evaluation, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::Best;
 use crate::state::State;
-use crate::watchmen::Watchmen;
-use crate::{Config, Error, checkpoint};
+use crate::{Config, Error, checkpoint, samples};
 use lapwing_play::Progress;
-use lapwing_play::evaluate::{examine, yardsticks};
+use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::{Episode, Player, Referee, Seat};
 
 /// How training came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,19 +56,23 @@ fn steps<L: Learner>(
     stop: &AtomicBool,
     clean: &mut bool,
 ) -> Result<Ending, Error> {
-    let mut watchmen = Watchmen::default();
-    run.records()?.iter().for_each(|past| watchmen.recall(past));
+    let mut checks = HealthChecks::default();
+    run.records()?.iter().for_each(|past| checks.recall(past));
     let mut saved = Instant::now();
     loop {
         let last = state.step >= state.config.train.steps;
         let due = last || state.config.eval.is_due(state.step);
         if due && state.evaluated != Some(state.step) {
-            if state.step > 0 {
+            let begun = state.step > 0;
+            if begun {
                 save(state, run)?;
             }
             *clean = false;
             evaluate(state, run, sinks, progress)?;
-            save(state, run)?;
+            match begun {
+                true => save_evaluation(state, run)?,
+                false => save(state, run)?,
+            }
             (*clean, saved) = (true, Instant::now());
         }
         if last {
@@ -94,17 +95,19 @@ fn steps<L: Learner>(
         };
         state.step += 1;
         let mut records = vec![Record::Step(metrics.clone())];
-        records.extend(state.learner.step_samples(
+        let count = kept(&state.config, count);
+        records.extend(samples::of_step(
+            &state.learner,
             state.step,
             &groups,
-            kept(&state.config, count),
+            count,
         )?);
-        let seen = watchmen.look(&metrics, &groups, &state.config);
+        let seen = checks.look(&metrics, &groups, &state.config);
         records.extend(seen.into_iter().map(Record::Warning));
         keep(run, &records)?;
         *clean = true;
         tell(sinks, &records)?;
-        watchmen.verdict()?;
+        checks.verdict()?;
 
         let config = &state.config.checkpoint;
         if config.is_due(state.step, saved.elapsed().as_secs_f64()) {
@@ -129,59 +132,17 @@ fn evaluate<L: Learner>(
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let (step, seats) = (state.step, state.evaluation_seats()?);
-    let (scenario, referee, mut player) = state.learner.player(&state.config);
-    let agents = scenario.agents();
-    let place = (step, state.config.eval.seed);
-    let Examined {
-        mut records,
-        episodes,
-        score,
-    } = examined(scenario, &referee, &seats, &mut *player, place, progress)?;
-    drop(player);
-    let count = kept(&state.config, state.config.record.episodes * agents);
-    let samples = state
-        .learner
-        .evaluation_samples(step, &seats, &episodes, count)?;
-    records.extend(samples);
-    keep(run, &records)?;
-    tell(sinks, &records)?;
-    state.evaluated = Some(step);
-    if state.best.is_none_or(|best| score > best.score) {
-        state.best = Some(Best { step, score });
-        let [_, best] = state.learner.places(run.path());
-        state.save(&best)?;
-    }
-    Ok(())
-}
-
-/// How somebody did on held-out scenes.
-pub(crate) struct Examined {
-    /// what is told of it; before the first step, the yardsticks too
-    pub records: Vec<Record>,
-    pub episodes: Vec<Episode>,
-    /// the mean return
-    pub score: f64,
-}
-
-/// Lets the player play these seats, which follow from this seed, after so many steps.
-pub(crate) fn examined(
-    scenario: &dyn Scenario,
-    referee: &Referee,
-    seats: &[Seat],
-    player: &mut dyn Player,
-    (step, seed): (usize, u64),
-    progress: &dyn Progress,
-) -> Result<Examined, Error> {
-    let started = Instant::now();
+    let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
+    let config = &state.config;
+    let (scenario, referee, mut player) = state.learner.player(config);
     let mut records = Vec::new();
     if step == 0 {
-        let yardsticks = yardsticks(scenario, referee, seats, seed)?;
-        records.push(Record::Yardsticks(yardsticks));
+        let baselines = baselines(scenario, &referee, &seats, config.eval.seed)?;
+        records.push(Record::Baselines(baselines));
     }
-    let episodes = examine(scenario, referee, seats, player, progress)?;
+    let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
     let play = PlayMetrics::of(scenario.actions(), &episodes);
-    let score = play.return_mean;
+    let (score, agents) = (play.return_mean, scenario.agents());
     records.push(Record::Evaluation(Evaluation {
         step,
         time: now(),
@@ -189,21 +150,29 @@ pub(crate) fn examined(
         seconds_evaluation: started.elapsed().as_secs_f64(),
         play,
     }));
-    Ok(Examined {
-        records,
-        episodes,
-        score,
-    })
+    drop(player);
+    let count = kept(config, config.record.episodes * agents);
+    let samples = samples::of_evaluation(&state.learner, step, &seats, &episodes, count)?;
+    records.extend(samples);
+    keep(run, &records)?;
+    tell(sinks, &records)?;
+    state.evaluated = Some(step);
+    if state.best.is_none_or(|best| score > best.score) {
+        state.best = Some(Best { step, score });
+        let [_, best] = state.learner.paths(run.path());
+        state.save(&best)?;
+    }
+    Ok(())
 }
 
 /// Writes records down, if every number in them is one.
-pub(crate) fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
+fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
     records.iter().try_for_each(|record| run.record(record))
 }
 
 /// Hands records to the sinks.
-pub(crate) fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
+fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
     let mut each = sinks.iter_mut();
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
@@ -223,6 +192,125 @@ fn write<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> 
         &snapshot,
         run.bytes()?,
     )?;
-    let [last, _] = state.learner.places(run.path());
+    let [last, _] = state.learner.paths(run.path());
     state.save(&last)
+}
+
+/// Adds the evaluation to the checkpoint of this step, whose weights have not changed since.
+fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
+    run.check()?;
+    let evaluation = checkpoint::Evaluated {
+        step: state.step,
+        evaluated: state.evaluated,
+        best: state.best,
+        bytes: run.bytes()?,
+    };
+    Ok(checkpoint::save_evaluation(
+        run.path(),
+        &state.config,
+        &evaluation,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::record::directory;
+    use crate::state::Purpose;
+
+    /// Begins the run in this directory, or goes on with it as the program does.
+    fn train_to(steps: usize, dir: &Path) {
+        let settings = [
+            &format!("train.steps={steps}"),
+            "train.group_size=8",
+            "eval.episodes=4",
+            "eval.every=2",
+        ];
+        let config = Config::load("frozen-lake", &settings.map(str::to_owned)).unwrap();
+        let gpu = lapwing_tensor::testing::gpu();
+        let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
+        let mut run = match dir.exists() {
+            false => RunDirectory::create(dir, &state.config).unwrap(),
+            true => {
+                let mut run = RunDirectory::open(dir).unwrap();
+                let saved = checkpoint::latest(dir).0.unwrap();
+                let (bytes, names) = (saved.header.bytes, state.learner.names());
+                let of = (&*state.model_name, &*state.fingerprint);
+                let names = names.iter().map(String::as_str);
+                let snapshot = saved.snapshot(&state.config, of, names).unwrap();
+                state.restore(&snapshot);
+                run.cut(bytes).unwrap();
+                run
+            }
+        };
+        train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let (path, to) = (
+                entry.as_ref().unwrap().path(),
+                to.join(entry.unwrap().file_name()),
+            );
+            match path.is_dir() {
+                true => copy(&path, &to),
+                false => fs::copy(path, to).map(drop).unwrap(),
+            }
+        }
+    }
+
+    /// All that a run leaves, times apart.
+    fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
+        let weights = [directory::adapter(dir), directory::best(dir)];
+        let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
+        let mut lines = Vec::new();
+        for path in [directory::metrics(dir), directory::episodes(dir)] {
+            for line in fs::read_to_string(path).unwrap().lines() {
+                let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+                let is_time = |key: &str| key == "time" || key.starts_with("seconds_");
+                line.as_object_mut().unwrap().retain(|key, _| !is_time(key));
+                lines.push(line);
+            }
+        }
+        (weights.to_vec(), lines)
+    }
+
+    /// Stopped before its evaluation was noted, after that, or with a checkpoint that was damaged since.
+    #[test]
+    fn a_run_that_is_stopped_around_an_evaluation_ends_as_if_it_was_not() {
+        let home = tempfile::tempdir().unwrap();
+        let [whole, noted, lost, damaged] =
+            ["whole", "noted", "lost", "damaged"].map(|name| home.path().join(name));
+        train_to(4, &whole);
+        train_to(2, &noted);
+        copy(&noted, &lost);
+        copy(&noted, &damaged);
+        let evaluation = |run: &Path| directory::checkpoints(run).join("evaluation.json");
+        let before = checkpoint::latest(&noted).0.unwrap().header;
+        assert_eq!((before.step, before.evaluated), (2, Some(2)));
+        fs::remove_file(evaluation(&lost)).unwrap();
+        let before = checkpoint::latest(&lost).0.unwrap().header;
+        assert_eq!((before.step, before.evaluated), (2, Some(0)));
+        let latest = directory::checkpoints(&damaged).join("step-000002.safetensors");
+        fs::write(&latest, "notes").unwrap();
+        for run in [&noted, &lost, &damaged] {
+            train_to(4, run);
+            assert!(left(run) == left(&whole), "{}", run.display());
+        }
+
+        // An evaluation goes with the checkpoint that it was made of, and not with a later one of the same step.
+        let (state, model) = (checkpoint::latest(&whole).0.unwrap(), "another");
+        let (config, bytes) = (state.header.config.clone(), state.header.bytes);
+        let names = ["none"; 0];
+        let header = state.header.clone();
+        assert_eq!(header.evaluated, Some(4));
+        let of = ("model", &*header.model);
+        let snapshot = state.snapshot(&config, of, names.into_iter()).unwrap();
+        checkpoint::save(&whole, &config, model, &snapshot, bytes).unwrap();
+        assert!(!evaluation(&whole).exists());
+    }
 }

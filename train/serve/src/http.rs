@@ -18,8 +18,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lapwing_model::{
-    Adapter, Arena, ChatTemplate, Joining, Model, ModelError, Request as Prompted, Sampling,
-    Tokenizer,
+    Adapter, BatchRequest, ChatTemplate, GenerationRequest, KvArena, Model, ModelError,
+    SamplingOptions, Tokenizer,
 };
 use lapwing_tensor::random::mix;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub struct ServeOptions {
     /// Its adapter, if any.
     pub adapter: Option<Adapter>,
     /// The arena of all replies.
-    pub arena: Arena,
+    pub arena: KvArena,
     /// The model's tokenizer.
     pub tokenizer: Tokenizer,
     /// The model's chat template. Without one, conversations are refused.
@@ -406,8 +406,8 @@ async fn reply(
     let (events, mut received) = unbounded_channel();
     for index in 0..count {
         let (prompt, i) = (&prompts[index / request.n], index % request.n);
-        let joining = Joining {
-            request: Prompted {
+        let joining = BatchRequest {
+            request: GenerationRequest {
                 prompt: prompt.ids.clone(),
                 // The first reply is that of `lapwing generate` with this seed.
                 key: match i {
@@ -415,14 +415,14 @@ async fn reply(
                     _ => mix(seed ^ mix(i as u64)),
                 },
             },
-            sampling: Sampling {
+            sampling: SamplingOptions {
                 temperature: request.temperature,
                 top_k: request.top_k,
                 top_p: request.top_p,
                 max_new_tokens: prompt.max_new_tokens,
                 stop: server.stop_ids.clone(),
             },
-            tell: request.likeliest,
+            scores: request.likeliest,
         };
         let reply = ReplyRequest {
             joining,

@@ -8,7 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lapwing_model::{Arena, Batch, Drawn, End, Joining, ModelError, Tokenizer, Told};
+use lapwing_model::{
+    BatchRequest, FinishReason, KvArena, ModelError, ReplyBatch, SampledToken, TokenScore,
+    Tokenizer,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -18,7 +21,7 @@ use super::http::ServeOptions;
 
 /// A reply to generate.
 pub struct ReplyRequest {
-    pub joining: Joining,
+    pub joining: BatchRequest,
     /// Index among the replies of its request.
     pub index: usize,
     pub stop: Arc<[String]>,
@@ -50,8 +53,8 @@ const BATCH_DELAY: Duration = Duration::from_millis(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub struct ModelThread {
-    batch: Batch,
-    arena: Arena,
+    batch: ReplyBatch,
+    arena: KvArena,
     tokenizer: Tokenizer,
     requests: Receiver<ReplyRequest>,
     waiting: VecDeque<ReplyRequest>,
@@ -86,7 +89,7 @@ impl ModelThread {
     /// Returns a thread that takes its replies from `requests`.
     pub fn new(options: ServeOptions, requests: Receiver<ReplyRequest>) -> ModelThread {
         ModelThread {
-            batch: Batch::new(&options.model, options.adapter.as_ref()),
+            batch: ReplyBatch::new(&options.model, options.adapter.as_ref()),
             arena: options.arena,
             tokenizer: options.tokenizer,
             requests,
@@ -204,7 +207,7 @@ impl ModelThread {
             let joining = reply.request.joining.clone();
             let ids = &joining.request.prompt;
             let arena = &mut self.arena;
-            let scores = joining.tell;
+            let scores = joining.scores;
             let scores = scores.map(|likeliest| self.batch.score(arena, ids, likeliest));
             let scores = scores.transpose()?;
             for (at, &id) in ids.iter().enumerate() {
@@ -241,14 +244,14 @@ impl ModelThread {
     fn grow(
         &mut self,
         mut reply: RunningReply,
-        drawn: &Drawn,
+        drawn: &SampledToken,
     ) -> Result<Option<RunningReply>, ModelError> {
         reply.tokens += 1;
         // A stop token is no part of the reply.
-        if drawn.end == Some(End::Stopped) {
+        if drawn.finish == Some(FinishReason::StopToken) {
             return self.end(reply, Finish::Stop);
         }
-        if let Some(score) = &drawn.told {
+        if let Some(score) = &drawn.score {
             let token = self.token(drawn.token, Some(score), reply.text.characters())?;
             reply.text.describe(token);
         }
@@ -258,7 +261,7 @@ impl ModelThread {
             self.batch.leave(reply.number);
             return self.end(reply, Finish::Stop);
         }
-        if drawn.end == Some(End::Longest) {
+        if drawn.finish == Some(FinishReason::MaxTokens) {
             return self.end(reply, Finish::Length);
         }
         if let Some(piece) = reply.text.take() {
@@ -286,7 +289,7 @@ impl ModelThread {
     fn token(
         &mut self,
         id: u32,
-        score: Option<&Told>,
+        score: Option<&TokenScore>,
         offset: usize,
     ) -> Result<ReplyToken, ModelError> {
         let mut likeliest = Vec::new();

@@ -73,16 +73,16 @@ impl ConfigArgs {
         let replaces_model = is_set("model.dir") || is_set("model.repo");
         if let Some(run) = &resolved.run {
             let (trained, model) = (directory::trained(run)?, &mut resolved.config.model);
-            let dir = trained.dir().display().to_string();
+            let dir = trained.dir().display();
             let mut note = format!("plays with {dir}");
-            match trained {
-                Trained::Adapter(_) => model.adapter = dir,
+            match &trained {
+                Trained::Adapter(dir) => model.adapter = Some(dir.clone()),
                 Trained::Model(_) if replaces_model => {
                     note = format!(
                         "does not play with {dir}, the trained model of the run: another model is given"
                     );
                 }
-                Trained::Model(_) => (model.dir, model.repo) = (dir, String::new()),
+                Trained::Model(dir) => (model.dir, model.repo) = (Some(dir.clone()), None),
             }
             resolved.notes.push(note);
         }

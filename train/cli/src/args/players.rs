@@ -202,7 +202,8 @@ impl ProbeArgs {
 
     /// Returns the selected probes of this game.
     pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
-        let (kind, _) = lapwing_env::find_variant(&game.name).map_err(SettingError::from)?;
+        let (kind, _) =
+            lapwing_env::find_variant(&game.name.to_string()).map_err(SettingError::from)?;
         let found = |name: &String| {
             kind.probe(name).ok_or_else(|| {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();

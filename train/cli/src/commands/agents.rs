@@ -14,6 +14,7 @@ use lapwing_train::state::State;
 
 use super::loaded_model::InputError;
 use crate::args;
+use crate::hub::hub;
 
 /// A model with or without an adapter.
 pub struct ModelAgent {
@@ -52,7 +53,7 @@ pub fn trained_and_initial(
         return Ok((trained("model"), None));
     }
     let source = initial.source()?;
-    let loaded = Files::of(&source, progress);
+    let loaded = Files::of(&source, hub(), progress);
     let loaded = loaded.and_then(|files| files.load(policy.model.gpu(), progress));
     if let Err(error) = &loaded {
         let name = source.name();
@@ -74,7 +75,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
     let (model, adapter) = match args::learned(dir)? {
         Trained::Model(place) => {
             let files = Files::open(Some(&place))?;
-            let own = Files::of(&initial.source()?, progress)?;
+            let own = Files::of(&initial.source()?, hub(), progress)?;
             let tokens =
                 |files: &Files| fs::read(files.checkpoint.dir().join("tokenizer.json")).ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
@@ -87,10 +88,10 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
         }
         Trained::Adapter(_) if initial.source()? == state.config.model.source()? => {
             let model = state.learner.policy.model.clone();
-            (model, Some(state.adapter(&args::adapter(dir)?)?))
+            (model, Some(state.adapter(hub(), &args::adapter(dir)?)?))
         }
         Trained::Adapter(_) => {
-            let files = Files::of(&initial.source()?, progress)?;
+            let files = Files::of(&initial.source()?, hub(), progress)?;
             let stored = files.adapter(&args::adapter(dir)?)?;
             let model = files.load(gpu, progress)?;
             let adapter = Adapter::frozen(&model, &stored);
@@ -107,19 +108,21 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
 /// Returns the model before training: without its adapter, or, if a run trained all of its weights, the initial model of
 /// that run.
 pub fn initial_model(model: &config::Model) -> Result<config::Model> {
-    let dir = Path::new(&model.dir);
     // Below an adapter, even a trained model is the initial one.
-    let run = dir.parent().filter(|_| model.adapter.is_empty());
+    let dir = model.dir.as_deref().filter(|_| model.adapter.is_none());
+    let run = dir.and_then(Path::parent);
     let is_trained = |run: &&Path| {
         Place::of(run) == Place::Run
-            && [directory::best(run), directory::model(run)].contains(&dir.to_owned())
+            && [directory::best(run), directory::model(run)]
+                .iter()
+                .any(|kept| Some(&**kept) == dir)
     };
     let initial = match run.filter(is_trained) {
         Some(run) => Config::load(&directory::config(run).to_string_lossy(), &[])?.model,
         None => model.clone(),
     };
     Ok(config::Model {
-        adapter: String::new(),
+        adapter: None,
         ..initial
     })
 }

@@ -3,9 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
-use lapwing_lab::doctor::{Finding, Outcome, examine};
+use lapwing_lab::doctor::{Finding, Outcome, diagnose};
 
 use crate::args::{DeviceArgs, DoctorArgs};
+use crate::hub::hub;
 use crate::out;
 
 /// Checks the machine.
@@ -21,7 +22,12 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
             written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
         }
     };
-    let report = examine(|| device.open(), arguments.model.as_deref(), &mut print);
+    let report = diagnose(
+        || device.open(),
+        arguments.model.as_deref(),
+        hub(),
+        &mut print,
+    );
     written?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -46,8 +52,8 @@ fn line(finding: &Finding, colour: bool) -> String {
         false => format!("{word:4}"),
     };
     let mut text = format!("{word} {:14} {}\n", finding.name, out::line(&finding.text));
-    if let Some(cure) = &finding.cure {
-        text += &format!("{:20}-> {}\n", "", out::line(cure));
+    if let Some(fix) = &finding.fix {
+        text += &format!("{:20}-> {}\n", "", out::line(fix));
     }
     text
 }
@@ -65,7 +71,7 @@ mod tests {
             name: "memory",
             outcome: Outcome::Good,
             text: "to train the built-in base takes up to 0.21 GiB of the device's 24.0".to_owned(),
-            cure: None,
+            fix: None,
             figures: Value::Null,
             seconds: 0.1,
         };
@@ -73,7 +79,7 @@ mod tests {
         finding.name = "kernels";
         finding.outcome = Outcome::Bad;
         finding.text = "the driver computes wrong numbers".to_owned();
-        finding.cure = Some("update the driver".to_owned());
+        finding.fix = Some("update the driver".to_owned());
         text += &line(&finding, false);
         finding.outcome = Outcome::Warning;
         text += &line(&finding, false);

@@ -9,15 +9,15 @@ use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, Scores};
 use lapwing_lab::text_table::TextTable;
 use lapwing_learn::config::LearnerKind;
-use lapwing_learn::value::learner::Trained;
+use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, examine_against, optimum, unaided};
+use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
 use lapwing_play::metrics::Yardsticks;
 use lapwing_play::players::search::Search;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Progress, Referee, Seat};
 use lapwing_train::Config;
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ use super::loaded_model::InputError;
 use super::opponent::Opponent;
 use super::other_player;
 use crate::args::{DeviceArgs, EvalArgs};
+use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
@@ -75,7 +76,7 @@ struct GameScores {
 pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
-    let names: Vec<&str> = games.iter().map(|game| &*game.name).collect();
+    let names: Vec<_> = games.iter().map(|game| &game.name).collect();
     interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(Game::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
@@ -101,7 +102,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
             version: env!("CARGO_PKG_VERSION"),
             game: &first.game,
             model: &model,
-            adapter: &config.model.adapter,
+            adapter: &adapter_name(&config),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             first: &first.players[0],
@@ -134,6 +135,12 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     Ok(())
 }
 
+/// Returns the adapter's directory; empty if there is none.
+pub fn adapter_name(config: &Config) -> String {
+    let adapter = config.model.adapter.as_ref();
+    adapter.map_or(String::new(), |dir| dir.display().to_string())
+}
+
 /// Creates a file that does not exist yet.
 fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(path).map_err(|error| {
@@ -155,7 +162,14 @@ fn by_models(
 ) -> Result<(String, Vec<GameScores>)> {
     let terminal = Terminal::new();
     let gpu = device.open()?;
-    let mut state = State::playing_all(&gpu, scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &gpu,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let (first, initial) = trained_and_initial(&state, &terminal)?;
     let mut agents = vec![first];
     for dir in &arguments.against {
@@ -182,8 +196,7 @@ fn by_models(
                 let (scenario, referee, mut player) = state.seated(world, temperature);
                 let (seats, player) = (&evaluation.seats, &mut player);
                 let others = &mut others;
-                let episodes =
-                    examine_against(scenario, &referee, seats, player, others, &terminal)?;
+                let episodes = play_against(scenario, &referee, seats, player, others, &terminal)?;
                 players.push(evaluation.scores(&name, scenario, &episodes));
             }
         }
@@ -213,15 +226,15 @@ fn by_networks(
     for scenario in scenarios {
         let scenario = &**scenario;
         let game = Game::of(scenario).scenario()?;
-        let trained = Trained::load(&gpu, game, &config.network())?;
+        let trained = NetworkLearner::trained(&gpu, game, &config.network())?;
         let scenes = Scenes::of(scenario)?;
         let evaluation = Evaluation::new(scenario, &scenes, config, arguments, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: 0.0,
         };
-        let mut player = trained.player();
-        let episodes = examine(
+        let mut player = trained.greedy_player();
+        let episodes = play_evaluation(
             scenario,
             &referee,
             &evaluation.seats,
@@ -267,7 +280,7 @@ fn by_other_player(
             config.eval.temperature = temperature;
             let framing = Framing::new(scenario, &config.policy)?;
             let mut player = other_player::load(&arguments.player, framing, &config)?;
-            let episodes = examine(
+            let episodes = play_evaluation(
                 scenario,
                 &referee,
                 &evaluation.seats,
@@ -338,15 +351,15 @@ impl Evaluation {
         let scores = |name: &str, episodes: Option<Vec<Episode>>| {
             episodes.map(|episodes| self.scores(name, scenario, &episodes))
         };
-        let unaided = unaided(scenario, referee, seats, others)?;
-        let random = scores("random player", unaided.random);
-        let scripted = scores("scripted player", unaided.scripted);
+        let baselines = baseline_episodes(scenario, referee, seats, others)?;
+        let random = scores("random player", baselines.random);
+        let scripted = scores("scripted player", baselines.scripted);
         let mut search = None;
         if let Some(tries) = self.search {
             match Search::new(scenario, tries)? {
                 Some(mut player) => {
                     let player = &mut player;
-                    let episodes = examine_against(scenario, referee, seats, player, others, &())?;
+                    let episodes = play_against(scenario, referee, seats, player, others, &())?;
                     search = scores(&format!("search, {tries} tries an action"), Some(episodes));
                 }
                 None => out::note(&format!(

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_model::{Request, Sampling, Tokenizer, generate as sample};
+use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
 use lapwing_train::base::files::Files;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
         prompt.len(),
         max_new_tokens,
     )?;
-    let sampling = Sampling {
+    let sampling = SamplingOptions {
         temperature: if arguments.greedy {
             0.0
         } else {
@@ -50,7 +50,7 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
         max_new_tokens,
         stop: tokenizer.stop_ids().to_vec(),
     };
-    let request = Request {
+    let request = GenerationRequest {
         prompt,
         key: arguments.seed,
     };

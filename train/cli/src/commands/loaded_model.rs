@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Result;
-use lapwing_model::{Adapter, Arena, Config, Model, ROOM};
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
 use lapwing_play::Progress;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::{self, DeviceArgs, ModelArgs};
+use crate::hub::hub;
 use crate::progress::Terminal;
 
 /// An argument or an input file is wrong.
@@ -33,7 +34,7 @@ impl InputError {
 
 /// Opens the files of the selected model, or of the built-in one.
 pub fn open(model: &Option<String>) -> Result<Files> {
-    Ok(Files::of(&source(model), &Terminal::new())?)
+    Ok(Files::of(&source(model), hub(), &Terminal::new())?)
 }
 
 /// Returns the selected model, or the built-in one.
@@ -46,7 +47,7 @@ pub fn source(model: &Option<String>) -> Source {
 pub struct LoadedModel {
     pub model: Model,
     pub adapter: Option<Adapter>,
-    pub arena: Arena,
+    pub arena: KvArena,
 }
 
 /// The size of an arena, in tokens.
@@ -114,8 +115,8 @@ impl LoadedModel {
             cure: capacity.cure,
         };
         let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
-        if longest + ROOM > plan.arena_rows {
-            let most = plan.arena_rows.saturating_sub(ROOM);
+        if longest + SPARE_ROWS > plan.arena_rows {
+            let most = plan.arena_rows.saturating_sub(SPARE_ROWS);
             let cure = capacity.cure;
             let problem = format!("{longest} tokens, and the device's memory holds {most}; {cure}");
             return Err(InputError::new(capacity.name, problem).into());
@@ -125,10 +126,10 @@ impl LoadedModel {
         let model = files.load(&gpu, &terminal)?;
         let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
         let most = match capacity.sequences {
-            1 => longest + ROOM,
+            1 => longest + SPARE_ROWS,
             _ => plan.arena_rows,
         };
-        let arena = Arena::new(&model, capacity.first, most);
+        let arena = KvArena::new(&model, capacity.first, most);
         Ok(LoadedModel {
             model,
             adapter,
@@ -138,7 +139,7 @@ impl LoadedModel {
 }
 
 /// Reads token ids from a JSON file.
-pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
+pub fn read_ids(path: &Path, config: &ModelConfig) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
     let origin = origin(path);
     let list: Vec<Value> = read_json(path, WANTED)?;
@@ -152,7 +153,7 @@ pub fn read_ids(path: &Path, config: &Config) -> Result<Vec<u32>> {
 }
 
 /// Refuses an empty list, tokens outside of the vocabulary, and more tokens than the model supports.
-pub fn check_ids(origin: String, ids: &[u32], config: &Config) -> Result<()> {
+pub fn check_ids(origin: String, ids: &[u32], config: &ModelConfig) -> Result<()> {
     let (vocab, found, most) = (config.vocab, ids.len(), config.max_positions);
     let problem = match ids.iter().find(|&&id| id as usize >= vocab) {
         _ if ids.is_empty() => "there is no token in it".to_owned(),

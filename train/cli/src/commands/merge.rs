@@ -12,6 +12,7 @@ use lapwing_train::record::directory::{self, Trained};
 
 use super::loaded_model::{InputError, source};
 use crate::args::{self, MergeArgs};
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -28,7 +29,7 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         }
     };
     let terminal = Terminal::new();
-    let files = Files::of(&source, &terminal)?;
+    let files = Files::of(&source, hub(), &terminal)?;
     let adapter = files.adapter(&adapter)?;
     let mut progress = |done, total| {
         if done == 1 {

@@ -16,6 +16,7 @@ use lapwing_train::state::{Purpose, State};
 use super::agents::initial_model;
 use super::loaded_model::InputError;
 use crate::args;
+use crate::hub::hub;
 
 pub enum Opponent {
     Scripted,
@@ -44,11 +45,11 @@ impl Opponent {
             "base" => initial()?,
             dir => match args::learned(Path::new(dir))? {
                 Trained::Adapter(_) => Model {
-                    adapter: args::adapter(Path::new(dir))?.display().to_string(),
+                    adapter: Some(args::adapter(Path::new(dir))?),
                     ..initial()?
                 },
                 Trained::Model(model) => Model {
-                    dir: model.display().to_string(),
+                    dir: Some(model),
                     ..Model::default()
                 },
             },
@@ -58,7 +59,7 @@ impl Opponent {
             ..config.clone()
         };
         let game = Game::of(scenario).scenario()?;
-        let state = State::playing(gpu, game, config, Purpose::Play, progress)?;
+        let state = State::with_games(gpu, hub(), vec![game], config, Purpose::Play, progress)?;
         Ok(Opponent::Model(Box::new(state)))
     }
 

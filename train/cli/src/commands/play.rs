@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_learn::config::LearnerKind;
-use lapwing_learn::value::learner::Trained;
+use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
 use lapwing_play::sample::{Place, Purpose as SamplePurpose, Sample};
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Referee, Seat, Seen};
-use lapwing_train::record::kept;
+use lapwing_train::record::episode_file;
 use lapwing_train::state::{Purpose, State};
 use lapwing_train::{Config, Error};
 
@@ -19,6 +19,7 @@ use super::opponent::Opponent;
 use super::other_player;
 use crate::args::{DeviceArgs, PlayArgs};
 use crate::board::Painted;
+use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::screen::{counted, rounded};
 use crate::{interrupt, out};
@@ -28,7 +29,7 @@ pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     let config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
     if let Some(path) = &arguments.keep {
-        kept::check_free(path)?;
+        episode_file::check_free(path)?;
     }
     if arguments.player.player.is_some() {
         by_other_player(arguments, &config)
@@ -45,7 +46,7 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let gpu = device.open()?;
-    let mut state = State::new(&gpu, config.clone(), Purpose::Play, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config.clone(), Purpose::Play, &terminal)?;
     let world = state.world();
     let load = |name: &String| Opponent::load(name, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
@@ -79,14 +80,15 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
 
 fn by_network(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Result<()> {
     refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
-    let trained = Trained::load(&device.open()?, config.game.scenario()?, &config.network())?;
+    let trained =
+        NetworkLearner::trained(&device.open()?, config.game.scenario()?, &config.network())?;
     let scenario = &*trained.scenario;
     let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
     let referee = Referee {
         step_limit: scenario.step_limit(),
         format_penalty: 0.0,
     };
-    let mut player = trained.player();
+    let mut player = trained.greedy_player();
     let games = Games {
         scenario,
         framing: &Framing::new(scenario, &config.policy)?,
@@ -192,7 +194,7 @@ impl Games<'_> {
             let samples = samples(SamplePurpose::Training)?.into_iter();
             let samples = samples.zip(self.episodes);
             let samples = samples.map(|(sample, episode)| sample.told(episode, self.framing));
-            kept::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
+            episode_file::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
         }
         if arguments.json {
             let mut out = out::raw();

@@ -11,10 +11,11 @@ use lapwing_play::sample::Sample;
 use lapwing_play::{Episode, Progress};
 use lapwing_train::Config;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::{directory, kept};
+use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{Purpose, State};
 
 use crate::args::{DeviceArgs, PretrainArgs};
+use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{folders, out};
 
@@ -39,7 +40,7 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     config.train.beta = 0.0;
     let whole = config.train.weights == Weights::All;
     let options = &arguments.imitation;
-    let samples = options.from.iter().map(|path| kept::read(path));
+    let samples = options.from.iter().map(|path| episode_file::read(path));
     let samples: Vec<Vec<Sample>> = samples.collect::<Result<_, _>>()?;
     let samples = samples.concat();
     let is_built_in = matches!(config.model.source()?, Source::BuiltIn);
@@ -58,25 +59,25 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let mut state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
-    let lessons = how.lessons(&samples, &state.world().prompts, most)?;
+    let data = how.demonstrations(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
     terminal.line(&format!(
         "imitating {} replies of {} episodes, {} episodes held out; skipped: {} episodes of evaluations, {} others, {} \
          invalid replies",
-        replies(&lessons.train),
-        lessons.train.len(),
-        lessons.held_out.len(),
-        lessons.of_evaluations,
-        lessons.left_out,
-        lessons.unread,
+        replies(&data.train),
+        data.train.len(),
+        data.held_out.len(),
+        data.evaluations,
+        data.filtered,
+        data.unreadable,
     ));
-    terminal.phase("imitation", how.updates(&lessons), "updates");
+    terminal.phase("imitation", how.updates(&data), "updates");
     let imitated = imitation::imitate(
         &mut state.learner,
         &state.config.train,
-        &lessons,
+        &data,
         &how,
         &mut |update| {
             terminal.done(update.step);
@@ -91,7 +92,7 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
         Some((before, after)) => writeln!(
             out,
             "held-out loss, nats a token: {before:.4} before, {after:.4} after ({} episodes)",
-            lessons.held_out.len()
+            data.held_out.len()
         )?,
         None => writeln!(
             out,

@@ -8,15 +8,16 @@ use lapwing_lab::scores::Scores;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
-use lapwing_play::evaluate::{examine, unaided};
+use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
-use lapwing_train::state::State;
+use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 
 use super::agents::{ModelAgent, trained_and_initial};
-use super::eval::interval;
+use super::eval::{adapter_name, interval};
 use crate::args::{DeviceArgs, ProbeArgs};
+use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
@@ -62,13 +63,20 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
     for probe in &probes {
         let game = Game {
-            probe: probe.name.to_owned(),
+            probe: Some(probe.name.to_owned()),
             ..config.game.clone()
         };
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::playing_all(&device.open()?, scenarios, config.clone(), &terminal)?;
+    let mut state = State::with_games(
+        &device.open()?,
+        hub(),
+        scenarios,
+        config.clone(),
+        Purpose::Play,
+        &terminal,
+    )?;
     let (after, before) = trained_and_initial(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
@@ -85,9 +93,9 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     if arguments.json {
         let report = ProbeReport {
             version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name,
+            game: &config.game.name.to_string(),
             model: &state.model_name,
-            adapter: &config.model.adapter,
+            adapter: &adapter_name(&config),
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             probes: &rows,
@@ -128,7 +136,7 @@ fn row(
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
-        let episodes = examine(scenario, &referee, &seats, &mut watched, progress)?;
+        let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
         let Followed {
             parted,
             told,
@@ -144,7 +152,7 @@ fn row(
     }
     let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let unaided = unaided(&*world.scenario, &referee, &seats, &mut [])?;
+    let baselines = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
@@ -155,8 +163,8 @@ fn row(
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
-        random: mean(unaided.random),
-        scripted: mean(unaided.scripted),
+        random: mean(baselines.random),
+        scripted: mean(baselines.scripted),
         players,
     })
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Cell, Compare, Results, Sweep};
-use lapwing_model::write_aside;
+use lapwing_model::write_atomically;
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
@@ -54,7 +54,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
             waiting.push(cell);
         }
     }
-    let all = sweep.cells.len();
+    let all = sweep.runs.len();
     out::note(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
@@ -80,7 +80,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     if !results.runs.is_empty() {
         write_results(&results, place)?;
         let done = sweep
-            .cells
+            .runs
             .iter()
             .filter(|cell| cell.outcome(place).is_some());
         let dirs: Vec<PathBuf> = done.map(|cell| cell.directory(place)).collect();
@@ -319,7 +319,7 @@ fn write_results(results: &Results, place: &Path) -> Result<()> {
         ("results.svg", results.figure()),
     ];
     for (name, text) in files {
-        write_aside(&place.join(name), text.as_bytes())?;
+        write_atomically(&place.join(name), text.as_bytes())?;
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ use lapwing_train::{Error, checkpoint};
 use super::eval::NOT_DIVIDED;
 use crate::args::{DeviceArgs, TrainArgs};
 use crate::comparison::comparison;
+use crate::hub::hub;
 use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
 use crate::{describe, folders, out, records};
@@ -47,7 +48,7 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
         let state = State::network(&gpu, config)?;
         return run(state, arguments, resumed, &gpu, terminal, stop);
     }
-    let state = State::new(&gpu, config, Purpose::Train, &terminal)?;
+    let state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     run(state, arguments, resumed, &gpu, terminal, stop)
 }
 
@@ -127,8 +128,8 @@ impl Describe for NetworkLearner {
             "{} episodes, by {}: a network of {} weights with {} as input",
             config.value.episodes,
             config.learner.name(),
-            learner.network.size(),
-            learner.shape.describe()
+            learner.size(),
+            learner.fingerprint()
         )
     }
 
@@ -171,7 +172,10 @@ fn run<L: Describe>(
             run
         }
         // Created last: an error above leaves nothing behind.
-        None => RunDirectory::create(arguments.out.as_deref(), &state.config)?,
+        None => match &arguments.out {
+            Some(out) => RunDirectory::create(out, &state.config)?,
+            None => RunDirectory::create_in("runs".as_ref(), &state.config)?,
+        },
     };
     let place = run.path().to_owned();
     run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
@@ -248,7 +252,7 @@ fn conclude<L: Describe>(state: &State<L>, records: &[Record], run: &Path) -> Re
     if records::steps(records).next().is_some() && !records::steps(records).any(L::has_learned) {
         writeln!(out, "\n{}", L::NOTHING_LEARNED)?;
     }
-    let ([last, _], noun) = (state.learner.places(run), L::noun(state));
+    let ([last, _], noun) = (state.learner.paths(run), L::noun(state));
     writeln!(out, "\nThe {noun} is in {}. Watch it play:", last.display())?;
     let shown = out::quoted(&run.to_string_lossy());
     writeln!(out, "  {} play {shown}", program())?;

@@ -143,9 +143,9 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
                 Record::Step(metrics) => describe::step(metrics),
                 Record::Evaluation(evaluation) => describe::evaluation(&evaluation.play),
                 Record::Warning(w) => {
-                    format!("warning ({}): {}", line(&w.watchman), line(&w.text))
+                    format!("warning ({}): {}", line(&w.check), line(&w.text))
                 }
-                Record::Yardsticks(_) | Record::Episode(_) => continue,
+                Record::Baselines(_) | Record::Episode(_) => continue,
             };
             writeln!(out, "step {}/{total}  {text}", record.step())?;
         }

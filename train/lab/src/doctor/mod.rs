@@ -1,14 +1,15 @@
-//! Whether a machine can train: the device, its driver, every kernel, a model's gradients, memory and speed.
+//! Checks whether a machine can train: the device, its driver, every kernel, a model's gradients, memory and speed.
 //!
-//! [`examine`] looks at all of it and takes tens of seconds. [`self_test`] is the part of it that stands before any
-//! training: a second, once for each device, driver and version of lapwing.
+//! [`diagnose`] runs all checks and takes tens of seconds. [`self_test`] runs a part of them before any training: it takes a
+//! second, once for each device, driver and version of the kernels.
 
 mod drivers;
+mod learning_checks;
 mod self_test;
-mod training;
 
 use std::time::Instant;
 
+use lapwing_model::Hub;
 use lapwing_tensor::{Caps, Gpu, GpuError, checks};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,147 +19,152 @@ use lapwing_train::base::source::Source;
 use lapwing_train::config::Config;
 use lapwing_train::state::{Purpose, State};
 
-pub use self_test::{SelfTest, self_test};
+use learning_checks::{all_tensors_move, gradients_are_slopes, log_probs_agree};
+pub use self_test::self_test;
 
-/// How a part of the examination ended.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// As it should be.
+    /// Everything is as it should be.
     Good,
-    /// It works, but not as well as it could.
+    /// Training works, but not as well as it could.
     Warning,
-    /// Nothing can be trained so.
+    /// Training does not work.
     Bad,
 }
 
-/// One line of the examination.
+/// The result of a check.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// The name of the check.
     pub name: &'static str,
-    /// How it is.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was seen.
+    /// A description of the result.
     pub text: String,
-    /// What to do, if it is not good.
-    pub cure: Option<String>,
-    /// The numbers behind it.
+    /// What the user can do if the outcome is not good.
+    pub fix: Option<String>,
+    /// The measured numbers.
     pub figures: Value,
-    /// How long it took.
+    /// The duration of the check.
     pub seconds: f64,
 }
 
-/// All of it, for a bug report.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// Of lapwing.
-    pub version: &'static str,
-    /// The operating system and the processor's kind.
-    pub system: String,
-    /// What the device is and can do; nothing if there is none.
-    pub device: Value,
-    /// In the order in which they were looked at.
-    pub findings: Vec<Finding>,
+impl Finding {
+    fn good(text: String, figures: Value) -> Finding {
+        Finding {
+            name: "",
+            outcome: Outcome::Good,
+            text,
+            fix: None,
+            figures,
+            seconds: 0.0,
+        }
+    }
+
+    fn warning(text: String, fix: &str, figures: Value) -> Finding {
+        Finding {
+            outcome: Outcome::Warning,
+            fix: Some(fix.to_owned()),
+            ..Finding::good(text, figures)
+        }
+    }
+
+    fn bad(text: String, figures: Value) -> Finding {
+        Finding {
+            outcome: Outcome::Bad,
+            ..Finding::good(text, figures)
+        }
+    }
+
+    /// The device or its driver does not work.
+    fn bad_device(text: String, figures: Value) -> Finding {
+        let fix = "update the driver, or choose another device; if neither helps, report it";
+        Finding {
+            fix: Some(fix.to_owned()),
+            ..Finding::bad(text, figures)
+        }
+    }
 }
 
-impl Report {
+/// All results, for a bug report.
+#[derive(Debug, Clone, Serialize)]
+pub struct DoctorReport {
+    version: &'static str,
+    system: String,
+    /// The properties of the device, or null.
+    device: Value,
+    findings: Vec<Finding>,
+}
+
+impl DoctorReport {
     /// Whether this machine can train.
     pub fn is_good(&self) -> bool {
-        let bad = |finding: &Finding| finding.outcome == Outcome::Bad;
-        !self.findings.iter().any(bad)
+        let mut findings = self.findings.iter();
+        findings.all(|finding| finding.outcome != Outcome::Bad)
     }
 }
 
-/// What a part of the examination came to: what was seen and the numbers behind it, or what is wrong and its cure.
-enum Seen {
-    Good(String, Value),
-    Warning(String, String, Value),
-    Bad(String, String, Value),
-}
-
-/// Looks at one thing after the other.
-struct Examination<'a> {
+/// Runs checks one after the other, and reports each result.
+struct CheckRunner<'a> {
     findings: Vec<Finding>,
-    each: &'a mut dyn FnMut(&Finding),
+    report: &'a mut dyn FnMut(&Finding),
 }
 
-impl Examination<'_> {
-    fn look<T>(&mut self, name: &'static str, at: impl FnOnce() -> (Seen, T)) -> T {
+impl CheckRunner<'_> {
+    fn run<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
         let start = Instant::now();
-        let (seen, found) = at();
-        let (outcome, text, cure, figures) = match seen {
-            Seen::Good(text, figures) => (Outcome::Good, text, None, figures),
-            Seen::Warning(text, cure, figures) => (Outcome::Warning, text, Some(cure), figures),
-            Seen::Bad(text, cure, figures) => (Outcome::Bad, text, Some(cure), figures),
-        };
-        let seconds = start.elapsed().as_secs_f64();
+        let (finding, value) = check();
         let finding = Finding {
             name,
-            outcome,
-            text,
-            cure,
-            figures,
-            seconds,
+            seconds: start.elapsed().as_secs_f64(),
+            ..finding
         };
-        (self.each)(&finding);
+        (self.report)(&finding);
         self.findings.push(finding);
-        found
+        value
     }
 }
 
-/// What is wrong where the device does not do as it is told.
-const OTHER_DRIVER: &str =
-    "update the driver, or choose another adapter; if neither helps, report it";
-
-/// Looks at the device that `open` gives, and at what it makes of a model: that in the directory `model`, and the built-in
-/// base. Tells each finding as it comes.
-pub fn examine(
+/// Checks the device that `open` returns, with the built-in base and with the model in the directory `model`. Calls `report`
+/// after each check. Only a model of the hub needs `hub`.
+pub fn diagnose(
     open: impl FnOnce() -> Result<Gpu, GpuError>,
     model: Option<&str>,
-    each: &mut dyn FnMut(&Finding),
-) -> Report {
-    let mut examination = Examination {
+    hub: Option<&Hub>,
+    report: &mut dyn FnMut(&Finding),
+) -> DoctorReport {
+    let mut checks = CheckRunner {
         findings: Vec::new(),
-        each,
+        report,
     };
-    let gpu = examination.look("adapter", || match open() {
-        Ok(gpu) => (adapter(gpu.caps()), Some(gpu)),
+    let gpu = checks.run("device", || match open() {
+        Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
         Err(error) => {
-            let otherwise = match error {
-                GpuError::NoSuchAdapter { .. } => "choose one of these",
-                _ => "install a driver for the GPU, or update it",
-            };
-            let (text, cure) = halves(error.to_string(), otherwise);
-            (Seen::Bad(text, cure, Value::Null), None)
+            let fix = matches!(error, GpuError::NoSuchAdapter { .. });
+            let fix = fix.then(|| "choose one of these devices".to_owned());
+            let finding = Finding::bad(error.to_string(), Value::Null);
+            (Finding { fix, ..finding }, None)
         }
     });
     if let Some(gpu) = &gpu {
-        examination.look("driver", || (drivers::look(gpu.caps()), ()));
-        let right = examination.look("kernels", || kernels(gpu));
-        // With wrong kernels the rest would only say so again, at length.
-        if right {
-            models(&mut examination, gpu, model);
+        checks.run("driver", || (drivers::look_up(gpu.caps()), ()));
+        // With wrong kernels the checks of models would fail, too.
+        if checks.run("kernels", || kernels(gpu)) {
+            models(&mut checks, gpu, model, hub);
         }
-        examination.look("speed", || (speed(gpu), ()));
+        checks.run("speed", || (speed(gpu), ()));
     }
-    Report {
+    DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        device: gpu.map_or(Value::Null, |gpu| device(gpu.caps())),
-        findings: examination.findings,
+        device: gpu.map_or(Value::Null, |gpu| properties(gpu.caps())),
+        findings: checks.findings,
     }
 }
 
-/// What was found, and the cure: what follows the last semicolon of an error's text, or what is said otherwise.
-fn halves(text: String, otherwise: &str) -> (String, String) {
-    match text.rsplit_once("; ") {
-        Some((text, cure)) => (text.to_owned(), cure.to_owned()),
-        None => (text, otherwise.to_owned()),
-    }
-}
-
-fn device(caps: &Caps) -> Value {
+fn properties(caps: &Caps) -> Value {
     json!({
         "name": caps.name,
         "backend": caps.backend,
@@ -176,18 +182,17 @@ fn device(caps: &Caps) -> Value {
     })
 }
 
-fn adapter(caps: &Caps) -> Seen {
+fn describe(caps: &Caps) -> Finding {
     let memory = match caps.memory {
         Some(bytes) => format!(", {:.1} GiB", gib(bytes)),
         None => String::new(),
     };
     let text = format!("{} ({}, {}{memory})", caps.name, caps.kind, caps.backend);
     match caps.is_software {
-        false => Seen::Good(text, Value::Null),
-        true => Seen::Warning(
+        false => Finding::good(text, Value::Null),
+        true => Finding::warning(
             text,
-            "no GPU was found, the processor does the work: right but slow; if there is a GPU, install its driver"
-                .to_owned(),
+            "no GPU was found, so training is correct but slow; if there is a GPU, install its driver",
             Value::Null,
         ),
     }
@@ -197,8 +202,8 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// Whether all are right.
-fn kernels(gpu: &Gpu) -> (Seen, bool) {
+/// Checks all kernels, and returns whether all are correct.
+fn kernels(gpu: &Gpu) -> (Finding, bool) {
     let (mut results, mut wrong) = (Vec::new(), Vec::new());
     let checks = checks();
     for check in &checks {
@@ -219,46 +224,42 @@ fn kernels(gpu: &Gpu) -> (Seen, bool) {
     }
     let mut ops: Vec<_> = checks.iter().map(|check| check.op).collect();
     ops.dedup();
-    let figures = Value::Array(results);
+    let (all, ops, figures) = (checks.len(), ops.len(), Value::Array(results));
     let Some(first) = wrong.first() else {
         let text = format!(
-            "{} checks of {} kernels agree with their references in double precision",
-            checks.len(),
-            ops.len()
+            "{all} checks of {ops} kernels agree with their references in double precision"
         );
-        return (Seen::Good(text, figures), true);
+        return (Finding::good(text, figures), true);
     };
-    let (bad, of) = (wrong.len(), checks.len());
+    let bad = wrong.len();
     let text =
-        format!("the driver computes wrong numbers in {bad} of {of} checks, first in {first}");
-    (Seen::Bad(text, OTHER_DRIVER.to_owned(), figures), false)
+        format!("the driver computes wrong numbers in {bad} of {all} checks, first in {first}");
+    (Finding::bad_device(text, figures), false)
 }
 
-/// What a model needs, and whether it learns.
-fn models(examination: &mut Examination<'_>, gpu: &Gpu, model: Option<&str>) {
-    let base = examination.look("memory", || load(gpu, None));
-    let Some(mut base) = base else {
+/// Checks the memory that models need, and whether they learn.
+fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) {
+    let Some(mut base) = checks.run("memory", || load(gpu, None, hub)) else {
         return;
     };
-    let own = model.map(|dir| examination.look("model", || load(gpu, Some(dir))));
-    // Differences are taken of the small one: a large one would take minutes where there is no GPU.
-    examination.look("gradients", || (training::differences(&mut base), ()));
-    let subject = match own {
-        None => Some(&mut base),
-        Some(Some(own)) => Some(&mut { own }),
-        Some(None) => None,
+    let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir), hub)));
+    let finding = |result: Result<Finding, Error>| {
+        let bad = |error: Error| Finding::bad_device(error.to_string(), Value::Null);
+        (result.unwrap_or_else(bad), ())
     };
-    if let Some(subject) = subject {
-        examination.look("log-probs", || (training::same_log_probs(subject), ()));
-        examination.look("adapter moves", || (training::all_move(subject), ()));
+    // The differences of a large model take minutes without a GPU.
+    checks.run("gradients", || finding(gradients_are_slopes(&mut base)));
+    if let Some(mut subject) = own.unwrap_or(Some(base)) {
+        checks.run("log-probs", || finding(log_probs_agree(&mut subject)));
+        checks.run("adapter moves", || finding(all_tensors_move(&mut subject)));
     }
 }
 
-/// What a run of the default settings takes of the device, and the state to begin it with.
-fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
+/// Loads a model for training with the default settings, and checks the memory that it needs.
+fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<State>) {
     let config = match model {
         None => Config::load("frozen-lake", &[]),
-        // The preset for models of one's own.
+        // The preset for users' models.
         Some(text) => {
             let key = match Source::typed(text) {
                 Source::Repository(_) => "model.repo",
@@ -270,16 +271,10 @@ fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
     };
     let state = config
         .map_err(Error::from)
-        .and_then(|config| State::new(gpu, config, Purpose::Train, &()));
+        .and_then(|config| State::new(gpu, hub, config, Purpose::Train, &()));
     let state = match state {
         Ok(state) => state,
-        Err(error) => {
-            let (text, cure) = halves(
-                error.to_string(),
-                "give the directory of a model that can be read",
-            );
-            return (Seen::Bad(text, cure, Value::Null), None);
-        }
+        Err(error) => return (Finding::bad(error.to_string(), Value::Null), None),
     };
     let plan = state.plan.as_ref().expect("a language model has a plan");
     let figures = json!({
@@ -291,25 +286,23 @@ fn load(gpu: &Gpu, model: Option<&str>) -> (Seen, Option<State>) {
         "memory": plan.memory,
         "recomputes": plan.recomputes,
     });
-    let of = match plan.memory {
+    let available = match plan.memory {
         Some(memory) => format!(" of the device's {:.1}", gib(memory)),
-        None => ", what the device has is not known".to_owned(),
+        None => "; the memory of the device is unknown".to_owned(),
     };
-    let whose = model.map_or("the built-in base", |_| "the model");
-    let text = format!(
-        "to train {whose} takes up to {:.2} GiB{of}",
-        gib(plan.total())
-    );
-    (Seen::Good(text, figures), Some(state))
+    let name = model.map_or("the built-in base", |_| "the model");
+    let total = gib(plan.total());
+    let text = format!("training {name} needs up to {total:.2} GiB{available}");
+    (Finding::good(text, figures), Some(state))
 }
 
-/// Of what the device can do, below so much something is amiss.
-const LITTLE: f64 = 0.1;
+/// The share of the device's arithmetic speed below which matrix products are too slow.
+const MIN_PRODUCT_SHARE: f64 = 0.1;
 
-fn speed(gpu: &Gpu) -> Seen {
+fn speed(gpu: &Gpu) -> Finding {
     let speed = match gpu.speed() {
         Ok(speed) => speed,
-        Err(error) => return Seen::Bad(error.to_string(), OTHER_DRIVER.to_owned(), Value::Null),
+        Err(error) => return Finding::bad_device(error.to_string(), Value::Null),
     };
     let share = speed.product / speed.operations;
     let figures = json!({
@@ -319,18 +312,18 @@ fn speed(gpu: &Gpu) -> Seen {
         "bytes_per_second": speed.bytes,
     });
     let text = format!(
-        "products of matrices run at {:.0} GFLOP/s, {:.0} % of the {:.0} that plain multiply-adds reach here; copies at {:.1} GB/s",
+        "matrix products run at {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of plain multiply-adds; copies run at {:.1} GB/s",
         speed.product / 1e9,
         100.0 * share,
         speed.operations / 1e9,
         speed.bytes / 1e9
     );
-    match share < LITTLE {
-        true => Seen::Warning(
+    match share < MIN_PRODUCT_SHARE {
+        true => Finding::warning(
             text,
-            "is something else using the device? If not, report it with --json".to_owned(),
+            "stop other programs that use the device; if there are none, report it with --json",
             figures,
         ),
-        false => Seen::Good(text, figures),
+        false => Finding::good(text, figures),
     }
 }

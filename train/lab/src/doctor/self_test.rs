@@ -1,35 +1,25 @@
-//! The short test that stands before any training: does this device, with this driver, compute right?
+//! The self-test before any training: whether this device, with this driver, computes correct numbers.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 use std::{fs, process};
 
+use lapwing_shaders::Dialect;
 use lapwing_tensor::check::Wrong;
 use lapwing_tensor::{Caps, Gpu, checks};
 use serde_json::json;
 
 use lapwing_train::Error;
 
-/// How it went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SelfTest {
-    /// This device passed before, with this driver and this version of lapwing.
-    Known,
-    /// It passed now, in so much time.
-    Passed(Duration),
-}
-
-/// Holds one kernel of each kind against its reference, unless that is known to be well from an earlier time. That is kept
-/// in the user's cache folder; where it cannot be, the test is made each time.
+/// Compares one kernel of each kind with its reference. If `cache` is given, a success is saved in this folder, and the test
+/// is skipped while the device, the driver and the kernels stay the same. Returns whether the test ran.
 ///
 /// # Errors
-/// [`Error::WrongNumbers`] names the driver and the kernel; [`Error::Gpu`] if the device failed.
-pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<SelfTest, Error> {
-    let kept = Kept::of(gpu.caps());
-    if cache.is_some_and(|cache| kept.is_in(cache)) {
-        return Ok(SelfTest::Known);
+/// [`Error::WrongNumbers`] with the driver and the kernel, or [`Error::Gpu`] if the device failed.
+pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
+    let success = SavedSuccess::of(gpu.caps(), kernel_hash());
+    if cache.is_some_and(|cache| success.is_in(cache)) {
+        return Ok(false);
     }
-    let start = Instant::now();
     for check in checks().iter().filter(|check| check.is_short) {
         match check.run(gpu) {
             Ok(_) => (),
@@ -45,41 +35,55 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<SelfTest, Error> {
         }
     }
     if let Some(cache) = cache {
-        kept.put(cache);
+        success.save(cache);
     }
-    Ok(SelfTest::Passed(start.elapsed()))
+    Ok(true)
 }
 
-/// What is kept of a device that passed: a file whose name and text follow from what it is.
-struct Kept {
+/// Returns a hash of the text of all kernels, the same on every device.
+fn kernel_hash() -> u32 {
+    let mut hash = 0;
+    for name in lapwing_shaders::names() {
+        for subgroups in [false, true] {
+            let immediates = true;
+            let dialect = Dialect {
+                immediates,
+                subgroups,
+            };
+            let text = lapwing_shaders::source(name, dialect);
+            hash = crc32c::crc32c_append(hash, text.as_bytes());
+        }
+    }
+    hash
+}
+
+/// A file whose name and text follow from the device, the driver and the kernels.
+struct SavedSuccess {
     name: String,
     text: String,
 }
 
-impl Kept {
-    fn of(caps: &Caps) -> Kept {
+impl SavedSuccess {
+    fn of(caps: &Caps, kernels: u32) -> SavedSuccess {
         let device = json!({
-            "lapwing": env!("CARGO_PKG_VERSION"),
+            "kernels": kernels,
             "adapter": caps.name,
             "backend": caps.backend,
             "driver": caps.driver,
             "self_test": "passed",
         });
         let text = format!("{device}\n");
-        // FNV-1a: enough to tell files apart, since what counts is the text.
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
-        let name = format!("self-test-{hash:016x}.json");
-        Kept { name, text }
+        let name = format!("self-test-{:08x}.json", crc32c::crc32c(text.as_bytes()));
+        SavedSuccess { name, text }
     }
 
-    /// Whatever else is in the file, damage say, it is as if it was not there.
+    /// A file with another text, such as a damaged one, does not count.
     fn is_in(&self, cache: &Path) -> bool {
         fs::read(cache.join(&self.name)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// Failing is no error: then the test is made again the next time.
-    fn put(&self, cache: &Path) {
+    /// If the file cannot be written, the test runs again the next time.
+    fn save(&self, cache: &Path) {
         let aside = cache.join(format!("{}.{}", self.name, process::id()));
         let written = fs::create_dir_all(cache)
             .and_then(|()| fs::write(&aside, &self.text))
@@ -106,8 +110,8 @@ mod tests {
         let cache = home.path().join("not/there/yet");
         let gpu = device();
         let test = || self_test(&gpu, Some(&cache)).unwrap();
-        assert!(matches!(test(), SelfTest::Passed(_)));
-        assert_eq!(test(), SelfTest::Known);
+        assert!(test());
+        assert!(!test());
         let files: Vec<_> = fs::read_dir(&cache)
             .unwrap()
             .map(|f| f.unwrap().path())
@@ -115,20 +119,21 @@ mod tests {
         let [file] = &files[..] else {
             panic!("{files:?}")
         };
-        // Damaged in any way, it is made again.
+        // A damaged file is replaced.
         for damage in [&b""[..], b"{}", b"\xff\xfe", b"{\"self_test\":\"passed\"}"] {
             fs::write(file, damage).unwrap();
-            assert!(matches!(test(), SelfTest::Passed(_)));
-            assert_eq!(test(), SelfTest::Known);
+            assert!(test());
+            assert!(!test());
         }
     }
 
     #[test]
-    fn another_driver_or_version_is_another_device() {
+    fn another_driver_device_or_kernel_is_tested() {
         let home = tempfile::tempdir().unwrap();
         let caps = device().caps().clone();
-        Kept::of(&caps).put(home.path());
-        assert!(Kept::of(&caps).is_in(home.path()));
+        SavedSuccess::of(&caps, 1).save(home.path());
+        assert!(SavedSuccess::of(&caps, 1).is_in(home.path()));
+        assert!(!SavedSuccess::of(&caps, 2).is_in(home.path()));
         let changes: [fn(&mut Caps); 3] = [
             |caps| caps.driver += ".1",
             |caps| caps.name += "x",
@@ -137,7 +142,7 @@ mod tests {
         for change in changes {
             let mut other = caps.clone();
             change(&mut other);
-            assert!(!Kept::of(&other).is_in(home.path()));
+            assert!(!SavedSuccess::of(&other, 1).is_in(home.path()));
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         for cache in [None, Some(&*file)] {
             let test = self_test(&device(), cache).unwrap();
-            assert!(matches!(test, SelfTest::Passed(_)));
+            assert!(test);
         }
     }
 
@@ -169,7 +174,7 @@ mod tests {
                 "{error}"
             );
         }
-        // That is not kept: a driver may be mended without a new version.
+        // A failure is not saved: a driver may be repaired without a new version.
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
 }

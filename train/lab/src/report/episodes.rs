@@ -1,115 +1,102 @@
-//! The episodes of a run that are shown on its page: some of them, whole.
+//! The episodes of a run that its report page shows.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::data::read_lines;
 use lapwing_play::sample::{Purpose, Sample, SampleTurn};
 use lapwing_train::record::Record;
 
-/// How many are shown of a run.
+/// The maximum number of episodes of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// evaluations: the first, the last, and some between
+pub struct EpisodeLimits {
+    /// Evaluations: the first, the last, and some between.
     evaluations: usize,
-    /// episodes of each of these
-    of_evaluation: usize,
-    /// training steps
+    episodes_per_evaluation: usize,
     steps: usize,
-    /// episodes of each of these, all of one group
-    of_step: usize,
+    /// Episodes of a training step, all of one group.
+    episodes_per_step: usize,
 }
 
-impl Limits {
-    /// A page of many runs shows less of each, or it would be too large to send.
-    pub fn of(runs: usize) -> Limits {
-        match runs {
-            0..=4 => Limits {
-                evaluations: 6,
-                of_evaluation: 6,
-                steps: 4,
-                of_step: 8,
-            },
-            _ => Limits {
-                evaluations: 2,
-                of_evaluation: 3,
-                steps: 1,
-                of_step: 4,
-            },
+impl EpisodeLimits {
+    /// A page of many runs shows fewer episodes of each, so that its size stays small.
+    pub fn of(runs: usize) -> EpisodeLimits {
+        let [
+            evaluations,
+            episodes_per_evaluation,
+            steps,
+            episodes_per_step,
+        ] = match runs {
+            0..=4 => [6, 6, 4, 8],
+            _ => [2, 3, 1, 4],
+        };
+        EpisodeLimits {
+            evaluations,
+            episodes_per_evaluation,
+            steps,
+            episodes_per_step,
         }
     }
 }
 
-/// Characters of a text that are shown; of a longer one the middle is left out.
-const LONGEST_TEXT: usize = 6000;
+/// A longer text is shown without its middle.
+const MAX_TEXT_CHARS: usize = 6000;
 
-/// What is shown of the episodes of a run.
-#[derive(Debug, Default, PartialEq, Serialize)]
-pub struct Episodes {
-    /// those that are shown, in the order in which they were played
-    pub shown: Vec<Shown>,
-    /// pairs of them on the same scene, in the first evaluation and in the last
+#[derive(Debug, Default, Serialize)]
+pub struct ShownEpisodes {
+    /// In the order of the file.
+    pub shown: Vec<ShownEpisode>,
+    /// Pairs of indices of episodes on the same scene, in the first evaluation and in the last.
     pub pairs: Vec<[usize; 2]>,
-    /// parts of prompts, each once
+    /// Parts of prompts, without repetitions.
     pub prompts: Vec<String>,
-    /// how many the file has
+    /// The number of episodes in the file.
     pub total: usize,
-    /// lines that are no episode
     pub damaged: usize,
 }
 
-/// An episode, its prompts replaced by what they are made of.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct Shown {
+#[derive(Debug, Serialize)]
+pub struct ShownEpisode {
     #[serde(flatten)]
     sample: Sample,
-    /// For each turn: what stands before the observation and after it, or one part that is the whole prompt.
+    /// For each turn the indices of the parts of its prompt: before the observation and after it, or the whole prompt.
     prompt_parts: Vec<Vec<usize>>,
 }
 
-/// What an episode is chosen by.
+/// The fields by which episodes are selected.
 #[derive(Debug, Deserialize)]
-struct Head {
+struct EpisodeHeader {
     step: usize,
     purpose: Purpose,
     scene: String,
     agent: usize,
+    /// The position of the line in the file.
+    #[serde(skip)]
+    position: u64,
 }
 
-/// An episode that was not read yet.
-#[derive(Debug)]
-struct Place {
-    head: Head,
-    offset: u64,
-}
-
-impl Episodes {
-    /// Goes through the file, which may be far larger than the memory, and reads what is shown.
-    pub fn read(path: &Path, limits: Limits) -> io::Result<Episodes> {
-        let mut file = BufReader::new(File::open(path)?);
-        let mut episodes = Episodes::default();
-        let mut places = Vec::new();
-        let (mut line, mut offset) = (Vec::new(), 0);
-        while file.read_until(b'\n', &mut line)? > 0 {
-            // A last line that is not finished is being written.
-            if line.ends_with(b"\n") {
-                match serde_json::from_slice(&line) {
-                    Ok(head) => places.push(Place { head, offset }),
-                    Err(_) => episodes.damaged += 1,
-                }
-            }
-            offset += line.len() as u64;
-            line.clear();
-        }
-        episodes.total = places.len();
-        for place in chosen(&places, limits) {
-            file.seek(SeekFrom::Start(place.offset))?;
+impl ShownEpisodes {
+    /// Selects episodes by their headers, then reads these. The file may be larger than the memory.
+    pub fn read(path: &Path, limits: EpisodeLimits) -> io::Result<ShownEpisodes> {
+        let mut episodes = ShownEpisodes::default();
+        let mut headers = Vec::new();
+        episodes.damaged = read_lines(path, |line, position| {
+            let header = serde_json::from_slice(line).ok()?;
+            headers.push(EpisodeHeader { position, ..header });
+            Some(())
+        })?;
+        episodes.total = headers.len();
+        let (mut file, mut line) = (BufReader::new(File::open(path)?), Vec::new());
+        for header in selected(&headers, limits) {
+            file.seek(SeekFrom::Start(header.position))?;
             line.clear();
             file.read_until(b'\n', &mut line)?;
             match serde_json::from_slice(&line) {
-                Ok(Record::Episode(sample)) => episodes.show(sample),
+                Ok(Record::Episode(sample)) => episodes.add(sample),
                 _ => episodes.damaged += 1,
             }
         }
@@ -117,31 +104,30 @@ impl Episodes {
         Ok(episodes)
     }
 
-    fn show(&mut self, mut sample: Sample) {
-        let prompt_parts = sample
-            .turns
-            .iter_mut()
-            .map(|turn| self.parts(turn))
-            .collect();
+    fn add(&mut self, mut sample: Sample) {
+        let turns = sample.turns.iter_mut();
+        let prompt_parts = turns.map(|turn| self.take_prompt(turn)).collect();
         for turn in &mut sample.turns {
             turn.reply = shortened(&turn.reply);
             turn.observation = shortened(&turn.observation);
         }
         sample.last = shortened(&sample.last);
-        self.shown.push(Shown {
+        self.shown.push(ShownEpisode {
             sample,
             prompt_parts,
         });
     }
 
-    /// Takes the prompt out of a turn: most differ in the observation alone.
-    fn parts(&mut self, turn: &mut SampleTurn) -> Vec<usize> {
+    /// Moves the prompt of a turn to the shared parts: most prompts differ in the observation only.
+    fn take_prompt(&mut self, turn: &mut SampleTurn) -> Vec<usize> {
         let prompt = std::mem::take(&mut turn.prompt);
         let parts = match prompt.rsplit_once(&turn.observation) {
-            Some((before, after)) if turn.observation.len() <= LONGEST_TEXT => vec![before, after],
+            Some((before, after)) if turn.observation.len() <= MAX_TEXT_CHARS => {
+                vec![before, after]
+            }
             _ => vec![&*prompt],
         };
-        let mut number = |part: &str| {
+        let mut index = |part: &str| {
             let part = shortened(part);
             let known = self.prompts.iter().position(|known| *known == part);
             known.unwrap_or_else(|| {
@@ -149,81 +135,60 @@ impl Episodes {
                 self.prompts.len() - 1
             })
         };
-        parts.into_iter().map(&mut number).collect()
+        parts.into_iter().map(&mut index).collect()
     }
 
     fn pair(&mut self) {
-        let of = |shown: &Shown| (shown.sample.purpose, shown.sample.step);
-        let steps = self.shown.iter().map(of);
-        let examined: Vec<usize> = steps
-            .filter(|(purpose, _)| *purpose == Purpose::Evaluation)
-            .map(|(_, step)| step)
-            .collect();
-        let (Some(first), Some(last)) = (examined.iter().min(), examined.iter().max()) else {
-            return;
-        };
+        let samples = || self.shown.iter().map(|shown| &shown.sample).enumerate();
+        let evaluated = || samples().filter(|(_, sample)| sample.purpose == Purpose::Evaluation);
+        let first = evaluated().map(|(_, sample)| sample.step).min();
+        let last = evaluated().map(|(_, sample)| sample.step).max();
         if first == last {
             return;
         }
-        let find = |step: usize, like: &Sample| {
-            self.shown.iter().position(|shown| {
-                of(shown) == (Purpose::Evaluation, step)
-                    && shown.sample.scene == like.scene
-                    && shown.sample.agent == like.agent
-            })
+        let at = |step| evaluated().filter(move |(_, sample)| Some(sample.step) == step);
+        let pair = |(before, sample): (usize, &Sample)| {
+            let same = |other: &Sample| other.scene == sample.scene && other.agent == sample.agent;
+            let (after, _) = at(last).find(|(_, other)| same(other))?;
+            Some([before, after])
         };
-        for (before, shown) in self.shown.iter().enumerate() {
-            if of(shown) == (Purpose::Evaluation, *first)
-                && let Some(after) = find(*last, &shown.sample)
-            {
-                self.pairs.push([before, after]);
-            }
-        }
+        self.pairs = at(first).filter_map(pair).collect();
     }
 }
 
-/// Those that are shown: of evaluations the first episodes, which are on the same scenes each time; of training steps those
-/// of one group, which differ in nothing but what the model did.
-fn chosen(places: &[Place], limits: Limits) -> Vec<&Place> {
-    let of = |purpose: Purpose, limit: usize| {
-        let mut steps: Vec<usize> = places
-            .iter()
-            .filter(|place| place.head.purpose == purpose)
-            .map(|place| place.head.step)
-            .collect();
-        steps.sort_unstable();
-        steps.dedup();
-        spread(&steps, limit)
+/// Selects the first episodes of evaluations, which are on the same scenes each time, and the episodes of one group of
+/// training steps.
+fn selected(headers: &[EpisodeHeader], limits: EpisodeLimits) -> Vec<&EpisodeHeader> {
+    let steps = |purpose: Purpose, limit: usize| {
+        let of_purpose = headers.iter().filter(|header| header.purpose == purpose);
+        let steps: BTreeSet<usize> = of_purpose.map(|header| header.step).collect();
+        spaced(&steps.into_iter().collect::<Vec<_>>(), limit)
     };
-    let (examined, trained) = (
-        of(Purpose::Evaluation, limits.evaluations),
-        of(Purpose::Training, limits.steps),
-    );
-    let mut taken = Vec::new();
-    let mut count = std::collections::HashMap::new();
-    for place in places {
-        let head = &place.head;
-        let (steps, limit) = match head.purpose {
-            Purpose::Evaluation => (&examined, limits.of_evaluation),
-            Purpose::Training => (&trained, limits.of_step),
+    let evaluations = steps(Purpose::Evaluation, limits.evaluations);
+    let training = steps(Purpose::Training, limits.steps);
+    let mut selected = Vec::new();
+    let mut counts = HashMap::new();
+    for header in headers {
+        let is_training = header.purpose == Purpose::Training;
+        let (steps, limit) = match is_training {
+            true => (&training, limits.episodes_per_step),
+            false => (&evaluations, limits.episodes_per_evaluation),
         };
-        if steps.contains(&head.step) {
-            let place_of = (&head.scene, head.agent);
-            let (group, count) = count
-                .entry((head.purpose == Purpose::Training, head.step))
-                .or_insert((place_of, 0));
-            let fits = head.purpose == Purpose::Evaluation || *group == place_of;
-            if fits && *count < limit {
+        if steps.contains(&header.step) {
+            let scene = (&header.scene, header.agent);
+            let of_step = counts.entry((is_training, header.step));
+            let (group, count) = of_step.or_insert((scene, 0));
+            if (!is_training || *group == scene) && *count < limit {
                 *count += 1;
-                taken.push(place);
+                selected.push(header);
             }
         }
     }
-    taken
+    selected
 }
 
-/// At most `limit` of these, the first and, if there is room for two, the last among them.
-fn spread(all: &[usize], limit: usize) -> Vec<usize> {
+/// Returns at most `limit` items at equal distances, with the first and, if `limit` is at least 2, the last.
+fn spaced(all: &[usize], limit: usize) -> Vec<usize> {
     match all.len() {
         count if count <= limit => all.to_vec(),
         _ if limit == 1 => all[..1].to_vec(),
@@ -233,13 +198,13 @@ fn spread(all: &[usize], limit: usize) -> Vec<usize> {
     }
 }
 
-/// A text without its middle if it is too long.
+/// Replaces the middle of a text that is too long.
 fn shortened(text: &str) -> String {
     let count = text.chars().count();
-    if count <= LONGEST_TEXT {
+    if count <= MAX_TEXT_CHARS {
         return text.to_owned();
     }
-    let half = LONGEST_TEXT / 2;
+    let half = MAX_TEXT_CHARS / 2;
     let begin: String = text.chars().take(half).collect();
     let end: String = text.chars().skip(count - half).collect();
     format!("{begin}\n[... {} characters ...]\n{end}", count - 2 * half)
@@ -250,12 +215,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_are_among_the_chosen() {
+    fn the_first_and_the_last_are_selected() {
         let all: Vec<usize> = (0..100).map(|i| i * 7).collect();
-        assert_eq!(spread(&all, 4), [0, 231, 462, 693]);
-        assert_eq!(spread(&all[..3], 4), [0, 7, 14]);
-        assert_eq!(spread(&all, 1), [0]);
-        assert_eq!(spread(&[], 4), [0; 0]);
+        assert_eq!(spaced(&all, 4), [0, 231, 462, 693]);
+        assert_eq!(spaced(&all[..3], 4), [0, 7, 14]);
+        assert_eq!(spaced(&all, 1), [0]);
+        assert_eq!(spaced(&[], 4), [0; 0]);
     }
 
     #[test]

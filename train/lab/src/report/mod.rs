@@ -1,7 +1,7 @@
-//! A page about runs: one HTML file that holds all that it shows, to be read and shared without a network.
+//! Report pages: one HTML file about runs, with all of its data, that needs no network.
 //!
-//! `data` reads the runs; `page.html`, `page.css` and `page.js` show them. What strangers wrote (replies of models, names of
-//! files) reaches the page as JSON only, which the script puts on it as text, never as markup.
+//! `data` reads the runs; `page.html`, `page.css` and `page.js` show them. Untrusted input (replies of models, names of
+//! files) is passed as JSON, which the script inserts as text, never as markup.
 
 mod data;
 mod episodes;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use data::Page;
+use data::ReportData;
 use lapwing_train::Error;
 use lapwing_train::record::RecordError;
 
@@ -18,11 +18,10 @@ const HTML: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
-/// What stands near the beginning of every report, and of no page of anybody else.
-const MARK: &str = r#"<meta name="generator" content="lapwing report">"#;
+/// Identifies a report.
+const GENERATOR: &str = r#"<meta name="generator" content="lapwing report">"#;
 
-/// Where the report of these runs is kept unless somebody says otherwise: in the directory of the one, or for several in the
-/// current directory.
+/// Returns the default path of the report: in the directory of a single run, or in the current directory.
 pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     match runs {
         [run] => run.join("report.html"),
@@ -30,53 +29,47 @@ pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// Writes the report of these runs to a file, which may be an earlier report, but nothing else. A run need not be over, and
-/// lines that cannot be read are counted on the page.
+/// Writes the report of these runs to a file. An existing file is replaced only if it is a report. Runs may be unfinished; the
+/// page shows the number of damaged lines.
 ///
 /// # Errors
-/// If one of them is no run or its config cannot be read; if the file is there and is no report, or cannot be written.
+/// If a directory holds no run, a config cannot be read, the file exists and is no report, or it cannot be written.
 pub fn write(runs: &[PathBuf], out: &Path) -> Result<(), Error> {
-    // First, since reading may take a while.
+    // Before reading, which may take a while.
     check_free(out)?;
-    let page = page(&Page::read(runs)?);
+    let page = page(&ReportData::read(runs)?);
     Ok(lapwing_model::write_file(out, page.as_bytes())?)
 }
 
-/// Makes sure that a report may be written there.
-///
-/// # Errors
-/// If there is something that is no report.
-pub fn check_free(out: &Path) -> Result<(), RecordError> {
+/// Checks that the file is a report or does not exist.
+fn check_free(out: &Path) -> Result<(), RecordError> {
     let is_ours = || {
         let mut head = Vec::new();
         let read = File::open(out).and_then(|file| file.take(1024).read_to_end(&mut head));
-        read.is_ok() && String::from_utf8_lossy(&head).contains(MARK)
+        read.is_ok() && String::from_utf8_lossy(&head).contains(GENERATOR)
     };
     match out.symlink_metadata() {
-        Ok(found) if found.is_dir() || !is_ours() => Err(RecordError::Foreign {
-            path: out.to_owned(),
-        }),
+        Ok(found) if found.is_dir() || !is_ours() => Err(RecordError::Foreign(out.to_owned())),
         _ => Ok(()),
     }
 }
 
-/// The whole file.
-fn page(page: &Page) -> String {
-    let data = serde_json::to_string(page).expect("a page is plain values");
-    // In the text of a script element nothing but `<` can end it or begin a comment.
+fn page(report: &ReportData) -> String {
+    let data = serde_json::to_string(report).expect("a report is plain values");
+    // In a script element only `<` can start an end tag or a comment.
     let data = data.replace('<', "\\u003c");
     let mut text = String::with_capacity(HTML.len() + CSS.len() + JS.len() + data.len());
     let mut rest = HTML;
-    // From one place to the next, so that what is put in is not looked through again.
+    // Inserted text is not searched for placeholders.
     while let Some((before, after)) = rest.split_once("@@") {
-        let (name, after) = after.split_once("@@").expect("places are closed");
+        let (name, after) = after.split_once("@@").expect("placeholders are closed");
         text += before;
         match name {
-            "TITLE" => text += &escaped(&page.title),
+            "TITLE" => text += &escaped(&report.title),
             "CSS" => text += CSS,
             "DATA" => text += &data,
             "JS" => text += JS,
-            other => unreachable!("the template names {other}"),
+            other => unreachable!("unknown placeholder {other}"),
         }
         rest = after;
     }

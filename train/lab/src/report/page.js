@@ -1,4 +1,4 @@
-// Puts the data of the page on it. Text is only ever set as text: replies and names come from strangers.
+// Shows the data of the page. Replies and names are untrusted: they are inserted as text only.
 (() => {
 'use strict';
 
@@ -19,6 +19,17 @@ const h = (tag, attributes, ...children) => fill(document.createElement(tag), at
 const s = (tag, attributes, ...children) => fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 
 const sections = document.querySelector('.top nav');
+/** A table that scrolls sideways. A column is [name, class]; the class n is for numbers. A row is a list of cells. */
+function table(caption, columns, rows, label = caption) {
+  const cell = (content, i) => h(i ? 'td' : 'th', { class: columns[i][1], scope: i ? null : 'row' }, content);
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': label }, h('table', {}, h('caption', {}, caption),
+    h('thead', {}, h('tr', {}, columns.map(([name, kind]) => h('th', { scope: 'col', class: kind === 'n' ? 'n' : null }, name)))),
+    h('tbody', {}, rows.map(row => h('tr', {}, row.map(cell))))));
+}
+
+/** A sample of a line, for legends. */
+const swatch = (...shapes) => s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' }, ...shapes);
+
 function section(id, title, ...children) {
   const part = h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title), ...children);
   sections.append(h('a', { href: '#' + id }, title));
@@ -29,7 +40,7 @@ function section(id, title, ...children) {
 // ---------------------------------------------------------------------------------------------------- numbers
 
 const isNumber = value => typeof value === 'number';
-/** About four figures. */
+/** Formats a number with about four digits. */
 function figure(value) {
   if (!isNumber(value)) return '–';
   const size = Math.abs(value);
@@ -56,7 +67,7 @@ const colour = group => `var(--s${group % 6})`;
 
 // ---------------------------------------------------------------------------------------------------- charts
 
-/** Values at round distances that cover a range. */
+/** Returns round values in a range. */
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -66,7 +77,7 @@ function ticks(low, high, wanted) {
   return found;
 }
 
-/** A tick as short as its neighbours allow. */
+/** Formats a tick with enough digits to differ from its neighbours. */
 function tickText(value, all) {
   const step = all.length > 1 ? all[1] - all[0] : Math.abs(value) || 1;
   if (Math.abs(value) >= 1e4) return figure(value);
@@ -74,7 +85,7 @@ function tickText(value, all) {
   return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 }
 
-/** Pieces of a curve between which nothing was measured: [[[x, y, low, high], ...], ...]; lone gaps are drawn over. */
+/** Returns the measured points of a curve: [x, mean, low, high]. */
 function points(curve, x) {
   const found = [];
   curve.mean.forEach((y, i) => {
@@ -84,8 +95,8 @@ function points(curve, x) {
 }
 
 /**
- * A chart of series over training steps. A series: {name, points, colour, style}, the style strong (with dots), pale, dashed
- * or nothing. A level: {name, value}. Arrow keys move the cursor; the legend shows the values at it.
+ * A chart of series over training steps. A series: {name, points, colour, style}; the style is strong (with dots), pale, dashed
+ * or empty. A level is a horizontal line: {name, value}. Arrow keys move the cursor; the legend shows the values there.
  */
 function chart(title, unit, series, { levels = [], range = null, marks = [] } = {}) {
   series = series.filter(one => one.points.length > 0);
@@ -160,27 +171,27 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
     const used = [];
     for (const level of [...levels].sort((a, b) => b.value - a.value)) {
       const y = py(level.value);
-      drawing.append(s('line', { class: 'yard', x1: box.left, x2: box.right, y1: y, y2: y }));
-      // Above the line, or below it where there is no room.
+      drawing.append(s('line', { class: 'level', x1: box.left, x2: box.right, y1: y, y2: y }));
+      // Above the line, or below it if there is no space.
       const at = [y - 4, y + 13].find(at => at > 10 && at < box.bottom + 1 && used.every(other => Math.abs(other - at) > 12));
       if (at === undefined) continue;
       used.push(at);
       const left = emptier(level.value);
-      drawing.append(s('text', { class: 'yardname', x: left ? box.left + 6 : box.right - 4, y: at, 'text-anchor': left ? 'start' : 'end' }, level.name + ' ' + score(level.value)));
+      drawing.append(s('text', { class: 'levelname', x: left ? box.left + 6 : box.right - 4, y: at, 'text-anchor': left ? 'start' : 'end' }, level.name + ' ' + score(level.value)));
     }
     drawing.append(s('line', { class: 'cursor', y1: box.top, y2: box.bottom, visibility: 'hidden' }));
     holder.replaceChildren(drawing);
     place(px);
   }
 
-  /** Whether the curves are further from a level in their first third than in their last. */
+  /** Whether the curves are further from a level in the first third of the steps than in the last. */
   function emptier(level) {
     const third = (last - first) / 3;
     const near = of => Math.min(...series.flatMap(one => one.points.filter(p => of(p[0])).map(p => Math.abs(p[1] - level))));
     return near(x => x <= first + third) >= near(x => x >= last - third);
   }
 
-  /** Puts the cursor on the step nearest to a place. */
+  /** Moves the cursor to the step nearest to a position. */
   function point(at, px) {
     const near = xs.reduce((best, x, i) => Math.abs(px(x) - at) < Math.abs(px(xs[best]) - at) ? i : best, 0);
     if (near !== cursor) { cursor = near; place(px); }
@@ -193,17 +204,17 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
       line.setAttribute('x1', px(xs[cursor]));
       line.setAttribute('x2', px(xs[cursor]));
     }
-    // Always there, so that nothing moves when the cursor comes.
+    // Always present, so that the cursor does not move the layout.
     legend.replaceChildren(h('li', {}, h('span', {}, cursor === null ? 'at the end' : 'step ' + count(xs[cursor]))),
       ...series.map((one, i) => h('li', {},
-        s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' },
+        swatch(
           one.points.some(p => isNumber(p[2])) ? s('rect', { class: 'band', width: 22, height: 12, fill: one.colour, opacity: .25 }) : null,
           s('path', { d: 'M0 6H22', fill: 'none', stroke: one.colour, 'stroke-width': one.style === 'strong' ? 3 : 2,
             opacity: one.style === 'pale' ? .65 : 1, 'stroke-dasharray': one.style === 'dashed' ? '5 3' : null })),
         h('span', {}, one.name, ' ', h('b', {}, readings()[i][1])))));
   }
 
-  /** The values at the cursor, or else the last ones. */
+  /** Returns the values at the cursor, or the last values. */
   function readings() {
     return series.map(one => {
       const p = cursor === null ? one.points[one.points.length - 1] : one.points.find(p => p[0] === xs[cursor]);
@@ -217,37 +228,35 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
       const top = one.points.reduce((best, p) => p[1] > best[1] ? p : best);
       return `${one.name}: ${figure(begin[1])} at step ${begin[0]}, ${figure(end[1])} at step ${end[0]}, highest ${figure(top[1])} at step ${top[0]}.`;
     };
-    const yard = levels.map(l => `${l.name} ${score(l.value)}.`);
-    return [`Chart of ${title.toLowerCase()}${unit ? ', ' + unit : ''}, over training steps.`, ...series.map(of), ...yard,
+    const baselines = levels.map(l => `${l.name} ${score(l.value)}.`);
+    return [`Chart of ${title.toLowerCase()}${unit ? ', ' + unit : ''}, over training steps.`, ...series.map(of), ...baselines,
       'The left and right arrow keys read single steps.'].join(' ');
   }
 
-  /** Some of the steps as rows. */
-  function table() {
+  /** Returns a table of at most 12 steps. */
+  function steps() {
     const rows = xs.length <= 12 ? xs : Array.from({ length: 12 }, (_, i) => xs[Math.round(i * (xs.length - 1) / 11)]);
-    const cell = (one, x) => {
+    const value = (one, x) => {
       const p = one.points.find(p => p[0] === x);
-      return h('td', { class: 'n' }, p ? figure(p[1]) : '');
+      return p ? figure(p[1]) : '';
     };
-    return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title + ' as a table' }, h('table', {},
-      h('caption', {}, rows.length < xs.length ? `${rows.length} of ${xs.length} steps` : 'all steps'),
-      h('thead', {}, h('tr', {}, h('th', { class: 'n', scope: 'col' }, 'step'), series.map(one => h('th', { class: 'n', scope: 'col' }, one.name)))),
-      h('tbody', {}, rows.map(x => h('tr', {}, h('th', { class: 'n', scope: 'row' }, count(x)), series.map(one => cell(one, x)))))));
+    return table(rows.length < xs.length ? `${rows.length} of ${xs.length} steps` : 'all steps', [['step', 'n'], ...series.map(one => [one.name, 'n'])],
+      rows.map(x => [count(x), ...series.map(one => value(one, x))]), title + ' as a table');
   }
 
   const details = h('details', {}, h('summary', {}, 'As a table'));
-  details.addEventListener('toggle', () => { if (details.open && details.children.length === 1) details.append(table()); });
+  details.addEventListener('toggle', () => { if (details.open && details.children.length === 1) details.append(steps()); });
   new ResizeObserver(draw).observe(holder);
   return h('figure', { class: 'card' }, h('figcaption', {}, h('h3', {}, title), h('span', {}, unit)), holder, legend, live, details);
 }
 
-// ---------------------------------------------------------------------------------------------------- what the runs say
+// ---------------------------------------------------------------------------------------------------- results of the runs
 
 const many = page.groups.length > 1;
 const seedsOf = group => group.runs.length;
 const label = group => seedsOf(group) > 1 ? `${group.label} (${seedsOf(group)} seeds)` : group.label;
 
-/** Series of one metric, a group each. */
+/** Returns the series of a metric, one for each group. */
 function series(from, metric, { name = '', style = '' } = {}) {
   return page.groups.flatMap((group, i) => {
     const curve = group[from].metrics[metric];
@@ -257,11 +266,11 @@ function series(from, metric, { name = '', style = '' } = {}) {
   });
 }
 
-/** The yardsticks of one metric; none if the runs do not share them. */
+/** Returns the baselines of a metric, or none if the runs have different ones. */
 function levels(of) {
   const found = new Map();
   for (const run of page.runs) {
-    for (const [name, value] of run.yardsticks ? of(run.yardsticks) : []) {
+    for (const [name, value] of run.baselines ? of(run.baselines) : []) {
       if (!isNumber(value)) continue;
       if (found.has(name) && found.get(name) !== value) return [];
       found.set(name, value);
@@ -271,8 +280,8 @@ function levels(of) {
   for (const [name, value] of found) merged.set(value, [...merged.get(value) || [], name]);
   return [...merged].map(([value, names]) => ({ name: names.join(' = '), value }));
 }
-const successes = y => [['random', y.random.success_rate], ['scripted', y.scripted && y.scripted.success_rate]];
-const returns = y => [['random', y.random.return_mean], ['scripted', y.scripted && y.scripted.return_mean], ['best possible', y.best_possible]];
+const successes = b => [['random', b.random && b.random.success_rate], ['scripted', b.scripted && b.scripted.success_rate]];
+const returns = b => [['random', b.random && b.random.return_mean], ['scripted', b.scripted && b.scripted.return_mean], ['best possible', b.best_possible]];
 
 const before = run => run.evaluations[0];
 const after = run => run.evaluations.length > 1 ? run.evaluations[run.evaluations.length - 1] : undefined;
@@ -295,62 +304,57 @@ function head() {
     page.runs.length > 1 ? plural(page.runs.length, 'run') : state(first),
     page.runs.length === 1 ? `seed ${first.seed}` : null,
     session ? session.model : null,
-    session ? `on ${session.device}${session.software ? ' (a software adapter)' : ''}` : null,
+    session ? `on ${session.device}${session.software ? ' (a software device)' : ''}` : null,
     session ? date(session.time) : null,
   ].filter(Boolean).join(' · ');
   main.append(h('h1', {}, title), h('p', { class: 'lead' }, lead));
 }
 
-function tile(name, from, to, fine) {
-  const value = to === undefined ? [score(from)] : [h('small', {}, score(from) + ' → '), score(to)];
-  return h('div', { class: 'card tile' }, h('dt', {}, name), h('dd', { class: 'big' }, value), h('dd', { class: 'fine' }, fine));
-}
+const tile = (name, value, fine) => h('div', { class: 'card tile' }, h('dt', {}, name), h('dd', { class: 'big' }, value), h('dd', { class: 'fine' }, fine));
+const change = (from, to) => to === undefined ? [score(from)] : [h('small', {}, score(from) + ' → '), score(to)];
 
 function tiles() {
   const group = page.groups[0], runs = group.runs.map(i => page.runs[i]);
-  const yard = runs[0].yardsticks;
+  const baselines = runs[0].baselines;
   const of = (which, metric) => mean(runs.map(which).filter(Boolean).map(one => one[metric]));
   const seeds = runs.length > 1 ? `mean of ${runs.length} seeds; ` : '';
-  const against = (list) => list.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${score(value)}`).join(', ');
+  const listed = list => list.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${score(value)}`).join(', ');
   const episodes = runs[0].evaluations.length ? runs[0].evaluations[0].episodes : 0;
   const played = sum(runs.map(run => run.tokens_played)), computed = sum(runs.map(run => run.tokens_computed));
   const seconds = sum(runs.flatMap(run => run.seconds.map(([, value]) => value)));
   const list = h('dl', { class: 'tiles' });
   if (episodes) {
     list.append(
-      tile('Success on held-out scenes', of(before, 'success_rate'), of(after, 'success_rate'), seeds + `${plural(episodes, 'episode')} each` + (yard ? '; ' + against(successes(yard)) : '')),
-      tile('Return on held-out scenes', of(before, 'return_mean'), of(after, 'return_mean'), seeds + (yard ? against(returns(yard)) : '')));
+      tile('Success on held-out scenes', change(of(before, 'success_rate'), of(after, 'success_rate')), seeds + `${plural(episodes, 'episode')} each` + (baselines ? '; ' + listed(successes(baselines)) : '')),
+      tile('Return on held-out scenes', change(of(before, 'return_mean'), of(after, 'return_mean')), seeds + (baselines ? listed(returns(baselines)) : '')));
   }
   list.append(
-    h('div', { class: 'card tile' }, h('dt', {}, 'Time'), h('dd', { class: 'big' }, duration(seconds)),
-      h('dd', { class: 'fine' }, `${plural(sum(runs.map(run => run.steps_done)), 'step')}, evaluations with them`)),
-    h('div', { class: 'card tile' }, h('dt', {}, 'Tokens computed'), h('dd', { class: 'big' }, figure(computed)),
-      h('dd', { class: 'fine' }, played ? `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, what prompts share is computed once` : 'no step was made')));
+    tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations`),
+    tile('Tokens computed', figure(computed), played ? `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, shared parts of prompts are computed once` : 'no steps yet'));
   main.append(list);
 }
 
 function runsTable() {
-  const row = (run, group) => h('tr', {},
-    h('th', { scope: 'row', class: 'word' }, many ? s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' }, s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 })) : null, many ? ' ' : null, run.name),
-    many ? h('td', { class: 'word' }, page.groups[group].label) : null,
-    h('td', { class: 'n' }, run.seed), h('td', {}, state(run)),
-    h('td', { class: 'n' }, before(run) ? score(before(run).success_rate) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).success_rate) : '–'),
-    h('td', { class: 'n' }, before(run) ? score(before(run).return_mean) : '–'), h('td', { class: 'n' }, after(run) ? score(after(run).return_mean) : '–'),
-    h('td', { class: 'n' }, best(run) ? `${score(best(run).return_mean)} (step ${best(run).step})` : '–'),
-    h('td', { class: 'n' }, duration(sum(run.seconds.map(([, value]) => value)))));
-  const names = ['run', ...(many ? ['config'] : []), 'seed', 'state', 'success before', 'success after', 'return before', 'return after', 'best return', 'time'];
-  const numbers = new Set(['seed', 'success before', 'success after', 'return before', 'return after', 'best return', 'time']);
-  section('runs', 'Runs', h('div', { class: 'card' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Runs' }, h('table', {},
-    h('caption', {}, 'Success and return on held-out scenes, before the first step and after the last evaluation.'),
-    h('thead', {}, h('tr', {}, names.map(name => h('th', { scope: 'col', class: numbers.has(name) ? 'n' : null }, name)))),
-    h('tbody', {}, page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))))))));
+  const row = (run, group) => {
+    const [first, last, top] = [before(run), after(run), best(run)];
+    const line = swatch(s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 }));
+    return [many ? [line, ' ', run.name] : run.name, ...(many ? [page.groups[group].label] : []), run.seed, state(run),
+      score(first?.success_rate), score(last?.success_rate), score(first?.return_mean), score(last?.return_mean),
+      top ? `${score(top.return_mean)} (step ${top.step})` : '–', duration(sum(run.seconds.map(([, value]) => value)))];
+  };
+  const numbers = ['success before', 'success after', 'return before', 'return after', 'best return', 'time'];
+  const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
+  section('runs', 'Runs', h('div', { class: 'card' }, table('Success and return on held-out scenes: the first and the last evaluation.', columns,
+    page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
+
+const warning = (run, w) => `${page.runs.length > 1 ? run.name + ', ' : ''}step ${w.step}, ${w.check || w.watchman}: ${w.text}`;
 
 function warnings() {
   const notes = page.runs.flatMap(run => run.notes.map(note => page.runs.length > 1 ? `${run.name}: ${note}` : note));
-  const seen = page.runs.flatMap(run => run.warnings.map(w => `${page.runs.length > 1 ? run.name + ', s' : 'S'}tep ${w.step}, ${w.watchman}: ${w.text}`));
+  const seen = page.runs.flatMap(run => run.warnings.map(w => warning(run, w)));
   const shown = seen.slice(0, 20);
-  if (notes.length) main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, 'Not all could be read'), h('ul', {}, notes.map(note => h('li', {}, note)))));
+  if (notes.length) main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, 'Some files are damaged'), h('ul', {}, notes.map(note => h('li', {}, note)))));
   if (seen.length) {
     main.append(h('div', { class: 'note', role: 'note' }, h('strong', {}, plural(seen.length, 'warning')),
       h('ul', {}, shown.map(text => h('li', {}, text)), seen.length > shown.length ? h('li', {}, `and ${seen.length - shown.length} more`) : null)));
@@ -362,16 +366,16 @@ function warnings() {
 const both = metric => [...series('eval', metric, { name: 'evaluation', style: 'strong' }), ...series('train', metric, { name: 'training', style: 'pale' })];
 
 function results() {
-  const marks = page.runs.flatMap(run => run.warnings.map(w => ({ step: w.step, text: `${run.name}, step ${w.step}, ${w.watchman}: ${w.text}` })));
+  const marks = page.runs.flatMap(run => run.warnings.map(w => ({ step: w.step, text: warning(run, w) })));
   const large = [
     chart('Success', 'share of the episodes', both('success_rate'), { levels: levels(successes), range: [0, 1.04], marks }),
     chart('Return', 'mean of the game’s return', both('return_mean'), { levels: levels(returns), marks }),
   ].filter(Boolean);
   const hint = [];
   if (page.bucket > 1) hint.push(`Each point of training is the mean of ${page.bucket} steps.`);
-  if (page.groups.some(group => seedsOf(group) > 1)) hint.push('Runs that differ in nothing but the seed are one line, their mean; the band goes from the lowest of them to the highest.');
-  if (marks.length) hint.push('Red marks at the foot are warnings.');
-  section('results', 'Results', large.length ? null : h('p', { class: 'note' }, 'Nothing was measured yet.'),
+  if (page.groups.some(group => seedsOf(group) > 1)) hint.push('Runs that differ in the seed only are one line, their mean; the band is their range.');
+  if (marks.length) hint.push('Red marks at the bottom are warnings.');
+  section('results', 'Results', large.length ? null : h('p', { class: 'note' }, 'There are no measurements yet.'),
     hint.length ? h('p', { class: 'hint' }, hint.join(' ')) : null, h('div', { class: 'grid two' }, large));
 }
 
@@ -385,14 +389,14 @@ function curves() {
     chart('Length of an episode', 'turns', both('episode_length_mean')),
     changes('reply_length_mean') ? chart('Length of a reply', 'tokens', train('reply_length_mean')) : null,
     changes('reply_cut_rate') ? chart('Replies cut off', 'share of the replies', train('reply_cut_rate')) : null,
-    chart('Gradient', 'norm before it is cut', train('grad_norm')),
+    chart('Gradient', 'norm before clipping', train('grad_norm')),
     chart('Loss', 'before the update', train('loss')),
-    chart('Critic', 'share of the variance that it explains', train('explained_variance')),
-    changes('clip_fraction') ? chart('Clipped tokens', 'share of those learned from', train('clip_fraction')) : null,
-    changes('groups_skipped') || page.runs.some(run => run.warnings.length) ? chart('Groups with equal returns', 'left out of a step', train('groups_skipped')) : null,
-    chart('The commonest action', 'its share of all turns', train('top_action_share')),
+    chart('Critic', 'explained share of the variance', train('explained_variance')),
+    changes('clip_fraction') ? chart('Clipped tokens', 'share of the trained tokens', train('clip_fraction')) : null,
+    changes('groups_skipped') || page.runs.some(run => run.warnings.length) ? chart('Groups with equal returns', 'skipped in a step', train('groups_skipped')) : null,
+    chart('Most frequent action', 'share of all turns', train('top_action_share')),
     chart('Time of a step', 'seconds', [...series('train', 'seconds_rollout', { name: 'rollout' }), ...series('train', 'seconds_update', { name: 'update', style: 'dashed' })]),
-    chart('Tokens of a step', 'played, and computed for it', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]),
+    chart('Tokens of a step', 'played and computed', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]),
   ];
   const found = small.filter(Boolean);
   if (found.length) section('curves', 'Curves', h('div', { class: 'grid' }, found));
@@ -412,16 +416,16 @@ function cost() {
         return bar;
       })),
       h('ul', { class: 'legend' }, run.seconds.map(([name, value], i) => h('li', {},
-        s('svg', { class: 'key', viewBox: '0 0 22 12', 'aria-hidden': 'true' }, s('rect', { width: 22, height: 12, rx: 3, fill: `var(--s${i})` })),
+        swatch(s('rect', { width: 22, height: 12, rx: 3, fill: `var(--s${i})` })),
         h('span', {}, name, ' ', h('b', {}, duration(value)), ' ', share(value)))),
-        run.tokens_played ? h('li', {}, h('span', {}, 'tokens computed of those played ', h('b', {}, (100 * run.tokens_computed / run.tokens_played).toFixed(1) + ' %'))) : null));
+        run.tokens_played ? h('li', {}, h('span', {}, 'share of played tokens that were computed ', h('b', {}, (100 * run.tokens_computed / run.tokens_played).toFixed(1) + ' %'))) : null));
   });
   if (parts.length) section('time', 'Time by phase', h('div', { class: 'card' }, parts));
 }
 
 // ---------------------------------------------------------------------------------------------------- boards
 
-/** Rows of single characters with a space between, as the built-in games draw their boards; and what stands around them. */
+/** Splits an observation into a board, rows of single characters separated by spaces, and the text around it. */
 function parsed(observation) {
   const lines = observation.split('\n');
   const isRow = line => /^\S( \S)*$/.test(line);
@@ -452,7 +456,7 @@ const SYMBOLS = {
     names: { 1: 'own head', 2: 'enemy head', T: 'a body', A: 'apple', B: 'banana', F: 'fire', _: 'empty' },
     draw: {
       1: () => [s('rect', { x: .1, y: .1, width: .8, height: .8, rx: .28, fill: 'var(--s0)' }), s('circle', { cx: .35, cy: .4, r: .09, fill: '#fff' }), s('circle', { cx: .65, cy: .4, r: .09, fill: '#fff' })],
-      T: () => [s('rect', { x: .14, y: .14, width: .72, height: .72, rx: .2, fill: 'var(--yard)' })],
+      T: () => [s('rect', { x: .14, y: .14, width: .72, height: .72, rx: .2, fill: 'var(--level)' })],
       A: () => [circle('#d33', .28), s('path', { d: 'M.5 .26q.04-.16 .2-.16', fill: 'none', stroke: 'var(--good)', 'stroke-width': .08, 'stroke-linecap': 'round' })],
       B: () => [s('path', { d: 'M.2 .3Q.35 .8 .82 .66', fill: 'none', stroke: '#e0a800', 'stroke-width': .2, 'stroke-linecap': 'round' })],
       F: () => [s('path', { d: 'M.5 .12Q.8 .42 .72 .68A.24 .24 0 0 1 .28 .68Q.22 .5 .38 .42Q.4 .3 .5 .12z', fill: '#f26a1b' })],
@@ -465,7 +469,7 @@ for (const n of '23456789') {
     s('text', { x: .5, y: .7, 'text-anchor': 'middle', style: 'font:bold .55px system-ui,sans-serif;fill:#fff' }, n)];
 }
 
-/** What an agent sees: a picture where the game is known and draws a board, and the text of it else. */
+/** Shows an observation: as a picture if the game is known and has a board, or else as text. */
 function board(game, observation) {
   const { cells, text } = parsed(observation);
   const known = SYMBOLS[game];
@@ -478,7 +482,7 @@ function board(game, observation) {
   const symbols = Object.keys(known.names).filter(cell => there.has(cell) && cell !== '_');
   return h('div', { class: 'board' }, picture,
     h('ul', { class: 'symbols' }, symbols.map(cell => h('li', {}, s('svg', { viewBox: '0 0 1 1', 'aria-hidden': 'true' }, s('rect', { width: 1, height: 1, fill: known.ground[0] }), known.draw[cell]()), known.names[cell]))),
-    text ? h('details', {}, h('summary', {}, 'What it is told besides'), h('pre', {}, text)) : null);
+    text ? h('details', {}, h('summary', {}, 'Other text of the observation'), h('pre', {}, text)) : null);
 }
 
 // ---------------------------------------------------------------------------------------------------- replays
@@ -493,7 +497,7 @@ const seat = episode => `scene ${episode.scene.length > 6 ? '…' + episode.scen
 const signed = value => !isNumber(value) ? '–' : (value > 0 ? '+' : '') + (Number.isInteger(value) ? value : value.toFixed(3));
 const replays = [];
 
-/** A player of episodes beside each other, which step together. `choices`: [{text, episodes: [{run, episode, title}]}]. */
+/** Shows episodes side by side, turn by turn. `choices`: [{text, episodes: [{run, episode, title}]}]. */
 function replay(id, name, choices, first = 0) {
   let lanes = [], at = 0, timer = null;
   const live = h('p', { class: 'live', role: 'status', 'aria-live': 'polite' });
@@ -544,18 +548,18 @@ function replay(id, name, choices, first = 0) {
     if (focused) (holder.querySelector('[aria-current]') || element).focus({ preventScroll: true });
     where.textContent = at < length() ? `turn ${at + 1} of ${length()}` : `after ${plural(length(), 'turn')}`;
     buttons.forEach((button, i) => { button.disabled = i < 2 ? at === 0 : at === length(); });
-    live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + told(one.episode, at)).join('. ');
+    live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + described(one.episode, at)).join('. ');
   }
   choose(first);
   replays.push({ element, key });
   return element;
 }
 
-function told(episode, at) {
+function described(episode, at) {
   const turn = episode.turns[at];
   if (!turn) return `over, ${episode.success ? 'success' : 'no success'}, return ${signed(episode.return)}`;
-  const read = turn.action === null ? 'which could not be read' : `taken as ${turn.action}`;
-  return `turn ${at + 1}, it said ${JSON.stringify(turn.reply.slice(-200))}, ${read}, reward ${signed(turn.reward)}`;
+  const read = turn.action === null ? 'invalid' : `action ${turn.action}`;
+  return `turn ${at + 1}, reply ${JSON.stringify(turn.reply.slice(-200))}, ${read}, reward ${signed(turn.reward)}`;
 }
 
 function number(name, value) {
@@ -566,21 +570,21 @@ function lane({ run, episode, title }, at, go) {
   const end = episode.turns.length, turn = episode.turns[at];
   const outcome = episode.success ? ['good', 'success'] : episode.truncated ? ['plain', 'ran out of turns'] : ['bad', 'no success'];
   const badges = [h('span', { class: 'badge ' + outcome[0] }, outcome[1]), h('span', { class: 'badge plain' }, 'return ' + signed(episode.return))];
-  if (episode.chosen !== undefined) badges.push(h('span', { class: 'badge plain' }, episode.chosen ? 'learned from' : 'not chosen'));
+  if (episode.chosen !== undefined) badges.push(h('span', { class: 'badge plain' }, episode.chosen ? 'trained on' : 'not selected'));
   const over = at >= end;
-  const said = over
+  const details = over
     ? [h('div', { class: 'numbers' }, number('turns', end), number('return', signed(episode.return)), number('with shaping', signed(episode.composite_return)),
         isNumber(episode.advantage) ? number('advantage', signed(episode.advantage)) : null),
       h('p', { class: 'hint' }, 'The game is over: ' + outcome[1] + '.')]
-    : [h('dl', { class: 'said' }, h('dt', {}, 'The model said'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)')), h('dt', {}, 'Taken as'),
-        h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'could not be read') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
+    : [h('dl', { class: 'reply' }, h('dt', {}, 'Reply'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)')), h('dt', {}, 'Action'),
+        h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'invalid reply') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
       h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), number('shaping', signed(turn.shaping)),
         isNumber(turn.advantage) ? number('advantage', signed(turn.advantage)) : null),
-      h('details', {}, h('summary', {}, 'The whole prompt'), h('pre', {}, prompt(run, episode, at)))];
+      h('details', {}, h('summary', {}, 'Prompt'), h('pre', {}, prompt(run, episode, at)))];
   const step = (turn, i) => h('li', {}, h('button', { type: 'button', class: turn.action === null ? 'unread' : null, 'aria-current': i === at ? 'step' : null,
-    'aria-label': `Turn ${i + 1}: ${turn.action === null ? 'could not be read' : turn.action}`, onclick: () => go(i) }, turn.action === null ? '?' : ARROWS[turn.action] || turn.action));
+    'aria-label': `Turn ${i + 1}: ${turn.action === null ? 'invalid reply' : turn.action}`, onclick: () => go(i) }, turn.action === null ? '?' : ARROWS[turn.action] || turn.action));
   const whole = h('div', { class: 'lane' }, h('h3', {}, title || kind(episode), ...badges),
-    h('div', { class: 'scene' }, board(run.game, over ? episode.last : turn.observation), h('div', {}, said)),
+    h('div', { class: 'scene' }, board(run.game, over ? episode.last : turn.observation), h('div', {}, details)),
     h('ol', { class: 'turns', 'aria-label': 'Turns' }, episode.turns.map(step),
       h('li', {}, h('button', { type: 'button', 'aria-current': over ? 'step' : null, 'aria-label': 'After the last turn', onclick: () => go(end) }, 'end'))));
   return whole;
@@ -596,11 +600,11 @@ function pairs() {
       episodes: [{ run, episode: first, title: `Before (step ${first.step})` }, { run, episode: last, title: `After (step ${last.step})` }],
     };
   }));
-  // What changed most is looked at first.
+  // The largest gain is shown first.
   const most = pairs.reduce((best, pair, i) => pair.gain > pairs[best].gain ? i : best, 0);
   if (pairs.length) {
     pairs.unshift(...pairs.splice(most, 1));
-    section('before-and-after', 'Before and after', h('p', { class: 'hint' }, 'The same scene, played by the model before it was trained and at the last evaluation. ', h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' step through.'),
+    section('before-and-after', 'Before and after', h('p', { class: 'hint' }, 'The same scene at the first and at the last evaluation. ', h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' step through.'),
       replay('replay-pairs', 'Scene played before and after', pairs));
   }
 }
@@ -608,21 +612,21 @@ function pairs() {
 function episodes() {
   const all = page.runs.flatMap(run => run.episodes.shown.map(episode => ({
     text: (page.runs.length > 1 ? run.name + ', ' : '') + `${kind(episode)}, ${seat(episode)}: return ${signed(episode.return)}`
-      + (isNumber(episode.advantage) ? `, advantage ${signed(episode.advantage)}` : '') + (episode.chosen ? ', learned from' : ''),
+      + (isNumber(episode.advantage) ? `, advantage ${signed(episode.advantage)}` : '') + (episode.chosen ? ', trained on' : ''),
     episodes: [{ run, episode, title: '' }],
   })));
   const total = sum(page.runs.map(run => run.episodes.total));
-  // Those that were learned from say most: they have advantages.
+  // Episodes that were trained on have advantages.
   const first = Math.max(all.findIndex(choice => choice.episodes[0].episode.chosen), 0);
   const hint = all.length < total ? `${count(all.length)} of the ${count(total)} in episodes.jsonl. ` : '';
   if (all.length) {
     section('episodes', 'Episodes', h('p', { class: 'hint' }, hint, h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' step through.'), replay('replay-all', 'Episode', all, first));
   } else {
-    section('episodes', 'Episodes', h('p', { class: 'hint' }, 'None were kept (record.episodes).'));
+    section('episodes', 'Episodes', h('p', { class: 'hint' }, 'No episodes were recorded (record.episodes).'));
   }
 }
 
-/** Arrow keys go to the replay that fills most of the window, wherever the focus is, unless they mean something there. */
+/** Arrow keys go to the replay with the largest visible part, unless the focused element uses them. */
 document.addEventListener('keydown', event => {
   if (event.defaultPrevented || event.target.closest('input, select, textarea, .scroll, .chart, pre, summary')) return;
   const visible = ({ element }) => {
@@ -636,32 +640,29 @@ document.addEventListener('keydown', event => {
 // ---------------------------------------------------------------------------------------------------- config, machine
 
 function config() {
-  const value = text => text === '' ? h('span', { class: 'hint' }, 'not there') : h('code', {}, text);
+  const value = text => text === '' ? h('span', { class: 'hint' }, 'missing') : h('code', {}, text);
   const parts = page.groups.map(group => {
     const run = page.runs[group.runs[0]];
     const own = run.config.filter(([key, here, there]) => here !== there && !(key === 'train.seed' && group.runs.length > 1));
-    const rows = lines => h('tbody', {}, lines.map(([key, here, there]) => h('tr', {}, h('th', { scope: 'row', class: 'word' }, h('code', {}, key)), h('td', { class: 'word' }, value(here)), h('td', { class: 'word' }, value(there)))));
-    const table = (caption, lines) => h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, h('table', {}, h('caption', {}, caption),
-      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'key'), h('th', { scope: 'col' }, 'this run'), h('th', { scope: 'col' }, run.base))), rows(lines)));
+    const keys = (caption, lines) => table(caption, [['key', 'word'], ['this run', 'word'], [run.base, 'word']],
+      lines.map(([key, here, there]) => [h('code', {}, key), value(here), value(there)]));
     return h('div', { class: 'card' }, many ? h('h3', {}, label(group)) : null,
-      own.length ? table(`What differs from ${run.base}`, own) : h('p', {}, `As ${run.base} ${run.base.startsWith('the preset') ? 'has' : 'have'} it.`),
-      h('details', {}, h('summary', {}, `All ${run.config.length} values`), table('The whole config', run.config)));
+      own.length ? keys(`Differences from ${run.base}`, own) : h('p', {}, `Equal to ${run.base}.`),
+      h('details', {}, h('summary', {}, `All ${run.config.length} values`), keys('All values of the config', run.config)));
   });
   section('config', 'Config', h('div', { class: 'grid two' }, parts));
 }
 
 function machine() {
-  const rows = page.runs.flatMap(run => run.sessions.map(one => h('tr', {}, page.runs.length > 1 ? h('th', { scope: 'row', class: 'word' }, run.name) : null,
-    h('td', {}, date(one.time)), h('td', { class: 'n' }, count(one.step)), h('td', { class: 'word' }, one.device + (one.software ? ' (software)' : '')), h('td', { class: 'word' }, `${one.driver}, ${one.backend}`),
-    h('td', { class: 'word' }, one.model), h('td', {}, one.version))));
+  const several = page.runs.length > 1;
+  const rows = page.runs.flatMap(run => run.sessions.map(one => [...(several ? [run.name] : []), date(one.time), count(one.step),
+    one.device + (one.software ? ' (software)' : ''), `${one.driver}, ${one.backend}`, one.model, one.version]));
   if (!rows.length) return;
-  const names = [...(page.runs.length > 1 ? ['run'] : []), 'begun', 'from step', 'adapter', 'driver', 'model', 'lapwing'];
-  section('machine', 'Machine', h('div', { class: 'card' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Machine' }, h('table', {},
-    h('caption', {}, 'Each time that lapwing worked on it.'),
-    h('thead', {}, h('tr', {}, names.map(name => h('th', { scope: 'col', class: name === 'from step' ? 'n' : null }, name)))), h('tbody', {}, rows)))));
+  const columns = [...(several ? [['run', 'word']] : []), ['started'], ['from step', 'n'], ['device', 'word'], ['driver', 'word'], ['model', 'word'], ['lapwing']];
+  section('machine', 'Machine', h('div', { class: 'card' }, table('Each start of the training.', columns, rows, 'Machine')));
 }
 
-// ---------------------------------------------------------------------------------------------------- all of it
+// ---------------------------------------------------------------------------------------------------- the page
 
 const theme = document.getElementById('theme');
 const setTheme = dark => {
@@ -684,5 +685,5 @@ episodes();
 cost();
 config();
 machine();
-main.append(h('footer', {}, 'Made by lapwing report from metrics.jsonl, episodes.jsonl, sessions.jsonl and config.toml. All is in this file; nothing is fetched.'));
+main.append(h('footer', {}, 'Made by lapwing report from metrics.jsonl, episodes.jsonl, sessions.jsonl and config.toml. This file contains all data.'));
 })();

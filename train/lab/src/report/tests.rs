@@ -78,12 +78,12 @@ fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
     })
 }
 
-/// A run with these settings that told this.
+/// Writes a run with these settings and records.
 fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> PathBuf {
     let path = folder.join(name);
     let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
     let config = Config::load("frozen-lake", &settings).unwrap();
-    let mut run = RunDirectory::create(Some(&path), &config).unwrap();
+    let mut run = RunDirectory::create(&path, &config).unwrap();
     run.begin(&Session {
         time: 0.0,
         version: "0.1.0".to_owned(),
@@ -102,9 +102,9 @@ fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> Path
     path
 }
 
-/// What the page's script is given.
+/// Returns the data of the page.
 fn data(runs: &[PathBuf]) -> Value {
-    serde_json::to_value(Page::read(runs).unwrap()).unwrap()
+    serde_json::to_value(ReportData::read(runs).unwrap()).unwrap()
 }
 
 #[test]
@@ -137,28 +137,28 @@ fn seeds_are_one_curve_and_other_configs_another() {
     assert_eq!(of(1, "runs"), serde_json::json!([2]));
     assert_eq!(of(0, "label"), "train.lr=0.0005");
     assert_eq!(of(1, "label"), "train.lr=0.002");
-    // b has no step 2: the mean there is that of those that have.
+    // b has no step 2: the mean there is over the other seeds.
     let success = &groups[0]["train"]["metrics"]["success_rate"];
     assert_snapshot!(success, @r#"{"mean":[0.4,0.4],"low":[0.2,0.4],"high":[0.6,0.4]}"#);
-    // Nothing is drawn where nothing was learned.
+    // Nothing is drawn where nothing was measured.
     assert_snapshot!(groups[0]["train"]["metrics"]["kl"], @r#"{"mean":[null,0.5],"low":[null,0.5],"high":[null,0.5]}"#);
     assert_snapshot!(groups[0]["eval"]["metrics"]["success_rate"], @r#"{"mean":[0.2],"low":[0.1],"high":[0.3]}"#);
-    // One run needs no band.
+    // One run has no band.
     assert_snapshot!(groups[1]["train"]["metrics"]["success_rate"], @r#"{"mean":[1.0]}"#);
     assert_eq!(self::data(&runs[..1])["groups"][0]["label"], "frozen-lake");
 }
 
 #[test]
-fn a_run_says_what_it_took_and_what_differs() {
+fn a_run_has_its_cost_and_the_differences_of_its_config() {
     let dir = tempfile::tempdir().unwrap();
-    let told = [
-        Record::Yardsticks(Yardsticks::default()),
+    let records = [
+        Record::Baselines(Yardsticks::default()),
         evaluation(0, 0.1),
         step(1, 0.2),
         step(2, 0.4),
         evaluation(2, 0.5),
     ];
-    let path = run(dir.path(), "a", &["train.lr=0.002"], &told);
+    let path = run(dir.path(), "a", &["train.lr=0.002"], &records);
     let run = &data(&[path])["runs"][0];
     assert_snapshot!(run["seconds"], @r#"[["rollout",1.0],["update",0.5],["evaluation",4.0]]"#);
     assert_eq!(
@@ -200,18 +200,18 @@ fn long_runs_are_thinned_to_means() {
 #[test]
 fn the_same_scene_is_shown_before_and_after() {
     let dir = tempfile::tempdir().unwrap();
-    let mut told = Vec::new();
+    let mut records = Vec::new();
     for at in [0, 25, 50] {
         for scene in [u64::MAX, 7] {
-            told.push(episode(Purpose::Evaluation, at, scene, "right"));
+            records.push(episode(Purpose::Evaluation, at, scene, "right"));
         }
-        // Of one group only, and no more than there is room for.
+        // Of one group only, up to the limit.
         for member in 0..20 {
             let scene = 100 + u64::from(member >= 10);
-            told.push(episode(Purpose::Training, at + 1, scene, "right"));
+            records.push(episode(Purpose::Training, at + 1, scene, "right"));
         }
     }
-    let path = run(dir.path(), "a", &[], &told);
+    let path = run(dir.path(), "a", &[], &records);
     let page = data(&[path]);
     let episodes = &page["runs"][0]["episodes"];
     let shown = episodes["shown"].as_array().unwrap();
@@ -225,17 +225,17 @@ fn the_same_scene_is_shown_before_and_after() {
             (&0.into(), &50.into())
         );
     }
-    // Digits that JavaScript would lose are kept, and a prompt is told once.
+    // Numbers that JavaScript would round are text, and prompts are stored once.
     assert_eq!(shown[0]["scene"], "18446744073709551615");
     assert_snapshot!(episodes["prompts"], @r#"["You see:\n","\nWhat now?"]"#);
     assert_snapshot!(shown[0]["prompt_parts"], @"[[0,1]]");
 
-    let path = run(dir.path(), "b", &[], &told[..1]);
+    let path = run(dir.path(), "b", &[], &records[..1]);
     assert_snapshot!(data(&[path])["runs"][0]["episodes"]["pairs"], @"[]");
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn damaged_lines_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = run(
         dir.path(),
@@ -251,37 +251,37 @@ fn what_cannot_be_read_is_counted() {
     add("episodes.jsonl", b"{}\n{\"kind\":\"epi");
     fs::remove_file(directory::sessions(&path)).unwrap();
     let run = &data(&[path])["runs"][0];
-    assert_snapshot!(run["notes"].to_string(), @r#"["2 lines of metrics.jsonl could not be read and are left out.","sessions.jsonl is not there, or cannot be opened.","A line of episodes.jsonl could not be read and is left out."]"#);
+    assert_snapshot!(run["notes"].to_string(), @r#"["2 lines of metrics.jsonl could not be read and are left out.","sessions.jsonl is missing or cannot be opened.","A line of episodes.jsonl could not be read and is left out."]"#);
     assert_eq!(run["evaluations"].as_array().unwrap().len(), 1);
     assert_eq!(run["episodes"]["shown"].as_array().unwrap().len(), 1);
-    // Without its session, the config's own name says what it is held against.
+    // Without a session, the base follows from the name of the config.
     assert_eq!(run["base"], "the preset frozen-lake");
 
-    // A run that told nothing has a page too; what is no run has none.
+    // A run without records has a page; a directory without a run has none.
     let empty = self::run(dir.path(), "empty", &[], &[]);
     assert_eq!(
         data(&[empty])["groups"][0]["train"]["x"],
         serde_json::json!([])
     );
-    let error = Page::read(&[dir.path().to_owned()])
+    let error = ReportData::read(&[dir.path().to_owned()])
         .unwrap_err()
         .to_string();
     assert!(error.contains("holds no run"), "{error}");
 }
 
 #[test]
-fn strangers_texts_end_no_script_and_nothing_is_fetched() {
+fn untrusted_text_stays_text_and_nothing_is_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let hostile = "</script><script>alert(1)</script><!-- @@JS@@ <img src=x>";
-    let told = [episode(Purpose::Evaluation, 0, 1, hostile)];
+    let records = [episode(Purpose::Evaluation, 0, 1, hostile)];
     let name = "<b>&amp;";
     let path = run(
         dir.path(),
         name,
         &[&format!("name=\"{name}<title>\"")],
-        &told,
+        &records,
     );
-    let page = Page::read(&[path]).unwrap();
+    let page = ReportData::read(&[path]).unwrap();
     let html = super::page(&page);
     assert_eq!(
         html.matches("<script").count(),
@@ -289,7 +289,7 @@ fn strangers_texts_end_no_script_and_nothing_is_fetched() {
     );
     assert_eq!(html.matches("<title").count(), 1);
     assert!(!html.contains("<b>") && !html.contains("<img"));
-    // What was put in is what comes out.
+    // The script reads the data unchanged.
     let (_, rest) = html.split_once(r#"id="data">"#).unwrap();
     let (blob, _) = rest.split_once("</script>").unwrap();
     let back: Value = serde_json::from_str(blob).unwrap();
@@ -298,7 +298,7 @@ fn strangers_texts_end_no_script_and_nothing_is_fetched() {
         back["runs"][0]["episodes"]["shown"][0]["turns"][0]["reply"],
         hostile
     );
-    // The name of a namespace is no address.
+    // The name of a namespace is not fetched.
     let own = [HTML, CSS, JS]
         .concat()
         .replace("http://www.w3.org/2000/svg", "");
@@ -335,6 +335,6 @@ fn a_report_replaces_nothing_but_a_report() {
     assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/notes.html is there, and lapwing did not make it: choose another place with --out, or move it away");
     assert_eq!(fs::read(&notes).unwrap(), b"precious");
     assert!(write(&runs, dir.path()).is_err());
-    // The page beside its data: small enough to send.
+    // Without much data the page is small.
     assert!(first.len() < 80_000, "{} bytes", first.len());
 }

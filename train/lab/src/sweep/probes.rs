@@ -1,4 +1,4 @@
-//! What the runs of a sweep make of probes: who still reads what it is told, after training, and who did before.
+//! Results of probes: whether a model follows changed instructions, before and after training.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,52 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use lapwing_play::probe::Verdict;
 
-/// What `lapwing probe --json` printed of a run.
-#[derive(Deserialize)]
-struct Printed {
-    probes: Vec<Asked>,
+/// The output of `lapwing probe --json`.
+#[derive(Default, Deserialize)]
+struct ProbeFile {
+    probes: Vec<ProbeEntry>,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ProbeEntry {
     probe: String,
-    players: Vec<Answer>,
+    /// A list of two: the model without the adapter, then with it.
+    players: ProbeResult,
 }
 
-/// How one player did by the instructions of one probe.
+/// How one player did on one probe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ProbeScores {
     /// Mean return by the rules of the probe.
     pub return_mean: f64,
-    /// Turns in which usual and changed instructions have no action in common.
+    /// Turns in which the usual and the changed instructions have no action in common.
     pub parted: usize,
-    /// Of these, those that went with what was told.
+    /// Turns of these with an action of the changed instructions.
     pub told: usize,
-    /// Of these, those that went with habit.
+    /// Turns of these with an action of the usual instructions.
     pub habit: usize,
-    /// What that says.
+    /// The conclusion from these counts.
     pub verdict: Verdict,
 }
 
-/// A probe, before training and after.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Probed {
-    /// The model as training found it.
-    pub before: Answer,
-    /// What training made of it.
-    pub after: Answer,
+/// The scores on one probe, before training and after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProbeResult {
+    /// The model before training.
+    pub before: ProbeScores,
+    /// The trained model.
+    pub after: ProbeScores,
 }
 
-/// The answers that are kept in this file, by the names of the probes; none if it is not there or not whole.
-pub(super) fn read(path: &Path) -> BTreeMap<String, Probed> {
+/// Reads the results of a file by the names of the probes. A file that is missing or incomplete has none.
+pub(super) fn read(path: &Path) -> BTreeMap<String, ProbeResult> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let printed = serde_json::from_str(&text).unwrap_or(Printed { probes: Vec::new() });
-    let both = |asked: Asked| match <[Answer; 2]>::try_from(asked.players) {
-        Ok([before, after]) => Some((asked.probe, Probed { before, after })),
-        // Nobody could say what it was before.
-        Err(_) => None,
-    };
-    printed.probes.into_iter().filter_map(both).collect()
+    let file: ProbeFile = serde_json::from_str(&text).unwrap_or_default();
+    let probes = file.probes.into_iter();
+    probes.map(|entry| (entry.probe, entry.players)).collect()
 }
 
 #[cfg(test)]
@@ -68,16 +65,16 @@ mod tests {
             {"player":"model and adapter","return_mean":0.5,"parted":20,"told":5,"habit":15,"verdict":"overridden"}]}]}"#;
 
     #[test]
-    fn answers_are_read_if_the_file_is_whole() {
+    fn only_complete_files_are_read() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("probes.json");
         assert!(read(&path).is_empty());
         std::fs::write(&path, PRINTED).unwrap();
         let found = read(&path);
-        let told =
+        let counts =
             ["usual", "swapped"].map(|name| (found[name].before.told, found[name].after.told));
-        assert_eq!(told, [(0, 0), (9, 5)]);
-        // The program was killed while it wrote.
+        assert_eq!(counts, [(0, 0), (9, 5)]);
+        // The program was killed while writing.
         std::fs::write(&path, &PRINTED[..PRINTED.len() - 3]).unwrap();
         assert!(read(&path).is_empty());
     }

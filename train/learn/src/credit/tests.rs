@@ -1,11 +1,13 @@
-//! Against the golden numbers, by properties, and on a game small enough to know every expectation exactly.
+//! Advantages compared with golden numbers, by properties, and on a game small enough to compute every expectation exactly.
 
+use lapwing_play::Turn;
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::config::Credit as How;
-use lapwing_play::Turn;
+use crate::batch::EpisodeAdvantage;
+use crate::config::{Credit as How, Method};
+use crate::ms_grpo::advantages;
 
 const EPISODE: How = How {
     method: Method::Episode,
@@ -15,7 +17,7 @@ const EPISODE: How = How {
     omega: 1.0,
 };
 
-/// Rewards, each in a state of this name.
+/// An episode of these states and rewards.
 fn episode<S: ToString>(turns: &[(S, f64)]) -> Episode {
     let turn = |(state, reward): &(S, f64)| Turn {
         observation: state.to_string(),
@@ -33,8 +35,36 @@ fn rewards(rewards: &[f64]) -> Episode {
     episode(&turns)
 }
 
-fn of_group(how: &How, group: &[Episode]) -> Vec<Credit> {
-    weigh(how, &[group], &[]).remove(0)
+fn group_of(episodes: &[Episode]) -> Group {
+    Group {
+        episodes: episodes.to_vec(),
+        ..Group::default()
+    }
+}
+
+fn of_groups(
+    how: &How,
+    groups: &[&[Episode]],
+    values: &[&[Vec<f64>]],
+) -> Vec<Vec<EpisodeAdvantage>> {
+    let mut groups: Vec<Group> = groups.iter().map(|group| group_of(group)).collect();
+    for (group, values) in groups.iter_mut().zip(values) {
+        group.values = values.to_vec();
+    }
+    let of_episodes = |group: Vec<_>| group.into_iter().map(EpisodeAdvantage::new).collect();
+    advantages(how, &groups)
+        .into_iter()
+        .map(of_episodes)
+        .collect()
+}
+
+/// Of a single group.
+fn with_values(how: &How, group: &[Episode], values: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+    by_values(how, &[group_of(group)], &[values]).remove(0)
+}
+
+fn of_group(how: &How, group: &[Episode]) -> Vec<EpisodeAdvantage> {
+    of_groups(how, &[group], &[]).remove(0)
 }
 
 fn turns(how: &How, group: &[Episode]) -> Vec<Vec<f64>> {
@@ -55,7 +85,7 @@ fn assert_near(got: &[f64], wanted: &[f64], what: &str) {
 }
 
 #[test]
-fn standings_of_episodes_are_the_golden_ones() {
+fn advantages_of_episodes_are_the_golden_ones() {
     let text = include_str!("../../../../fixtures/golden/advantages.json");
     let golden: Value = serde_json::from_str(text).unwrap();
     for case in golden["cases"].as_array().unwrap() {
@@ -67,7 +97,7 @@ fn standings_of_episodes_are_the_golden_ones() {
 }
 
 #[test]
-fn credits_by_turn_are_the_golden_ones() {
+fn advantages_of_turns_are_the_golden_ones() {
     let text = include_str!("../../../../fixtures/golden/credit.json");
     let golden: Value = serde_json::from_str(text).unwrap();
     let cases = golden["cases"].as_array().unwrap();
@@ -98,7 +128,7 @@ fn credits_by_turn_are_the_golden_ones() {
                 assert_near(got, &numbers(wanted), key);
             }
         };
-        // Without a table, and up to the end: what followed, and what the critic says comes after a truncation.
+        // Zero values and lambda 1: the return to go, plus the value after a truncation.
         let nothing = |values: &Vec<f64>| {
             let mut nothing = vec![0.0; values.len()];
             nothing[values.len() - 1] = values[values.len() - 1];
@@ -109,11 +139,8 @@ fn credits_by_turn_are_the_golden_ones() {
             lambda: 1.0,
             ..how.clone()
         };
-        check(
-            by_values(&to_the_end, &[&group], &[nothing]).remove(0),
-            "return_to_go",
-        );
-        check(by_values(&how, &[&group], &[values]).remove(0), "gae");
+        check(with_values(&to_the_end, &group, nothing), "return_to_go");
+        check(with_values(&how, &group, values), "gae");
         check(turns(&with(Method::Gigpo), &group), "gigpo_mean");
         let scaled = How {
             normalise: Normalise::Std,
@@ -122,12 +149,12 @@ fn credits_by_turn_are_the_golden_ones() {
         check(turns(&scaled, &group), "gigpo_mean_std");
         check(turns(&with(Method::Tabular), &group), "tabular_td");
         let rloo = of_group(&with(Method::Rloo), &group);
-        let rloo: Vec<f64> = rloo.iter().map(|credit| credit.advantage).collect();
+        let rloo: Vec<f64> = rloo.iter().map(|credit| credit.mean).collect();
         assert_near(&rloo, &numbers(&case["rloo"]), "rloo");
     }
 }
 
-/// Two episodes meet in one state, from which one of them fares better.
+/// Two episodes share the state `here`, and one of them returns more from there.
 #[test]
 fn gigpo_by_hand() {
     let group = [
@@ -141,7 +168,7 @@ fn gigpo_by_hand() {
         omega: 2.0,
         ..EPISODE
     };
-    // C: 1 and 0. R in `here`: 1 and 0. All other states were met once.
+    // C: 1 and 0. R in `here`: 1 and 0. All other states occur once.
     assert_eq!(
         turns(&how, &group),
         [
@@ -163,27 +190,18 @@ fn returns_that_differ_by_rounding_are_equal_and_no_others_are() {
     assert_ne!(early.composite_return(), late.composite_return());
     let credits = of_group(&EPISODE, &[early.clone(), late.clone(), early.clone()]);
     assert!(
-        credits.iter().all(|credit| credit.advantage == 0.0),
+        credits.iter().all(|credit| credit.mean == 0.0),
         "{credits:?}"
     );
-    // A millionth of a point is no rounding.
+    // A millionth of a point is more than rounding.
     let more = rewards(&[eaten([0, 1]), vec![1e-6]].concat());
     let credits = of_group(&EPISODE, &[early, late, more]);
     // Hardly more than the 1e-6 in the divisor, so not a full standard deviation.
-    assert!(credits[2].advantage > 0.1, "{credits:?}");
-    assert_eq!(credits[2].turns, vec![credits[2].advantage; 21]);
+    assert!(credits[2].mean > 0.1, "{credits:?}");
+    assert_eq!(credits[2].turns, vec![credits[2].mean; 21]);
 }
 
-/// Good and bad turns of one episode add up to nothing, and it still is one to learn from.
-#[test]
-fn turns_that_cancel_out_stand_out() {
-    let credit = Credit::of(vec![3.0, -3.0]);
-    assert_eq!((credit.advantage, credit.weight()), (0.0, 3.0));
-    let even = Credit::of(vec![-0.1; 3]);
-    assert_eq!((even.advantage, even.weight()), (-0.1, 0.1));
-}
-
-/// Groups of different spread: alone each counts alike, in the batch the wider one counts for more.
+/// With `std` groups of different spread count alike; with `batch` the wider one counts more.
 #[test]
 fn a_batch_has_one_standard_deviation() {
     let narrow = [rewards(&[0.0]), rewards(&[1.0])];
@@ -193,8 +211,8 @@ fn a_batch_has_one_standard_deviation() {
             normalise,
             ..EPISODE
         };
-        let credits = weigh(&how, &[&narrow, &wide], &[]);
-        (credits[0][1].advantage, credits[1][1].advantage)
+        let credits = of_groups(&how, &[&narrow, &wide], &[]);
+        (credits[0][1].mean, credits[1][1].mean)
     };
     let (a, b) = of(Normalise::Std);
     assert!((a - b).abs() < 1e-5 && a > 0.7, "{a} {b}");
@@ -215,7 +233,7 @@ fn built(group: &[Vec<(u8, f64)>]) -> Vec<Episode> {
 
 const NORMALISATIONS: [Normalise; 3] = [Normalise::Std, Normalise::Mean, Normalise::Batch];
 
-/// What was not understood costs the penalty in the turn in which it was said, as if the game had given it.
+/// The format penalty counts as a reward of its turn.
 #[test]
 fn a_penalty_is_part_of_its_turns_reward() {
     let (plain, mut shaped) = ([[1.0, -0.5, 2.0], [0.0, 1.0, 1.0]], Vec::new());
@@ -238,7 +256,7 @@ fn a_penalty_is_part_of_its_turns_reward() {
     ] {
         let how = How { method, ..EPISODE };
         let of = |group: &[Episode]| -> Vec<f64> {
-            let credits = weigh(&how, &[group], &[&values]).remove(0);
+            let credits = of_groups(&how, &[group], &[&values]).remove(0);
             credits
                 .into_iter()
                 .flat_map(|credit| credit.turns)
@@ -253,7 +271,7 @@ proptest! {
     fn advantages_of_a_group_sum_to_zero_and_ignore_a_shift(
         returns in proptest::collection::vec(-4i32..4, 2..50), shift in -8i32..8,
     ) {
-        // whole numbers, so that the shift is exact
+        // Whole numbers, so that the shift is exact.
         let of = |shift: i32| -> Vec<f64> {
             let group: Vec<Episode> = returns.iter().map(|c| rewards(&[f64::from(c + shift)])).collect();
             turns(&EPISODE, &group).concat()
@@ -265,7 +283,7 @@ proptest! {
         }
     }
 
-    /// The order in which the same rewards came makes no difference to what the episode is worth.
+    /// The order of the rewards does not matter.
     #[test]
     fn equal_returns_have_no_advantage(
         values in proptest::collection::vec(-3.0f64..3.0, 2..60), cut in 1usize..59,
@@ -279,7 +297,7 @@ proptest! {
         }
     }
 
-    /// Whatever the credit, episodes that are all alike have none.
+    /// Equal episodes have no advantage with any method.
     #[test]
     fn equal_episodes_have_no_advantage(one in proptest::collection::vec(-3.0f64..3.0, 1..40), n in 2usize..6) {
         let group = vec![rewards(&one); n];
@@ -300,15 +318,15 @@ proptest! {
         for (a, b) in others.iter().zip(turns(&how(Method::Episode), &group).concat()) {
             prop_assert!((a - n / (n - 1.0) * b).abs() < 1e-9);
         }
-        // And that is the return beside the mean return of the others.
+        // That is the return minus the mean return of the others.
         for (i, a) in of_group(&how(Method::Rloo), &group).iter().enumerate() {
             let sum: f64 = group.iter().map(Episode::composite_return).sum();
             let own = group[i].composite_return();
-            prop_assert!((a.advantage - (own - (sum - own) / (n - 1.0))).abs() < 1e-9);
+            prop_assert!((a.mean - (own - (sum - own) / (n - 1.0))).abs() < 1e-9);
         }
     }
 
-    /// To the bit, and so is the choice that follows.
+    /// Bit-identical, and so are the sampling weights.
     #[test]
     fn gigpo_without_states_is_by_episode(group in groups(), gamma in 0.0f64..=1.0) {
         let group = built(&group);
@@ -317,8 +335,8 @@ proptest! {
             let (state, whole) = (of_group(&how(Method::Gigpo), &group), of_group(&how(Method::Episode), &group));
             for (a, b) in state.iter().zip(&whole) {
                 prop_assert_eq!(a.weight().to_bits(), b.weight().to_bits());
-                prop_assert_eq!(a.advantage.to_bits(), b.advantage.to_bits());
-                let bits = |c: &Credit| c.turns.iter().map(|a| a.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(a.mean.to_bits(), b.mean.to_bits());
+                let bits = |c: &EpisodeAdvantage| c.turns.iter().map(|a| a.to_bits()).collect::<Vec<_>>();
                 prop_assert_eq!(bits(a), bits(b));
             }
         }
@@ -330,7 +348,7 @@ proptest! {
         let group = built(&group);
         let nothing: Vec<Vec<f64>> = group.iter().map(|e| vec![0.0; e.turns.len() + 1]).collect();
         let how = How { lambda: 1.0, gamma, normalise: Normalise::Mean, ..EPISODE };
-        let got = by_values(&how, &[&group], &[nothing]).remove(0);
+        let got = with_values(&how, &group, nothing);
         for (episode, got) in group.iter().zip(got) {
             for (a, wanted) in got.iter().zip(returns_to_go(episode, gamma)) {
                 prop_assert!((a - wanted.value).abs() < 1e-9);
@@ -338,7 +356,7 @@ proptest! {
         }
     }
 
-    /// Where a state tells how it was reached, what is gained in it and what is lost in it cancel out.
+    /// If a state contains its history, the advantages in it cancel out.
     #[test]
     fn in_a_tree_the_table_has_a_mean_advantage_of_zero(
         group in groups(), gamma in 0.0f64..=1.0, lambda in 0.0f64..=1.0,
@@ -355,21 +373,21 @@ proptest! {
         let group: Vec<Episode> = group.iter().map(&mut path).collect();
         let how = How { method: Method::Tabular, normalise: Normalise::Mean, gamma, lambda, ..EPISODE };
         let got = turns(&how, &group);
-        for state in by_observation(&group) {
+        for state in by_state(&group) {
             let sum: f64 = state.iter().map(|&(e, t)| got[e][t]).sum();
             prop_assert!(sum.abs() < 1e-9, "{}", sum);
         }
     }
 }
 
-/// Two turns, each of which may stop: `stop` in the first brings 0.5, `go on` 0.3 and a second turn, in which `stop` brings
-/// 1 and `go on` -0.4. The policy goes on with a chance of its own in each.
+/// A game of one or two turns. `stop` in the first turn brings 0.5; `continue` brings 0.3 and a second turn, in which `stop`
+/// brings 1 and `continue` -0.4. The policy continues with a fixed probability in each turn.
 mod two_turns {
     use super::*;
 
-    /// Chances to go on.
+    /// Probabilities to continue.
     const GO: [f64; 2] = [0.6, 0.3];
-    /// What is played, and whether each turn went on.
+    /// The possible episodes: the reward of each turn, and whether it continued.
     const PATHS: [&[(f64, bool)]; 3] = [
         &[(0.5, false)],
         &[(0.3, true), (1.0, false)],
@@ -381,12 +399,12 @@ mod two_turns {
         path.iter().enumerate().map(turn).product()
     }
 
-    /// d log chance / d logit of going on.
+    /// d log probability / d logit of `continue`.
     fn score(turn: usize, went: bool) -> f64 {
         f64::from(u8::from(went)) - GO[turn]
     }
 
-    /// The gradient of the expected return: every path's chance times its return times its scores.
+    /// The gradient of the expected return: the sum over paths of probability, return and scores.
     fn truth() -> [f64; 2] {
         let mut gradient = [0.0; 2];
         for path in PATHS {
@@ -398,7 +416,7 @@ mod two_turns {
         gradient
     }
 
-    /// What an estimator gives on average: over every group of so many episodes, weighed by its chance.
+    /// The expectation of an estimator over all groups of this size.
     fn expected(size: u32, advantages: &dyn Fn(&[Episode]) -> Vec<Vec<f64>>) -> [f64; 2] {
         let mut gradient = [0.0; 2];
         for number in 0..3usize.pow(size) {
@@ -442,8 +460,7 @@ mod two_turns {
             lambda,
             ..EPISODE
         };
-        let advantages =
-            |group: &[Episode]| by_values(&how, &[group], &[values(worth, group)]).remove(0);
+        let advantages = |group: &[Episode]| with_values(&how, group, values(worth, group));
         expected(2, &advantages)
     }
 
@@ -452,7 +469,7 @@ mod two_turns {
         assert!(near, "{got:?} against {wanted:?}");
     }
 
-    /// Leaving oneself out gives the true gradient; being among those one is measured by shrinks it, and no more.
+    /// RLOO gives the true gradient. Comparing with a mean that includes the episode itself only shrinks it.
     #[test]
     fn whole_episodes_are_unbiased() {
         let truth = truth();
@@ -466,9 +483,9 @@ mod two_turns {
         }
     }
 
-    /// The true values are right however far one looks; wrong ones are where one looks to the end.
+    /// True values are unbiased for every lambda, wrong values for lambda 1.
     #[test]
-    fn a_critic_is_unbiased_if_it_is_right_or_looks_to_the_end() {
+    fn a_critic_is_unbiased_if_it_is_right_or_lambda_is_1() {
         let second = GO[1] * -0.4 + (1.0 - GO[1]);
         let first = GO[0] * (0.3 + second) + (1.0 - GO[0]) * 0.5;
         for lambda in [0.0, 0.5, 1.0] {
@@ -479,10 +496,10 @@ mod two_turns {
         assert!(wrong[0] < 0.0 && truth()[0] > 0.0, "{wrong:?}");
     }
 
-    /// In a state that k of n episodes meet, an advantage beside the mean of those k is too small by 1 / k: the second turn
-    /// learns less than it should. On average over k, (n p - 1 + (1 - p)^n) / n is left of p.
+    /// In a state of k of the n episodes, the advantage over the mean of those k is too small by the factor 1 - 1 / k, so the
+    /// second turn has a smaller gradient. On average over k, (n p - 1 + (1 - p)^n) / n is left of p.
     #[test]
-    fn states_of_the_group_learn_too_little_where_few_come() {
+    fn states_of_few_episodes_have_too_small_gradients() {
         let (truth, p) = (truth(), GO[0]);
         for size in [2, 3, 4] {
             let n = f64::from(size);
@@ -490,7 +507,7 @@ mod two_turns {
             let second = (n * p - 1.0 + (1.0 - p).powi(size as i32)) / (n * p);
             let by_state = [first * truth[0], second * truth[1]];
             assert!(second < first);
-            // On a tree, lambda moves advantages between episodes that did the same, and changes no sum.
+            // On a tree, lambda moves advantages between episodes with the same actions, and changes no sum.
             for lambda in [0.0, 0.5, 1.0] {
                 assert_is(of(Method::Tabular, Normalise::Mean, lambda, size), by_state);
             }
@@ -500,7 +517,7 @@ mod two_turns {
         }
     }
 
-    /// Dividing by the group's own standard deviation, of which each return is a part, turns the gradient.
+    /// Dividing by the group's own standard deviation, which depends on each return, changes the gradient's direction.
     #[test]
     fn a_standard_deviation_of_the_group_is_biased() {
         let (truth, got) = (truth(), of(Method::Episode, Normalise::Std, 1.0, 3));
@@ -511,10 +528,10 @@ mod two_turns {
         );
     }
 
-    /// What verl#7244 warns of: measured from the mean reward of those who are still there, going on pays by itself. This is
-    /// no credit of ours; it shows that the test would see it.
+    /// The bias of verl#7244: with rewards centred on the mean of the episodes that reach a turn, continuing pays by itself. No
+    /// method here does that; this shows that the test would detect it.
     #[test]
-    fn a_mean_of_those_who_came_so_far_is_seen_to_be_biased() {
+    fn a_mean_over_the_turns_with_the_same_number_is_biased() {
         let naive = |group: &[Episode]| -> Vec<Vec<f64>> {
             let mean = |t: usize| {
                 let there: Vec<f64> = group

@@ -1,20 +1,17 @@
-//! The estimates against what they estimate.
+//! The estimates compared with known gradients and noise.
 
-use super::*;
-use lapwing_tensor::testing::gpu;
 use proptest::prelude::*;
 
-use crate::config::Sampling;
-use crate::rollout::rollout;
-use lapwing_train::config::Config;
-use lapwing_train::state::Purpose;
+use super::*;
+use crate::ms_grpo::{assign_advantages, rollout, select};
+use crate::testing::Settings;
 
-/// As normal as twelve uniform numbers make it.
+/// A normal number, approximately: the sum of twelve uniform ones.
 fn normal(chance: &mut Stream) -> f64 {
     (0..12).map(|_| chance.unit()).sum::<f64>() - 6.0
 }
 
-/// Gradients with a known mean and noise: the estimates are right on average.
+/// For gradients with a known mean and noise.
 #[test]
 fn signal_and_variance_are_right_on_average() {
     let mut chance = Stream::new(3, "measure");
@@ -33,7 +30,7 @@ fn signal_and_variance_are_right_on_average() {
             .zip(&second)
             .map(|(a, b)| mean(&[a.clone(), b.clone()]))
             .collect();
-        all.push(told(&mean(&first), &mean(&second), &together, Some(&truth)).unwrap());
+        all.push(estimates(&mean(&first), &mean(&second), &together, Some(&truth)).unwrap());
     }
     let mean_of =
         |of: &dyn Fn(&Measured) -> f64| all.iter().map(of).sum::<f64>() / f64::from(draws);
@@ -57,20 +54,23 @@ fn signal_and_variance_are_right_on_average() {
 }
 
 #[test]
-fn nothing_is_told_of_nothing() {
+fn zero_gradients_have_no_estimates() {
     let zeros = vec![0.0; SUMS];
     assert_eq!(
-        told(&zeros, &zeros, std::slice::from_ref(&zeros), None),
+        estimates(&zeros, &zeros, std::slice::from_ref(&zeros), None),
         None
     );
     let one = sketch(&[1.0], 1.0);
-    let told = told(&one, &one, std::slice::from_ref(&one), Some(&zeros)).unwrap();
+    let measured = estimates(&one, &one, std::slice::from_ref(&one), Some(&zeros)).unwrap();
     assert_eq!(
-        (told.gradient_agreement, told.gradient_variance),
+        (measured.gradient_agreement, measured.gradient_variance),
         (1.0, 0.0)
     );
     assert_eq!(
-        (told.gradient_variance_scenes, told.gradient_alignment),
+        (
+            measured.gradient_variance_scenes,
+            measured.gradient_alignment
+        ),
         (None, None)
     );
 }
@@ -78,8 +78,8 @@ fn nothing_is_told_of_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Products of projections are near those of the gradients: within five standard deviations, which are at most
-    /// sqrt(2 / 1024) of the lengths.
+    /// Products of projections are within five standard deviations of those of the gradients; one is at most sqrt(2 / 1024)
+    /// of the lengths.
     #[test]
     fn projections_keep_products(count in 1usize..20_000, seed: u64) {
         let mut chance = Stream::new(seed, "projections");
@@ -95,35 +95,41 @@ proptest! {
     }
 }
 
-/// It leaves no trace in what is learned, and its gradients are those that an update would use.
+/// Measuring leaves the weights alone, and its gradients are those of an update.
 #[test]
 fn measuring_changes_nothing() {
-    let settings = ["train.groups=4", "train.group_size=16", "eval.episodes=4"];
-    let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
-    let mut config = Config::load("frozen-lake", &settings).unwrap();
-    (config.train.measure, config.train.sampling) = (true, Sampling::All);
-    let mut state = State::new(&gpu(), config, Purpose::Train, &()).unwrap();
-    let groups = rollout(&mut state, &()).unwrap().groups;
-    let before = state.snapshot().unwrap();
-    let told = measured(&mut state, &groups)
-        .unwrap()
-        .expect("returns that differ");
-    assert_eq!(state.snapshot().unwrap(), before);
-    let gathered = state.parameters.as_ref().unwrap().gathered().unwrap();
+    let changes = [
+        "train.groups=4",
+        "train.group_size=16",
+        "train.sampling=all",
+    ];
+    let settings = Settings::load("frozen-lake", &changes);
+    let (mut learner, options) = (settings.language(), settings.options());
+    let groups = rollout(&mut learner, &options, 0, &()).unwrap().groups;
+    let measured = |learner: &mut LanguageLearner, groups: &[Group]| {
+        let prepare = |halves: &mut [Group], train: &Train| {
+            assign_advantages(halves, &options);
+            select(halves, train, 0);
+        };
+        let measured = gradient_noise(learner, &options, groups, &prepare).unwrap();
+        measured.expect("returns that differ")
+    };
+    let before = learner.parameters.as_ref().unwrap().state().unwrap();
+    let first = measured(&mut learner, &groups);
+    let parameters = learner.parameters.as_ref().unwrap();
+    assert_eq!(parameters.state().unwrap(), before);
+    let gathered = parameters.gathered().unwrap();
     assert!(gathered.iter().all(|number| *number == 0.0));
-    assert!(told.gradient_variance > 0.0, "{told:?}");
-    assert_eq!(told.gradient_alignment, None);
-    // The same groups again have the same gradient.
-    let again = measured(&mut state, &groups).unwrap().unwrap();
+    assert!(first.gradient_variance > 0.0, "{first:?}");
+    assert_eq!(first.gradient_alignment, None);
+    // Equal groups have equal gradients.
+    let again = measured(&mut learner, &groups);
     assert!(
         (again.gradient_alignment.unwrap() - 1.0).abs() < 1e-9,
         "{again:?}"
     );
-    // The gradient is a mean over groups: a group that is there twice counts as once.
-    let mut signal = |groups: &[Group]| {
-        let told = measured(&mut state, groups).unwrap().unwrap();
-        told.gradient_signal
-    };
+    // The gradient is a mean over groups: a group that occurs twice counts as once.
+    let mut signal = |groups: &[Group]| measured(&mut learner, groups).gradient_signal;
     let (once, twice) = (
         signal(&groups[..1]),
         signal(&[groups[0].clone(), groups[0].clone()]),

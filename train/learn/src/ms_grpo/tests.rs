@@ -1,13 +1,15 @@
-//! What must hold of choosing and of minibatches.
+//! Selection, importance correction and minibatches.
 
+use lapwing_play::{Sampled, Turn};
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::*;
-use crate::config::{Aggregation, Train};
-use lapwing_play::{Episode, Sampled, Turn};
-use lapwing_train::config::Config;
+use crate::config::Aggregation;
+use crate::importance::inclusion;
+use crate::testing::Settings;
 
-/// An episode of so many turns, with replies of one and two tokens, that returned so much.
+/// An episode of this many turns and this return, with replies of one and two tokens.
 fn episode(turns: usize, value: f64) -> Episode {
     let turn = |t: usize| Turn {
         reward: if t == 0 { value } else { 0.0 },
@@ -26,8 +28,8 @@ fn episode(turns: usize, value: f64) -> Episode {
     }
 }
 
-/// Corrected weights add up to one on average, whatever the loss is a mean over: an episode's importance undoes its
-/// chance. Episodes that stand out are short here, so a mean over what was drawn would not.
+/// Corrected weights add up to one on average with every aggregation. Here extreme episodes are short, so that a mean over
+/// the drawn tokens would be biased.
 #[test]
 fn corrected_weights_add_up_to_one_on_average() {
     let played: Vec<Vec<Episode>> = (0..2)
@@ -44,7 +46,7 @@ fn corrected_weights_add_up_to_one_on_average() {
             ..Group::default()
         })
         .collect();
-    weigh(&mut groups, &Config::default());
+    assign_advantages(&mut groups, &Settings::default().options());
     for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
         let train = Train {
             learn: 4,
@@ -56,9 +58,9 @@ fn corrected_weights_add_up_to_one_on_average() {
         let mut sums = Vec::new();
         for step in 0..draws {
             let mut groups = groups.clone();
-            choose(&mut groups, &train, step);
-            let (chosen, expected) = all_chosen(&groups, aggregation);
-            let batches = pack(&chosen, aggregation, expected, 8192);
+            select(&mut groups, &train, step);
+            let (all, expected) = selected(&groups, aggregation);
+            let batches = pack(&all, aggregation, expected, 8192);
             let weights = batches.iter().flat_map(|batch| &batch.tokens);
             sums.push(weights.map(|token| f64::from(token.weight)).sum::<f64>());
         }
@@ -75,14 +77,195 @@ fn corrected_weights_add_up_to_one_on_average() {
 }
 
 proptest! {
-    /// Nine episodes in eight minibatches are eight updates.
+    /// For example, nine episodes in eight minibatches are eight updates.
     #[test]
-    fn there_are_as_many_minibatches_as_asked_for(episodes in 0usize..60, wanted in 1usize..12) {
+    fn there_are_as_many_minibatches_as_configured(episodes in 0usize..60, wanted in 1usize..12) {
         let order: Vec<usize> = (0..episodes).collect();
         let parts: Vec<&[usize]> = parts(&order, wanted).collect();
         prop_assert_eq!(parts.len(), wanted.min(episodes));
         prop_assert_eq!(parts.concat(), &order[..]);
         let lengths = || parts.iter().map(|part| part.len());
         prop_assert!(lengths().max().unwrap_or(0) <= lengths().min().unwrap_or(0) + 1);
+    }
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_f64().unwrap())
+        .collect()
+}
+
+fn golden() -> Vec<Value> {
+    let text = include_str!("../../../../fixtures/golden/aaw.json");
+    serde_json::from_str::<Value>(text).unwrap()["cases"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn inclusion_probabilities_are_the_golden_ones() {
+    for case in golden() {
+        let weights = log_weights(
+            &numbers(&case["advantages"]),
+            case["temperature"].as_f64().unwrap(),
+        );
+        let got = inclusion(&weights, case["sample"].as_u64().unwrap() as usize);
+        for (got, wanted) in got.iter().zip(numbers(&case["inclusion"])) {
+            assert!(
+                (got - wanted).abs() < 1e-6,
+                "{got} against {wanted} in {case}"
+            );
+        }
+    }
+}
+
+#[test]
+fn frequencies_match_the_golden_probabilities() {
+    const DRAWS: usize = 20_000;
+    for (number, case) in golden().iter().enumerate() {
+        let advantages = numbers(&case["advantages"]);
+        let weights = log_weights(&advantages, case["temperature"].as_f64().unwrap());
+        let mut counts = vec![0usize; advantages.len()];
+        let mut chance = Stream::new(number as u64, "frequencies");
+        for _ in 0..DRAWS {
+            for i in draw(
+                &weights,
+                case["sample"].as_u64().unwrap() as usize,
+                &mut chance,
+            ) {
+                counts[i] += 1;
+            }
+        }
+        for (count, wanted) in counts.iter().zip(numbers(&case["inclusion"])) {
+            // Five standard deviations of a frequency are at most 5 * 0.5 / sqrt(20,000).
+            assert!(
+                (*count as f64 / DRAWS as f64 - wanted).abs() < 0.018,
+                "{counts:?} in {case}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_draw_is_distinct_complete_and_repeatable(
+        advantages in proptest::collection::vec(-5.0f64..5.0, 1..60), share in 0.0f64..1.0, seed: u64,
+    ) {
+        let count = (share * advantages.len() as f64) as usize;
+        let weights = log_weights(&advantages, 1.0);
+        let drawn = draw(&weights, count, &mut Stream::new(seed, "draw"));
+        prop_assert_eq!(drawn.len(), count);
+        prop_assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]));
+        prop_assert!(drawn.iter().all(|i| *i < advantages.len()));
+        prop_assert_eq!(drawn, draw(&weights, count, &mut Stream::new(seed, "draw")));
+    }
+
+    /// The expected number of drawn episodes is the number drawn.
+    #[test]
+    fn inclusion_probabilities_sum_to_the_number_drawn(
+        advantages in proptest::collection::vec(-3.0f64..3.0, 2..30), share in 0.05f64..1.0,
+    ) {
+        let count = ((share * advantages.len() as f64) as usize).max(1);
+        let sum: f64 = inclusion(&log_weights(&advantages, 1.0), count).iter().sum();
+        prop_assert!((sum - count as f64).abs() < 1e-5, "{} against {}", sum, count);
+    }
+
+    #[test]
+    fn a_larger_absolute_advantage_is_never_less_likely(
+        advantages in proptest::collection::vec(-3.0f64..3.0, 2..12),
+    ) {
+        let chances = inclusion(&log_weights(&advantages, 1.0), advantages.len() / 2 + 1);
+        for (a, p) in advantages.iter().zip(&chances) {
+            for (b, q) in advantages.iter().zip(&chances) {
+                prop_assert!(a.abs() < b.abs() || *p > *q - 1e-6);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_sampling_selects_distinct_episodes(
+        advantages in proptest::collection::vec(-3.0f64..3.0, 1..40), learn in 1usize..50, seed: u64,
+        temperature in -4.0f64..2.0,
+    ) {
+        for sampling in [Sampling::All, Sampling::Top, Sampling::Uniform, Sampling::Aaw] {
+            for correction in [false, true] {
+                let aaw_temperature = 10f64.powf(temperature);
+                let train = Train { learn, sampling, correction, aaw_temperature, ..Train::default() };
+                let mut chosen = sample(&train, &advantages, &mut Stream::new(seed, "choose"));
+                let wanted = if sampling == Sampling::All { advantages.len() } else { learn.min(advantages.len()) };
+                prop_assert!(chosen.iter().all(|(i, w)| *i < advantages.len() && w.is_finite() && *w > 0.0));
+                // Only neighbours are compared.
+                chosen.sort_by_key(|(i, _)| *i);
+                chosen.dedup_by_key(|(i, _)| *i);
+                prop_assert_eq!(chosen.len(), wanted);
+            }
+        }
+    }
+}
+
+/// At this temperature all weights but the first are below what f64 can hold. They must still decide the second draw; the
+/// third is random.
+#[test]
+fn very_small_weights_still_count() {
+    let advantages = [0.5, -3.0, 1.5, 0.5, 0.5];
+    let train = Train {
+        learn: 3,
+        aaw_temperature: 1e-3,
+        correction: true,
+        ..Train::default()
+    };
+    let mut thirds = [0; 5];
+    for seed in 0..3000 {
+        let chosen = sample(&train, &advantages, &mut Stream::new(seed, "choose"));
+        let places: Vec<usize> = chosen.iter().map(|(i, _)| *i).collect();
+        assert!(places.contains(&1) && places.contains(&2), "{places:?}");
+        for (i, importance) in chosen {
+            thirds[i] += 1;
+            let wanted = if [1, 2].contains(&i) { 0.6 } else { 0.6 * 3.0 };
+            assert!((importance - wanted).abs() < 1e-6, "{importance} of {i}");
+        }
+    }
+    // A third of 3000 each, with a standard deviation of 26; five of them.
+    for third in [0, 3, 4] {
+        assert!((870..1130).contains(&thirds[third]), "{thirds:?}");
+    }
+}
+
+#[test]
+fn top_takes_the_largest_absolute_advantages() {
+    let train = Train {
+        learn: 2,
+        sampling: Sampling::Top,
+        ..Train::default()
+    };
+    let chosen = sample(
+        &train,
+        &[0.5, -2.0, 1.0, -0.1],
+        &mut Stream::new(0, "choose"),
+    );
+    assert_eq!(chosen.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// A draw with equal weights needs no correction.
+#[test]
+fn a_uniform_draw_has_importance_one() {
+    let train = Train {
+        learn: 3,
+        sampling: Sampling::Uniform,
+        correction: true,
+        ..Train::default()
+    };
+    for (_, importance) in sample(
+        &train,
+        &[0.5, -2.0, 1.0, -0.1, 0.0],
+        &mut Stream::new(4, "choose"),
+    ) {
+        assert!((importance - 1.0).abs() < 1e-6, "{importance}");
     }
 }

@@ -1,15 +1,15 @@
-//! The slopes that tokens get against those of the loss as it is written, by differences.
+//! Gradients of tokens compared with finite differences of the loss as written in the paper.
 
+use lapwing_play::{Episode, Sampled, Turn};
 use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Chosen, count, pack};
 use crate::config::Aggregation;
-use lapwing_play::{Episode, Sampled, Turn};
 
 type Replies = Vec<Vec<(u32, Vec<u32>)>>;
 
-/// Episodes of turns, each a prompt of one token and a reply, drawn at log-prob -1.
+/// Episodes of turns, each a prompt of one token and a reply with log-probs -1.
 fn played(replies: &Replies) -> Vec<Episode> {
     let turn = |(prompt, ids): &(u32, Vec<u32>)| Turn {
         sampled: Some(Sampled {
@@ -29,7 +29,7 @@ fn played(replies: &Replies) -> Vec<Episode> {
 }
 
 fn batches(episodes: &[Episode], advantages: &[Vec<f64>], limit: usize) -> Vec<Batch> {
-    let chosen: Vec<Chosen<'_>> = episodes
+    let all: Vec<Chosen<'_>> = episodes
         .iter()
         .zip(advantages)
         .map(|(episode, advantages)| Chosen {
@@ -40,10 +40,10 @@ fn batches(episodes: &[Episode], advantages: &[Vec<f64>], limit: usize) -> Vec<B
         })
         .collect();
     let over = count(episodes.iter(), Aggregation::Token);
-    pack(&chosen, Aggregation::Token, over, limit)
+    pack(&all, Aggregation::Token, over, limit)
 }
 
-/// What is lost with these log-probs, by batch and pair: - sum c min(s A, clip(s) A), as the paper writes it.
+/// The loss at these log-probs, by batch and pair: - sum c min(s A, clip(s) A), as in the paper.
 fn loss(train: &Train, batches: &[Batch], now: &[Vec<f32>]) -> f64 {
     let key = |turn: (usize, usize)| match train.ratio {
         Ratio::Turn => turn,
@@ -105,7 +105,7 @@ proptest! {
         let mut after = batches(&episodes, &advantages, limit);
         let mut total = 0.0;
         for (number, batch) in after.iter_mut().enumerate() {
-            let clipped = ratios.put(batch, &now[number]);
+            let clipped = ratios.apply(batch, &now[number]);
             total += clipped.loss;
             let mut slopes = vec![0.0; batch.rows.len()];
             for token in &batch.tokens {

@@ -1,78 +1,76 @@
-//! DQN (Mnih et al. 2015) as it is done since Rainbow (Hessel et al. 2018), without its noise and its distributions: double
-//! (van Hasselt et al. 2016), dueling (Wang et al. 2016), prioritised (Schaul et al. 2016), over several turns.
+//! DQN (Mnih et al. 2015) with the parts of Rainbow (Hessel et al. 2018) except noisy nets and distributions: double (van
+//! Hasselt et al. 2016), dueling (Wang et al. 2016), prioritised (Schaul et al. 2016) and n-step.
 //!
-//! A step, from top to bottom:
+//! A step:
 //!
 //! ```text
-//! play      value.episodes episodes, any action with a chance of epsilon, else argmax Q
-//! keep      every turn as a span of dqn.n_step turns, the last ones shorter                         returns::n_step
-//! learn     dqn.updates times: draw value.batch spans by their surprise                             replay
-//!             a' = argmax_a Q(s', a)                    the network chooses
-//!             y  = R + γ^n Q_target(s', a')             and the network of a while ago values
+//! play      value.episodes episodes, a random action with probability epsilon, else argmax Q
+//! store     every turn as a span of dqn.n_step turns, the last ones shorter                         returns::n_step
+//! update    dqn.updates times: draw value.batch spans by priority                                   replay
+//!             a' = argmax_a Q(s', a)                    selected by the network
+//!             y  = R + γ^n Q_target(s', a')             valued by the target network
 //!             δ  = y - Q(s, a)
 //!             loss = Σ importance huber(δ) / batch      Huber (1964), delta 1
-//!             Adam; |δ| is the new surprise; every dqn.target updates Q_target <- Q
+//!             Adam; |δ| is the new priority; every dqn.target updates Q_target <- Q
 //! ```
 //!
-//! Ours, not the paper's: of its DQN the network, the replay and the schedule are not published.
+//! The paper does not publish network, replay and schedule of its DQN.
 
 use std::sync::Arc;
 
+use lapwing_play::Episode;
+use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
 use crate::LearnError;
 use crate::metrics::ValueLearned;
-use crate::value::learner::done;
-use crate::value::learner::{Memory, NetworkLearner, NetworkOptions, Played};
+use crate::value::encoder::EncodedState;
+use crate::value::learner::{DqnMemory, NetworkLearner, NetworkOptions, NetworkRollout, completed};
 use crate::value::network::Network;
-use crate::value::player::{Path, best};
+use crate::value::player::{Trajectory, argmax};
 use crate::value::replay::Transition;
 use crate::value::returns::n_step;
-use crate::value::sight::Sight;
-use lapwing_play::Episode;
-use lapwing_play::Progress;
 
-/// Of Adam; as in Rainbow. The usual 1e-8 takes steps of full length along gradients that hardly are.
+/// As in Rainbow. With the usual 1e-8, Adam takes full steps along tiny gradients.
 const ADAM_EPS: f64 = 1.5e-4;
-/// Errors beyond it count linearly.
+/// Larger errors count linearly.
 const HUBER_DELTA: f32 = 1.0;
 
-/// Keeps what was played, and learns. Tells what the updates brought on average, if any was made, and how many were dropped
-/// because loss or gradient was no finite number.
-///
-/// # Errors
-/// If the device fails.
-pub fn learn(
+/// Stores the rollout and makes the updates of a step. Returns their mean (`None` without updates), and how many were dropped
+/// because their loss or gradient was not finite.
+pub fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,
-    played: &Played,
+    played: &NetworkRollout,
     progress: &dyn Progress,
 ) -> Result<(Option<ValueLearned>, usize), LearnError> {
     let mut memory = learner.memory.take().expect("a run of DQN");
     let (gamma, n) = (options.value.gamma, options.dqn.n_step);
-    for (episode, path) in played.episodes.iter().zip(&played.paths) {
-        transitions(episode, path, n, gamma).for_each(|it| memory.replay.push(it));
+    for (episode, trajectory) in played.episodes.iter().zip(&played.trajectories) {
+        transitions(episode, trajectory, n, gamma).for_each(|it| memory.replay.push(it));
     }
-    let learned = update(learner, options, step, &mut memory, progress);
+    let trained = update(learner, options, step, &mut memory, progress);
     learner.memory = Some(memory);
-    learned
+    trained
 }
 
-/// An episode as spans of up to `n` turns, one for each of its turns.
+/// Returns a transition for each turn of an episode.
 pub fn transitions<'a>(
     episode: &'a Episode,
-    path: &'a Path,
+    trajectory: &'a Trajectory,
     n: usize,
     gamma: f64,
 ) -> impl Iterator<Item = Transition> + 'a {
     let rewards: Vec<f64> = episode.turns.iter().map(|turn| turn.reward).collect();
-    let spans = n_step(&rewards, n, gamma, path.goes_on());
+    let spans = n_step(&rewards, n, gamma, trajectory.bootstraps);
     spans.into_iter().map(|span| Transition {
-        sight: path.sights[span.start].clone(),
-        action: episode.turns[span.start].action.expect("a network's word"),
+        state: trajectory.states[span.start].clone(),
+        action: episode.turns[span.start]
+            .action
+            .expect("a network's action"),
         reward: span.reward as f32,
-        next: span.next.map(|next| path.sights[next].clone()),
+        next: span.next.map(|next| trajectory.states[next].clone()),
         discount: span.discount as f32,
     })
 }
@@ -82,25 +80,21 @@ fn update(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,
-    memory: &mut Memory,
+    memory: &mut DqnMemory,
     progress: &dyn Progress,
 ) -> Result<(Option<ValueLearned>, usize), LearnError> {
     let dqn = options.dqn;
     if memory.replay.len() < dqn.start.max(1) {
         return Ok((None, 0));
     }
-    let (mut random, knobs, epsilon) = (
-        options.random(step),
-        options.knobs(step, ADAM_EPS),
-        options.epsilon(step),
-    );
-    let beta = dqn.beta + (1.0 - dqn.beta) * done(step, dqn.beta_steps);
+    let (mut random, optimiser) = (options.random(step), options.optimiser(step, ADAM_EPS));
+    let beta = dqn.beta + (1.0 - dqn.beta) * completed(step, dqn.beta_steps);
     let online = learner.network.without_gradients();
     let (mut made, mut dropped) = (Vec::new(), 0);
     progress.phase("update", dqn.updates, "updates");
     for update in 0..dqn.updates {
         let drawn = memory.replay.draw(options.value.batch, beta, &mut random);
-        let transitions = drawn.places.iter().map(|place| memory.replay.get(*place));
+        let transitions = drawn.indices.iter().map(|index| memory.replay.get(*index));
         let transitions: Vec<Transition> = transitions.cloned().collect();
         let targets = targets(&online, &memory.target, &transitions)?;
 
@@ -109,53 +103,49 @@ fn update(
         let importance: Vec<f32> = drawn.importance.iter().map(|w| *w as f32).collect();
         let importance = Tensor::from_slice(q.gpu(), &importance, &[importance.len(), 1]);
         let loss = errors.huber(HUBER_DELTA).mul(&importance).mean();
-        learner.parameters.accumulate(&loss.backward());
-        let norm = learner.parameters.step(knobs);
-
-        let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
-        let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
-        if loss.is_finite() && norm.is_finite() {
-            made.push(ValueLearned::of(
-                &targets, &errors, loss, norm, epsilon, knobs.lr,
-            ));
-            memory.replay.surprised(&drawn.places, &errors);
-        } else {
-            dropped += 1;
+        match learner.update(&loss, &errors, &targets, optimiser)? {
+            Some((metrics, errors)) => {
+                made.push(metrics);
+                memory.replay.reprioritise(&drawn.indices, &errors);
+            }
+            None => dropped += 1,
         }
         if learner.parameters.steps().is_multiple_of(dqn.target as u64) {
             memory.target.write_all(&online.values()?);
         }
         progress.done(update + 1);
     }
-    Ok((ValueLearned::mean_of(&made), dropped))
+    let mean = ValueLearned::mean_of(&made, options.epsilon(step));
+    Ok((mean, dropped))
 }
 
-/// y of each transition. Where nothing is to be expected next, it is what the turns brought.
+/// Computes y of each transition. For a terminal state it is the sum of the rewards.
 pub fn targets(
     online: &Network,
     target: &Network,
     transitions: &[Transition],
 ) -> Result<Vec<f32>, LearnError> {
-    // A state stands in where there is none, so that all fit a batch.
-    let next = |it: &'_ Transition| -> Arc<Sight> { it.next.clone().unwrap_or(it.sight.clone()) };
-    let next: Vec<Arc<Sight>> = transitions.iter().map(next).collect();
-    let batch = online.batch(next.iter().map(|sight| &**sight));
-    let (chosen, valued) = (online.forward(&batch), target.forward(&batch));
-    let (chosen, valued) = (chosen.to_vec()?, valued.to_vec()?);
-    let actions = chosen.len() / transitions.len();
+    // Terminal transitions use their own state as a placeholder, so that the batch is whole.
+    let next =
+        |it: &'_ Transition| -> Arc<EncodedState> { it.next.clone().unwrap_or(it.state.clone()) };
+    let next: Vec<Arc<EncodedState>> = transitions.iter().map(next).collect();
+    let batch = online.batch(next.iter().map(|state| &**state));
+    let (selecting, valued) = (online.forward(&batch), target.forward(&batch));
+    let (selecting, valued) = (selecting.to_vec()?, valued.to_vec()?);
+    let actions = selecting.len() / transitions.len();
     let each = transitions
         .iter()
-        .zip(chosen.chunks(actions))
+        .zip(selecting.chunks(actions))
         .zip(valued.chunks(actions));
-    let y = |((it, chosen), valued): ((&Transition, &[f32]), &[f32])| match it.next {
-        Some(_) => it.reward + it.discount * valued[best(chosen)],
+    let y = |((it, selecting), valued): ((&Transition, &[f32]), &[f32])| match it.next {
+        Some(_) => it.reward + it.discount * valued[argmax(selecting)],
         None => it.reward,
     };
     Ok(each.map(y).collect())
 }
 
-/// Q(s, a), a column.
+/// Computes Q(s, a) of each transition (N, 1).
 fn q_of_actions(network: &Network, transitions: &[Transition]) -> Tensor {
-    let batch = network.batch(transitions.iter().map(|it| &*it.sight));
+    let batch = network.batch(transitions.iter().map(|it| &*it.state));
     network.forward_of(&batch, transitions.iter().map(|it| it.action))
 }

@@ -1,141 +1,99 @@
-//! What a run of a value learner holds: its config, its game, its network and how far it has come.
+//! A value network with its game, its optimiser and, for DQN, its replay.
 
 use std::path::Path;
 use std::time::Instant;
 
 use lapwing_env::Scenario;
-use lapwing_tensor::random::Random;
-use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters};
-
-use crate::LearnError;
-use crate::config::{Dqn, LearnerKind, Pqn, Train, Value};
-use crate::metrics::StepMetrics;
-use crate::value::network::{Heads, Network};
-use crate::value::player::{Path as Seen, ValuePlayer};
-use crate::value::replay::Replay;
-use crate::value::sight::Shape;
-use crate::value::{dqn, pqn, weights};
 use lapwing_play::Progress;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Referee, Seat};
+use lapwing_tensor::random::Random;
+use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters, Tensor};
 
-/// What DQN has beside its network.
-pub struct Memory {
-    /// what was lived through
+use crate::LearnError;
+use crate::config::{Dqn, LearnerKind, Pqn, Train, Value};
+use crate::metrics::{StepMetrics, ValueLearned};
+use crate::value::encoder::PlaneEncoder;
+use crate::value::network::{Network, QHead, read_weights, write_weights};
+use crate::value::player::{Trajectory, ValuePlayer};
+use crate::value::replay::Replay;
+use crate::value::{dqn, pqn};
+
+/// The replay and the target network of DQN.
+pub struct DqnMemory {
+    /// Replay buffer.
     pub replay: Replay,
-    /// the network as it was a while ago, which values what comes next
+    /// Target network.
     pub target: Network,
 }
 
 /// The episodes of a step.
-pub struct Played {
-    /// where each game was played
+pub struct NetworkRollout {
+    /// Seat of each game.
     pub seats: Vec<Seat>,
-    /// what each agent did and got
+    /// Episode of each agent.
     pub episodes: Vec<Episode>,
-    /// what each agent saw
-    pub paths: Vec<Seen>,
+    /// Trajectory of each agent.
+    pub(crate) trajectories: Vec<Trajectory>,
 }
 
 /// The config sections that a training step reads.
 #[derive(Debug, Clone, Copy)]
 pub struct NetworkOptions<'a> {
-    /// `learner`: DQN or PQN
+    /// `learner`: `dqn` or `pqn`.
     pub learner: LearnerKind,
-    /// `[train]`
+    /// `[train]`.
     pub train: &'a Train,
-    /// `[value]`
+    /// `[value]`.
     pub value: &'a Value,
-    /// `[dqn]`
+    /// `[dqn]`.
     pub dqn: &'a Dqn,
-    /// `[pqn]`
+    /// `[pqn]`.
     pub pqn: &'a Pqn,
 }
 
 /// A network that learns to play from the feature planes of a game, without language.
 pub struct NetworkLearner {
-    /// the game
+    /// Game.
     pub scenario: Box<dyn Scenario>,
-    /// which of its scenes are trained on
+    /// Split of its scenes.
     pub scenes: Scenes,
-    /// what is seen of it
-    pub shape: Shape,
-    /// who plays, on the tape
-    pub network: Network,
-    /// its weights and their optimiser state
+    pub(crate) encoder: PlaneEncoder,
+    pub(crate) network: Network,
+    /// Weights and their optimiser state.
     pub parameters: Parameters,
-    /// with DQN
-    pub memory: Option<Memory>,
-}
-
-/// The game and the network of a config, and the weights that it names.
-struct Parts {
-    scenario: Box<dyn Scenario>,
-    shape: Shape,
-    network: Network,
-    parameters: Parameters,
-}
-
-fn parts(
-    gpu: &Gpu,
-    scenario: Box<dyn Scenario>,
-    options: &NetworkOptions<'_>,
-) -> Result<Parts, LearnError> {
-    let shape = Shape::of(&*scenario, options.value)?;
-    let is_dqn = options.learner == LearnerKind::Dqn;
-    let heads = Heads {
-        actions: scenario.actions().len(),
-        dueling: is_dqn,
-        layer_norm: !is_dqn,
-    };
-    let seed = seeds::derive(options.train.seed, "network", &[]);
-    let (network, parameters) = Network::fresh(gpu, &shape, options.value, heads, seed);
-    if !options.value.network.is_empty() {
-        let weights = weights::read(Path::new(&options.value.network), &network.shapes())?;
-        network.write_all(&weights);
-    }
-    Ok(Parts {
-        scenario,
-        shape,
-        network,
-        parameters,
-    })
+    /// of DQN
+    pub(crate) memory: Option<DqnMemory>,
 }
 
 impl NetworkOptions<'_> {
-    /// The chance of any action in this step: from 1 down to `value.epsilon`, in a straight line over `value.exploration`
-    /// steps.
-    pub fn epsilon(&self, step: usize) -> f64 {
-        1.0 + done(step, self.value.exploration) * (self.value.epsilon - 1.0)
+    /// Returns the probability of a random action: it falls linearly from 1 to `value.epsilon` over `value.exploration` steps.
+    pub(crate) fn epsilon(&self, step: usize) -> f64 {
+        1.0 + completed(step, self.value.exploration) * (self.value.epsilon - 1.0)
     }
 
-    /// The optimiser's settings in this step. The rate goes down to a tenth in a straight line over `value.anneal` steps.
-    pub fn knobs(&self, step: usize, eps: f64) -> AdamW {
-        let train = self.train;
+    /// Returns the optimiser's settings. The learning rate falls linearly to a tenth over `value.anneal` steps.
+    pub(crate) fn optimiser(&self, step: usize, eps: f64) -> AdamW {
         let annealed = match self.value.anneal {
             0 => 0.0,
-            steps => done(step, steps),
+            steps => completed(step, steps),
         };
         AdamW {
-            lr: train.lr * (1.0 - 0.9 * annealed),
-            beta1: train.betas[0],
-            beta2: train.betas[1],
             eps,
-            weight_decay: train.weight_decay,
-            max_norm: train.max_grad_norm,
+            ..self.train.adamw(self.train.lr * (1.0 - 0.9 * annealed))
         }
     }
 
-    /// The random numbers of this step's updates.
-    pub fn random(&self, step: usize) -> Random {
+    /// Returns the random numbers of a step's updates.
+    pub(crate) fn random(&self, step: usize) -> Random {
         Random::new(seeds::derive(self.train.seed, "learning", &[step]))
     }
 }
 
-/// The share of so many steps that is done, at most 1; 1 of none.
-pub fn done(step: usize, steps: usize) -> f64 {
+/// Returns the completed share of `steps`, at most 1.
+pub(crate) fn completed(step: usize, steps: usize) -> f64 {
     match steps {
         0 => 1.0,
         steps => (step as f64 / steps as f64).min(1.0),
@@ -143,7 +101,7 @@ pub fn done(step: usize, steps: usize) -> f64 {
 }
 
 impl NetworkLearner {
-    /// A run at its beginning, from the weights that the config names or from fresh ones.
+    /// Makes a learner with the weights of `value.network`, or with random ones.
     ///
     /// # Errors
     /// If the game has no planes, or the weights cannot be read or are of another network.
@@ -152,32 +110,54 @@ impl NetworkLearner {
         scenario: Box<dyn Scenario>,
         options: &NetworkOptions<'_>,
     ) -> Result<NetworkLearner, LearnError> {
-        let Parts {
-            scenario,
-            shape,
-            network,
-            parameters,
-        } = parts(gpu, scenario, options)?;
+        let encoder = PlaneEncoder::new(&*scenario, options.value)?;
+        let is_dqn = options.learner == LearnerKind::Dqn;
+        let head = QHead {
+            actions: scenario.actions().len(),
+            dueling: is_dqn,
+            layer_norm: !is_dqn,
+        };
+        let seed = seeds::derive(options.train.seed, "network", &[]);
+        let (network, parameters) = Network::fresh(gpu, &encoder, options.value, head, seed);
+        if !options.value.network.is_empty() {
+            let weights = read_weights(Path::new(&options.value.network), &network.shapes())?;
+            network.write_all(&weights);
+        }
         let memory = match options.learner {
             LearnerKind::Dqn => {
-                let target = network.apart();
+                let target = network.zeroed();
                 target.write_all(&parameters.values()?);
                 let replay = Replay::new(options.dqn.capacity, options.dqn.alpha);
-                Some(Memory { replay, target })
+                Some(DqnMemory { replay, target })
             }
             _ => None,
         };
         Ok(NetworkLearner {
             scenes: Scenes::of(&*scenario)?,
             scenario,
-            shape,
+            encoder,
             network,
             parameters,
             memory,
         })
     }
 
-    /// Who stops its episodes. Every action of a network can be read.
+    /// Makes a learner with the weights of `value.network`, to play with.
+    ///
+    /// # Errors
+    /// If `value.network` is empty, and as [`NetworkLearner::new`].
+    pub fn trained(
+        gpu: &Gpu,
+        scenario: Box<dyn Scenario>,
+        options: &NetworkOptions<'_>,
+    ) -> Result<NetworkLearner, LearnError> {
+        if options.value.network.is_empty() {
+            return Err(LearnError::NoNetwork(options.learner.name()));
+        }
+        NetworkLearner::new(gpu, scenario, options)
+    }
+
+    /// Returns the referee. A network has no unreadable replies.
     pub fn referee(&self) -> Referee {
         Referee {
             step_limit: self.scenario.step_limit(),
@@ -185,16 +165,18 @@ impl NetworkLearner {
         }
     }
 
-    /// Plays the episodes of a step, each on a scene of its own, exploring with the chance of [`NetworkOptions::epsilon`].
-    ///
-    /// # Errors
-    /// If the game or the device fails.
-    pub fn play(
+    /// Returns the network as a player without exploration.
+    pub fn greedy_player(&self) -> ValuePlayer<'_> {
+        ValuePlayer::greedy(&self.network, &self.encoder)
+    }
+
+    /// Plays the episodes of a step with exploration, each on its own scene.
+    pub(crate) fn play(
         &self,
         options: &NetworkOptions<'_>,
         step: usize,
         progress: &dyn Progress,
-    ) -> Result<Played, LearnError> {
+    ) -> Result<NetworkRollout, LearnError> {
         let seed = options.train.seed;
         let seat = |i| {
             let draw = |attempt| seeds::derive(seed, "scene", &[step, i, attempt]);
@@ -209,18 +191,18 @@ impl NetworkLearner {
         let count = seats.len() * self.scenario.agents();
         progress.phase("rollout", count, "episodes");
         let mut player =
-            ValuePlayer::exploring(&self.network, &self.shape, options.epsilon(step), count);
+            ValuePlayer::exploring(&self.network, &self.encoder, options.epsilon(step), count);
         let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
         let referee = self.referee();
         let episodes = referee.play(&*self.scenario, &seats, &mut [&mut player], &mut watch)?;
-        Ok(Played {
+        Ok(NetworkRollout {
             seats,
             episodes,
-            paths: player.into_paths(),
+            trajectories: player.into_trajectories(),
         })
     }
 
-    /// Makes one step: plays, and learns from it.
+    /// Makes one training step. Returns its metrics and episodes.
     ///
     /// # Errors
     /// If the game or the device fails.
@@ -229,14 +211,14 @@ impl NetworkLearner {
         options: &NetworkOptions<'_>,
         step: usize,
         progress: &dyn Progress,
-    ) -> Result<(StepMetrics, Played), LearnError> {
+    ) -> Result<(StepMetrics, NetworkRollout), LearnError> {
         let started = Instant::now();
         let mut played = self.play(options, step, progress)?;
         let seconds_rollout = started.elapsed().as_secs_f64();
         let started = Instant::now();
         let (value, updates_dropped) = match options.learner {
-            LearnerKind::Pqn => pqn::learn(self, options, step, &mut played, progress)?,
-            _ => dqn::learn(self, options, step, &played, progress)?,
+            LearnerKind::Pqn => pqn::train(self, options, step, &mut played, progress)?,
+            _ => dqn::train(self, options, step, &played, progress)?,
         };
         let metrics = StepMetrics {
             step: step + 1,
@@ -250,19 +232,52 @@ impl NetworkLearner {
         Ok((metrics, played))
     }
 
-    /// What the network is for, in a line: a checkpoint of another is none for this run.
-    pub fn fingerprint(&self) -> String {
-        self.shape.describe()
+    /// Makes an optimiser update. Returns its metrics and errors, or `None` if its loss or gradient is not finite.
+    pub(crate) fn update(
+        &mut self,
+        loss: &Tensor,
+        errors: &Tensor,
+        targets: &[f32],
+        optimiser: AdamW,
+    ) -> Result<Option<(ValueLearned, Vec<f64>)>, LearnError> {
+        self.parameters.accumulate(&loss.backward());
+        let norm = self.parameters.step(optimiser);
+        let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
+        let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
+        let count = targets.len() as f64;
+        let metrics = ValueLearned {
+            updates: 1,
+            td_loss: loss,
+            td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
+            q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
+            gradient_norm: norm,
+            learning_rate: optimiser.lr,
+            ..ValueLearned::default()
+        };
+        Ok((loss.is_finite() && norm.is_finite()).then_some((metrics, errors)))
     }
 
-    /// Returns what DQN keeps beside its network: the replay and the target network. Empty for PQN.
+    /// Returns the number of weights.
+    pub fn size(&self) -> usize {
+        let shapes = self.network.shapes().into_iter();
+        shapes
+            .map(|(_, shape)| shape.iter().product::<usize>())
+            .sum()
+    }
+
+    /// Describes the inputs of the network. A checkpoint with other inputs does not fit.
+    pub fn fingerprint(&self) -> String {
+        self.encoder.describe()
+    }
+
+    /// Returns replay and target network of DQN for a checkpoint. Empty for PQN.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn memory(&self) -> Result<Vec<NamedValues>, LearnError> {
         let mut values = Vec::new();
-        if let Some(Memory { replay, target }) = &self.memory {
-            values = replay.state();
+        if let Some(DqnMemory { replay, target }) = &self.memory {
+            values = replay.to_values();
             for (name, shape, weights) in target.values()? {
                 values.push((format!("{TARGET}{name}"), shape, weights));
             }
@@ -270,7 +285,7 @@ impl NetworkLearner {
         Ok(values)
     }
 
-    /// Restores what [`NetworkLearner::memory`] returned.
+    /// Restores the result of [`NetworkLearner::memory`].
     ///
     /// # Panics
     /// If it is of another config.
@@ -291,46 +306,11 @@ impl NetworkLearner {
     /// Writes the network's weights to a file.
     ///
     /// # Errors
-    /// If it cannot be written; what was there before stays.
+    /// If it cannot be written. A previous file stays.
     pub fn save_network(&self, path: &Path) -> Result<(), LearnError> {
-        Ok(weights::write(path, &self.parameters.values()?)?)
+        Ok(write_weights(path, &self.parameters.values()?)?)
     }
 }
 
-/// Of the target network's weights in a checkpoint.
+/// Prefix of the target network's weights in a checkpoint.
 const TARGET: &str = "target.";
-
-/// A network that was trained, to play with.
-pub struct Trained {
-    /// the config's game
-    pub scenario: Box<dyn Scenario>,
-    network: Network,
-    shape: Shape,
-}
-
-impl Trained {
-    /// The network that the config names.
-    ///
-    /// # Errors
-    /// If it names none, the game has no planes, or the weights cannot be read or are of another network.
-    pub fn load(
-        gpu: &Gpu,
-        scenario: Box<dyn Scenario>,
-        options: &NetworkOptions<'_>,
-    ) -> Result<Trained, LearnError> {
-        if options.value.network.is_empty() {
-            return Err(LearnError::NoNetwork(options.learner.name()));
-        }
-        let parts = parts(gpu, scenario, options)?;
-        Ok(Trained {
-            scenario: parts.scenario,
-            network: parts.network.without_gradients(),
-            shape: parts.shape,
-        })
-    }
-
-    /// At play.
-    pub fn player(&self) -> ValuePlayer<'_> {
-        ValuePlayer::greedy(&self.network, &self.shape)
-    }
-}

@@ -1,25 +1,23 @@
-//! Yardsticks without language: learners that see a board as numbers and estimate what each action is worth.
+//! Value learners: networks that estimate the value of each action from the feature planes of a game, without language.
 //!
-//! Two of them, each to be read from top to bottom: [`dqn`] (replay and a target network) and [`pqn`] (neither, on whole
-//! episodes). Both see what [`sight`] makes of a game's planes, play through the referee like anybody else ([`player`]), and
-//! share the network ([`network`]), the host's arithmetic of returns ([`returns`]) and the loop ([`trainer`]), whose
-//! evaluations are those of a language run: same scenes, same seeds, same records. `docs/yardsticks.md` says what they are
-//! good for.
+//! `dqn` uses replay and a target network, `pqn` neither; each file reads from top to bottom. Both encode a game with
+//! `encoder`, play through the referee (`player`), and share the network (`network`) and the arithmetic of returns
+//! (`returns`). `docs/value-learners.md` says what they are good for.
 //!
-//! **Ours, not a reproduction.** The paper reports a DQN and names its learning rate, its exploration and its discount; its
-//! network, its replay and its schedule are not published. What is here is a usual recipe, with numbers of its own.
+//! **This is not a reproduction.** The paper reports a DQN with its learning rate, exploration and discount, but publishes
+//! neither network nor replay nor schedule. These are usual recipes with their own numbers.
 //!
-//! **Turns left.** Games know no limit; the referee stops an episode. With `value.turns_left` the share of turns that are
-//! left is one more input, so that the limit can be seen coming, and it is an end like any other: nothing is expected
-//! behind it. Without, the limit cannot be seen, and what would have followed is estimated (a bootstrap).
+//! **Turns left.** Games know no step limit; the referee stops an episode. With `value.turns_left` the share of turns left is
+//! an input, and the limit is a terminal state. Without it, the value after the limit is bootstrapped.
 
-pub mod dqn;
+mod dqn;
+mod encoder;
 pub mod learner;
-pub mod network;
-pub mod player;
-pub mod pqn;
-pub mod replay;
-pub mod returns;
-pub mod sight;
-pub mod tree;
-pub mod weights;
+mod network;
+mod player;
+mod pqn;
+mod replay;
+mod returns;
+mod sum_tree;
+#[cfg(test)]
+mod tests;

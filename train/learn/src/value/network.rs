@@ -1,4 +1,4 @@
-//! The network of a value learner: from a board and the turns left to what each action is worth.
+//! The network of a value learner: from an encoded state to the value Q of each action.
 //!
 //! ```text
 //! for each of value.channels     board  <- relu(norm(patches(board) W + b))       3 x 3 cells, zeros beyond the edge
@@ -7,51 +7,51 @@
 //! Q   = out, or V + A - mean(A) of out = (V, A)                                   dueling (Wang et al. 2016)
 //! ```
 //!
-//! norm is layer normalisation where the learner wants it ([`Heads::layer_norm`]) and nothing otherwise. A convolution is a
-//! product of matrices: the nine cells around each are gathered into a row.
+//! norm is layer normalisation with [`QHead::layer_norm`] and nothing otherwise. A convolution is a matrix product: the nine
+//! cells around each cell are gathered into a row.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 
+use lapwing_model::{ModelError, write_atomically};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Gpu, GpuError, Indices, NamedValues, Parameters, Tensor};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
+use crate::LearnError;
 use crate::config::Value;
-use crate::value::sight::{Shape, Sight};
+use crate::value::encoder::{EncodedState, PlaneEncoder};
 
 /// Added to the variance that a row is divided by.
 const EPS: f32 = 1e-5;
 /// Cells of a patch.
 const PATCH: usize = 9;
 
-/// What a learner wants of its network beyond layers.
+/// The output and normalisation of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heads {
+pub struct QHead {
     /// Actions.
     pub actions: usize,
-    /// Whether the worth of a state and of its actions are told apart.
+    /// Whether the outputs are the value of the state and the advantages of the actions.
     pub dueling: bool,
     /// Whether every layer is normalised before its relu.
     pub layer_norm: bool,
 }
 
-/// Layers and their sizes.
+/// The layers and their sizes.
 #[derive(Debug, Clone, PartialEq)]
-struct Design {
-    /// of a board
+struct Layers {
+    /// height and width
     cells: [usize; 2],
     planes: usize,
     channels: Vec<usize>,
     hidden: Vec<usize>,
-    heads: Heads,
+    head: QHead,
 }
 
-impl Design {
-    /// The numbers that come out of the last layer.
-    fn outputs(&self) -> usize {
-        self.heads.actions + usize::from(self.heads.dueling)
-    }
-
-    /// Name, inputs and outputs of each matrix, first to last.
+impl Layers {
+    /// Returns name, inputs and outputs of each matrix, first to last.
     fn matrices(&self) -> Vec<(String, usize, usize)> {
         let mut matrices = Vec::new();
         let mut width = self.planes;
@@ -64,12 +64,13 @@ impl Design {
             matrices.push((format!("dense.{number}"), width, hidden));
             width = hidden;
         }
-        matrices.push(("out".to_owned(), width, self.outputs()));
+        let outputs = self.head.actions + usize::from(self.head.dueling);
+        matrices.push(("out".to_owned(), width, outputs));
         matrices
     }
 
-    /// Name and shape of each tensor, and what it begins with: mean and standard deviation. He et al. (2015) before a relu,
-    /// a hundredth of that in the last layer, so that at first no action looks better than another.
+    /// Returns name, shape, and initial mean and standard deviation of each tensor: He et al. (2015) before a relu, and a
+    /// hundredth of that in the last layer, so that all actions have nearly equal values at first.
     fn tensors(&self) -> Vec<(String, Vec<usize>, [f64; 2])> {
         let mut tensors = Vec::new();
         for (name, inputs, outputs) in self.matrices() {
@@ -82,7 +83,7 @@ impl Design {
             if name == "dense.0" {
                 add("turns", vec![outputs], [0.0, deviation]);
             }
-            if self.heads.layer_norm && !is_last {
+            if self.head.layer_norm && !is_last {
                 add("norm", vec![outputs], [1.0, 0.0]);
             }
             add("bias", vec![outputs], [0.0, 0.0]);
@@ -105,58 +106,58 @@ impl Design {
     }
 }
 
-/// Some states on the device, as a network wants them.
-pub struct Batch {
+/// Encoded states on the device.
+pub struct StateBatch {
     count: usize,
-    /// (count * cells, planes): the cells of one board after the other, and before a convolution a row of zeros behind them
+    /// (count * cells, planes): the cells of all boards; for convolutions followed by a row of zeros
     boards: Tensor,
-    /// (count, 1): the share of turns left
+    /// share of turns left (count, 1)
     turns: Tensor,
 }
 
-/// A network at work: its layers and its weights.
+/// A network: its layers and weights.
 pub struct Network {
     gpu: Gpu,
-    design: Design,
+    layers: Layers,
     tensors: HashMap<String, Tensor>,
 }
 
 impl Network {
-    /// One that is trained, with fresh weights that follow from the seed.
+    /// Makes a network to train, with random weights.
     pub fn fresh(
         gpu: &Gpu,
-        shape: &Shape,
+        encoder: &PlaneEncoder,
         value: &Value,
-        heads: Heads,
+        head: QHead,
         seed: u64,
     ) -> (Network, Parameters) {
-        let design = Design {
-            cells: [shape.height, shape.width],
-            planes: shape.names.len(),
+        let layers = Layers {
+            cells: [encoder.height, encoder.width],
+            planes: encoder.names.len(),
             channels: value.channels.clone(),
             hidden: value.hidden.clone(),
-            heads,
+            head,
         };
-        let parameters = Parameters::new(gpu, &design.initial(seed));
+        let parameters = Parameters::new(gpu, &layers.initial(seed));
         let tensors = parameters
             .names()
             .map(|name| (name.to_owned(), parameters.get(name)))
             .collect();
         let network = Network {
             gpu: gpu.clone(),
-            design,
+            layers,
             tensors,
         };
         (network, parameters)
     }
 
-    /// The same weights, cut off from the tape: to play with, and to value what is not learned from.
+    /// Returns a network that shares the weights but records no gradients.
     pub fn without_gradients(&self) -> Network {
         self.with(|tensor| tensor.detach())
     }
 
-    /// The same layers with weights of their own, all 0 until they are written.
-    pub fn apart(&self) -> Network {
+    /// Returns a network of the same layers with its own weights, all 0.
+    pub fn zeroed(&self) -> Network {
         self.with(|tensor| Tensor::zeros(&self.gpu, tensor.shape()))
     }
 
@@ -164,33 +165,23 @@ impl Network {
         let tensors = self.tensors.iter();
         Network {
             gpu: self.gpu.clone(),
-            design: self.design.clone(),
+            layers: self.layers.clone(),
             tensors: tensors.map(|(name, t)| (name.clone(), of(t))).collect(),
         }
     }
 
-    /// A weight.
-    ///
-    /// # Panics
-    /// If there is none of this name.
     #[cfg(test)]
     pub fn tensor(&self, name: &str) -> &Tensor {
         &self.tensors[name]
     }
 
     /// Overwrites a weight.
-    ///
-    /// # Panics
-    /// If there is none of this name, or it has another size.
     #[track_caller]
     pub fn write(&self, name: &str, values: &[f32]) {
         self.tensors[name].write(values);
     }
 
     /// Overwrites some of the weights.
-    ///
-    /// # Panics
-    /// As [`Network::write`].
     #[track_caller]
     pub fn write_all(&self, weights: &[NamedValues]) {
         for (name, _, values) in weights {
@@ -198,10 +189,7 @@ impl Network {
         }
     }
 
-    /// Its weights.
-    ///
-    /// # Errors
-    /// If the device is lost.
+    /// Copies the weights from the device.
     pub fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
         let shapes = self.shapes().into_iter();
         let of = |(name, shape): (String, Vec<usize>)| {
@@ -211,44 +199,39 @@ impl Network {
         shapes.map(of).collect()
     }
 
-    /// Numbers that it learns.
-    pub fn size(&self) -> usize {
-        self.tensors.values().map(Tensor::len).sum()
-    }
-
-    /// Names and shapes of its weights, first to last.
+    /// Returns names and shapes of the weights, first to last.
     pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
-        let tensors = self.design.tensors().into_iter();
+        let tensors = self.layers.tensors().into_iter();
         tensors.map(|(name, shape, _)| (name, shape)).collect()
     }
 
-    /// Puts some states on the device.
-    pub fn batch<'a>(&self, sights: impl ExactSizeIterator<Item = &'a Sight>) -> Batch {
-        let (count, planes) = (sights.len(), self.design.planes);
-        let cells = self.design.cells[0] * self.design.cells[1];
-        let rows = count * cells + usize::from(!self.design.channels.is_empty());
+    /// Copies states to the device.
+    pub fn batch<'a>(&self, states: impl ExactSizeIterator<Item = &'a EncodedState>) -> StateBatch {
+        let (count, planes) = (states.len(), self.layers.planes);
+        let cells = self.layers.cells[0] * self.layers.cells[1];
+        let rows = count * cells + usize::from(!self.layers.channels.is_empty());
         let mut board = vec![0.0; rows * planes];
         let mut turns = Vec::with_capacity(count);
-        for (number, sight) in sights.enumerate() {
+        for (number, state) in states.enumerate() {
             let first = number * cells * planes;
-            for one in &sight.ones {
+            for one in &state.ones {
                 board[first + *one as usize] = 1.0;
             }
-            turns.push(sight.turns_left);
+            turns.push(state.turns_left);
         }
-        Batch {
+        StateBatch {
             count,
             boards: Tensor::from_slice(&self.gpu, &board, &[rows, planes]),
             turns: Tensor::from_slice(&self.gpu, &turns, &[count, 1]),
         }
     }
 
-    /// Q (count, actions) of these states.
-    pub fn forward(&self, batch: &Batch) -> Tensor {
-        let heads = self.design.heads;
+    /// Computes Q (count, actions).
+    pub fn forward(&self, batch: &StateBatch) -> Tensor {
+        let head = self.layers.head;
         let mut h = self.convolved(batch);
         h = h.reshape(&[batch.count, h.len() / batch.count]);
-        for number in 0..self.design.hidden.len() {
+        for number in 0..self.layers.hidden.len() {
             let name = format!("dense.{number}");
             h = h.matmul(self.weight(&name, "weight"));
             if number == 0 {
@@ -258,19 +241,16 @@ impl Network {
         }
         let out = h.matmul(self.weight("out", "weight"));
         let out = out.add(self.weight("out", "bias"));
-        match heads.dueling {
-            true => out.matmul(&dueling(&self.gpu, heads.actions)),
+        match head.dueling {
+            true => out.matmul(&dueling(&self.gpu, head.actions)),
             false => out,
         }
     }
 
-    /// Q (count, 1) of one action in each of these states.
-    ///
-    /// # Panics
-    /// If there are fewer or more actions than states.
+    /// Computes Q (count, 1) of one action in each state.
     #[track_caller]
-    pub fn forward_of(&self, batch: &Batch, actions: impl Iterator<Item = usize>) -> Tensor {
-        let count = self.design.heads.actions;
+    pub fn forward_of(&self, batch: &StateBatch, actions: impl Iterator<Item = usize>) -> Tensor {
+        let count = self.layers.head.actions;
         let mut chosen = Vec::with_capacity(batch.count * count);
         for action in actions {
             chosen.extend((0..count).map(|other| f32::from(other == action)));
@@ -279,19 +259,19 @@ impl Network {
         self.forward(batch).mul(&chosen).sum_last()
     }
 
-    /// The boards after the convolutions: (count * cells, channels).
-    fn convolved(&self, batch: &Batch) -> Tensor {
+    /// Computes the convolutions (count * cells, channels).
+    fn convolved(&self, batch: &StateBatch) -> Tensor {
         let mut boards = batch.boards.clone();
-        if self.design.channels.is_empty() {
+        if self.layers.channels.is_empty() {
             return boards;
         }
         let rows = boards.rows() - 1;
-        let patches = Indices::new(&self.gpu, &patches(batch.count, self.design.cells));
-        // The row of zeros must be one after a layer, too, which adds its bias to it.
+        let patches = Indices::new(&self.gpu, &patches(batch.count, self.layers.cells));
+        // The bias of a layer must not reach the row of zeros.
         let mut kept = vec![1.0; rows + 1];
         kept[rows] = 0.0;
         let kept = Tensor::from_slice(&self.gpu, &kept, &[rows + 1, 1]);
-        for number in 0..self.design.channels.len() {
+        for number in 0..self.layers.channels.len() {
             let name = format!("conv.{number}");
             let width = PATCH * boards.cols();
             let around = boards.gather_rows(&patches).reshape(&[rows + 1, width]);
@@ -304,7 +284,7 @@ impl Network {
 
     fn activated(&self, name: &str, h: &Tensor) -> Tensor {
         let bias = self.weight(name, "bias");
-        let h = match self.design.heads.layer_norm {
+        let h = match self.layers.head.layer_norm {
             true => h.layer_norm(self.weight(name, "norm"), bias, EPS),
             false => h.add(bias),
         };
@@ -316,7 +296,7 @@ impl Network {
     }
 }
 
-/// The matrix that makes V + A - mean(A) of (V, A): a row of ones, and the identity less 1/n.
+/// Returns the matrix that maps (V, A) to V + A - mean(A): a row of ones, and the identity minus 1/n.
 fn dueling(gpu: &Gpu, actions: usize) -> Tensor {
     let share = 1.0 / actions as f32;
     let mut matrix = vec![1.0; actions];
@@ -326,8 +306,8 @@ fn dueling(gpu: &Gpu, actions: usize) -> Tensor {
     Tensor::from_slice(gpu, &matrix, &[actions + 1, actions])
 }
 
-/// For each cell of each board the rows of the nine cells around it, row by row; what lies beyond the edge is the row of
-/// zeros behind all boards, whose own patch is nine of it.
+/// Returns, for each cell of each board, the rows of the nine cells around it. Cells beyond the edge, and the patch of the row
+/// of zeros, are the row of zeros.
 fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
     let cells = height * width;
     let zeros = (boards * cells) as u32;
@@ -335,7 +315,7 @@ fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
     for cell in 0..boards * cells {
         let (first, row, column) = (cell - cell % cells, cell % cells / width, cell % width);
         for (down, right) in (0..PATCH).map(|i| (i / 3, i % 3)) {
-            // One more than where it is, so that nothing is below 0.
+            // Shifted by one, so that nothing is below 0.
             let (row, column) = (row + down, column + right);
             let inside = (1..=height).contains(&row) && (1..=width).contains(&column);
             rows.push(match inside {
@@ -346,4 +326,53 @@ fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
     }
     rows.extend([zeros; PATCH]);
     rows
+}
+
+/// Writes weights to a safetensors file.
+pub fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
+    let view = |(name, shape, values): &'_ NamedValues| -> (String, Vec<u8>, Vec<usize>) {
+        let bytes = bytemuck::cast_slice(values).to_vec();
+        (name.clone(), bytes, shape.clone())
+    };
+    let owned: Vec<_> = weights.iter().map(view).collect();
+    let views = owned.iter().map(|(name, bytes, shape)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        (name.as_str(), view.expect("values of this shape"))
+    });
+    let bytes = safetensors::serialize(views, None).expect("valid names and shapes");
+    write_atomically(path, &bytes)
+}
+
+/// Reads the weights of these names and shapes, in this order.
+pub fn read_weights(
+    path: &Path,
+    wanted: &[(String, Vec<usize>)],
+) -> Result<Vec<NamedValues>, LearnError> {
+    let wrong = |problem: String| LearnError::Network {
+        path: path.to_owned(),
+        problem,
+    };
+    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let unreadable =
+        |error: safetensors::SafeTensorError| wrong(format!("not a safetensors file: {error}"));
+    let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;
+    let one = |(name, shape): &(String, Vec<usize>)| {
+        let view = tensors.tensor(name).map_err(|_| {
+            wrong(format!(
+                "{name} is missing; it has other layers, or is of another learner"
+            ))
+        })?;
+        if view.shape() != shape || view.dtype() != Dtype::F32 {
+            return Err(wrong(format!(
+                "{name} has the shape {:?}, wanted {shape:?} for this config and game",
+                view.shape()
+            )));
+        }
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(view.data());
+        match values.iter().all(|value| value.is_finite()) {
+            true => Ok((name.clone(), shape.clone(), values)),
+            false => Err(wrong(format!("{name} has a value that is not finite"))),
+        }
+    };
+    wanted.iter().map(one).collect()
 }

@@ -1,80 +1,74 @@
-//! A network at play: the action of the largest Q, or now and then any.
+//! Plays with a network: the action of the largest Q, or a random one.
 
 use std::sync::Arc;
 
-use crate::value::network::Network;
-use crate::value::sight::{Shape, Sight};
 use lapwing_play::PlayError;
 use lapwing_play::players::scripted::{Chances, word};
 use lapwing_play::{Ask, Player, Reply};
 
-/// What one agent saw, and what it made of it, turn by turn.
+use crate::value::encoder::{EncodedState, PlaneEncoder};
+use crate::value::network::Network;
+
+/// The states of an episode and their values.
 #[derive(Debug, Clone, Default)]
-pub struct Path {
-    /// the state before each turn, and behind them the one that an episode was stopped in
-    pub sights: Vec<Arc<Sight>>,
-    /// the largest Q of each state before a turn
+pub struct Trajectory {
+    /// State before each turn, and for a truncated episode the one after the last turn.
+    pub states: Vec<Arc<EncodedState>>,
+    /// Largest Q of each state before a turn.
     pub values: Vec<f64>,
-    /// whether the last state is one that the episode was stopped in
-    stopped: bool,
+    /// Whether the episode was truncated in a state that has a value, which is the last of the states.
+    pub bootstraps: bool,
 }
 
-impl Path {
-    /// Whether the episode was stopped in a state that is still worth something, which is then the last of its states.
-    pub fn goes_on(&self) -> bool {
-        self.stopped
-    }
-}
-
-/// Plays by a network. It goes by the planes of a game, which hold what the observation holds.
+/// Plays with a network on the feature planes of a game.
 pub struct ValuePlayer<'a> {
     network: Network,
-    shape: &'a Shape,
-    /// the chance of any action
+    encoder: &'a PlaneEncoder,
+    /// probability of a random action
     epsilon: f64,
     chances: Chances,
-    /// by episode, where they are to be learned from
-    paths: Option<Vec<Path>>,
+    /// by episode, if they are recorded for training
+    trajectories: Option<Vec<Trajectory>>,
 }
 
 impl<'a> ValuePlayer<'a> {
-    /// Always the best action; of equals the first.
-    pub fn greedy(network: &Network, shape: &'a Shape) -> ValuePlayer<'a> {
+    /// Plays the action of the largest Q, the first of equals.
+    pub fn greedy(network: &Network, encoder: &'a PlaneEncoder) -> ValuePlayer<'a> {
         ValuePlayer {
             network: network.without_gradients(),
-            shape,
+            encoder,
             epsilon: 0.0,
             chances: Chances::default(),
-            paths: None,
+            trajectories: None,
         }
     }
 
-    /// With a chance of `epsilon` any action instead; what so many episodes see is kept.
+    /// Plays a random action with probability `epsilon`, and records the trajectories of this many episodes.
     pub fn exploring(
         network: &Network,
-        shape: &'a Shape,
+        encoder: &'a PlaneEncoder,
         epsilon: f64,
         episodes: usize,
     ) -> ValuePlayer<'a> {
         ValuePlayer {
             epsilon,
-            paths: Some(vec![Path::default(); episodes]),
-            ..ValuePlayer::greedy(network, shape)
+            trajectories: Some(vec![Trajectory::default(); episodes]),
+            ..ValuePlayer::greedy(network, encoder)
         }
     }
 
-    /// What was kept.
-    pub fn into_paths(self) -> Vec<Path> {
-        self.paths.unwrap_or_default()
+    /// Returns the recorded trajectories.
+    pub fn into_trajectories(self) -> Vec<Trajectory> {
+        self.trajectories.unwrap_or_default()
     }
 }
 
-/// The place of the largest, the first of equals.
-pub fn best(values: &[f32]) -> usize {
+/// Returns the index of the largest value, the first of equals.
+pub fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
-    for (place, value) in values.iter().enumerate() {
+    for (index, value) in values.iter().enumerate() {
         if *value > values[best] {
-            best = place;
+            best = index;
         }
     }
     best
@@ -82,14 +76,17 @@ pub fn best(values: &[f32]) -> usize {
 
 impl Player for ValuePlayer<'_> {
     fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let see = |ask: &Ask<'_>| self.shape.see(ask.game, ask.agent, ask.turn).map(Arc::new);
-        let sights: Vec<Arc<Sight>> = asks.iter().map(see).collect::<Result<_, _>>()?;
-        let batch = self.network.batch(sights.iter().map(|sight| &**sight));
+        let encode = |ask: &Ask<'_>| {
+            let state = self.encoder.encode(ask.game, ask.agent, ask.turn);
+            state.map(Arc::new)
+        };
+        let states: Vec<Arc<EncodedState>> = asks.iter().map(encode).collect::<Result<_, _>>()?;
+        let batch = self.network.batch(states.iter().map(|state| &**state));
         let q = self.network.forward(&batch).to_vec()?;
         let actions = q.len() / asks.len();
         let mut replies = Vec::with_capacity(asks.len());
-        for ((ask, sight), q) in asks.iter().zip(sights).zip(q.chunks(actions)) {
-            let best = best(q);
+        for ((ask, state), q) in asks.iter().zip(states).zip(q.chunks(actions)) {
+            let best = argmax(q);
             let mut action = best;
             if self.epsilon > 0.0 {
                 let chance = self.chances.of(ask, "exploration");
@@ -98,21 +95,25 @@ impl Player for ValuePlayer<'_> {
                 }
             }
             replies.push(word(ask, action));
-            if let Some(paths) = &mut self.paths {
-                paths[ask.episode].sights.push(sight);
-                paths[ask.episode].values.push(f64::from(q[best]));
+            if let Some(trajectories) = &mut self.trajectories {
+                trajectories[ask.episode].states.push(state);
+                trajectories[ask.episode].values.push(f64::from(q[best]));
             }
         }
         Ok(replies)
     }
 
     fn stopped(&mut self, ask: &Ask<'_>) -> Result<(), PlayError> {
-        // A limit that is seen coming is an end like any other.
-        if let Some(paths) = self.paths.as_mut().filter(|_| !self.shape.has_limit()) {
-            let sight = self.shape.see(ask.game, ask.agent, ask.turn)?;
-            let path = &mut paths[ask.episode];
-            path.sights.push(Arc::new(sight));
-            path.stopped = true;
+        // A limit that is an input is terminal.
+        if let Some(trajectories) = self
+            .trajectories
+            .as_mut()
+            .filter(|_| !self.encoder.has_limit())
+        {
+            let state = self.encoder.encode(ask.game, ask.agent, ask.turn)?;
+            let trajectory = &mut trajectories[ask.episode];
+            trajectory.states.push(Arc::new(state));
+            trajectory.bootstraps = true;
         }
         Ok(())
     }

@@ -1,154 +1,106 @@
-//! PQN (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"): Q-learning on what was just played, by many
-//! environments at once. Layer normalisation keeps it steady, so there is no replay and no target network.
+//! PQN (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"): Q-learning on the step's episodes of many
+//! environments. Layer normalisation stabilises it, so that it needs no replay and no target network.
 //!
-//! A step, from top to bottom:
+//! A step:
 //!
 //! ```text
-//! play      value.episodes episodes, any action with a chance of epsilon, else argmax Q
+//! play      value.episodes episodes, a random action with probability epsilon, else argmax Q
 //! target    y_t = r_t + γ (λ y_{t+1} + (1 - λ) max_a Q(s_{t+1}, a)), from the end of each episode   returns::q_lambda
-//! learn     pqn.passes times over all turns in a new order, value.batch of them at once:
+//! update    pqn.passes times over all turns in a new order, value.batch of them at once:
 //!             loss = mean of (Q(s, a) - y)² / 2; Adam
 //! ```
 //!
-//! Episodes are played to their end, where the original cuts all environments after so many turns and goes on with them in
-//! the next step: so a step depends on nothing but the network, and a run that goes on is the run that never stopped. The
-//! optimiser is Adam and not its rectified form.
+//! Two differences from the original: episodes are played to their end instead of being continued in the next step, so that a
+//! step depends on the network only and a resumed run is identical; and the optimiser is Adam instead of RAdam.
 
-use std::sync::Arc;
-
+use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
-use crate::LearnError;
 use crate::metrics::ValueLearned;
-use crate::value::learner::{NetworkLearner, NetworkOptions, Played};
-use crate::value::player::Path;
+use crate::value::learner::{NetworkLearner, NetworkOptions, NetworkRollout};
+use crate::value::player::Trajectory;
 use crate::value::returns::q_lambda;
-use crate::value::sight::Sight;
-use lapwing_play::Episode;
-use lapwing_play::Progress;
+use crate::{LearnError, shuffle};
 
-/// Of Adam: the usual.
 const ADAM_EPS: f64 = 1e-8;
 
-/// Learns from what was played. Tells what the updates brought on average, and how many were dropped because loss or
-/// gradient was no finite number.
-///
-/// # Errors
-/// If the device fails.
-pub fn learn(
+/// Makes the updates of a step. Returns their mean, and how many were dropped because their loss or gradient was not finite.
+pub fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,
-    played: &mut Played,
+    played: &mut NetworkRollout,
     progress: &dyn Progress,
 ) -> Result<(Option<ValueLearned>, usize), LearnError> {
-    value_the_stopped(learner, &mut played.paths)?;
-    let (gamma, lambda) = (options.value.gamma, options.pqn.lambda);
-    let paths = played.episodes.iter().zip(&played.paths);
-    let turns = paths.flat_map(|(episode, path)| aims(episode, path, gamma, lambda));
-    update(
-        learner,
-        options,
-        step,
-        &turns.collect::<Vec<Aim>>(),
-        progress,
-    )
-}
-
-/// A turn, and what its action should be worth.
-pub struct Aim {
-    /// the state
-    pub sight: Arc<Sight>,
-    /// what was done there
-    pub action: usize,
-    /// y
-    pub target: f32,
-}
-
-/// Where an episode was stopped and is to go on, the value of the state that it was stopped in goes behind the others.
-fn value_the_stopped(learner: &NetworkLearner, paths: &mut [Path]) -> Result<(), LearnError> {
-    let mut stopped: Vec<&mut Path> = paths.iter_mut().filter(|path| path.goes_on()).collect();
-    if stopped.is_empty() {
-        return Ok(());
+    value_truncated(learner, &mut played.trajectories)?;
+    let mut turns = Vec::new();
+    for (episode, trajectory) in played.episodes.iter().zip(&played.trajectories) {
+        let rewards: Vec<f64> = episode.turns.iter().map(|turn| turn.reward).collect();
+        let (gamma, lambda) = (options.value.gamma, options.pqn.lambda);
+        let targets = q_lambda(&rewards, &trajectory.values, gamma, lambda);
+        let states = trajectory.states.iter().zip(targets);
+        turns.extend(episode.turns.iter().zip(states).map(|(turn, (state, y))| {
+            let action = turn.action.expect("a network's action");
+            (state, action, y as f32)
+        }));
     }
-    let network = learner.network.without_gradients();
-    let last = stopped
-        .iter()
-        .map(|path| &**path.sights.last().expect("it goes on"));
-    let q = network.forward(&network.batch(last)).to_vec()?;
-    let actions = q.len() / stopped.len();
-    for (path, q) in stopped.iter_mut().zip(q.chunks(actions)) {
-        let best = q.iter().copied().fold(f32::MIN, f32::max);
-        path.values.push(f64::from(best));
-    }
-    Ok(())
-}
 
-/// The turns of an episode with their targets.
-fn aims<'a>(
-    episode: &'a Episode,
-    path: &'a Path,
-    gamma: f64,
-    lambda: f64,
-) -> impl Iterator<Item = Aim> + 'a {
-    let rewards: Vec<f64> = episode.turns.iter().map(|turn| turn.reward).collect();
-    let targets = q_lambda(&rewards, &path.values, gamma, lambda);
-    let turns = episode.turns.iter().zip(&path.sights);
-    turns.zip(targets).map(|((turn, sight), target)| Aim {
-        sight: sight.clone(),
-        action: turn.action.expect("a network's word"),
-        target: target as f32,
-    })
-}
-
-/// The updates of a step.
-fn update(
-    learner: &mut NetworkLearner,
-    options: &NetworkOptions<'_>,
-    step: usize,
-    turns: &[Aim],
-    progress: &dyn Progress,
-) -> Result<(Option<ValueLearned>, usize), LearnError> {
-    let (mut random, knobs, epsilon) = (
-        options.random(step),
-        options.knobs(step, ADAM_EPS),
-        options.epsilon(step),
-    );
+    let (mut random, optimiser) = (options.random(step), options.optimiser(step, ADAM_EPS));
     let passes = options.pqn.passes;
-    // Of nearly equal size: a small one at the end would count as much as a whole one.
+    // Of nearly equal size: a small last batch would count as much as a whole one.
     let batches = turns.len().div_ceil(options.value.batch);
     let size = turns.len().div_ceil(batches);
     let mut order: Vec<usize> = (0..turns.len()).collect();
     let (mut made, mut dropped) = (Vec::new(), 0);
     progress.phase("update", passes * turns.len(), "turns");
     for pass in 0..passes {
-        // Fisher and Yates.
-        for place in (1..order.len()).rev() {
-            order.swap(place, (random.uniform() * (place + 1) as f64) as usize);
-        }
-        for (number, chosen) in order.chunks(size).enumerate() {
-            let chosen: Vec<&Aim> = chosen.iter().map(|turn| &turns[*turn]).collect();
-            let batch = learner.network.batch(chosen.iter().map(|aim| &*aim.sight));
-            let q = learner
-                .network
-                .forward_of(&batch, chosen.iter().map(|aim| aim.action));
-            let targets: Vec<f32> = chosen.iter().map(|aim| aim.target).collect();
+        shuffle(&mut order, |count| {
+            (random.uniform() * count as f64) as usize
+        });
+        for (number, part) in order.chunks(size).enumerate() {
+            let states = part.iter().map(|turn| &**turns[*turn].0);
+            let actions = part.iter().map(|turn| turns[*turn].1);
+            let targets: Vec<f32> = part.iter().map(|turn| turns[*turn].2).collect();
+            let batch = learner.network.batch(states);
+            let q = learner.network.forward_of(&batch, actions);
             let errors = Tensor::from_slice(q.gpu(), &targets, &[targets.len(), 1]).sub(&q);
             let half = Tensor::full(q.gpu(), &[], 0.5);
             let loss = errors.square().mean().mul(&half);
-            learner.parameters.accumulate(&loss.backward());
-            let norm = learner.parameters.step(knobs);
-
-            let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
-            let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
-            match loss.is_finite() && norm.is_finite() {
-                true => made.push(ValueLearned::of(
-                    &targets, &errors, loss, norm, epsilon, knobs.lr,
-                )),
-                false => dropped += 1,
+            match learner.update(&loss, &errors, &targets, optimiser)? {
+                Some((metrics, _)) => made.push(metrics),
+                None => dropped += 1,
             }
-            progress.done(pass * turns.len() + number * size + chosen.len());
+            progress.done(pass * turns.len() + number * size + part.len());
         }
     }
-    Ok((ValueLearned::mean_of(&made), dropped))
+    let mean = ValueLearned::mean_of(&made, options.epsilon(step));
+    Ok((mean, dropped))
+}
+
+/// Appends the value of the last state to the values of each truncated episode.
+fn value_truncated(
+    learner: &NetworkLearner,
+    trajectories: &mut [Trajectory],
+) -> Result<(), LearnError> {
+    let mut stopped: Vec<&mut Trajectory> = trajectories
+        .iter_mut()
+        .filter(|trajectory| trajectory.bootstraps)
+        .collect();
+    if stopped.is_empty() {
+        return Ok(());
+    }
+    let network = learner.network.without_gradients();
+    let last = stopped.iter().map(|trajectory| {
+        &**trajectory
+            .states
+            .last()
+            .expect("a truncated episode has states")
+    });
+    let q = network.forward(&network.batch(last)).to_vec()?;
+    let actions = q.len() / stopped.len();
+    for (trajectory, q) in stopped.iter_mut().zip(q.chunks(actions)) {
+        let best = q.iter().copied().fold(f32::MIN, f32::max);
+        trajectory.values.push(f64::from(best));
+    }
+    Ok(())
 }

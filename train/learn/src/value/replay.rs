@@ -1,8 +1,8 @@
-//! Prioritised replay (Schaul et al. 2016): what was lived through, drawn the likelier the more it surprised.
+//! Prioritised replay (Schaul et al. 2016): transitions with larger errors are drawn more often.
 //!
 //! ```text
-//! P(i) = w_i / Σ w, w_i = (|δ_i| + 1e-6)^alpha           what is new: the largest w that there ever was
-//! importance_i = (N P(i))^-beta / max over the batch     takes back the bias that drawing so brings
+//! P(i) = w_i / Σ w, w_i = (|δ_i| + 1e-6)^alpha           a new transition: the largest w so far
+//! importance_i = (N P(i))^-beta / max over the batch     corrects the bias of the draw
 //! ```
 
 use std::sync::Arc;
@@ -10,54 +10,51 @@ use std::sync::Arc;
 use lapwing_tensor::NamedValues;
 use lapwing_tensor::random::Random;
 
-use crate::value::sight::Sight;
-use crate::value::tree::SumTree;
+use crate::value::encoder::EncodedState;
+use crate::value::sum_tree::SumTree;
 
-/// Keeps what brought no surprise at all in play.
-const LEAST: f64 = 1e-6;
+/// Lets transitions without error be drawn again.
+const PRIORITY_FLOOR: f64 = 1e-6;
 
-/// A state, an action, and what came of it over some turns.
+/// A state, an action, and the rewards and state that followed over some turns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
-    /// the state
-    pub sight: Arc<Sight>,
-    /// what was done there
+    /// The state.
+    pub state: Arc<EncodedState>,
+    /// The action.
     pub action: usize,
-    /// what the turns brought, discounted
+    /// Sum of the discounted rewards.
     pub reward: f32,
-    /// the state that they led to; `None` if nothing is to be expected from there
-    pub next: Option<Arc<Sight>>,
-    /// what the value of that state counts
+    /// State after the turns. `None` if it is terminal.
+    pub next: Option<Arc<EncodedState>>,
+    /// Discount of the value of that state.
     pub discount: f32,
 }
 
-/// A draw of some transitions.
+/// ReplayDraw transitions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drawn {
-    /// where each is
-    pub places: Vec<usize>,
-    /// what each counts in the loss, 1 at most
+pub struct ReplayDraw {
+    /// Index of each.
+    pub indices: Vec<usize>,
+    /// Weight of each in the loss, at most 1.
     pub importance: Vec<f64>,
 }
 
-/// The latest transitions, up to a number.
+/// A ring buffer of transitions.
 #[derive(Debug)]
 pub struct Replay {
     transitions: Vec<Transition>,
     capacity: usize,
-    /// the place of the next one
+    /// index of the next one
     next: usize,
     tree: SumTree,
     alpha: f64,
-    /// the largest weight that any ever had
+    /// largest weight so far
     largest: f64,
 }
 
 impl Replay {
-    /// Nothing yet; weights are surprises to the power of `alpha`.
-    ///
-    /// # Panics
-    /// If there is room for none.
+    /// Makes an empty buffer. Weights are errors to the power of `alpha`.
     pub fn new(capacity: usize, alpha: f64) -> Replay {
         Replay {
             transitions: Vec::new(),
@@ -69,17 +66,12 @@ impl Replay {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of transitions.
     pub fn len(&self) -> usize {
         self.transitions.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.transitions.is_empty()
-    }
-
-    /// Adds one, in the place of the oldest if there is no more room.
+    /// Adds a transition. A full buffer replaces the oldest one.
     pub fn push(&mut self, transition: Transition) {
         match self.transitions.get_mut(self.next) {
             Some(oldest) => *oldest = transition,
@@ -89,50 +81,47 @@ impl Replay {
         self.next = (self.next + 1) % self.capacity;
     }
 
-    /// The one at a place.
+    /// Returns a transition.
     pub fn get(&self, place: usize) -> &Transition {
         &self.transitions[place]
     }
 
-    /// Draws so many, stratified; some may come twice.
-    ///
-    /// # Panics
-    /// If there are none.
-    pub fn draw(&self, count: usize, beta: f64, random: &mut Random) -> Drawn {
-        let places = self.tree.draw(count, || random.uniform());
+    /// Draws transitions by stratified sampling, with repetition.
+    pub fn draw(&self, count: usize, beta: f64, random: &mut Random) -> ReplayDraw {
+        let indices = self.tree.draw(count, || random.uniform());
         let all = self.len() as f64 / self.tree.total();
-        let of = |place: &usize| (all * self.tree.get(*place)).powf(-beta);
-        let importance: Vec<f64> = places.iter().map(of).collect();
+        let of = |index: &usize| (all * self.tree.get(*index)).powf(-beta);
+        let importance: Vec<f64> = indices.iter().map(of).collect();
         let most = importance.iter().copied().fold(0.0, f64::max);
-        Drawn {
+        ReplayDraw {
             importance: importance.iter().map(|weight| weight / most).collect(),
-            places,
+            indices,
         }
     }
 
-    /// Notes how much each of these surprised: by how far its value was off.
-    pub fn surprised(&mut self, places: &[usize], errors: &[f64]) {
-        for (place, error) in places.iter().zip(errors) {
-            // As it can be written down, so that a run that goes on draws the same.
-            let weight = f64::from((error.abs() + LEAST).powf(self.alpha) as f32);
-            self.tree.set(*place, weight);
+    /// Sets the weights of these transitions from their errors.
+    pub fn reprioritise(&mut self, indices: &[usize], errors: &[f64]) {
+        for (index, error) in indices.iter().zip(errors) {
+            // As f32, which checkpoints store, so that a resumed run draws the same.
+            let weight = f64::from((error.abs() + PRIORITY_FLOOR).powf(self.alpha) as f32);
+            self.tree.set(*index, weight);
             self.largest = self.largest.max(weight);
         }
     }
 
-    /// All of it, in numbers.
-    pub fn state(&self) -> Vec<NamedValues> {
-        let mut sights: [Vec<f32>; 2] = Default::default();
-        let [lengths, ones] = &mut sights;
+    /// Returns the whole buffer as tensors for a checkpoint.
+    pub fn to_values(&self) -> Vec<NamedValues> {
+        let mut states: [Vec<f32>; 2] = Default::default();
+        let [lengths, ones] = &mut states;
         let mut rows = Vec::new();
         for (place, transition) in self.transitions.iter().enumerate() {
-            let of = [Some(&transition.sight), transition.next.as_ref()];
-            for sight in of {
-                // 0 stands for no state, so that a state counts one more than it has ones.
-                lengths.push(sight.map_or(0.0, |sight| 1.0 + sight.ones.len() as f32));
-                if let Some(sight) = sight {
-                    ones.push(sight.turns_left);
-                    ones.extend(sight.ones.iter().map(|one| *one as f32));
+            let of = [Some(&transition.state), transition.next.as_ref()];
+            for state in of {
+                // 0 stands for no state; a state has the length of its ones plus 1.
+                lengths.push(state.map_or(0.0, |state| 1.0 + state.ones.len() as f32));
+                if let Some(state) = state {
+                    ones.push(state.turns_left);
+                    ones.extend(state.ones.iter().map(|one| *one as f32));
                 }
             }
             rows.extend([
@@ -143,7 +132,7 @@ impl Replay {
             ]);
         }
         let named = |name: &str, values: Vec<f32>| (name.to_owned(), vec![values.len()], values);
-        let [lengths, ones] = sights;
+        let [lengths, ones] = states;
         vec![
             named("replay.lengths", lengths),
             named("replay.sights", ones),
@@ -152,7 +141,7 @@ impl Replay {
         ]
     }
 
-    /// Puts it back, into one of the same size; `None` if it is not what [`Replay::state`] gives.
+    /// Restores the result of [`Replay::to_values`]. `None` if it does not fit this buffer.
     #[must_use]
     pub fn restored(mut self, state: &[NamedValues]) -> Option<Replay> {
         let find = |wanted: &str| {
@@ -160,17 +149,17 @@ impl Replay {
             found.map(|(_, _, values)| &values[..])
         };
         let lengths = find("replay.lengths")?;
-        let (mut sights, rows) = (find("replay.sights")?, find("replay.rows")?);
+        let (mut states, rows) = (find("replay.sights")?, find("replay.rows")?);
         let &[next, largest] = find("replay.at")? else {
             return None;
         };
-        let mut sight = |length: f32| -> Option<Option<Arc<Sight>>> {
+        let mut state = |length: f32| -> Option<Option<Arc<EncodedState>>> {
             if length == 0.0 {
                 return Some(None);
             }
-            let (own, rest) = sights.split_at_checked(length as usize)?;
-            sights = rest;
-            Some(Some(Arc::new(Sight {
+            let (own, rest) = states.split_at_checked(length as usize)?;
+            states = rest;
+            Some(Some(Arc::new(EncodedState {
                 turns_left: own[0],
                 ones: own[1..].iter().map(|one| *one as u32).collect(),
             })))
@@ -183,8 +172,8 @@ impl Replay {
                 return None;
             };
             self.transitions.push(Transition {
-                sight: sight(lengths[0])??,
-                next: sight(*lengths.get(1)?)?,
+                state: state(lengths[0])??,
+                next: state(*lengths.get(1)?)?,
                 action: action as usize,
                 reward,
                 discount,
@@ -201,17 +190,17 @@ mod tests {
     use super::*;
 
     fn transition(number: usize, is_last: bool) -> Transition {
-        let sight = |ones: &[u32]| {
-            Arc::new(Sight {
+        let state = |ones: &[u32]| {
+            Arc::new(EncodedState {
                 ones: ones.to_vec(),
                 turns_left: 0.25,
             })
         };
         Transition {
-            sight: sight(&[number as u32, 70_000]),
+            state: state(&[number as u32, 70_000]),
             action: number % 4,
             reward: number as f32,
-            next: (!is_last).then(|| sight(&[])),
+            next: (!is_last).then(|| state(&[])),
             discount: 0.5,
         }
     }
@@ -223,34 +212,34 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_oldest_is_replaced() {
         let replay = filled(11);
         assert_eq!(replay.len(), 8);
         let there: Vec<f32> = (0..8).map(|place| replay.get(place).reward).collect();
         assert_eq!(there, [8.0, 9.0, 10.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     }
 
-    /// What is new is as likely as the likeliest, so that everything is learned from before it is forgotten.
+    /// New transitions have the largest weight, so that each is drawn before it is replaced.
     #[test]
-    fn what_is_new_has_the_largest_weight_there_ever_was() {
+    fn new_transitions_have_the_largest_weight() {
         let mut replay = filled(3);
         assert_eq!(replay.tree.total(), 3.0);
-        replay.surprised(&[0, 1], &[-9.0, 0.0]);
+        replay.reprioritise(&[0, 1], &[-9.0, 0.0]);
         assert!((replay.tree.get(0) - 3.0).abs() < 1e-6);
         // Never 0: sqrt(1e-6).
         assert!((replay.tree.get(1) - 1e-3).abs() < 1e-9);
-        replay.surprised(&[0], &[0.0]);
+        replay.reprioritise(&[0], &[0.0]);
         replay.push(transition(3, false));
         assert!((replay.tree.get(3) - 3.0).abs() < 1e-6);
     }
 
     /// By hand: weights 1, 2, 1 of 4, so P = 1/4, 1/2, 1/4; (3 P)^-1 = 4/3, 2/3, 4/3; over the largest 1, 1/2, 1.
     #[test]
-    fn importance_is_one_at_most_and_takes_the_drawing_back() {
+    fn importance_corrects_the_draw_and_is_at_most_one() {
         let mut replay = filled(3);
-        replay.surprised(&[1], &[4.0 - LEAST]);
+        replay.reprioritise(&[1], &[4.0 - PRIORITY_FLOOR]);
         let drawn = replay.draw(4, 1.0, &mut Random::new(1));
-        assert_eq!(drawn.places, [0, 1, 1, 2]);
+        assert_eq!(drawn.indices, [0, 1, 1, 2]);
         for (importance, wanted) in drawn.importance.iter().zip([1.0, 0.5, 0.5, 1.0]) {
             assert!((importance - wanted).abs() < 1e-9, "{drawn:?}");
         }
@@ -258,18 +247,18 @@ mod tests {
         assert_eq!(even.importance, [1.0; 4]);
     }
 
-    /// Pearson's test over single draws: as often as (|δ| + 1e-6)^alpha. 4 degrees of freedom; beyond 23.5 is one in ten
+    /// Pearson's test over single draws in proportion to (|δ| + 1e-6)^alpha. 4 degrees of freedom; beyond 23.5 is one in ten
     /// thousand, and the seed is fixed.
     #[test]
-    fn draws_are_as_frequent_as_surprise_to_the_power_of_alpha() {
+    fn draws_are_as_frequent_as_errors_to_the_power_of_alpha() {
         let mut replay = Replay::new(5, 0.5);
         (0..5).for_each(|number| replay.push(transition(number, false)));
         let errors = [1.0, 4.0, 9.0, 16.0, 25.0];
-        replay.surprised(&[0, 1, 2, 3, 4], &errors);
+        replay.reprioritise(&[0, 1, 2, 3, 4], &errors);
         let mut random = Random::new(3);
         let mut counts = [0.0; 5];
         for _ in 0..15_000 {
-            counts[replay.draw(1, 0.4, &mut random).places[0]] += 1.0;
+            counts[replay.draw(1, 0.4, &mut random).indices[0]] += 1.0;
         }
         // Their roots are 1 to 5, of 15.
         let of = |(place, count): (usize, &f64)| {
@@ -281,18 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_draws_the_same() {
+    fn a_restored_buffer_draws_the_same() {
         for count in [3, 8, 11] {
             let mut replay = filled(count);
-            replay.surprised(&[0, 2], &[0.3, 7.0]);
-            let again = Replay::new(8, 0.5).restored(&replay.state()).unwrap();
+            replay.reprioritise(&[0, 2], &[0.3, 7.0]);
+            let again = Replay::new(8, 0.5).restored(&replay.to_values()).unwrap();
             assert_eq!(again.transitions, replay.transitions);
             assert_eq!((again.next, again.largest), (replay.next, replay.largest));
             let draw = |replay: &Replay| replay.draw(6, 0.4, &mut Random::new(9));
             assert_eq!(draw(&again), draw(&replay));
-            // Into one with less room it does not fit.
+            // A smaller buffer cannot hold it.
             assert_eq!(
-                Replay::new(4, 0.5).restored(&replay.state()).is_none(),
+                Replay::new(4, 0.5).restored(&replay.to_values()).is_none(),
                 count > 4
             );
         }

@@ -13,14 +13,17 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use lapwing_env::{OptionsError, Scenario};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use process::end_all;
 
 /// Why an environment cannot be had.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum ExternalError {
     /// Its name says no place; this is what was wanted.
     #[error("wanted {0}")]
     Name(String),
@@ -38,48 +41,100 @@ enum Address {
     Socket(String),
 }
 
-/// What begins the name of a game that is a command.
-const COMMAND: &str = "exec:";
-
-/// Whether a game of this name lives elsewhere.
-pub fn is_external(name: &str) -> bool {
-    name.starts_with(COMMAND) || name.starts_with("ws://") || name.starts_with("wss://")
+/// The name of a game, which says where it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum GameName {
+    /// One of the built-in games, or a variant of one.
+    BuiltIn(String),
+    /// `exec:COMMAND`: in a child process with this command.
+    Process(String),
+    /// `ws://HOST:PORT/PATH`: behind the server of this address.
+    Socket(String),
 }
 
-/// A name for what concerns such a game, fit for a directory: its own, with dashes for all but letters, digits, dots and
-/// underscores.
-pub fn short_name(name: &str) -> String {
-    const LONGEST: usize = 60;
-    let name = name.strip_prefix(COMMAND).unwrap_or(name);
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._".contains(*c);
-    let dashed: String = name
-        .chars()
-        .map(|c| if is_plain(&c) { c } else { '-' })
-        .collect();
-    let words = dashed.split('-').filter(|word| !word.is_empty());
-    let joined = words.collect::<Vec<_>>().join("-");
-    let short = joined.chars().take(LONGEST).collect::<String>();
-    match short.trim_matches(['.', '-']) {
-        "" => "environment".to_owned(),
-        short => short.to_owned(),
+impl GameName {
+    /// Whether the game is not built in.
+    pub fn is_external(&self) -> bool {
+        !matches!(self, GameName::BuiltIn(_))
+    }
+
+    /// A name fit for a directory: that of a built-in game, or else the command or address with dashes for all but letters,
+    /// digits, dots and underscores.
+    pub fn short(&self) -> String {
+        const LONGEST: usize = 60;
+        let name = match self {
+            GameName::BuiltIn(name) => return name.clone(),
+            GameName::Process(name) | GameName::Socket(name) => name,
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
+        let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
+        let joined = words.collect::<Vec<_>>().join("-");
+        let short = joined.chars().take(LONGEST).collect::<String>();
+        match short.trim_matches(['.', '-']) {
+            "" => "environment".to_owned(),
+            short => short.to_owned(),
+        }
     }
 }
 
-/// Makes a scenario of a name for which [`is_external`] holds. Nothing is started or called before its first episode.
+impl From<&str> for GameName {
+    fn from(name: &str) -> GameName {
+        match name.strip_prefix("exec:") {
+            Some(command) => GameName::Process(command.to_owned()),
+            None if name.starts_with("ws://") || name.starts_with("wss://") => {
+                GameName::Socket(name.to_owned())
+            }
+            None => GameName::BuiltIn(name.to_owned()),
+        }
+    }
+}
+
+impl From<String> for GameName {
+    fn from(name: String) -> GameName {
+        GameName::from(&*name)
+    }
+}
+
+impl From<GameName> for String {
+    fn from(name: GameName) -> String {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for GameName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GameName::Process(command) => write!(f, "exec:{command}"),
+            GameName::BuiltIn(name) | GameName::Socket(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Makes a scenario of a name for which [`GameName::is_external`] holds. Nothing is started or called before its first episode.
 ///
 /// # Errors
 /// If the name is no command and no address, an option is wrong, or the template cannot be read.
-pub fn configure(name: &str, options: &Value) -> Result<Box<dyn Scenario>, Refused> {
-    let address = Address::parse(name).map_err(Refused::Name)?;
-    let options = options::ExternalOptions::checked(name, options)?;
-    Ok(Box::new(scenario::Elsewhere::new(name, address, options)?))
+pub(crate) fn configure(
+    name: &GameName,
+    options: &Value,
+) -> Result<Box<dyn Scenario>, ExternalError> {
+    let address = Address::parse(name).map_err(ExternalError::Name)?;
+    let name = name.to_string();
+    let options = options::ExternalOptions::checked(&name, options)?;
+    Ok(Box::new(scenario::ExternalScenario::new(
+        &name, address, options,
+    )?))
 }
 
 impl Address {
     /// The error says what was wanted instead.
-    fn parse(name: &str) -> Result<Address, String> {
-        let Some(command) = name.strip_prefix(COMMAND) else {
-            return socket::check(name).map(|()| Address::Socket(name.to_owned()));
+    fn parse(name: &GameName) -> Result<Address, String> {
+        let command = match name {
+            GameName::Process(command) => command,
+            GameName::Socket(url) | GameName::BuiltIn(url) => {
+                return socket::check(url).map(|()| Address::Socket(url.clone()));
+            }
         };
         match shlex::split(command) {
             None => Err("a command whose quotes are closed".to_owned()),

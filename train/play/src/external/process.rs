@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{self, Answer, Fault, LONGEST, Session, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
 /// How long a process may take to end by itself once its standard input is closed.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// How often is looked whether something has ended.
-const GLANCE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Bytes of its standard error that are kept: the last.
-const KEPT: usize = 4096;
+const MAX_STDERR: usize = 4096;
 
 /// A running process, or why it no longer runs. When this is dropped, it ends.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct GameProcess {
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
 }
 
 #[derive(Debug)]
-enum State {
-    Running(Running),
+enum ProcessState {
+    Running(RunningProcess),
     Over(String),
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     child: Child,
     /// lines to write; `None` once it is to end
     requests: Option<Sender<Vec<u8>>>,
@@ -45,15 +45,15 @@ struct Running {
 }
 
 /// One session with a process.
-pub(super) struct Talk {
-    process: Arc<Process>,
+pub(super) struct ProcessSession {
+    process: Arc<GameProcess>,
     number: u64,
 }
 
-impl Talk {
+impl ProcessSession {
     /// Session `number` with this process, which nobody else has.
-    pub fn new(process: Arc<Process>, number: u64) -> Talk {
-        Talk { process, number }
+    pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
+        ProcessSession { process, number }
     }
 
     fn line(&self, mut message: Map<String, Value>) -> Vec<u8> {
@@ -64,29 +64,29 @@ impl Talk {
     }
 }
 
-impl Session for Talk {
-    fn ask(&mut self, request: Map<String, Value>) -> Result<Answer, Fault> {
+impl EnvironmentSession for ProcessSession {
+    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let line = self.line(request);
         let answered = self.process.ask(line, self.number);
-        answered.map_err(Fault::Other)
+        answered.map_err(SessionError::Other)
     }
 }
 
-impl Drop for Talk {
+impl Drop for ProcessSession {
     fn drop(&mut self) {
         let line = self.line(protocol::close());
-        if let State::Running(running) = &*self.process.lock() {
+        if let ProcessState::Running(running) = &*self.process.lock() {
             running.write(line);
         }
     }
 }
 
-impl Process {
+impl GameProcess {
     /// Starts it, in the directory in which this program runs.
-    pub fn start(words: &[String], patience: Duration) -> Result<Process, String> {
+    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
-        let started = Running::start(program, arguments).map_err(|error| match error.kind() {
+        let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("cannot start {shown}: there is no such program here or on the PATH")
             }
@@ -95,26 +95,26 @@ impl Process {
             }
             _ => format!("cannot start {shown}: {error}"),
         });
-        Ok(Process {
+        Ok(GameProcess {
             patience,
-            state: Mutex::new(State::Running(started?)),
+            state: Mutex::new(ProcessState::Running(started?)),
         })
     }
 
     /// Whether it can be asked, as far as is known.
     pub fn runs(&self) -> bool {
-        matches!(&*self.lock(), State::Running(_))
+        matches!(&*self.lock(), ProcessState::Running(_))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ProcessState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, line: Vec<u8>, session: u64) -> Result<Answer, String> {
+    fn ask(&self, line: Vec<u8>, session: u64) -> Result<StepResult, String> {
         let mut state = self.lock();
         let running = match &mut *state {
-            State::Running(running) => running,
-            State::Over(problem) => return Err(problem.clone()),
+            ProcessState::Running(running) => running,
+            ProcessState::Over(problem) => return Err(problem.clone()),
         };
         let message = running.ask(line, self.patience).and_then(|line| {
             let message = protocol::read(&line)?;
@@ -131,26 +131,26 @@ impl Process {
             // Its own error concerns one session.
             Ok(message) => message.content,
             Err(problem) => {
-                let problem = format!("{problem}{}", running.last_words());
+                let problem = format!("{problem}{}", running.stderr_tail());
                 // Dropped with it: the process, if there still is one.
-                *state = State::Over(problem.clone());
+                *state = ProcessState::Over(problem.clone());
                 Err(problem)
             }
         }
     }
 }
 
-impl Running {
-    fn start(program: &str, arguments: &[String]) -> io::Result<Running> {
+impl RunningProcess {
+    fn start(program: &str, arguments: &[String]) -> io::Result<RunningProcess> {
         let mut command = Command::new(program);
         command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        apart(&mut command);
+        separate_group(&mut command);
         let mut child = command.spawn()?;
-        living().push(child.id());
+        live_processes().push(child.id());
         let stdin = child.stdin.take().expect("piped");
         let stdout = child.stdout.take().expect("piped");
         let stderr = child.stderr.take().expect("piped");
@@ -170,8 +170,8 @@ impl Running {
                 }
             }
         });
-        let listener = thread::spawn(move || listen(stderr, &heard));
-        Ok(Running {
+        let listener = thread::spawn(move || collect_stderr(stderr, &heard));
+        Ok(RunningProcess {
             child,
             requests: Some(requests),
             replies,
@@ -214,17 +214,17 @@ impl Running {
 
     /// What became of a process whose standard output has ended.
     fn end(&mut self) -> String {
-        match within(GRACE, || ended(&mut self.child)) {
+        match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
             Some(how) => format!("its process has ended ({how})"),
             None => "it closed its standard output, and was ended".to_owned(),
         }
     }
 
     /// The end of what it said on standard error, for the end of an error.
-    fn last_words(&mut self) -> String {
+    fn stderr_tail(&mut self) -> String {
         const SHOWN: usize = 600;
         kill(&mut self.child);
-        within(GRACE, || self.listener.is_finished().then_some(()));
+        within(SHUTDOWN_GRACE, || self.listener.is_finished().then_some(()));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&said);
         let text = text.trim();
@@ -238,14 +238,14 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         // Its standard input ends: a process that reads to the end of it ends by itself, and can tidy up.
         self.requests = None;
-        within(GRACE, || ended(&mut self.child));
+        within(SHUTDOWN_GRACE, || ended(&mut self.child));
         kill(&mut self.child);
         let _ = self.child.wait();
-        living().retain(|id| *id != self.child.id());
+        live_processes().retain(|id| *id != self.child.id());
     }
 }
 
@@ -257,7 +257,7 @@ fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<
         if found.is_some() || start.elapsed() >= patience {
             return found;
         }
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -289,18 +289,18 @@ fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
 }
 
 /// Keeps the end of what is said.
-fn listen(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
-    let mut bytes = [0; KEPT];
+fn collect_stderr(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
+    let mut bytes = [0; MAX_STDERR];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.extend_from_slice(&bytes[..count]);
-        let surplus = heard.len().saturating_sub(KEPT);
+        let surplus = heard.len().saturating_sub(MAX_STDERR);
         heard.drain(..surplus);
     }
 }
 
 /// The processes that were started and have not ended.
-fn living() -> MutexGuard<'static, Vec<u32>> {
+fn live_processes() -> MutexGuard<'static, Vec<u32>> {
     static LIVING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -308,14 +308,14 @@ fn living() -> MutexGuard<'static, Vec<u32>> {
 /// Ends all child processes at once, and on Unix what they have started: for a program that is about to end without tidying
 /// up. (Elsewhere they see their standard input end, and no more.)
 pub fn end_all() {
-    for id in living().iter() {
+    for id in live_processes().iter() {
         kill_group(*id);
     }
 }
 
 /// Ctrl-C goes to all processes of the terminal's group. What it means is for the parent alone to decide. And what a
 /// process starts is in its group, and ends with it.
-fn apart(command: &mut Command) {
+fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt;

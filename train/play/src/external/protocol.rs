@@ -7,31 +7,31 @@ use serde_json::{Map, Value, json};
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// A conversation with one environment, over whatever carries it. Dropped, it says `close`.
-pub(super) trait Session: Send {
+pub(super) trait EnvironmentSession: Send {
     /// Sends a message and waits for the answer.
-    fn ask(&mut self, request: Map<String, Value>) -> Result<Answer, Fault>;
+    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
 }
 
 /// Why there is no answer. The session is of no use after that.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Fault {
+pub(super) enum SessionError {
     /// The other side has hung up. Between two episodes that is its right.
     Closed(String),
     /// Anything else.
     Other(String),
 }
 
-impl Fault {
+impl SessionError {
     pub fn problem(self) -> String {
         match self {
-            Fault::Closed(problem) | Fault::Other(problem) => problem,
+            SessionError::Closed(problem) | SessionError::Other(problem) => problem,
         }
     }
 }
 
 /// A state of the environment, and what the step to it brought.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct StepResult {
     pub observation: Value,
     /// `None`: the environment gave none
     pub reward: Option<f64>,
@@ -40,9 +40,9 @@ pub(super) struct Answer {
 
 /// What was written: for whom, and an answer or why there is none.
 #[derive(Debug, PartialEq)]
-pub(super) struct Message {
+pub(super) struct Response {
     pub session: Option<u64>,
-    pub content: Result<Answer, String>,
+    pub content: Result<StepResult, String>,
 }
 
 /// Begins an episode.
@@ -76,7 +76,7 @@ fn message(kind: &str, data: Option<Map<String, Value>>) -> Map<String, Value> {
 }
 
 /// Reads what was written. The error says what is wrong with it, and quotes it.
-pub(super) fn read(bytes: &[u8]) -> Result<Message, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     let wrong = |problem: &str| format!("{problem}: {}", quoted(bytes));
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("what it wrote is not UTF-8"))?;
     let value: Value = serde_json::from_str(text)
@@ -94,7 +94,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Message, String> {
     let data = message.get("data").cloned().unwrap_or_default();
     let content = match message.get("type").and_then(Value::as_str) {
         Some("observation") => Ok(answer(data).map_err(|problem| wrong(&problem))?),
-        Some("error") => Err(told(&data)),
+        Some("error") => Err(environment_error(&data)),
         Some(other) => {
             let problem = format!(
                 "the answer is of type {}, and not `observation` or `error`",
@@ -104,19 +104,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<Message, String> {
         }
         None => return Err(wrong("the message has no `type`")),
     };
-    Ok(Message { session, content })
+    Ok(Response { session, content })
 }
 
 /// The `data` of an observation. What else is in it is not asked for.
-fn answer(data: Value) -> Result<Answer, String> {
+fn answer(data: Value) -> Result<StepResult, String> {
     #[derive(Deserialize)]
-    struct Data {
+    struct ObservationData {
         observation: Value,
         #[serde(default)]
         reward: Value,
         done: bool,
     }
-    let Data {
+    let ObservationData {
         observation,
         reward,
         done,
@@ -132,7 +132,7 @@ fn answer(data: Value) -> Result<Answer, String> {
     if reward.is_some_and(|reward| !reward.is_finite()) {
         return Err("the reward is no finite number".to_owned());
     }
-    Ok(Answer {
+    Ok(StepResult {
         observation,
         reward,
         done,
@@ -140,7 +140,7 @@ fn answer(data: Value) -> Result<Answer, String> {
 }
 
 /// The environment's own error, with the cure for those that have one.
-fn told(data: &Value) -> String {
+fn environment_error(data: &Value) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str);
     let message = text("message").map_or_else(|| data.to_string(), str::to_owned);
     let code = text("code").unwrap_or("no code");

@@ -13,41 +13,41 @@ use serde_json::{Map, Value};
 
 use super::Address;
 use super::options::ExternalOptions;
-use super::process::{Process, Talk};
-use super::protocol::{self, Answer, Fault, Session};
-use super::socket::Connection;
-use super::template::{LONGEST_SOURCE, Template};
+use super::process::{GameProcess, ProcessSession};
+use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
+use super::socket::SocketSession;
+use super::template::{ExternalTemplate, LONGEST_SOURCE};
 
 /// A configured game that lives elsewhere.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
+pub(super) struct ExternalScenario {
     rules: String,
     actions: Vec<String>,
-    shared: Arc<Shared>,
+    shared: Arc<ExternalEnvironment>,
 }
 
 /// What the scenario and its episodes have in common.
-struct Shared {
+struct ExternalEnvironment {
     name: String,
     address: Address,
     options: ExternalOptions,
-    template: Template,
-    open: Mutex<Open>,
+    template: ExternalTemplate,
+    open: Mutex<OpenSessions>,
 }
 
 /// What was opened so far.
 #[derive(Default)]
-struct Open {
+struct OpenSessions {
     /// sessions that no episode uses
-    free: Vec<Box<dyn Session>>,
-    process: Option<Arc<Process>>,
+    free: Vec<Box<dyn EnvironmentSession>>,
+    process: Option<Arc<GameProcess>>,
     /// sessions that were begun
     begun: u64,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ExternalEnvironment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Shared");
+        let mut shown = f.debug_struct("ExternalEnvironment");
         shown.field("address", &self.address);
         shown
             .field("options", &self.options)
@@ -58,8 +58,12 @@ impl std::fmt::Debug for Shared {
 /// The one word of who may say anything.
 const SAY: &str = "say";
 
-impl Elsewhere {
-    pub fn new(name: &str, address: Address, options: ExternalOptions) -> Result<Elsewhere, OptionsError> {
+impl ExternalScenario {
+    pub fn new(
+        name: &str,
+        address: Address,
+        options: ExternalOptions,
+    ) -> Result<ExternalScenario, OptionsError> {
         let wrong = |option: &str, problem: String| OptionsError::Value {
             game: shortened(name),
             option: option.to_owned(),
@@ -77,7 +81,7 @@ impl Elsewhere {
                 format!("is \"{given}\", which is no template: {problem}"),
             )
         };
-        let template = Template::parse(options.template.as_deref()).map_err(of_file)?;
+        let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
         let rules = template.rules().map_err(of_file)?;
         let template = template.with_success(&options.success).map_err(|problem| {
             let found = &options.success;
@@ -88,13 +92,13 @@ impl Elsewhere {
                 &format!("an expression ({problem})"),
             )
         })?;
-        Ok(Elsewhere {
+        Ok(ExternalScenario {
             rules,
             actions: options
                 .actions
                 .clone()
                 .unwrap_or_else(|| vec![SAY.to_owned()]),
-            shared: Arc::new(Shared {
+            shared: Arc::new(ExternalEnvironment {
                 name: name.to_owned(),
                 address,
                 options,
@@ -122,7 +126,7 @@ fn text_of(given: &str) -> Result<String, String> {
     }
 }
 
-impl Scenario for Elsewhere {
+impl Scenario for ExternalScenario {
     fn name(&self) -> &str {
         &self.shared.name
     }
@@ -145,7 +149,7 @@ impl Scenario for Elsewhere {
         let begun = shared.begin(&protocol::reset(scene, luck));
         let (session, answer) = begun.map_err(|problem| shared.error(problem))?;
         let text = shared.text(&answer, 0).map_err(|e| shared.error(e))?;
-        Ok(Box::new(Episode {
+        Ok(Box::new(ExternalGame {
             shared: shared.clone(),
             session: Some(session),
             actions: self.actions.clone(),
@@ -175,8 +179,8 @@ impl Scenario for Elsewhere {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+impl ExternalEnvironment {
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +189,7 @@ impl Shared {
     }
 
     /// The text of a state.
-    fn text(&self, answer: &Answer, step: usize) -> Result<String, String> {
+    fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
     }
@@ -200,7 +204,10 @@ impl Shared {
     }
 
     /// Begins an episode, in a session that is free or in a new one.
-    fn begin(&self, reset: &Map<String, Value>) -> Result<(Box<dyn Session>, Answer), String> {
+    fn begin(
+        &self,
+        reset: &Map<String, Value>,
+    ) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
         loop {
             let free = self.lock().free.pop();
             let was_open = free.is_some();
@@ -214,26 +221,26 @@ impl Shared {
                 }
                 Ok(answer) => return Ok((session, answer)),
                 // The server had enough of an idle session.
-                Err(Fault::Closed(_)) if was_open => (),
+                Err(SessionError::Closed(_)) if was_open => (),
                 Err(fault) => return Err(fault.problem()),
             }
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Session>, String> {
+    fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
         let patience = self.options.patience();
         let words = match &self.address {
-            Address::Socket(url) => return Ok(Box::new(Connection::open(url, patience)?)),
+            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
             Address::Process(words) => words,
         };
         let mut open = self.lock();
         let process = match open.process.take().filter(|process| process.runs()) {
             Some(process) => process,
-            None => Arc::new(Process::start(words, patience)?),
+            None => Arc::new(GameProcess::start(words, patience)?),
         };
         open.process = Some(process.clone());
         open.begun += 1;
-        Ok(Box::new(Talk::new(process, open.begun)))
+        Ok(Box::new(ProcessSession::new(process, open.begun)))
     }
 }
 
@@ -247,10 +254,10 @@ fn shortened(name: &str) -> String {
     }
 }
 
-struct Episode {
-    shared: Arc<Shared>,
+struct ExternalGame {
+    shared: Arc<ExternalEnvironment>,
     /// `None` once it has failed
-    session: Option<Box<dyn Session>>,
+    session: Option<Box<dyn EnvironmentSession>>,
     actions: Vec<String>,
     /// why it cannot go on
     failed: Option<GameError>,
@@ -265,7 +272,7 @@ struct Episode {
     said: String,
 }
 
-impl Episode {
+impl ExternalGame {
     fn advance(&mut self, action: Option<usize>) -> Result<Outcome, String> {
         let shared = self.shared.clone();
         let template = &shared.template;
@@ -282,7 +289,7 @@ impl Episode {
         };
         let session = self.session.as_mut().expect("there until it fails");
         let answered = session.ask(protocol::step(data));
-        let answer = answered.map_err(Fault::problem)?;
+        let answer = answered.map_err(SessionError::problem)?;
         let reward = answer.reward.unwrap_or(0.0);
         if let Some([low, high]) = shared.options.reward_bounds
             && !(low..=high).contains(&reward)
@@ -303,7 +310,7 @@ impl Episode {
     }
 }
 
-impl Game for Episode {
+impl Game for ExternalGame {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         assert_eq!(agent, 0, "there is one agent");
         match &self.failed {
@@ -344,7 +351,7 @@ impl Game for Episode {
     }
 }
 
-impl Drop for Episode {
+impl Drop for ExternalGame {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             self.shared.lock().free.push(session);

@@ -13,11 +13,11 @@ use tungstenite::http::Uri;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
 use tungstenite::{Error, HandshakeError, Message};
 
-use super::protocol::{self, Answer, Fault, LONGEST, Session, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
 /// How often an idle connection looks for the server's pings: it hangs up on who does not answer them, and a model may
 /// think for minutes.
-const IDLE: Duration = Duration::from_secs(1);
+const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether this can be connected to, by its form. The error says what was wanted instead.
 pub(super) fn check(url: &str) -> Result<(), String> {
@@ -35,18 +35,18 @@ pub(super) fn check(url: &str) -> Result<(), String> {
 }
 
 /// One connection. When this is dropped, it ends.
-pub(super) struct Connection {
+pub(super) struct SocketSession {
     patience: Duration,
     requests: Option<Sender<String>>,
-    answers: Receiver<Result<Vec<u8>, Fault>>,
+    answers: Receiver<Result<Vec<u8>, SessionError>>,
     /// what to cut when the patience ends
     stream: Arc<OnceLock<TcpStream>>,
     worker: thread::JoinHandle<()>,
 }
 
-impl Connection {
+impl SocketSession {
     /// Begins to connect; what comes of it, the first answer tells.
-    pub fn open(url: &str, patience: Duration) -> Result<Connection, String> {
+    pub fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
         let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());
@@ -63,7 +63,7 @@ impl Connection {
         let worker = worker.spawn(work);
         let worker =
             worker.map_err(|e| format!("cannot start a thread for the connection: {e}"))?;
-        Ok(Connection {
+        Ok(SocketSession {
             patience,
             requests: Some(requests),
             answers,
@@ -79,19 +79,19 @@ impl Connection {
     }
 }
 
-impl Session for Connection {
-    fn ask(&mut self, request: Map<String, Value>) -> Result<Answer, Fault> {
-        let closed = || Fault::Closed("the server has closed the connection".to_owned());
+impl EnvironmentSession for SocketSession {
+    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
+        let closed = || SessionError::Closed("the server has closed the connection".to_owned());
         let bytes = match self.answers.try_recv() {
             // It may tell that it closes, or why it does not even begin.
             Ok(early) => {
                 let bytes = early?;
-                let message = protocol::read(&bytes).map_err(Fault::Other)?;
+                let message = protocol::read(&bytes).map_err(SessionError::Other)?;
                 let problem = message.content.err().unwrap_or_else(|| {
                     let answer = quoted(&bytes);
                     format!("the server said something without being asked: {answer}")
                 });
-                return Err(Fault::Closed(problem));
+                return Err(SessionError::Closed(problem));
             }
             Err(TryRecvError::Disconnected) => return Err(closed()),
             Err(TryRecvError::Empty) => {
@@ -103,19 +103,19 @@ impl Session for Connection {
                     Err(RecvTimeoutError::Timeout) => {
                         self.cut();
                         let seconds = self.patience.as_secs_f64();
-                        return Err(Fault::Other(format!(
+                        return Err(SessionError::Other(format!(
                             "the server did not answer within {seconds} s (game.options.timeout)"
                         )));
                     }
                 }
             }
         };
-        let message = protocol::read(&bytes).map_err(Fault::Other)?;
-        message.content.map_err(Fault::Other)
+        let message = protocol::read(&bytes).map_err(SessionError::Other)?;
+        message.content.map_err(SessionError::Other)
     }
 }
 
-impl Drop for Connection {
+impl Drop for SocketSession {
     fn drop(&mut self) {
         self.requests = None;
         // It says goodbye, which is nothing to wait for where the other side does not listen.
@@ -133,8 +133,9 @@ fn connect(
     url: &str,
     patience: Duration,
     slot: &OnceLock<TcpStream>,
-) -> Result<WebSocket<TcpStream>, Fault> {
-    let failed = |problem: String| Fault::Other(format!("cannot connect to the server: {problem}"));
+) -> Result<WebSocket<TcpStream>, SessionError> {
+    let failed =
+        |problem: String| SessionError::Other(format!("cannot connect to the server: {problem}"));
     let uri: Uri = url.parse().expect("checked when it was configured");
     let host = uri.host().expect("checked when it was configured");
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -174,16 +175,16 @@ fn connect(
     }
 }
 
-type Answers = Sender<Result<Vec<u8>, Fault>>;
+type Answers = Sender<Result<Vec<u8>, SessionError>>;
 
 /// Hands requests to the server and answers back, until one side has enough.
 fn serve(
     socket: &mut WebSocket<TcpStream>,
     requests: &Receiver<String>,
     answers: &Answers,
-) -> Result<(), mpsc::SendError<Result<Vec<u8>, Fault>>> {
+) -> Result<(), mpsc::SendError<Result<Vec<u8>, SessionError>>> {
     loop {
-        match requests.recv_timeout(IDLE) {
+        match requests.recv_timeout(PING_INTERVAL) {
             Ok(request) => {
                 // If it has hung up, it may have said why.
                 let _ = socket.send(Message::text(request));
@@ -205,7 +206,9 @@ fn serve(
                     Ok(Message::Ping(_) | Message::Pong(_)) => {
                         let _ = socket.flush();
                     }
-                    found => return answers.send(told(found).unwrap_or_else(|| receive(socket))),
+                    found => {
+                        return answers.send(message_of(found).unwrap_or_else(|| receive(socket)));
+                    }
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -220,17 +223,17 @@ fn serve(
 }
 
 /// What the server says next.
-fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, Fault> {
+fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     loop {
-        if let Some(found) = told(socket.read()) {
+        if let Some(found) = message_of(socket.read()) {
             return found;
         }
     }
 }
 
 /// What was read as a message or as a fault; `None` if it is neither.
-fn told(found: Result<Message, Error>) -> Option<Result<Vec<u8>, Fault>> {
-    let other = |problem: String| Some(Err(Fault::Other(problem)));
+fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionError>> {
+    let other = |problem: String| Some(Err(SessionError::Other(problem)));
     match found {
         Ok(Message::Text(text)) => Some(Ok(text.as_bytes().to_vec())),
         Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => None,
@@ -244,12 +247,12 @@ fn told(found: Result<Message, Error>) -> Option<Result<Vec<u8>, Fault>> {
                 format!(" (code {}, reason {reason})", u16::from(frame.code))
             });
             let problem = format!("the server has closed the connection{why}");
-            Some(Err(Fault::Closed(problem)))
+            Some(Err(SessionError::Closed(problem)))
         }
         Err(Error::Io(error)) if is_patience(&error) => {
             other("the server did not answer in time (game.options.timeout)".to_owned())
         }
-        Err(Error::ConnectionClosed | Error::AlreadyClosed) => Some(Err(Fault::Closed(
+        Err(Error::ConnectionClosed | Error::AlreadyClosed) => Some(Err(SessionError::Closed(
             "the server has closed the connection".to_owned(),
         ))),
         Err(Error::Capacity(_)) => other(format!(
@@ -258,11 +261,11 @@ fn told(found: Result<Message, Error>) -> Option<Result<Vec<u8>, Fault>> {
         )),
         Err(Error::Io(error)) => {
             let problem = format!("the connection to the server is lost: {error}");
-            Some(Err(Fault::Closed(problem)))
+            Some(Err(SessionError::Closed(problem)))
         }
         Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
             let problem = "the connection to the server is lost: it ended without a farewell";
-            Some(Err(Fault::Closed(problem.to_owned())))
+            Some(Err(SessionError::Closed(problem.to_owned())))
         }
         Err(error) => {
             let said = quoted(error.to_string().as_bytes());

@@ -3,14 +3,10 @@
 //! It is one file with the blocks `rules`, `observation` and `action`. A block that it leaves out is that of
 //! `default.jinja`.
 
-use std::io;
-
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, Value as Jinja};
+use lapwing_model::{Jinja, JinjaOptions};
 use serde_json::{Map, Value, json};
 
-use super::protocol::{Answer, quoted};
+use super::protocol::{StepResult, quoted};
 
 /// Instructions that a block may execute. A board of 64 x 64 cells, each looked at, takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
@@ -23,45 +19,40 @@ const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
 /// A template and an expression, parsed.
 #[derive(Debug)]
-pub(super) struct Template {
-    environment: Environment<'static>,
+pub(super) struct ExternalTemplate {
+    jinja: Jinja,
     success: String,
 }
 
-impl Template {
+impl ExternalTemplate {
     /// The template with this source, or the default one. The error says what is wrong, and not in which file.
-    pub fn parse(source: Option<&str>) -> Result<Template, String> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build();
-        environment.set_syntax(syntax.expect("the standard delimiters are distinct"));
-        environment.set_fuel(Some(FUEL));
-        environment.add_filter("tojson", tojson);
+    pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
+        let mut jinja = Jinja::new(JinjaOptions {
+            max_instructions: FUEL,
+            max_output: LONGEST_TEXT,
+            trim_blocks: true,
+            strict: false,
+            python: false,
+        });
         let source = source.unwrap_or_default();
         for block in BLOCKS {
             // What a template extends is put out with the blocks that it replaces: a page of one block puts out that.
             let page = format!("{block} page");
-            let base = default_block(block);
-            let add = |environment: &mut Environment<'static>, name, text| {
-                environment.add_template_owned(name, text)
-            };
-            add(&mut environment, page.clone(), base.to_owned()).map_err(|e| told(&e))?;
+            let base = default_block(block).to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
-            add(&mut environment, block.to_owned(), text).map_err(|e| told(&e))?;
+            let added = jinja.add(&page, base).and_then(|()| jinja.add(block, text));
+            added.map_err(|e| e.to_string())?;
         }
-        Ok(Template {
-            environment,
+        Ok(ExternalTemplate {
+            jinja,
             success: String::new(),
         })
     }
 
     /// With this expression for what a success is.
-    pub fn with_success(mut self, expression: &str) -> Result<Template, String> {
-        self.environment
-            .compile_expression(expression)
-            .map_err(|e| told(&e))?;
+    pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
+        let checked = self.jinja.check_expression(expression);
+        checked.map_err(|e| e.to_string())?;
         self.success = expression.to_owned();
         Ok(self)
     }
@@ -72,7 +63,7 @@ impl Template {
     }
 
     /// The text of a state.
-    pub fn observation(&self, answer: &Answer, step: usize) -> Result<String, String> {
+    pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
             json!({
@@ -117,26 +108,21 @@ impl Template {
     }
 
     /// Whether an episode that has come so far is a success.
-    pub fn succeeded(&self, answer: &Answer, total: f64, step: usize) -> Result<bool, String> {
-        let expression = self.environment.compile_expression(&self.success);
-        let value = expression.and_then(|expression| {
-            expression.eval(Serde(json!({
-                "observation": answer.observation,
-                "reward": answer.reward,
-                "return": total,
-                "done": answer.done,
-                "step": step,
-            })))
+    pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
+        let variables = json!({
+            "observation": answer.observation,
+            "reward": answer.reward,
+            "return": total,
+            "done": answer.done,
+            "step": step,
         });
-        Ok(value.map_err(|e| told(&e))?.is_true())
+        let succeeded = self.jinja.is_true(&self.success, variables);
+        succeeded.map_err(|e| e.to_string())
     }
 
     fn render(&self, block: &str, variables: Value) -> Result<String, String> {
-        let mut text = Limited(Vec::new());
-        let template = self.environment.get_template(block).map_err(|e| told(&e))?;
-        let rendered = template.render_captured_to(Serde(variables), &mut text);
-        rendered.map_err(|e| format!("its block `{block}` fails: {}", told(&e)))?;
-        let text = String::from_utf8(text.0).map_err(|e| e.to_string())?;
+        let rendered = self.jinja.render(block, variables);
+        let text = rendered.map_err(|e| format!("its block `{block}` fails: {e}"))?;
         Ok(text.trim_end_matches('\n').to_owned())
     }
 }
@@ -148,53 +134,4 @@ fn default_block(name: &str) -> &'static str {
     let block = &DEFAULT[start.expect("the default template has all blocks")..];
     let end = block.find(END).expect("a block ends");
     &block[..end + END.len()]
-}
-
-/// JSON as it is, in one line or indented; Jinja's own would escape HTML, which a model is not to read.
-fn tojson(value: Jinja, indent: Option<usize>) -> Result<String, Error> {
-    let failed = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
-    let Some(indent) = indent else {
-        return serde_json::to_string(&value).map_err(failed);
-    };
-    let indent = " ".repeat(indent.min(8));
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    serde::Serialize::serialize(&value, &mut serializer).map_err(failed)?;
-    String::from_utf8(bytes).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
-}
-
-/// minijinja's message in our manner, with the line it is about.
-fn told(error: &Error) -> String {
-    let line = error
-        .line()
-        .map(|line| format!("line {line}: "))
-        .unwrap_or_default();
-    if error.kind() == ErrorKind::OutOfFuel {
-        return format!("{line}it does not come to an end (stopped after {FUEL} instructions)");
-    }
-    let source = std::error::Error::source(error);
-    if let Some(io) = source.and_then(|e| e.downcast_ref::<io::Error>()) {
-        return format!("{line}{io}");
-    }
-    let detail = error.detail().map(|detail| format!(": {detail}"));
-    format!("{line}{}{}", error.kind(), detail.unwrap_or_default())
-}
-
-/// A text that may not grow without end.
-struct Limited(Vec<u8>);
-
-impl io::Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST_TEXT {
-            let problem = format!("the text is longer than {} MiB", LONGEST_TEXT >> 20);
-            return Err(io::Error::other(problem));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

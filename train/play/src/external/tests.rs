@@ -25,7 +25,7 @@ fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     all.as_object_mut()
         .unwrap()
         .extend(options.as_object().unwrap().clone());
-    configure(name, &all).unwrap()
+    configure(&name.into(), &all).unwrap()
 }
 
 /// The error of the first episode's first steps.
@@ -60,21 +60,25 @@ fn a_name_is_a_command_or_an_address() {
             "[\"a\", \"$HOME\", \"|\", \"b\", \">\", \"c\"]",
         ),
     ] {
-        let Address::Process(words) = Address::parse(name).unwrap() else {
+        let Address::Process(words) = Address::parse(&name.into()).unwrap() else {
             panic!("{name}");
         };
         assert_eq!(format!("{words:?}"), wanted);
     }
     for name in ["ws://localhost:8000/ws", "ws://[::1]:8000/ws", "ws://host"] {
-        assert_eq!(Address::parse(name), Ok(Address::Socket(name.to_owned())));
+        assert_eq!(
+            Address::parse(&name.into()),
+            Ok(Address::Socket(name.to_owned()))
+        );
     }
-    let wrong = |name| Address::parse(name).unwrap_err();
+    let wrong = |name: &str| Address::parse(&name.into()).unwrap_err();
     assert_eq!(wrong("exec:"), "exec:COMMAND, such as exec:python3 game.py");
     assert_eq!(wrong("exec:''"), wrong("exec:"));
     assert_eq!(wrong("exec:a 'b"), "a command whose quotes are closed");
     assert_eq!(wrong("ws://"), "ws://HOST:PORT/ws");
     assert_eq!(wrong("ws://a b/ws"), "ws://HOST:PORT/ws");
     assert!(wrong("wss://host/ws").contains("not encrypted"));
+    let is_external = |name: &str| GameName::from(name).is_external();
     assert!(!is_external("frozen-lake") && !is_external("http://a/ws") && is_external("exec:a"));
 }
 
@@ -89,9 +93,10 @@ fn a_run_is_named_after_its_command() {
         ("exec:../..", "environment"),
         ("exec:\u{1b}[2J/é", "2J"),
     ] {
-        assert_eq!(short_name(name), short);
+        assert_eq!(GameName::from(name).short(), short);
     }
-    assert!(short_name(&format!("exec:{}", "a/".repeat(200))).len() <= 60);
+    let long = GameName::from(format!("exec:{}", "a/".repeat(200)));
+    assert!(long.short().len() <= 60);
 }
 
 #[test]
@@ -103,7 +108,9 @@ fn what_is_wrong_with_an_option_is_told() {
         path.to_str().unwrap().to_owned()
     };
     let wrong = |options: Value| {
-        let error = configure("exec:game", &options).unwrap_err().to_string();
+        let error = configure(&"exec:game".into(), &options)
+            .unwrap_err()
+            .to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
     let told = [
@@ -131,12 +138,12 @@ fn what_is_wrong_with_an_option_is_told() {
 
 #[test]
 fn a_template_says_only_what_it_does_differently() {
-    let state = |observation: Value| protocol::Answer {
+    let state = |observation: Value| protocol::StepResult {
         observation,
         reward: None,
         done: false,
     };
-    let usual = template::Template::parse(None).unwrap();
+    let usual = template::ExternalTemplate::parse(None).unwrap();
     let text = |observation: Value| usual.observation(&state(observation), 0).unwrap();
     assert_eq!(text(json!("a\n  b\n")), "a\n  b");
     assert_eq!(text(json!({ "text": "<here>", "raw": 3 })), "<here>");
@@ -156,7 +163,7 @@ fn a_template_says_only_what_it_does_differently() {
 {% block action %}
 {\"move\": {{ (action or \"wait\") | tojson }}, \"said\": {{ text | tojson }}}
 {% endblock %}";
-    let own = template::Template::parse(Some(own)).unwrap();
+    let own = template::ExternalTemplate::parse(Some(own)).unwrap();
     assert_eq!(own.rules(), usual.rules());
     let seen = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
     assert_eq!(seen, "at 3 after 2: {\n  \"x\": 3\n}");
@@ -165,7 +172,7 @@ fn a_template_says_only_what_it_does_differently() {
 
     let broken = |block: &str| {
         let own = format!("{{% block action %}}{block}{{% endblock %}}");
-        let own = template::Template::parse(Some(&own)).unwrap();
+        let own = template::ExternalTemplate::parse(Some(&own)).unwrap();
         own.action(Some((0, "go")), "", 0).unwrap_err()
     };
     assert!(broken("{a}").starts_with("its block `action` makes \"{a}\", which is not JSON ("));

@@ -3,9 +3,9 @@
 //! All that ask in a round are asked for at once, so many at a time. What was answered is kept on disk, and a request
 //! that was answered before costs nothing.
 
-mod answer;
 mod cache;
 mod client;
+mod completion;
 pub mod error;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,9 +20,9 @@ use serde_json::{Map, Value, json};
 use crate::PlayError;
 use crate::seeds;
 use crate::{Ask, Framing, Player, Reply};
-use answer::Answer;
-use cache::{Cache, Kept};
-use client::{Client, Tally};
+use cache::{Lookup, ReplyCache};
+use client::{ApiClient, RequestCounter};
+use completion::ChatReply;
 use error::{ApiError, excerpt};
 
 /// Which model plays, and how it is asked.
@@ -103,22 +103,22 @@ impl fmt::Display for Account {
 pub struct Api {
     settings: Settings,
     framing: Framing,
-    client: Client,
-    cache: Cache,
-    account: Book,
+    client: ApiClient,
+    cache: ReplyCache,
+    account: SharedAccount,
 }
 
 /// The account while several write into it.
 #[derive(Default)]
-struct Book(Mutex<Account>);
+struct SharedAccount(Mutex<Account>);
 
-impl Book {
+impl SharedAccount {
     fn with<T>(&self, write: impl FnOnce(&mut Account) -> T) -> T {
         write(&mut self.0.lock().expect("no thread panics with it"))
     }
 }
 
-impl Tally for Book {
+impl RequestCounter for SharedAccount {
     fn sent(&self, again: bool) {
         self.with(|account| {
             account.requests += 1;
@@ -144,11 +144,11 @@ impl Api {
     fn patient(settings: Settings, framing: Framing, pause: Duration) -> Result<Api, ApiError> {
         let key = settings.key.clone();
         Ok(Api {
-            client: Client::new(&settings.url, key, settings.timeout, pause)?,
-            cache: Cache::open(&settings.cache)?,
+            client: ApiClient::new(&settings.url, key, settings.timeout, pause)?,
+            cache: ReplyCache::open(&settings.cache)?,
             settings,
             framing,
-            account: Book::default(),
+            account: SharedAccount::default(),
         })
     }
 
@@ -178,15 +178,20 @@ impl Api {
     }
 
     /// From the cache, or from the server.
-    fn answer(&self, request: &str, number: usize, stop: &AtomicBool) -> Result<Answer, ApiError> {
+    fn answer(
+        &self,
+        request: &str,
+        number: usize,
+        stop: &AtomicBool,
+    ) -> Result<ChatReply, ApiError> {
         let url = &self.client.url;
         match self.cache.get(url, request) {
-            Kept::Answer(answer) => {
+            Lookup::Found(answer) => {
                 self.account.with(|account| account.cached += 1);
                 return Ok(answer);
             }
-            Kept::Damaged(path) => self.account.with(|account| account.damaged.push(path)),
-            Kept::Nothing => (),
+            Lookup::Damaged(path) => self.account.with(|account| account.damaged.push(path)),
+            Lookup::Nothing => (),
         }
         let used = self.account.with(|account| account.tokens());
         if let Some(budget) = self.settings.budget.filter(|budget| used >= *budget) {
@@ -195,7 +200,7 @@ impl Api {
         let body = self
             .client
             .ask(request, number as u64, &self.account, stop)?;
-        let answer = Answer::read(&body, request).map_err(|problem| {
+        let answer = ChatReply::read(&body, request).map_err(|problem| {
             self.account.failed("another schema".to_owned());
             ApiError::Schema {
                 url: url.clone(),
@@ -214,9 +219,9 @@ impl Api {
 
     /// To all of these, so many at a time. After the first error nothing more is asked; what is under way is waited for,
     /// since it is paid for.
-    fn answers(&self, requests: &[&str]) -> Result<Vec<Answer>, ApiError> {
+    fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiError> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let found: Vec<OnceLock<Answer>> = requests.iter().map(|_| OnceLock::new()).collect();
+        let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();
         let error = OnceLock::new();
         let work = || {
             while !stop.load(Relaxed) {

@@ -1,6 +1,6 @@
 //! The language-agent policy: a model that plays, and that can be taught.
 
-use lapwing_model::{Adapter, Arena, Model, Request, Sampling, generate};
+use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions, generate};
 
 use crate::PlayError;
 use crate::prompt::Prompts;
@@ -16,7 +16,7 @@ pub struct Policy {
     /// what it is held against; none: nothing asks, in play or where all weights are trained with `train.beta` = 0
     pub reference: Option<Reference>,
     /// keys and values of what is being played
-    pub arena: Arena,
+    pub arena: KvArena,
 }
 
 /// What training began from, as it was.
@@ -37,11 +37,11 @@ impl Policy {
         max_new_tokens: usize,
     ) -> ModelPlayer<'a> {
         self.arena.clear();
-        let sampling = Sampling {
+        let sampling = SamplingOptions {
             temperature: temperature as f32,
             max_new_tokens,
             stop: prompts.tokenizer().stop_ids().to_vec(),
-            ..Sampling::default()
+            ..SamplingOptions::default()
         };
         ModelPlayer {
             policy: self,
@@ -55,7 +55,7 @@ impl Policy {
 pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
     prompts: &'a mut Prompts,
-    sampling: Sampling,
+    sampling: SamplingOptions,
 }
 
 impl Player for ModelPlayer<'_> {
@@ -73,14 +73,14 @@ impl Player for ModelPlayer<'_> {
         for ask in asks {
             let prompt = prompts.ids(&ask.seen())?;
             let key = seeds::derive(ask.seed, "reply", &[ask.turn]);
-            requests.push(Request {
+            requests.push(GenerationRequest {
                 prompt: prompt.to_vec(),
                 key,
             });
             asked.push(prompt);
         }
         let drawn = generate(model, adapter.as_ref(), arena, &requests, &self.sampling)?;
-        let reply = |(prompt, drawn): (_, lapwing_model::Reply)| {
+        let reply = |(prompt, drawn): (_, lapwing_model::GeneratedReply)| {
             let text = prompts.tokenizer().decode(&drawn.ids)?;
             let sampled = Some(Sampled {
                 prompt,

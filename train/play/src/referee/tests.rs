@@ -94,7 +94,7 @@ impl Says {
 }
 
 impl Player for Says {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, Error> {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, crate::PlayError> {
         let reply = |ask: &Ask<'_>| {
             assert_eq!(
                 ask.observation,

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use lapwing_model::{
-    ChatTemplate, Checkpoint, Hub, LoadOptions, Model, ModelError, Precision, Repository,
-    StoredAdapter, TextFiles, Tokenizer, read_text,
+    ChatTemplate, Hub, Model, ModelDirectory, ModelError, Precision, Repository, StoredAdapter,
+    TextFiles, Tokenizer, read_text,
 };
 use lapwing_tensor::{Gpu, Parameters};
 
@@ -50,7 +50,7 @@ pub struct Files {
     /// very files later
     pub repository: Option<Repository>,
     /// config and weights
-    pub checkpoint: Checkpoint,
+    pub checkpoint: ModelDirectory,
     text: TextFiles,
     /// none: there is no such file
     tokenizer: Option<Tokenizer>,
@@ -59,12 +59,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as the environment says
-    /// ([`Hub::from_env`]).
+    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as `hub` says.
     ///
     /// # Errors
-    /// If a file is missing or wrong, or cannot be downloaded; the error names it.
-    pub fn of(source: &Source, progress: &dyn Progress) -> Result<Files, Error> {
+    /// If a file is missing or wrong, or cannot be downloaded; the error names it. A repository needs a hub.
+    pub fn of(source: &Source, hub: Option<&Hub>, progress: &dyn Progress) -> Result<Files, Error> {
         let repository = match source {
             Source::BuiltIn => return Files::open(None),
             Source::Directory(dir) => return Files::open(Some(dir)),
@@ -72,7 +71,8 @@ impl Files {
         };
         const MEGABYTE: u64 = 1_000_000;
         let mut begun = false;
-        let snapshot = Hub::from_env().snapshot(repository, &mut |done, total| {
+        let hub = hub.ok_or_else(|| Error::NoHub(repository.clone()))?;
+        let snapshot = hub.snapshot(repository, &mut |done, total| {
             if !begun {
                 progress.phase("downloading", (total / MEGABYTE) as usize, "MB");
                 begun = true;
@@ -88,8 +88,8 @@ impl Files {
     }
 
     /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
-    /// [`TextFiles::guarded`] says: in a process of their own, if the program has called
-    /// [`isolate_text`](lapwing_model::isolate_text).
+    /// [`TextFiles::untrusted`] says: in a process of their own, if the program has called
+    /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
     /// If a file is missing or wrong; the error names it.
@@ -108,9 +108,9 @@ impl Files {
                 path
             }
         };
-        let checkpoint = Checkpoint::open(path)?;
+        let checkpoint = ModelDirectory::open(path)?;
         let text = match dir {
-            Some(_) => TextFiles::guarded(path)?,
+            Some(_) => TextFiles::untrusted(path)?,
             None => TextFiles::trusted(path),
         };
         // Read even where it may not be needed, so that one of another model is noticed whatever is done.
@@ -170,8 +170,9 @@ impl Files {
     /// # Errors
     /// A damaged value, or a lost device.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
-        let options = LoadOptions::default();
-        let model = self.checkpoint.load(gpu, &options, &mut told(progress))?;
+        let model = self
+            .checkpoint
+            .load(gpu, Precision::Auto, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
@@ -182,7 +183,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::load`].
-    pub fn load_trained(
+    pub(crate) fn load_trained(
         &self,
         gpu: &Gpu,
         progress: &dyn Progress,
@@ -200,9 +201,7 @@ impl Files {
     /// As [`Files::load`].
     pub fn load_reference(&self, gpu: &Gpu) -> Result<Model, Error> {
         let precision = Precision::Stored;
-        Ok(self
-            .checkpoint
-            .load(gpu, &LoadOptions { precision }, &mut |_, _| ())?)
+        Ok(self.checkpoint.load(gpu, precision, &mut |_, _| ())?)
     }
 }
 

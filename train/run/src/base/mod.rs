@@ -1,5 +1,5 @@
 //! The small base model that is built into the program, and how such a model is made.
 
 pub mod files;
-pub mod fingerprint;
+pub(crate) mod fingerprint;
 pub mod source;

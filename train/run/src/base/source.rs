@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapwing_model::Repository;
 
 /// What the embedded base is called in an adapter's `base_model_name_or_path`.
-pub const BUILT_IN: &str = "lapwing-base";
+pub(crate) const BUILT_IN: &str = "lapwing-base";
 
 /// A model to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::request::{ConfigRequest, PRESETS};
 use super::resolved::{Origin, Resolved};
-use super::source::{PRESETS, Source};
-use super::{Config, ConfigError, check::check, idle};
+use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
 use lapwing_play::config::Game;
-use lapwing_play::external;
+use lapwing_play::external::GameName;
 
 impl Config {
     /// What [`Config::resolve`] finds, without where it comes from.
@@ -29,7 +29,7 @@ impl Config {
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
         // What was typed wrong is told first: `--set train.lr 1` asks for a preset called 1.
         let settings = ordered(settings, request)?;
-        let source = Source::read(request)?;
+        let source = ConfigRequest::read(request)?;
         let mut layered = Layered {
             table: defaults(),
             origins: BTreeMap::new(),
@@ -58,10 +58,8 @@ impl Config {
         }
         if layered.game() != game && !layered.origins.contains_key("name") {
             let mut name = layered.game();
-            if let Value::String(game) = &mut name
-                && external::is_external(game)
-            {
-                *game = external::short_name(game);
+            if let Value::String(game) = &mut name {
+                *game = GameName::from(&**game).short();
             }
             layered.table.insert("name".to_owned(), name);
         }
@@ -80,7 +78,8 @@ impl Config {
             run: source.run,
         };
         if let Some(file) = source.bare.filter(|_| !is_whole) {
-            let of_game = |preset: &&super::Preset| preset.name == resolved.config.game.name;
+            let of_game =
+                |preset: &&super::Preset| GameName::from(preset.name) == resolved.config.game.name;
             let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
             resolved.notes.push(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
@@ -95,8 +94,8 @@ impl Config {
                 resolved.config.train.lr
             ));
         }
-        let idle = idle::notes(&resolved);
-        resolved.notes.extend(idle);
+        let unused = unused::notes(&resolved);
+        resolved.notes.extend(unused);
         Ok(resolved)
     }
 
@@ -111,19 +110,15 @@ impl Config {
     /// With paths that hold from any working directory.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        for dir in [
-            &mut self.model.dir,
-            &mut self.model.adapter,
-            &mut self.value.network,
-        ] {
-            // Empty is no path.
-            if let Ok(path) = std::path::absolute(&*dir)
-                && let Some(path) = path.to_str()
-            {
-                *dir = path.to_owned();
-            }
+        // Empty is no path.
+        if let Ok(path) = std::path::absolute(&self.value.network)
+            && let Some(path) = path.to_str()
+        {
+            self.value.network = path.to_owned();
         }
-        for path in &mut self.policy.templates {
+        let dirs = [&mut self.model.dir, &mut self.model.adapter];
+        let dirs = dirs.into_iter().flatten();
+        for path in dirs.chain(&mut self.policy.templates) {
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole;
             }
@@ -174,7 +169,7 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
 /// ` (did you mean ...?)` for a key without a value, where the value was taken for the name of a config.
 fn meant(setting: &str, request: &str) -> String {
     let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
-    match is_key && Source::read(request).is_err() {
+    match is_key && ConfigRequest::read(request).is_err() {
         true => format!(" (did you mean `{setting}={request}`?)"),
         false => String::new(),
     }

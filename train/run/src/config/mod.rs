@@ -6,14 +6,14 @@
 mod check;
 
 mod error;
-mod idle;
 mod load;
+mod request;
 mod resolved;
-mod source;
 #[cfg(test)]
 mod tests;
+mod unused;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use lapwing_learn::config::{Credit, Critic, Dqn, LearnerKind, Pqn, Train, Value};
 use lapwing_model::{LoraConfig, Repository};
@@ -24,8 +24,8 @@ use crate::base::source::Source;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
+pub use request::{PRESETS, Place, Preset};
 pub use resolved::{Origin, Resolved};
-pub use source::{PRESETS, Place, Preset};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,41 +95,73 @@ impl Default for Config {
 pub struct Model {
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
     /// Empty: the small base that is built into the program, so that training needs no download.
-    pub dir: String,
+    #[serde(with = "optional_path")]
+    pub dir: Option<PathBuf>,
     /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision`, the revision being a branch,
     /// a tag or a commit. It is taken from the local cache if it is there, and downloaded otherwise. A run notes the
     /// commit here, so that its config means the same model later. Empty: none.
-    pub repo: String,
+    #[serde(with = "repository")]
+    pub repo: Option<Repository>,
     /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
     /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
-    pub adapter: String,
+    #[serde(with = "optional_path")]
+    pub adapter: Option<PathBuf>,
 }
 
 impl Model {
     /// Where the model is read from.
     ///
     /// # Errors
-    /// If a directory and a repository are given, or what is given is no name of a repository.
+    /// If a directory and a repository are given.
     pub fn source(&self) -> Result<Source, ConfigError> {
-        let wrong = |wanted: String| ConfigError::Range {
-            key: "model.repo".to_owned(),
-            found: format!("{:?}", self.repo),
-            wanted,
-        };
-        match (&*self.dir, &*self.repo) {
-            ("", "") => Ok(Source::BuiltIn),
-            (dir, "") => Ok(Source::Directory(dir.into())),
-            ("", repo) => match Repository::parse(repo) {
-                Some(repository) => Ok(Source::Repository(repository)),
-                None => Err(wrong("OWNER/NAME or OWNER/NAME@REVISION".to_owned())),
-            },
-            (dir, _) => Err(wrong(format!("none beside model.dir, which is {dir:?}"))),
+        match (&self.dir, &self.repo) {
+            (None, None) => Ok(Source::BuiltIn),
+            (Some(dir), None) => Ok(Source::Directory(dir.clone())),
+            (None, Some(repository)) => Ok(Source::Repository(repository.clone())),
+            (Some(dir), Some(repository)) => Err(ConfigError::Range {
+                key: "model.repo".to_owned(),
+                found: format!("{:?}", repository.to_string()),
+                wanted: format!("none beside model.dir, which is {dir:?}"),
+            }),
         }
     }
+}
 
-    /// The directory of the adapter to go on from.
-    pub fn adapter_directory(&self) -> Option<&Path> {
-        (!self.adapter.is_empty()).then(|| Path::new(&self.adapter))
+/// A path that may be left out, which is an empty text in TOML.
+mod optional_path {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+        let text = path.as_ref().map(|path| path.to_string_lossy());
+        to.serialize_str(&text.unwrap_or_default())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+        let text = String::deserialize(from)?;
+        Ok((!text.is_empty()).then(|| text.into()))
+    }
+}
+
+/// A repository that may be left out, which is an empty text in TOML.
+mod repository {
+    use lapwing_model::Repository;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(found: &Option<Repository>, to: S) -> Result<S::Ok, S::Error> {
+        let text = found.as_ref().map(Repository::to_string);
+        to.serialize_str(&text.unwrap_or_default())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Repository>, D::Error> {
+        let text = String::deserialize(from)?;
+        let repository = (!text.is_empty()).then(|| {
+            let wanted = "expected OWNER/NAME or OWNER/NAME@REVISION";
+            Repository::parse(&text).ok_or_else(|| D::Error::custom(wanted))
+        });
+        repository.transpose()
     }
 }
 

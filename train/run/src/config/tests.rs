@@ -36,7 +36,7 @@ fn every_preset_loads_and_goes_by_its_name() {
 
 #[test]
 fn every_preset_file_is_listed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("presets");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../presets");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| {
@@ -77,8 +77,8 @@ fn values_are_toml_and_bare_words_are_texts() {
         "lora.targets=all-linear",
     ];
     let config = load("frozen-lake", &settings).unwrap();
-    assert_eq!(config.train.kl, super::Kl::K2);
-    assert_eq!(config.train.sampling, super::Sampling::Top);
+    assert_eq!(config.train.kl, lapwing_tensor::Kl::K2);
+    assert_eq!(config.train.sampling, lapwing_learn::config::Sampling::Top);
     assert_eq!(config.train.betas, [0.5, 0.75]);
     assert_eq!(config.train.lr, 1.0);
     assert_eq!(config.lora.targets, lapwing_model::Targets::default());
@@ -227,7 +227,7 @@ fn a_model_is_a_directory_or_a_repository() {
         panic!("a repository");
     };
     assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
-    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo`: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
+    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
@@ -302,7 +302,8 @@ fn a_file_states_differences_from_its_base() {
     let resolved = files(&[mine, lake, ("top.toml", &top)], "top.toml").unwrap();
     let config = &resolved.config;
     assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
-    assert_eq!((&*config.name, &*config.game.name), ("top", "snake"));
+    assert_eq!(config.name, "top");
+    assert_eq!(config.game.name, "snake".into());
     // Another game drops the options of the one before.
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
@@ -471,8 +472,8 @@ fn paths_hold_from_everywhere() {
         .unwrap()
         .absolute();
     let here = std::env::current_dir().unwrap();
-    assert_eq!(Path::new(&config.model.dir), here.join("models/a"));
-    assert_eq!(config.model.adapter, "");
+    assert_eq!(config.model.dir, Some(here.join("models/a")));
+    assert_eq!(config.model.adapter, None);
     assert_eq!(config.clone().absolute(), config);
 }
 
@@ -509,7 +510,7 @@ proptest! {
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
         // Not through a setting: a bare word that reads as a number would be one.
-        config.model.dir = dir;
+        config.model.dir = (!dir.is_empty()).then(|| dir.into());
         let (_dir, path) = file(&config.to_toml());
         prop_assert_eq!(load(&path, &[]).unwrap(), config);
     }
@@ -569,7 +570,7 @@ fn presets_and_variants_of_one_name_are_one_game() {
 fn games_are_mixed_in_by_settings_and_by_files() {
     let set = load("frozen-lake", &["mix=[{probe=\"swapped\", share=0.2}]"]).unwrap();
     let swapped = super::Mix {
-        probe: "swapped".to_owned(),
+        probe: Some("swapped".to_owned()),
         share: 0.2,
         ..super::Mix::default()
     };

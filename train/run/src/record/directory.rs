@@ -36,24 +36,29 @@ const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
 
 impl RunDirectory {
-    /// Makes a run's directory: `out`, which must be new or empty, or else `runs/NAME-SEED`, numbered on as long as that
-    /// exists.
+    /// Makes a run's directory, which must be new or empty.
     ///
     /// # Errors
-    /// If `out` holds files already, somebody else is making a run there, or it cannot be written; then nothing new is
-    /// left behind.
-    pub fn create(out: Option<&Path>, config: &Config) -> Result<RunDirectory, RecordError> {
-        let (path, made) = match out {
-            Some(path) => (path.to_owned(), make(path)?),
-            None => {
-                let name = format!("{}-{}", config.name, config.train.seed);
-                (next_free(&Path::new("runs").join(name))?, true)
-            }
-        };
+    /// If it holds files already, somebody else is making a run there, or it cannot be written; then nothing new is left
+    /// behind.
+    pub fn create(path: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
+        RunDirectory::begun(path.to_owned(), make(path)?, config)
+    }
+
+    /// Makes the directory NAME-SEED in this one, numbered on as long as that exists.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::create`].
+    pub fn create_in(parent: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
+        let name = format!("{}-{}", config.name, config.train.seed);
+        RunDirectory::begun(next_free(&parent.join(name))?, true, config)
+    }
+
+    fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
         let lock = lock(&path)?;
         // Looked at only now: who holds the lock is alone.
         if names(&path)? != [LOCK] {
-            return Err(RecordError::Occupied { path });
+            return Err(RecordError::Occupied(path));
         }
         let filled = write(&path.join(CONFIG), &config.to_toml())
             .and_then(|()| RunDirectory::with(&path, lock));
@@ -124,7 +129,7 @@ impl RunDirectory {
     /// # Errors
     /// If it cannot be written; then the old one stays.
     pub fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
-        lapwing_model::write_aside(&self::config(&self.path), config.to_toml().as_bytes())
+        lapwing_model::write_atomically(&self::config(&self.path), config.to_toml().as_bytes())
     }
 
     /// Notes that lapwing begins to work here.
@@ -146,9 +151,7 @@ impl RunDirectory {
     pub fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
-            false => Err(RecordError::Gone {
-                path: self.path.clone(),
-            }),
+            false => Err(RecordError::Gone(self.path.clone())),
         }
     }
 }
@@ -186,14 +189,38 @@ pub struct Session {
     pub model: String,
 }
 
-/// Where the adapter is kept in a run's directory.
-pub fn adapter(run: &Path) -> PathBuf {
-    run.join("adapter")
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident = $file:expr)*) => {
+        $($(#[$doc])*
+        pub fn $name(run: &Path) -> PathBuf {
+            run.join($file)
+        })*
+    };
 }
 
-/// Where the model is kept instead, in a run that trains all of its weights.
-pub fn model(run: &Path) -> PathBuf {
-    run.join("model")
+paths! {
+    /// Where the adapter is kept in a run's directory.
+    adapter = "adapter"
+    /// Where the model is kept instead, in a run that trains all of its weights.
+    model = "model"
+    /// Where what was learned by the best evaluation is kept.
+    best = "best"
+    /// The file with the network of a value learner, as it was saved last.
+    network = "network.safetensors"
+    /// The file with the network as it was examined best.
+    best_network = "best.safetensors"
+    /// Where the checkpoints are kept.
+    checkpoints = "checkpoints"
+    /// The file with what was measured.
+    metrics = "metrics.jsonl"
+    /// The file with some episodes.
+    episodes = "episodes.jsonl"
+    /// The file that says when and on what the run was worked on.
+    sessions = "sessions.jsonl"
+    /// Where the event files for TensorBoard are kept, if there are any.
+    tensorboard = "tensorboard"
+    /// The config of a run.
+    config = CONFIG
 }
 
 /// What a run has learned.
@@ -214,20 +241,13 @@ impl Trained {
     }
 }
 
-/// Where what was learned by the best evaluation is kept.
-pub fn best(run: &Path) -> PathBuf {
-    run.join("best")
-}
-
 /// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
 ///
 /// # Errors
 /// If it has saved nothing, or a network: then no language model was trained.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
-        return Err(RecordError::HasNetwork {
-            path: run.to_owned(),
-        });
+        return Err(RecordError::HasNetwork(run.to_owned()));
     }
     let is_in = |dir: PathBuf| {
         if dir.join("adapter_config.json").exists() {
@@ -239,19 +259,9 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         }
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
-    saved.find_map(is_in).ok_or_else(|| RecordError::NoAdapter {
-        path: run.to_owned(),
-    })
-}
-
-/// The file with the network of a value learner, as it was saved last.
-pub fn network(run: &Path) -> PathBuf {
-    run.join("network.safetensors")
-}
-
-/// The file with the network as it was examined best.
-pub fn best_network(run: &Path) -> PathBuf {
-    run.join("best.safetensors")
+    saved
+        .find_map(is_in)
+        .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
 /// The network to take of a run: that of its best evaluation, or else the one that was saved last.
@@ -261,39 +271,7 @@ pub fn best_network(run: &Path) -> PathBuf {
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let first = saved.find(|file| file.exists());
-    first.ok_or_else(|| RecordError::NoNetwork {
-        path: run.to_owned(),
-    })
-}
-
-/// Where the checkpoints are kept.
-pub fn checkpoints(run: &Path) -> PathBuf {
-    run.join("checkpoints")
-}
-
-/// The file with what was measured.
-pub fn metrics(run: &Path) -> PathBuf {
-    run.join("metrics.jsonl")
-}
-
-/// The file with some episodes.
-pub fn episodes(run: &Path) -> PathBuf {
-    run.join("episodes.jsonl")
-}
-
-/// The file that says when and on what the run was worked on.
-pub fn sessions(run: &Path) -> PathBuf {
-    run.join("sessions.jsonl")
-}
-
-/// Where the event files for TensorBoard are kept, if there are any.
-pub fn tensorboard(run: &Path) -> PathBuf {
-    run.join("tensorboard")
-}
-
-/// The config of a run.
-pub fn config(run: &Path) -> PathBuf {
-    run.join(CONFIG)
+    first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
 }
 
 /// Makes sure that this is the directory of a run.
@@ -322,12 +300,8 @@ pub fn is_in_use(run: &Path) -> bool {
 /// If there are files in it.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.is_dir() && !names(path)?.is_empty() {
-        true if is_in_use(path) => Err(RecordError::InUse {
-            path: path.to_owned(),
-        }),
-        true => Err(RecordError::Occupied {
-            path: path.to_owned(),
-        }),
+        true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
+        true => Err(RecordError::Occupied(path.to_owned())),
         false => Ok(()),
     }
 }
@@ -372,9 +346,7 @@ fn lock(path: &Path) -> Result<File, RecordError> {
     let file = options.open(&name).map_err(write_error(&name))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(RecordError::InUse {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
         Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
     }
 }
@@ -433,7 +405,7 @@ mod tests {
     fn the_config_in_a_run_directory_makes_the_same_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
-        let run = RunDirectory::create(Some(&path), &config()).unwrap();
+        let run = RunDirectory::create(&path, &config()).unwrap();
         assert_eq!(
             names(&path),
             ["config.toml", "episodes.jsonl", "lock", "metrics.jsonl"]
@@ -449,7 +421,7 @@ mod tests {
     fn a_directory_with_files_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
-        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
+        let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
@@ -461,11 +433,11 @@ mod tests {
     #[test]
     fn one_run_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(Some(dir.path()), &config()).unwrap();
+        let run = RunDirectory::create(dir.path(), &config()).unwrap();
         assert!(is_in_use(dir.path()));
         for error in [
             RunDirectory::open(dir.path()).unwrap_err(),
-            RunDirectory::create(Some(dir.path()), &config()).unwrap_err(),
+            RunDirectory::create(dir.path(), &config()).unwrap_err(),
         ] {
             assert_eq!(
                 told(&error, dir.path()),
@@ -475,8 +447,8 @@ mod tests {
         drop(run);
         assert!(!is_in_use(dir.path()));
         RunDirectory::open(dir.path()).unwrap();
-        let error = RunDirectory::create(Some(dir.path()), &config()).unwrap_err();
-        assert!(matches!(error, RecordError::Occupied { .. }), "{error}");
+        let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
+        assert!(matches!(error, RecordError::Occupied(_)), "{error}");
     }
 
     /// Many that begin at the same moment: each has a directory of its own, whole.
@@ -511,7 +483,7 @@ mod tests {
             let runs: Vec<Result<RunDirectory, RecordError>> = std::thread::scope(|scope| {
                 let one = || {
                     begin.wait();
-                    RunDirectory::create(Some(&path), &config())
+                    RunDirectory::create(&path, &config())
                 };
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
@@ -529,13 +501,13 @@ mod tests {
     fn a_directory_that_is_taken_away_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
-        let mut run = RunDirectory::create(Some(&path), &config()).unwrap();
+        let mut run = RunDirectory::create(&path, &config()).unwrap();
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
         assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
         // Another one of that name is not it.
-        let other = RunDirectory::create(Some(&path), &config()).unwrap();
+        let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);
     }
@@ -544,8 +516,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let error =
-            RunDirectory::create(Some(&dir.path().join("file/run")), &config()).unwrap_err();
+        let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Write { .. }));
         #[cfg(unix)]
         assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");

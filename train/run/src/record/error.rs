@@ -8,17 +8,11 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum RecordError {
     /// The directory has files in it.
-    #[error("{} exists and is not empty: choose another directory with --out, or remove it", .path.display())]
-    Occupied {
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{} exists and is not empty: choose another directory with --out, or remove it", .0.display())]
+    Occupied(PathBuf),
     /// The file is there.
-    #[error("{} is there already: choose another file with --keep, or remove it", .path.display())]
-    Taken {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is there already: choose another file with --keep, or remove it", .0.display())]
+    Taken(PathBuf),
     /// The file system refused.
     #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
     Write {
@@ -40,55 +34,37 @@ pub enum RecordError {
     },
     /// The run has saved nothing that it learned.
     #[error(
-        "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
+        "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
     )]
-    NoAdapter {
-        /// The run's directory.
-        path: PathBuf,
-    },
+    NoAdapter(PathBuf),
     /// The run has a network in place of an adapter.
     #[error(
         "{} holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take such \
-         a run, and nothing else does", .path.display()
+         a run, and nothing else does", .0.display()
     )]
-    HasNetwork {
-        /// The run's directory.
-        path: PathBuf,
-    },
+    HasNetwork(PathBuf),
     /// The run has no network.
     #[error(
-        "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .path.display()
+        "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
     )]
-    NoNetwork {
-        /// The run's directory.
-        path: PathBuf,
-    },
+    NoNetwork(PathBuf),
     /// Somebody else writes there.
     #[error(
-        "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .path.display()
+        "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .0.display()
     )]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    InUse(PathBuf),
     /// The directory is not what it was when the run began.
     #[error(
         "{} was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and \
-         go on with --resume", .path.display()
+         go on with --resume", .0.display()
     )]
-    Gone {
-        /// The directory.
-        path: PathBuf,
-    },
+    Gone(PathBuf),
     /// Something is there that lapwing did not make.
     #[error(
         "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
-        .path.display()
+        .0.display()
     )]
-    Foreign {
-        /// The file or directory.
-        path: PathBuf,
-    },
+    Foreign(PathBuf),
     /// A file cannot be read back.
     #[error("cannot read {}: {reason}", .path.display())]
     Read {

@@ -217,12 +217,12 @@ mod tests {
         let warning = Warning {
             step: 4,
             time: 2.5,
-            watchman: "no-variance".to_owned(),
+            check: "no-variance".to_owned(),
             value: 10.0,
             text: "nothing was learned".to_owned(),
         };
         let records = [
-            Record::Yardsticks(yardsticks),
+            Record::Baselines(yardsticks),
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Step(equal),
@@ -238,6 +238,11 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
         assert_eq!(read(&path).unwrap(), records);
+        // Files of the version before have other names.
+        let before = text.replace("\"baselines\"", "\"yardsticks\"");
+        std::fs::write(&path, before.replace("\"check\":", "\"watchman\":")).unwrap();
+        assert_eq!(read(&path).unwrap(), records);
+        std::fs::write(&path, &text).unwrap();
 
         // What is cut off is gone, and what follows comes where it was.
         let bytes = jsonl.bytes().unwrap();

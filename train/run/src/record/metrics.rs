@@ -35,8 +35,9 @@ pub struct Warning {
     pub step: usize,
     /// When, in seconds since 1970 (UTC).
     pub time: f64,
-    /// Which watchman says it; `docs/watchmen.md` has a paragraph of this name.
-    pub watchman: String,
+    /// Which watchman says it; `docs/health-checks.md` has a paragraph of this name.
+    #[serde(alias = "watchman")]
+    pub check: String,
     /// The number that it goes by.
     pub value: f64,
     /// What was seen, and what may help.

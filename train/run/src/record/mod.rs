@@ -2,9 +2,9 @@
 //! none of its business; that is a sink like any other.
 
 pub mod directory;
+pub mod episode_file;
 mod error;
 pub mod jsonl;
-pub mod kept;
 pub mod metrics;
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,8 @@ use metrics::{Evaluation, Warning};
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
     /// What the evaluations are held against; before the first.
-    Yardsticks(Yardsticks),
+    #[serde(alias = "yardsticks")]
+    Baselines(Yardsticks),
     /// The policy was examined.
     Evaluation(Evaluation),
     /// A step of training was made.
@@ -46,7 +47,7 @@ impl Record {
     /// The steps that were done when it was measured.
     pub fn step(&self) -> usize {
         match self {
-            Record::Yardsticks(_) => 0,
+            Record::Baselines(_) => 0,
             Record::Evaluation(evaluation) => evaluation.step,
             Record::Step(metrics) => metrics.step,
             Record::Warning(warning) => warning.step,

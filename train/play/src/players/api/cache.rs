@@ -12,55 +12,55 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::answer::Answer;
+use super::completion::ChatReply;
 use super::error::ApiError;
 
 /// A directory of answers.
-pub(super) struct Cache {
+pub(super) struct ReplyCache {
     dir: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct CacheEntry {
     request: Value,
-    answer: Answer,
+    answer: ChatReply,
 }
 
 /// What the cache has.
 #[derive(Debug, PartialEq)]
-pub(super) enum Kept {
+pub(super) enum Lookup {
     /// The answer.
-    Answer(Answer),
+    Found(ChatReply),
     /// Nothing.
     Nothing,
     /// Something that cannot be read; it is written anew when the answer has come.
     Damaged(PathBuf),
 }
 
-impl Cache {
-    pub(super) fn open(dir: &Path) -> Result<Cache, ApiError> {
+impl ReplyCache {
+    pub(super) fn open(dir: &Path) -> Result<ReplyCache, ApiError> {
         fs::create_dir_all(dir).map_err(unwritable(dir))?;
-        Ok(Cache {
+        Ok(ReplyCache {
             dir: dir.to_owned(),
         })
     }
 
-    pub(super) fn get(&self, url: &str, request: &str) -> Kept {
+    pub(super) fn get(&self, url: &str, request: &str) -> Lookup {
         let path = self.path(url, request);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kept::Nothing,
-            Err(_) => return Kept::Damaged(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Lookup::Nothing,
+            Err(_) => return Lookup::Damaged(path),
         };
         match read(&bytes, request) {
-            Some(answer) => Kept::Answer(answer),
-            None => Kept::Damaged(path),
+            Some(answer) => Lookup::Found(answer),
+            None => Lookup::Damaged(path),
         }
     }
 
-    pub(super) fn put(&self, url: &str, request: &str, answer: &Answer) -> Result<(), ApiError> {
+    pub(super) fn put(&self, url: &str, request: &str, answer: &ChatReply) -> Result<(), ApiError> {
         let path = self.path(url, request);
-        let entry = Entry {
+        let entry = CacheEntry {
             request: serde_json::from_str(request).expect("a request is JSON"),
             answer: answer.clone(),
         };
@@ -82,12 +82,12 @@ impl Cache {
     }
 }
 
-fn read(bytes: &[u8], request: &str) -> Option<Answer> {
+fn read(bytes: &[u8], request: &str) -> Option<ChatReply> {
     let (sum, text) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
     if sum != hash(&[text]) {
         return None;
     }
-    let entry: Entry = serde_json::from_str(text).ok()?;
+    let entry: CacheEntry = serde_json::from_str(text).ok()?;
     (entry.request == serde_json::from_str::<Value>(request).ok()?).then_some(entry.answer)
 }
 
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
         let home = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&home.path().join("new/cache")).unwrap();
-        let answer = Answer {
+        let cache = ReplyCache::open(&home.path().join("new/cache")).unwrap();
+        let answer = ChatReply {
             text: "left\n\u{1b}".to_owned(),
             cut: true,
             prompt_tokens: 7,
@@ -122,12 +122,12 @@ mod tests {
             estimated: false,
         };
         let (url, request) = ("http://127.0.0.1/v1", r#"{"model":"m","seed":3}"#);
-        assert_eq!(cache.get(url, request), Kept::Nothing);
+        assert_eq!(cache.get(url, request), Lookup::Nothing);
         cache.put(url, request, &answer).unwrap();
         cache.put(url, request, &answer).unwrap();
-        assert_eq!(cache.get(url, request), Kept::Answer(answer.clone()));
-        assert_eq!(cache.get("http://127.0.0.2/v1", request), Kept::Nothing);
-        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Kept::Nothing);
+        assert_eq!(cache.get(url, request), Lookup::Found(answer.clone()));
+        assert_eq!(cache.get("http://127.0.0.2/v1", request), Lookup::Nothing);
+        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Lookup::Nothing);
 
         let path = cache.path(url, request);
         let whole = fs::read_to_string(&path).unwrap();
@@ -138,9 +138,9 @@ mod tests {
             &whole.replace("left", "down"),
         ] {
             fs::write(&path, damaged).unwrap();
-            assert_eq!(cache.get(url, request), Kept::Damaged(path.clone()));
+            assert_eq!(cache.get(url, request), Lookup::Damaged(path.clone()));
         }
         cache.put(url, request, &answer).unwrap();
-        assert_eq!(cache.get(url, request), Kept::Answer(answer));
+        assert_eq!(cache.get(url, request), Lookup::Found(answer));
     }
 }

@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 const LARGEST: u64 = 8 << 20;
 
 /// An endpoint.
-pub(super) struct Client {
+pub(super) struct ApiClient {
     agent: Agent,
     /// without the `/chat/completions` that is added
     pub url: String,
@@ -29,7 +29,7 @@ pub(super) struct Client {
 }
 
 /// An attempt that brought no answer.
-struct Failure {
+struct FailedAttempt {
     /// for the account
     kind: String,
     /// for the error
@@ -41,20 +41,20 @@ struct Failure {
 }
 
 /// Who hears of what is sent.
-pub(super) trait Tally: Sync {
+pub(super) trait RequestCounter: Sync {
     /// A request goes out; `again`: not for the first time.
     fn sent(&self, again: bool);
     /// It failed, in this way.
     fn failed(&self, kind: String);
 }
 
-impl Client {
+impl ApiClient {
     pub(super) fn new(
         url: &str,
         key: Option<String>,
         timeout: Duration,
         pause: Duration,
-    ) -> Result<Client, ApiError> {
+    ) -> Result<ApiClient, ApiError> {
         let wrong = |problem: &str| ApiError::Address {
             problem: problem.to_owned(),
         };
@@ -86,7 +86,7 @@ impl Client {
             .timeout_connect(Some(Duration::from_secs(20).min(timeout)))
             .timeout_global(Some(timeout))
             .user_agent(concat!("lapwing/", env!("CARGO_PKG_VERSION")));
-        Ok(Client {
+        Ok(ApiClient {
             agent: config.build().into(),
             url: url.trim_end_matches('/').to_owned(),
             key,
@@ -100,7 +100,7 @@ impl Client {
         &self,
         request: &str,
         seed: u64,
-        tally: &dyn Tally,
+        tally: &dyn RequestCounter,
         stop: &AtomicBool,
     ) -> Result<String, ApiError> {
         let mut jitter = Stream::new(seed, "retry");
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    fn attempt(&self, request: &str) -> Result<String, Failure> {
+    fn attempt(&self, request: &str) -> Result<String, FailedAttempt> {
         let mut post = self
             .agent
             .post(format!("{}/chat/completions", self.url))
@@ -160,7 +160,7 @@ impl Client {
             300..=399 => " (redirects are not followed: name the address that it leads to)",
             _ => "",
         };
-        Err(Failure {
+        Err(FailedAttempt {
             kind: format!("status {}", status.as_u16()),
             what: format!(
                 "answered with status {}{cure}: {}",
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// No answer, or a part of one.
-    fn broken(&self, error: &ureq::Error) -> Failure {
+    fn broken(&self, error: &ureq::Error) -> FailedAttempt {
         let (kind, passes) = match error {
             ureq::Error::Timeout(_) => ("timed out", true),
             ureq::Error::BodyExceedsLimit(_) => ("too large", false),
@@ -183,7 +183,7 @@ impl Client {
             }
             _ => ("connection", false),
         };
-        Failure {
+        FailedAttempt {
             kind: kind.to_owned(),
             what: format!("gave no answer: {}", self.without_key(&error.to_string())),
             passes,
@@ -223,9 +223,9 @@ fn rest(pause: Duration, stop: &AtomicBool) {
 mod tests {
     use super::*;
 
-    fn made(url: &str, key: Option<&str>) -> Result<Client, String> {
+    fn made(url: &str, key: Option<&str>) -> Result<ApiClient, String> {
         let key = key.map(str::to_owned);
-        Client::new(url, key, Duration::from_secs(1), PAUSE).map_err(|error| error.to_string())
+        ApiClient::new(url, key, Duration::from_secs(1), PAUSE).map_err(|error| error.to_string())
     }
 
     #[test]

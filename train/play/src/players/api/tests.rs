@@ -41,7 +41,7 @@ fn api(settings: Settings) -> Api {
     Api::patient(settings, framing, Duration::from_millis(5)).unwrap()
 }
 
-fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, Error> {
+fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
     let seats: Vec<Seat> = (0..seats)
         .map(|seed| Seat {
             scene: seed,

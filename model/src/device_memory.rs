@@ -1,0 +1,102 @@
+//! Formulas for the device memory that a model's work takes: the tape, and the largest set of other live tensors. The test
+//! `model/tests/device_memory.rs` compares them with the memory in use.
+//!
+//! With the letters of `transformer.rs`, a block keeps these numbers for each token:
+//!
+//! ```text
+//! attention   x C, norm C, q H*D, k K*D, v K*D, seen H*D          (with head norms q and k twice)
+//! mlp         x C, norm C, gate F, up F, gate * up F
+//! adapter     r for each adapted layer
+//! ```
+
+use crate::{Linear, ModelConfig};
+
+/// Bytes of a number on the device.
+const NUMBER: u64 = 4;
+/// Buffer sizes are eighths of a power of two, a sixteenth too large on average.
+const ROUNDING: (u64, u64) = (17, 16);
+/// Bytes of logits in flight (`tensor/src/ops/log_prob.rs`).
+const LOGITS: u64 = 16 << 20;
+/// Tokens in a block of logits.
+const LOGITS_OF_A_ROW: u64 = 2048;
+
+impl ModelConfig {
+    /// Returns the bytes of one token of a [`KvArena`](crate::KvArena): keys, values and final hidden state.
+    pub fn arena_row_bytes(&self) -> u64 {
+        let kv_width = self.kv_heads * self.head_size;
+        NUMBER * (2 * self.layers * kv_width + self.width) as u64
+    }
+
+    /// Returns the bytes of a forward pass over `tokens` without gradients, or of sampling after `rows`, whichever is larger.
+    pub fn forward_bytes(&self, tokens: usize, rows: usize) -> u64 {
+        let Widths { c, q, k, f } = self.widths();
+        let attention = 3 * c + 3 * q + 4 * k;
+        // If a low-rank term does not fit into the launch, its sum is a tensor of its own: F once more.
+        let mlp = 4 * c + 4 * f;
+        rounded(NUMBER * tokens as u64 * attention.max(mlp)).max(self.head_bytes(rows))
+    }
+
+    /// Returns the bytes of a forward and backward pass over `tokens` with a log-prob of every token, without weights and
+    /// adapter. `rank` is the adapter's.
+    pub fn update_bytes(&self, tokens: usize, rank: usize, recomputes: bool) -> u64 {
+        let Widths { c, q, k, f } = self.widths();
+        let (layers, rank) = (self.layers as u64, rank as u64);
+        let norms = if self.qk_norm() { q + k } else { 0 };
+        let block = 4 * c + 2 * q + 2 * k + norms + 3 * f + 7 * rank;
+        // In the backward pass of the MLP: the gradients of gate, up and their product, and of input and output. (The kept
+        // product is freed by then; a low-rank term may be a tensor of its own.)
+        let alive = 3 * f + 4 * c;
+        // Kept throughout, and only for the backward pass of one block. The head's backward pass comes before all blocks.
+        let (kept, block) = match recomputes {
+            true => (layers * c, block + alive),
+            false => (layers * block, alive),
+        };
+        let bytes = |numbers: u64| rounded(NUMBER * tokens as u64 * numbers);
+        bytes(kept) + bytes(block).max(self.head_bytes(tokens))
+    }
+
+    /// Returns the bytes of the log-probs of `rows` and their gradient.
+    fn head_bytes(&self, rows: usize) -> u64 {
+        let (rows, c, vocab) = (rows as u64, self.width as u64, self.vocab as u64);
+        // As many whole blocks of the vocabulary as fit, at least one.
+        let block = (NUMBER * rows * LOGITS_OF_A_ROW).max(1);
+        let at_once = (block * (LOGITS / block).max(1)).min(NUMBER * rows * vocab);
+        let statistics = NUMBER * rows * 4 * vocab.div_ceil(LOGITS_OF_A_ROW);
+        rounded(NUMBER * rows * 4 * c + at_once + statistics)
+    }
+
+    /// Returns the most tokens of one forward pass on a device whose kernels bind at most `max_binding` bytes of a buffer. `rank`
+    /// is the adapter's.
+    pub fn most_tokens(&self, max_binding: u64, rank: usize) -> usize {
+        let Widths { c, q, k, f } = self.widths();
+        let logits = (self.vocab as u64).min(LOGITS_OF_A_ROW);
+        let widest = c.max(q).max(k).max(f).max(logits).max(rank as u64);
+        (max_binding / NUMBER / widest) as usize
+    }
+
+    /// Returns the most tokens of a [`KvArena`](crate::KvArena) on such a device.
+    pub fn most_arena_rows(&self, max_binding: u64) -> usize {
+        let Widths { c, k, .. } = self.widths();
+        ((max_binding / NUMBER / c.max(k)) as usize).min(u32::MAX as usize)
+    }
+
+    fn widths(&self) -> Widths {
+        Widths {
+            c: self.width as u64,
+            q: self.linear_shape(Linear::Q).0 as u64,
+            k: self.linear_shape(Linear::K).0 as u64,
+            f: self.mlp_width as u64,
+        }
+    }
+}
+
+struct Widths {
+    c: u64,
+    q: u64,
+    k: u64,
+    f: u64,
+}
+
+fn rounded(bytes: u64) -> u64 {
+    bytes * ROUNDING.0 / ROUNDING.1
+}

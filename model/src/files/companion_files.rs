@@ -1,0 +1,97 @@
+//! The files beside the weights of a model directory, which are copied with them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use super::weight_files::INDEX;
+use crate::{ModelDirectory, ModelError};
+
+/// The tokenizer, template, licence and other files beside a model's config and weights, in memory: the directory of a model
+/// that is trained may be gone by the time it is saved.
+pub struct CompanionFiles {
+    pub(super) files: Vec<(OsString, Vec<u8>)>,
+}
+
+impl ModelDirectory {
+    /// Reads the files that [`Model::save_whole`](crate::Model::save_whole) writes beside the weights.
+    ///
+    /// # Errors
+    /// A file cannot be read, is too large, or is a link out of the directory.
+    pub fn companions(&self) -> Result<CompanionFiles, ModelError> {
+        let mut files = Vec::new();
+        for path in self.beside_the_weights()? {
+            // A saved model has its own config and no index.
+            if path.ends_with("config.json") || path.ends_with(INDEX) {
+                continue;
+            }
+            let name = path.file_name().expect("an entry has a name").to_owned();
+            let bytes = fs::read(&path).map_err(|e| ModelError::file(&path, e))?;
+            files.push((name, bytes));
+        }
+        Ok(CompanionFiles { files })
+    }
+
+    /// Returns every file that holds no weights.
+    ///
+    /// A link in an untrusted directory may lead to a private file, which would be published with the model. So links are
+    /// followed only within the directory, or to the blobs of the Hugging Face cache that it is a snapshot of.
+    pub(crate) fn beside_the_weights(&self) -> Result<Vec<PathBuf>, ModelError> {
+        let unreadable = |e: std::io::Error| ModelError::file(self.dir(), e);
+        let home = self.dir().canonicalize().map_err(unreadable)?;
+        let is_snapshot = home.parent().is_some_and(|p| p.ends_with("snapshots"));
+        let blobs = is_snapshot.then(|| home.join("../../blobs").canonicalize());
+        let within = [Some(home), blobs.and_then(Result::ok)];
+        let (mut paths, mut total) = (Vec::new(), 0);
+        for entry in fs::read_dir(self.dir()).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            // If there is a single weight file too, the index was not read.
+            let is_unused_index = path.ends_with(INDEX) && !self.weights.is_sharded();
+            let is_weights = kind.is_some_and(|kind| WEIGHTS.contains(&kind));
+            if !path.is_file() || is_weights || is_unused_index {
+                continue;
+            }
+            let wrong = |problem: String| ModelError::file(&path, problem);
+            let target = path.canonicalize().map_err(|e| wrong(e.to_string()))?;
+            if !within.iter().flatten().any(|dir| target.starts_with(dir)) {
+                let to = target.display();
+                return Err(wrong(format!(
+                    "leads out of the directory, to {to}; replace the link by the file, or remove it"
+                )));
+            }
+            let size = path.metadata().map_err(|e| wrong(e.to_string()))?.len();
+            total += size;
+            let too_large = |what: &str, most: u64| {
+                wrong(format!(
+                    "{what} than {} MiB; files beside the weights are copied with them: move it elsewhere",
+                    most >> 20
+                ))
+            };
+            if size > MAX_FILE {
+                return Err(too_large("larger", MAX_FILE));
+            }
+            if total > MAX_TOTAL {
+                return Err(too_large("with the files before it, larger", MAX_TOTAL));
+            }
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+}
+
+/// The extensions of weight files.
+const WEIGHTS: [&str; 8] = [
+    "safetensors",
+    "bin",
+    "pt",
+    "pth",
+    "gguf",
+    "onnx",
+    "h5",
+    "msgpack",
+];
+
+/// The largest tokenizers have 35 MB.
+const MAX_FILE: u64 = 256 << 20;
+const MAX_TOTAL: u64 = 1 << 30;

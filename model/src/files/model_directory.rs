@@ -1,0 +1,250 @@
+//! A model directory in Hugging Face's format, and loading it to the device.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
+use safetensors::Dtype;
+
+use super::weight_files::WeightFiles;
+use crate::decoder::{EMBEDDING, HEAD};
+use crate::decoder::{WeightSource, assemble, count_numbers};
+use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
+
+/// A model directory whose config and weight headers are read and agree. No value is read and nothing is on a device yet.
+pub struct ModelDirectory {
+    dir: PathBuf,
+    config: ModelConfig,
+    pub(crate) weights: WeightFiles,
+}
+
+impl ModelDirectory {
+    /// Reads `config.json`, `generation_config.json` and the headers of the weight files.
+    ///
+    /// # Errors
+    /// A file is missing, damaged or not supported; the error names file and field or tensor.
+    pub fn open(dir: &Path) -> Result<ModelDirectory, ModelError> {
+        let mut config = ModelConfig::read(dir)?;
+        let weights = WeightFiles::open(dir)?;
+        // As in transformers 5, a head with values of its own is not tied, whatever the config says.
+        if config.tied && weights.contains(HEAD) {
+            config.tied = weights.are_same(EMBEDDING, HEAD);
+        }
+        for (name, shape) in config.tensors() {
+            weights.check(&name, &shape)?;
+        }
+        let dir = dir.to_owned();
+        Ok(ModelDirectory {
+            dir,
+            config,
+            weights,
+        })
+    }
+
+    /// Returns the directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Returns the bytes that the weights take on the device.
+    pub fn device_bytes(&self, precision: Precision) -> u64 {
+        let bytes = |(name, shape): &(String, Vec<usize>)| match shape[..] {
+            [rows, cols] => {
+                let format = self.format(name, precision);
+                Weight::device_bytes(rows, cols, format)
+            }
+            _ => 4 * shape.iter().product::<usize>() as u64,
+        };
+        self.config.tensors().iter().map(bytes).sum()
+    }
+
+    /// Loads the weights without gradients, a block of rows at a time, so that the host never holds more than a block.
+    /// `progress` receives the numbers loaded so far and the total.
+    ///
+    /// # Errors
+    /// A value is not a number (the error names file and tensor), or the device is lost.
+    pub fn load(
+        &self,
+        gpu: &Gpu,
+        precision: Precision,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model, ModelError> {
+        let wanted = self.config.tensors();
+        let report = LoadReport {
+            parameters: count_numbers(&wanted),
+            ignored: self.ignored(&wanted),
+            ..LoadReport::default()
+        };
+        let mut source = StreamedWeights {
+            gpu,
+            checkpoint: self,
+            precision,
+            report,
+            progress,
+            done: 0,
+        };
+        let mut model = assemble(gpu, self.config.clone(), &mut source)?;
+        model.report = source.report;
+        Ok(model)
+    }
+
+    /// Loads the weights in 32 bits for training. The stored values are kept exactly. Updates of the parameters change the
+    /// model ([`Model::over`]). The host holds all weights meanwhile. `progress` receives the numbers read so far and the
+    /// total.
+    ///
+    /// # Errors
+    /// A value is not a number; the error names file and tensor.
+    pub fn load_trained(
+        &self,
+        gpu: &Gpu,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Model, Parameters), ModelError> {
+        let wanted = self.config.tensors();
+        let (mut tensors, mut done, total) = (Vec::new(), 0, count_numbers(&wanted));
+        for (name, shape) in &wanted {
+            let values = self.weights.read(name, shape)?;
+            self.weights.release(name, 0..shape[0]);
+            done += values.len() as u64;
+            progress(done, total);
+            tensors.push((name.clone(), shape.clone(), values));
+        }
+        let parameters = Parameters::new(gpu, &tensors);
+        let mut model = Model::over(gpu, self.config.clone(), &parameters);
+        model.report.ignored = self.ignored(&wanted);
+        Ok((model, parameters))
+    }
+
+    /// Returns the names of tensors that the architecture does not have.
+    fn ignored(&self, wanted: &[(String, Vec<usize>)]) -> Vec<String> {
+        // A tied head may be stored, too.
+        let known = wanted.iter().map(|(name, _)| name.as_str());
+        let known: HashSet<&str> = known.chain([HEAD]).collect();
+        let ignored = self.weights.names().filter(|name| !known.contains(name));
+        ignored.map(str::to_owned).collect()
+    }
+
+    /// Reads an adapter for this model.
+    ///
+    /// # Errors
+    /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
+    pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, ModelError> {
+        let stored = StoredAdapter::read(&self.config, dir)?;
+        stored.check_copies(&self.config, |name, rows| {
+            // A tied head is usually stored as the embedding only.
+            let is_stored = self.weights.contains(name);
+            let name = if is_stored { name } else { EMBEDDING };
+            let values = self.weights.read_rows(name, rows.clone());
+            self.weights.release(name, rows);
+            values
+        })?;
+        Ok(stored)
+    }
+
+    /// Returns the format of a matrix on the device, if its values allow it.
+    fn format(&self, name: &str, precision: Precision) -> Format {
+        match (precision, self.weights.dtype(name)) {
+            (Precision::F32, _)
+            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => Format::F32,
+            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => Format::Bf16,
+            (Precision::F16 | Precision::Auto | Precision::Stored, _) => Format::F16,
+        }
+    }
+}
+
+struct StreamedWeights<'a> {
+    gpu: &'a Gpu,
+    checkpoint: &'a ModelDirectory,
+    precision: Precision,
+    report: LoadReport,
+    // Not generic, so that the loops below are compiled in this crate.
+    progress: &'a mut dyn FnMut(u64, u64),
+    done: u64,
+}
+
+impl WeightSource for StreamedWeights<'_> {
+    fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
+        let format = self.checkpoint.format(name, self.precision);
+        let (format, weight) = match self.upload(name, shape, format)? {
+            Ok(weight) => (format, weight),
+            Err(OutOfRange { .. }) => {
+                self.report.out_of_f16_range.push(name.to_owned());
+                let weight = self.upload(name, shape, Format::Bf16)?;
+                let path = self.checkpoint.weights.path_of(name);
+                let too_large = |e: OutOfRange| ModelError::tensor(path, name, e);
+                (Format::Bf16, weight.map_err(too_large)?)
+            }
+        };
+        self.report.matrices[format as usize] += 1;
+        self.done += (shape.0 * shape.1) as u64;
+        (self.progress)(self.done, self.report.parameters);
+        Ok(Matrix::Frozen(weight))
+    }
+
+    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError> {
+        let values = self.checkpoint.weights.read(name, &[len])?;
+        self.done += len as u64;
+        Ok(Tensor::from_slice(self.gpu, &values, &[len]))
+    }
+}
+
+impl StreamedWeights<'_> {
+    /// Uploads a matrix by blocks of rows. The outer error is the file's, the inner one the format's.
+    fn upload(
+        &mut self,
+        name: &str,
+        (rows, cols): (usize, usize),
+        format: Format,
+    ) -> Result<Result<Weight, OutOfRange>, ModelError> {
+        let weights = &self.checkpoint.weights;
+        let may_be_small = weights.dtype(name) == Some(Dtype::BF16)
+            && format == Format::F16
+            && self.precision == Precision::Auto;
+        let (mut damage, mut small) = (None, None);
+        let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
+            let len = block.len() * cols;
+            // The upload cannot fail with an error of a file, so after one it receives zeros and is discarded.
+            let read = match (&damage, &small) {
+                (None, None) => weights.read_rows(name, block.clone()),
+                _ => return Cow::Owned(vec![0.0; len]),
+            };
+            weights.release(name, block.clone());
+            let values = read.unwrap_or_else(|error| {
+                damage = Some(error);
+                vec![0.0; len]
+            });
+            if may_be_small {
+                let row = values.chunks_exact(cols).position(is_too_small_for_f16);
+                small = row.map(|row| OutOfRange {
+                    value: values[row * cols],
+                    row: block.start + row,
+                    column: 0,
+                    format,
+                });
+            }
+            Cow::Owned(values)
+        });
+        match (damage, small) {
+            (Some(error), _) => Err(error),
+            (None, Some(small)) => Ok(Err(small)),
+            (None, None) => Ok(uploaded),
+        }
+    }
+}
+
+/// Returns whether f16 is too coarse for a bf16 row. Values from 2^-17 on keep their eight bits in f16; smaller ones are
+/// rounded by up to 2^-25. The rounding of the row must stay below 2^-10 of its norm, a quarter of a step of bf16.
+fn is_too_small_for_f16(row: &[f32]) -> bool {
+    const EXACT: f32 = 1.0 / (1 << 17) as f32;
+    let small = |x: f32| u32::from(x.abs() < EXACT && x != 0.0);
+    let (count, squares) = row.iter().fold((0, 0.0), |(count, squares), &x| {
+        (count + small(x), squares + x * x)
+    });
+    let lost = f64::from(count) * 2f64.powi(-50);
+    lost > f64::from(squares) * 2f64.powi(-20)
+}

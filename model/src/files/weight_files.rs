@@ -1,0 +1,416 @@
+//! Weight files in the safetensors format: one file, or several with an index. They are memory-mapped and read tensor by
+//! tensor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use lapwing_tensor::NamedValues;
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+use super::disk;
+use super::fields::read_object;
+use crate::ModelError;
+
+/// The tensors of a model or an adapter on disk.
+pub(crate) struct WeightFiles {
+    /// The directory of an index, or the single file.
+    path: PathBuf,
+    files: Vec<(PathBuf, Mmap)>,
+    tensors: BTreeMap<String, StoredTensor>,
+}
+
+struct StoredTensor {
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// Reads an index: the file of each tensor.
+pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, String>, ModelError> {
+    let Some(Value::Object(files)) = read_object(path)?.remove("weight_map") else {
+        return Err(ModelError::field(
+            path,
+            "weight_map",
+            "missing, or not an object",
+        ));
+    };
+    let checked = |(tensor, file): (String, Value)| match file.as_str() {
+        Some(name) if is_file_name(name) => Ok((tensor, name.to_owned())),
+        _ => {
+            let problem = format!("{file} is not the name of a file in this directory");
+            Err(ModelError::field(
+                path,
+                &format!("weight_map.{tensor}"),
+                problem,
+            ))
+        }
+    };
+    files.into_iter().map(checked).collect()
+}
+
+/// Returns whether a name stays in its directory.
+fn is_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    let plain = matches!(
+        (components.next(), components.next()),
+        (Some(Component::Normal(_)), None)
+    );
+    // Windows separators are refused everywhere, so that an index means the same on every system.
+    plain && !name.contains(['/', '\\', ':', '\0'])
+}
+
+impl WeightFiles {
+    /// Opens `model.safetensors`, or the files that `model.safetensors.index.json` lists.
+    pub(crate) fn open(dir: &Path) -> Result<WeightFiles, ModelError> {
+        let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+        if disk::exists(&single) {
+            return WeightFiles::open_file(&single);
+        }
+        if !disk::exists(&index) {
+            let problem = format!("no weights: neither {SINGLE} nor {INDEX}");
+            return Err(ModelError::file(dir, problem));
+        }
+        let mut weights = WeightFiles::new(dir);
+        let places = read_index(&index)?;
+        let names: BTreeSet<&String> = places.values().collect();
+        for name in names {
+            let path = dir.join(name);
+            let mut stored = weights.add_file(&path)?;
+            for (tensor, _) in places.iter().filter(|(_, file)| *file == name) {
+                let missing = || {
+                    let problem = format!("not in this file, although {INDEX} lists it");
+                    ModelError::tensor(&path, tensor, problem)
+                };
+                let stored = stored.remove(tensor).ok_or_else(missing)?;
+                weights.tensors.insert(tensor.clone(), stored);
+            }
+        }
+        Ok(weights)
+    }
+
+    /// Opens one file.
+    pub(crate) fn open_file(path: &Path) -> Result<WeightFiles, ModelError> {
+        let mut weights = WeightFiles::new(path);
+        weights.tensors = weights.add_file(path)?;
+        Ok(weights)
+    }
+
+    fn new(path: &Path) -> WeightFiles {
+        WeightFiles {
+            path: path.to_owned(),
+            files: Vec::new(),
+            tensors: BTreeMap::new(),
+        }
+    }
+
+    /// Maps a file and returns the tensors of its header.
+    fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, StoredTensor>, ModelError> {
+        let wrong = |problem: String| ModelError::file(path, problem);
+        let file = disk::open(path)?;
+        let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
+        if length < 8 {
+            return Err(wrong(format!("{length} bytes are not a safetensors file")));
+        }
+        // SAFETY: the map is only read. If another process truncates the file meanwhile, reading it ends this process with a
+        // signal. That is accepted, because copying gigabytes would be worse.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| wrong(e.to_string()))?;
+        if map.starts_with(b"version https://git-lfs") {
+            let problem = "a Git LFS pointer, not the weights; run `git lfs pull` there";
+            return Err(wrong(problem.to_owned()));
+        }
+        let (header, metadata) = SafeTensors::read_metadata(&map)
+            .map_err(|e| wrong(format!("not a safetensors file, or a damaged one: {e}")))?;
+        let stored = metadata.tensors().into_iter().map(|(name, info)| {
+            let (start, end) = info.data_offsets;
+            let stored = StoredTensor {
+                file: self.files.len(),
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                bytes: 8 + header + start..8 + header + end,
+            };
+            (name, stored)
+        });
+        let stored = stored.collect();
+        self.files.push((path.to_owned(), map));
+        Ok(stored)
+    }
+
+    /// Returns all names, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// Returns the file that holds a tensor, or the path that was opened.
+    pub(crate) fn path_of(&self, name: &str) -> &Path {
+        self.tensors
+            .get(name)
+            .map_or(&self.path, |stored| &self.files[stored.file].0)
+    }
+
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.files.iter().all(|(file, _)| *file != self.path)
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// Returns the tensors of one file, in the file's order.
+    pub(crate) fn names_in(&self, file: &Path) -> Vec<&str> {
+        let within = |(_, stored): &(&String, &StoredTensor)| self.files[stored.file].0 == file;
+        let mut found: Vec<_> = self.tensors.iter().filter(within).collect();
+        found.sort_by_key(|(_, stored)| stored.bytes.start);
+        found.into_iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Returns the type and the shape of a tensor.
+    pub(crate) fn layout(&self, name: &str) -> Result<(Dtype, &[usize]), ModelError> {
+        let stored = self.stored(name)?;
+        Ok((stored.dtype, &stored.shape))
+    }
+
+    /// Returns whether two tensors are stored with the same bytes.
+    pub(crate) fn are_same(&self, one: &str, other: &str) -> bool {
+        let (Ok(a), Ok(b)) = (self.stored(one), self.stored(other)) else {
+            return false;
+        };
+        let all = |stored: &StoredTensor| self.bytes(stored, &(0..stored.row_count()));
+        (a.dtype, &a.shape, all(a)) == (b.dtype, &b.shape, all(b))
+    }
+
+    /// Passes the bytes of a tensor to `write`, after a check that floats are finite.
+    pub(crate) fn copy(
+        &self,
+        name: &str,
+        write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
+        let stored = self.stored(name)?;
+        let rows = stored.row_count();
+        if stored.is_float() {
+            let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
+            for first in (0..rows).step_by(at_once) {
+                self.read_rows(name, first..rows.min(first + at_once))?;
+            }
+        }
+        write(&self.files[stored.file].1[stored.bytes.clone()])?;
+        self.release(name, 0..rows);
+        Ok(())
+    }
+
+    pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
+        Some(self.tensors.get(name)?.dtype)
+    }
+
+    fn stored(&self, name: &str) -> Result<&StoredTensor, ModelError> {
+        self.tensors
+            .get(name)
+            .ok_or_else(|| ModelError::tensor(&self.path, name, "missing"))
+    }
+
+    fn bytes(&self, stored: &StoredTensor, rows: &Range<usize>) -> &[u8] {
+        &self.files[stored.file].1[stored.rows(rows)]
+    }
+
+    /// Returns an error unless the tensor exists, has this shape and holds floats.
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), ModelError> {
+        let stored = self.stored(name)?;
+        let wrong = |problem: String| Err(ModelError::tensor(self.path_of(name), name, problem));
+        if stored.shape != shape {
+            return wrong(format!("the shape is {:?}, wanted {shape:?}", stored.shape));
+        }
+        match stored.is_float() {
+            true => Ok(()),
+            false => wrong(format!(
+                "stored as {:?}; supported are F16, BF16, F32 and F64",
+                stored.dtype
+            )),
+        }
+    }
+
+    /// Returns the memory of some rows to the system. The rows can be read again.
+    pub(crate) fn release(&self, name: &str, rows: Range<usize>) {
+        #[cfg(unix)]
+        if let Ok(stored) = self.stored(name) {
+            let bytes = stored.rows(&rows);
+            let map = &self.files[stored.file].1;
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the file is only read, so released pages are read from it again.
+            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        }
+        #[cfg(not(unix))]
+        let _ = (name, rows);
+    }
+
+    /// Reads all values of a tensor of this shape.
+    pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        self.check(name, shape)?;
+        let rows = shape.first().copied().unwrap_or(1);
+        self.read_rows(name, 0..rows)
+    }
+
+    /// Reads some rows (of the first axis) of a tensor that passed [`WeightFiles::check`].
+    pub(crate) fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
+        let stored = self.stored(name)?;
+        let per_row: usize = stored.shape.iter().skip(1).product();
+        let values = to_f32(self.bytes(stored, &rows), stored.dtype);
+        // A loop without an early exit is several times as fast.
+        let largest = values
+            .iter()
+            .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+        if f32::from_bits(largest).is_finite() {
+            return Ok(values);
+        }
+        let at = values.iter().position(|x| !x.is_finite());
+        let at = at.expect("the largest is not finite");
+        let (row, value) = (rows.start + at / per_row.max(1), values[at]);
+        let problem = format!("holds {value} in row {row}; the checkpoint is damaged");
+        Err(ModelError::tensor(self.path_of(name), name, problem))
+    }
+}
+
+impl StoredTensor {
+    fn is_float(&self) -> bool {
+        matches!(
+            self.dtype,
+            Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64
+        )
+    }
+
+    fn row_count(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Returns the bytes of some rows in the file.
+    fn rows(&self, rows: &Range<usize>) -> Range<usize> {
+        // An empty tensor may have any length in the other axes.
+        if self.bytes.is_empty() {
+            return self.bytes.clone();
+        }
+        let sizes = self.shape.iter().skip(1);
+        let size = sizes.product::<usize>() * self.dtype.bitsize() / 8;
+        self.bytes.start + rows.start * size..self.bytes.start + rows.end * size
+    }
+}
+
+/// Converts little-endian floats of any supported type. Stored tensors need not be aligned.
+fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
+    fn convert<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
+        let pieces = bytes.as_chunks::<N>().0;
+        pieces.iter().map(|piece| one(*piece)).collect()
+    }
+    match dtype {
+        Dtype::F16 => {
+            let stored = convert(bytes, f16::from_le_bytes);
+            let mut values = vec![0.0; stored.len()];
+            // Uses the processor's own instruction where it has one.
+            stored.convert_to_f32_slice(&mut values);
+            values
+        }
+        Dtype::BF16 => convert(bytes, |b| bf16::from_le_bytes(b).to_f32()),
+        Dtype::F32 => convert(bytes, f32::from_le_bytes),
+        Dtype::F64 => convert(bytes, |b| f64::from_le_bytes(b) as f32),
+        other => unreachable!("check() refuses {other:?}"),
+    }
+}
+
+/// Returns the bytes of a safetensors file with f32 tensors stored as `dtype` (F16, BF16 or F32).
+///
+/// # Errors
+/// The name of a tensor with a value that the type cannot hold.
+pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>, String> {
+    let mut stored = Vec::with_capacity(tensors.len());
+    for (name, shape, values) in tensors {
+        let bytes = from_f32(values, dtype).ok_or_else(|| name.clone())?;
+        stored.push((name, shape, bytes));
+    }
+    let views = stored.iter().map(|(name, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(dtype, shape.to_vec(), bytes);
+        (name.as_str(), view.expect("the shape has as many bytes"))
+    });
+    // transformers refuses files without this entry.
+    let metadata = [("format".to_owned(), "pt".to_owned())].into();
+    Ok(safetensors::serialize(views, Some(metadata)).expect("tensors of distinct names"))
+}
+
+/// Converts values to a type; `None` if a value is not finite in it.
+pub(crate) fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(values.len() * dtype.bitsize() / 8);
+    for &value in values {
+        let stored = match dtype {
+            Dtype::F16 => {
+                let x = f16::from_f32(value);
+                bytes.extend(x.to_le_bytes());
+                x.to_f32()
+            }
+            Dtype::BF16 => {
+                let x = bf16::from_f32(value);
+                bytes.extend(x.to_le_bytes());
+                x.to_f32()
+            }
+            Dtype::F64 => {
+                bytes.extend(f64::from(value).to_le_bytes());
+                value
+            }
+            _ => {
+                bytes.extend(value.to_le_bytes());
+                value
+            }
+        };
+        if !stored.is_finite() {
+            return None;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_with(values: &[f32], dtype: Dtype) -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x.safetensors");
+        let tensors = [("t".to_owned(), vec![2, values.len() / 2], values.to_vec())];
+        std::fs::write(&path, serialize(&tensors, dtype).unwrap()).unwrap();
+        (home, path)
+    }
+
+    #[test]
+    fn written_files_are_read_again() {
+        let values = [1.0, -2.5, 0.0, 0.125, 3.0, -4.0];
+        for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32] {
+            let (_home, path) = file_with(&values, dtype);
+            let weights = WeightFiles::open_file(&path).unwrap();
+            assert_eq!(weights.read("t", &[2, 3]).unwrap(), values);
+            assert_eq!(weights.read_rows("t", 1..2).unwrap(), values[3..]);
+        }
+    }
+
+    #[test]
+    fn values_that_overflow_sixteen_bits_are_named() {
+        let tensors = [("big".to_owned(), vec![1], vec![1e6])];
+        assert_eq!(serialize(&tensors, Dtype::F16).unwrap_err(), "big");
+        assert!(serialize(&tensors, Dtype::BF16).is_ok());
+    }
+
+    #[test]
+    fn an_index_stays_in_its_directory() {
+        for outside in ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\\b", "C:x"] {
+            assert!(!is_file_name(outside), "{outside:?}");
+        }
+        assert!(is_file_name("model-1.safetensors"));
+    }
+}

@@ -1,0 +1,327 @@
+//! The sandboxed process for an untrusted tokenizer and chat template, from the side of the program.
+//!
+//! The program starts itself once more for each model directory. An endless loop, an exhausted stack or too much memory ends
+//! that process and becomes an error of the file. Requests and replies are JSON after their length, one reply to each
+//! request, in order.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ModelError;
+
+/// The first argument of a sandboxed process; the directory is the second.
+pub(super) const ARGUMENT: &str = "--lapwing-text-of";
+
+/// Memory limit in bytes. The largest published tokenizers of the supported families take 200 MiB.
+pub(super) const MAX_MEMORY: u64 = 2 << 30;
+/// Processor seconds for a request. Reading a large tokenizer takes one, all others take milliseconds. A busy machine does
+/// not use them up.
+pub(super) const MAX_CPU_SECONDS: u64 = 10;
+/// Limit on systems that do not count processor time, and for a process that waits.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Bytes of a reply: the longest text with an id for each of its bytes.
+const MAX_REPLY: usize = 32 << 20;
+
+/// Whether `main` of this program handles [`ARGUMENT`].
+static AVAILABLE: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set_sandbox_available() {
+    AVAILABLE.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn is_sandbox_available() -> bool {
+    AVAILABLE.load(Ordering::Relaxed)
+}
+
+/// Where a tokenizer or a template runs.
+pub(super) enum Runner<T> {
+    /// In this process.
+    Local(Arc<T>),
+    /// In a sandbox; the path is that of its file.
+    Sandboxed(Arc<SandboxProcess>, PathBuf),
+}
+
+impl<T> Clone for Runner<T> {
+    fn clone(&self) -> Runner<T> {
+        match self {
+            Runner::Local(local) => Runner::Local(local.clone()),
+            Runner::Sandboxed(process, path) => Runner::Sandboxed(process.clone(), path.clone()),
+        }
+    }
+}
+
+/// A request, with the reply in its description.
+#[derive(Serialize, Deserialize)]
+pub(super) enum SandboxRequest {
+    /// Reads the tokenizer of a model with this vocabulary and these stop ids: all stop ids.
+    Tokenizer { vocab: usize, eos: Vec<u32> },
+    /// Reads the template: the name of its file and the special tokens.
+    Template,
+    /// Renders the template: the text.
+    Render(Map<String, Value>),
+    /// Encodes a text, with the tokens that the tokenizer adds or without: the ids.
+    Encode { text: String, add_special: bool },
+    /// Decodes ids: the text.
+    Decode(Vec<u32>),
+    /// Looks up a token: its id, if there is one.
+    Id(String),
+    /// Looks up an id: the token, if there is one.
+    Token(u32),
+}
+
+impl SandboxRequest {
+    /// What an error of the process is about.
+    fn subject(&self) -> &'static str {
+        match self {
+            SandboxRequest::Template | SandboxRequest::Render(_) => "chat template: it",
+            _ => "the tokenizer",
+        }
+    }
+}
+
+/// A [`ModelError`] of the sandboxed process.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SandboxError {
+    pub(super) path: String,
+    pub(super) field: Option<String>,
+    pub(super) problem: String,
+}
+
+impl From<SandboxError> for ModelError {
+    fn from(error: SandboxError) -> ModelError {
+        let path = Path::new(&error.path);
+        match error.field {
+            Some(field) => ModelError::field(path, &field, error.problem),
+            None => ModelError::file(path, error.problem),
+        }
+    }
+}
+
+/// The process of one directory. Dropping it ends the process.
+pub(super) struct SandboxProcess {
+    dir: PathBuf,
+    /// The process, or the file and the reason of its end. It is not started again, because the next request would likely end
+    /// it too.
+    child: Mutex<Result<SandboxChild, (PathBuf, String)>>,
+}
+
+struct SandboxChild {
+    child: Child,
+    requests: ChildStdin,
+    replies: Receiver<Vec<u8>>,
+}
+
+impl SandboxProcess {
+    pub(super) fn start(dir: &Path) -> Result<Arc<SandboxProcess>, ModelError> {
+        let child = SandboxChild::start(dir).map_err(|e| {
+            let problem = format!("cannot start the sandbox for its tokenizer and template: {e}");
+            ModelError::file(dir, problem)
+        })?;
+        Ok(Arc::new(SandboxProcess {
+            dir: dir.to_owned(),
+            child: Mutex::new(Ok(child)),
+        }))
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Sends a request and waits for its reply. `file` is named if the process ends.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &self,
+        file: &Path,
+        request: &SandboxRequest,
+    ) -> Result<T, ModelError> {
+        let mut child = self.child.lock().expect("no panic while it is held");
+        let running = match &mut *child {
+            Ok(running) => running,
+            Err((file, problem)) => return Err(ModelError::file(file, problem)),
+        };
+        let bytes = serde_json::to_vec(request).expect("plain values");
+        match running.ask(&bytes) {
+            Ok(reply) => {
+                let reply: Result<T, SandboxError> =
+                    serde_json::from_slice(&reply).expect("written by the same program");
+                reply.map_err(ModelError::from)
+            }
+            Err(reason) => {
+                let problem = format!("{} {reason}", request.subject());
+                *child = Err((file.to_owned(), problem.clone()));
+                Err(ModelError::file(file, problem))
+            }
+        }
+    }
+}
+
+impl SandboxChild {
+    fn start(dir: &Path) -> io::Result<SandboxChild> {
+        let mut command = Command::new(program()?);
+        command
+            .args([OsStr::new(ARGUMENT), dir.as_os_str()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        detach_from_terminal(&mut command);
+        let mut child = command.spawn()?;
+        let requests = child.stdin.take().expect("piped");
+        let mut from = child.stdout.take().expect("piped");
+        let (sender, replies) = mpsc::channel();
+        let listener = thread::Builder::new()
+            .name("sandbox replies".to_owned())
+            .stack_size(128 << 10)
+            .spawn(move || {
+                while let Ok(reply) = read_frame(&mut from, MAX_REPLY) {
+                    if sender.send(reply).is_err() {
+                        break;
+                    }
+                }
+            });
+        // Made before the thread is checked, so that dropping it ends the process.
+        let running = SandboxChild {
+            child,
+            requests,
+            replies,
+        };
+        listener.map(|_| running)
+    }
+
+    /// Returns the reply, or how the process failed.
+    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+        // If the process has ended, the replies have too.
+        let _ = write_frame(&mut self.requests, request);
+        // Waiting in slices does not count the time in which this process is stopped or the machine asleep.
+        const SLICE: Duration = Duration::from_millis(50);
+        for _ in 0..MAX_WAIT.as_millis() / SLICE.as_millis() {
+            match self.replies.recv_timeout(SLICE) {
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Timeout) => (),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.reason_of_end()),
+            }
+        }
+        Err(too_long(MAX_WAIT.as_secs()))
+    }
+
+    fn reason_of_end(&mut self) -> String {
+        // The replies also end if the process writes one that is too long.
+        let is_alive = self.child.try_wait().is_ok_and(|status| status.is_none());
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        let mut output = String::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(1 << 16).read_to_string(&mut output);
+        }
+        if status.as_ref().is_ok_and(is_out_of_time) {
+            too_long(MAX_CPU_SECONDS)
+        } else if output.contains("memory allocation of") {
+            let limit = MAX_MEMORY >> 30;
+            format!("takes too much memory (it may have {limit} GiB)")
+        } else if output.contains("overflowed its stack") {
+            "nests too deeply".to_owned()
+        } else if is_alive && output.is_empty() {
+            format!("makes more than {} MiB of it", MAX_REPLY >> 20)
+        } else {
+            let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+            let last = output.lines().last().unwrap_or_default();
+            let colon = if last.is_empty() { "" } else { ": " };
+            format!("ends the process that it runs in ({status}{colon}{last})")
+        }
+    }
+}
+
+impl Drop for SandboxChild {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn too_long(seconds: u64) -> String {
+    format!("does not come to an end (stopped after {seconds} s)")
+}
+
+/// Returns whether the system ended a process for its processor time.
+fn is_out_of_time(status: &ExitStatus) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = status;
+        false
+    }
+}
+
+/// Returns the path of this program; on Linux one that works even if the file was replaced.
+fn program() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    }
+}
+
+/// Keeps Ctrl-C from the sandbox: the terminal sends it to its whole process group, and the program decides what to do.
+fn detach_from_terminal(command: &mut Command) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        command.process_group(0);
+    }
+    #[cfg(windows)]
+    {
+        use std::os::windows::process::CommandExt;
+        const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
+        command.creation_flags(CREATE_NEW_PROCESS_GROUP);
+    }
+}
+
+/// Writes bytes after their length.
+pub(super) fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// Reads what [`write_frame`] wrote, unless it is longer than a limit.
+pub(super) fn read_frame(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > longest as u64 {
+        return Err(io::Error::from(io::ErrorKind::InvalidData));
+    }
+    let mut bytes = vec![0; length as usize];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_as_they_were_written() {
+        let mut pipe = Vec::new();
+        for frame in [&b"one"[..], b"", b"three"] {
+            write_frame(&mut pipe, frame).unwrap();
+        }
+        let mut from = &pipe[..];
+        assert_eq!(read_frame(&mut from, 5).unwrap(), b"one");
+        assert_eq!(read_frame(&mut from, 5).unwrap(), b"");
+        assert!(read_frame(&mut from, 4).is_err());
+        assert!(read_frame(&mut &pipe[..9], 5).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The sandboxed process for an untrusted tokenizer and chat template, from within.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::caught_panic::catch_panic;
+use super::chat_program::ChatProgram;
+use super::codec::Codec;
+use super::sandbox::{
+    ARGUMENT, SandboxError, SandboxRequest, read_frame, set_sandbox_available, write_frame,
+};
+use crate::ModelError;
+
+/// Published templates need a few hundred kilobytes. Exceeding it ends this process only.
+const STACK: usize = 16 << 20;
+
+/// Makes the sandbox of [`TextFiles::untrusted`](crate::TextFiles::untrusted) available. Call it first in `main`, before the
+/// program reads or prints anything.
+///
+/// A sandboxed process is this program, started once more with an argument that only this function handles. In that process
+/// the function serves its parent and does not return. The process ends with its parent, even if the parent is killed.
+pub fn run_sandbox_if_requested() {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next();
+    match (first, arguments.next()) {
+        (Some(first), Some(dir)) if first == OsStr::new(ARGUMENT) => serve(PathBuf::from(dir)),
+        _ => set_sandbox_available(),
+    }
+}
+
+fn serve(dir: PathBuf) -> ! {
+    limit_memory();
+    // The parent receives panics as errors; the terminal does not.
+    std::panic::set_hook(Box::new(|_| ()));
+    let (sender, requests) = mpsc::channel::<Vec<u8>>();
+    let worker = thread::Builder::new()
+        .name("text".to_owned())
+        .stack_size(STACK)
+        .spawn(move || {
+            let mut server = TextServer {
+                dir,
+                codec: None,
+                template: None,
+            };
+            let mut replies = io::stdout().lock();
+            for request in requests {
+                limit_time();
+                let reply = serde_json::to_vec(&server.reply(&request)).expect("plain values");
+                if write_frame(&mut replies, &reply).is_err() {
+                    break;
+                }
+            }
+        });
+    if let Err(e) = worker {
+        eprintln!("cannot start a thread: {e}");
+        std::process::exit(1);
+    }
+    // Without a parent this loop ends, and the process with it, even if the other thread is busy.
+    while let Ok(request) = read_frame(&mut io::stdin(), usize::MAX) {
+        if sender.send(request).is_err() {
+            break;
+        }
+    }
+    std::process::exit(0)
+}
+
+/// Limits the memory of this process, where the system can do that, and disables core dumps.
+fn limit_memory() {
+    #[cfg(unix)]
+    {
+        use super::sandbox::MAX_MEMORY;
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        for (resource, most) in [(Resource::As, MAX_MEMORY), (Resource::Core, 0)] {
+            let already = getrlimit(resource).maximum;
+            let most = Some(already.map_or(most, |already| already.min(most)));
+            let limit = Rlimit {
+                current: most,
+                maximum: most,
+            };
+            let _ = setrlimit(resource, limit);
+        }
+    }
+    // If the machine runs out of memory, Linux ends this process before the one that trains.
+    #[cfg(target_os = "linux")]
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// Limits the processor time of the next request: beyond it, the system ends the process.
+fn limit_time() {
+    #[cfg(unix)]
+    {
+        use super::sandbox::MAX_CPU_SECONDS;
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        use rustix::time::{ClockId, clock_gettime};
+        let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64;
+        let maximum = getrlimit(Resource::Cpu).maximum;
+        // Whole seconds, of which one has begun.
+        let most = used + 1 + MAX_CPU_SECONDS;
+        let limit = Rlimit {
+            current: Some(maximum.map_or(most, |maximum| most.min(maximum))),
+            maximum,
+        };
+        let _ = setrlimit(Resource::Cpu, limit);
+    }
+}
+
+struct TextServer {
+    dir: PathBuf,
+    codec: Option<Codec>,
+    template: Option<ChatProgram>,
+}
+
+impl TextServer {
+    fn reply(&mut self, request: &[u8]) -> Result<Value, SandboxError> {
+        let dir = self.dir.clone();
+        let done = match serde_json::from_slice(request) {
+            Ok(request) => catch_panic(|| self.work(request)).unwrap_or_else(|| {
+                let problem = "its tokenizer or template makes the library that reads it panic";
+                Err(ModelError::file(&dir, problem))
+            }),
+            Err(e) => Err(ModelError::file(&dir, format!("unknown request: {e}"))),
+        };
+        done.map_err(|error| sandbox_error(&dir, error))
+    }
+
+    fn work(&mut self, request: SandboxRequest) -> Result<Value, ModelError> {
+        match request {
+            SandboxRequest::Tokenizer { vocab, eos } => {
+                let codec = self.codec.insert(Codec::load(&self.dir, vocab, &eos)?);
+                return Ok(json!(codec.stop_ids()));
+            }
+            SandboxRequest::Template => {
+                let template = self.template.insert(ChatProgram::load(&self.dir)?);
+                let file = template.path.file_name().map(|name| name.to_string_lossy());
+                return Ok(json!((file, &template.special_tokens)));
+            }
+            SandboxRequest::Render(variables) => {
+                let template = self.template.as_ref().expect("requested before");
+                return Ok(json!(template.render(&variables)?));
+            }
+            _ => (),
+        }
+        let codec = self.codec.as_ref().expect("requested before");
+        Ok(match request {
+            SandboxRequest::Encode { text, add_special } => {
+                json!(codec.encode(&text, add_special)?)
+            }
+            SandboxRequest::Decode(ids) => json!(codec.decode(&ids)?),
+            SandboxRequest::Id(token) => json!(codec.id(&token)),
+            SandboxRequest::Token(id) => json!(codec.token(id)),
+            _ => unreachable!("handled above"),
+        })
+    }
+}
+
+fn sandbox_error(dir: &Path, error: ModelError) -> SandboxError {
+    let (path, field, problem) = match error {
+        ModelError::File { path, problem } => (path, None, problem),
+        ModelError::Field {
+            path,
+            field,
+            problem,
+        } => (path, Some(field), problem),
+        other => (dir.to_owned(), None, other.to_string()),
+    };
+    SandboxError {
+        path: path.to_string_lossy().into_owned(),
+        field,
+        problem,
+    }
+}

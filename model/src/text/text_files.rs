@@ -1,0 +1,65 @@
+//! The choice of where the tokenizer and the chat template of a directory run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::sandbox::{SandboxProcess, is_sandbox_available};
+use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
+
+/// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a
+/// normaliser can double a text twenty times.
+pub struct TextFiles {
+    dir: PathBuf,
+    sandbox: Option<Arc<SandboxProcess>>,
+}
+
+impl TextFiles {
+    /// Opens files from an untrusted source. They run in one sandboxed process with at most 2 GiB of memory (enforced on
+    /// Linux) and 10 seconds of processor time for each request. If that process ends, the error names the file, and all
+    /// later requests return the same error.
+    ///
+    /// If the program did not call [`run_sandbox_if_requested`](crate::run_sandbox_if_requested), there is no sandbox. The
+    /// files then run in this process like [trusted](TextFiles::trusted) ones: the length of texts and the number of steps are
+    /// limited, memory, time and depth are not.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn untrusted(dir: &Path) -> Result<TextFiles, ModelError> {
+        let sandbox = match is_sandbox_available() {
+            true => Some(SandboxProcess::start(dir)?),
+            false => None,
+        };
+        let dir = dir.to_owned();
+        Ok(TextFiles { dir, sandbox })
+    }
+
+    /// Opens files that the caller trusts. They run in this process.
+    pub fn trusted(dir: &Path) -> TextFiles {
+        TextFiles {
+            dir: dir.to_owned(),
+            sandbox: None,
+        }
+    }
+
+    /// Reads the tokenizer.
+    ///
+    /// # Errors
+    /// See [`Tokenizer::load`].
+    pub fn tokenizer(&self, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
+        match &self.sandbox {
+            None => Tokenizer::load(&self.dir, config),
+            Some(process) => Tokenizer::sandboxed(process, config),
+        }
+    }
+
+    /// Reads the chat template.
+    ///
+    /// # Errors
+    /// See [`ChatTemplate::load`].
+    pub fn template(&self) -> Result<ChatTemplate, ModelError> {
+        match &self.sandbox {
+            None => ChatTemplate::load(&self.dir),
+            Some(process) => ChatTemplate::sandboxed(process),
+        }
+    }
+}

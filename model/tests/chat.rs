@@ -1,0 +1,96 @@
+//! Chat templates and tokenizers against transformers.
+
+use lapwing_model::{ChatTemplate, Message, ModelConfig, Tokenizer};
+use serde_json::Value;
+
+use crate::support::*;
+
+#[test]
+fn conversations_render_and_encode_as_their_library_does() {
+    for name in CHECKPOINTS {
+        let dir = golden(name);
+        let template = ChatTemplate::load(&dir).unwrap();
+        let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
+        let cases = std::fs::read_to_string(dir.join("chat.json")).unwrap();
+        let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
+            let messages: Vec<Message> = serde_json::from_value(case["messages"].clone()).unwrap();
+            let text = template.render(&messages, true).unwrap();
+            assert_eq!(text, case["text"], "{name}");
+            let wanted: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
+            assert_eq!(tokenizer.encode(&text).unwrap(), wanted, "{name}");
+        }
+    }
+}
+
+#[test]
+fn text_comes_back_from_its_ids() {
+    let dir = golden("qwen2");
+    let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
+    let ids = tokenizer
+        .encode("<|im_start|>P _ O\n_ é ✓<|im_end|>")
+        .unwrap();
+    assert_eq!(tokenizer.decode(&ids).unwrap(), "P _ O\n_ é ✓");
+    assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap().unwrap());
+}
+
+#[test]
+fn the_end_of_text_is_found_wherever_it_is_declared() {
+    let stop_ids = |name: &str| {
+        let dir = golden(name);
+        Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap())
+            .unwrap()
+            .stop_ids()
+            .to_vec()
+    };
+    // tokenizer_config.json alone; beside config.json and generation_config.json.
+    assert_eq!(stop_ids("qwen2"), [366]);
+    assert_eq!(stop_ids("llama"), [2, 366]);
+}
+
+/// Templates that use what the published ones of Qwen2.5, Qwen3 and Llama 3 use, rendered by transformers: with tools,
+/// with thinking on, off and not mentioned, and with conversations that they refuse.
+#[test]
+fn published_constructs_render_as_in_transformers() {
+    let path = golden("chat_templates.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let (mut rendered, mut refused) = (0, 0);
+    for case in file["cases"].as_array().unwrap() {
+        let name = case["template"].as_str().unwrap();
+        let source = file["templates"][name].as_str().unwrap();
+        std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
+        // The special tokens come from the checkpoint.
+        let variables = case["variables"].as_object().unwrap().clone().into_iter();
+        let (tokens, variables): (Vec<_>, Vec<_>) =
+            variables.partition(|(name, _)| ChatTemplate::is_reserved(name));
+        let tokens = Value::Object(tokens.into_iter().collect());
+        let config = home.path().join("tokenizer_config.json");
+        std::fs::write(config, tokens.to_string()).unwrap();
+        let mut template = ChatTemplate::load(home.path()).unwrap();
+        template.set(variables.into_iter().collect()).unwrap();
+        let messages = case["messages"].as_array().unwrap();
+        let prompted = case["add_generation_prompt"].as_bool().unwrap();
+        let got = template.render(messages, prompted);
+        match case["error"].as_str() {
+            None => {
+                assert_eq!(
+                    got.unwrap(),
+                    case["text"].as_str().unwrap(),
+                    "{name}: {messages:?}"
+                );
+                rendered += 1;
+            }
+            Some(said) => {
+                let error = got.unwrap_err().to_string();
+                assert!(error.ends_with(said), "{error} for {said}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(
+        rendered > 20 && refused > 0,
+        "{rendered} rendered, {refused} refused"
+    );
+}

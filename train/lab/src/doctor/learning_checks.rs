@@ -1,0 +1,254 @@
+//! Checks whether a model learns on this device: its gradients are slopes of the loss, all tensors of an adapter move, and
+//! the log-probs of a rollout are those of the update.
+
+use lapwing_tensor::random::Random;
+use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
+use serde_json::json;
+
+use super::Finding;
+use lapwing_learn::batch;
+use lapwing_learn::batch::{Batch, Chosen};
+use lapwing_learn::config::Aggregation;
+use lapwing_play::seeds;
+use lapwing_play::{Episode, Seat};
+use lapwing_train::Error;
+use lapwing_train::state::State;
+
+const GAMES: usize = 4;
+const TOKENS: usize = 512;
+const SEED: u64 = 1;
+
+fn parameters(state: &State) -> &Parameters {
+    let parameters = state.learner.parameters.as_ref();
+    parameters.expect("a run that trains")
+}
+
+/// Plays some games as a rollout does.
+fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
+    let seat = |i| {
+        let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
+        Ok(Seat {
+            scene: state
+                .world()
+                .scenes
+                .training(&*state.world().scenario, scene)?,
+            luck: seeds::derive(SEED, "doctor's luck", &[i]),
+            reply: seeds::derive(SEED, "doctor's reply", &[i]),
+        })
+    };
+    let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
+    state.play(0, &seats, 1.0, &())
+}
+
+/// Packs these games as an update does.
+fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
+    let ones = vec![1.0; state.world().scenario.step_limit()];
+    let one = |episode| Chosen {
+        episode,
+        advantages: &ones,
+        importance: 1.0,
+        entropy_weight: 0.0,
+    };
+    let chosen: Vec<_> = played.iter().map(one).collect();
+    let over = batch::count(played.iter(), Aggregation::Token);
+    batch::pack(&chosen, Aggregation::Token, over, TOKENS)
+}
+
+/// Returns the log-probs of a batch's pairs, as an update computes them.
+fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
+    let model = &state.learner.policy.model;
+    let adapter = state.learner.policy.adapter.clone();
+    let adapter = match tracked {
+        true => adapter,
+        false => adapter.map(|adapter| adapter.without_gradients()),
+    };
+    let packed = batch.on(model.gpu());
+    packed.log_probs(model, adapter.as_ref(), 1.0)
+}
+
+/// Checks that the log-probs of the rollout and of the update are bit-identical.
+pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
+    for batch in batches(state, &played) {
+        let trained = log_probs(state, &batch, false).to_vec()?;
+        for token in &batch.tokens {
+            let now = trained[token.pair as usize];
+            tokens += 1;
+            if now.to_bits() != token.old.to_bits() {
+                apart += 1;
+                furthest = furthest.max((now - token.old).abs());
+            }
+        }
+    }
+    let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
+    Ok(match apart {
+        0 => Finding::good(
+            format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
+            figures,
+        ),
+        _ => Finding::bad_device(
+            format!(
+                "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
+            ),
+            figures,
+        ),
+    })
+}
+
+/// Returns the gradients of the mean log-prob of a batch.
+fn gradients(state: &State, batch: &Batch) -> Gradients {
+    log_probs(state, batch, true).mean().backward()
+}
+
+/// Makes two updates, and returns the gradients of the second. B is zero before the first, so A has no gradient there.
+fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
+    let settings = AdamW {
+        lr: 1e-2,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.0,
+        max_norm: 1.0,
+    };
+    let mut last = None;
+    for _ in 0..2 {
+        let gradients = gradients(state, batch);
+        let parameters = state
+            .learner
+            .parameters
+            .as_mut()
+            .expect("a run that trains");
+        parameters.accumulate(&gradients);
+        parameters.step(settings).to_vec()?;
+        last = Some(gradients);
+    }
+    Ok(last.expect("two updates"))
+}
+
+/// Checks that every tensor of the adapter has a gradient and moves.
+pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let batches = batches(state, &played);
+    let before = parameters(state).values()?;
+    let gradients = updates(state, &batches[0])?;
+    let after = parameters(state).values()?;
+    let mut still = Vec::new();
+    for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
+        let gradient = match gradients.get(&parameters(state).get(name)) {
+            Some(gradient) => gradient.to_vec()?,
+            None => Vec::new(),
+        };
+        let has_gradient = gradient.iter().any(|g| *g != 0.0);
+        let is_finite = gradient.iter().chain(after).all(|g| g.is_finite());
+        if !(has_gradient && is_finite && before != after) {
+            still.push(name.clone());
+        }
+    }
+    let figures = json!({ "tensors": before.len(), "still": still });
+    let count = before.len();
+    Ok(match still.first() {
+        None => Finding::good(
+            format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
+            figures,
+        ),
+        Some(first) => Finding::bad_device(
+            format!(
+                "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
+                still.len()
+            ),
+            figures,
+        ),
+    })
+}
+
+/// The change of the loss to both sides: far more than the rounding of f32 (1e-6), and so little that the error of the
+/// extrapolated difference is some thousandths.
+const LOSS_CHANGE: f64 = 0.02;
+const MAX_SLOPE_ERROR: f64 = 0.02;
+
+/// Checks the gradient of an adapter against differences of the loss, along the gradient and along a random direction.
+pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> {
+    let played = play(state)?;
+    let batches = batches(state, &played);
+    let batch = &batches[0];
+    // Before any update half of the gradients are zero.
+    updates(state, batch)?;
+    let gradients = gradients(state, batch);
+    let at = parameters(state).values()?;
+    let mut gradient = Vec::new();
+    for (name, _, values) in &at {
+        match gradients.get(&parameters(state).get(name)) {
+            Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
+            None => gradient.extend(vec![0.0; values.len()]),
+        }
+    }
+    let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let mut random = Random::new(SEED);
+    // Half of it is the gradient: the loss hardly changes in a direction across the gradient.
+    let mut mixed: Vec<f64> = gradient
+        .iter()
+        .map(|g| g / norm + (2.0 * random.uniform() - 1.0) * (3.0 / gradient.len() as f64).sqrt())
+        .collect();
+    let length = mixed.iter().map(|d| d * d).sum::<f64>().sqrt();
+    mixed.iter_mut().for_each(|d| *d /= length);
+    let along: Vec<f64> = gradient.iter().map(|g| g / norm).collect();
+    let mut errors = Vec::new();
+    for direction in [along, mixed] {
+        let wanted: f64 = direction.iter().zip(&gradient).map(|(d, g)| d * g).sum();
+        let slope = |width: f64| -> Result<f64, Error> {
+            let ahead = loss_at(state, batch, &at, &direction, width)?;
+            let behind = loss_at(state, batch, &at, &direction, -width)?;
+            Ok((ahead - behind) / (2.0 * width))
+        };
+        let width = LOSS_CHANGE / norm;
+        let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
+        errors.push((got - wanted).abs() / wanted.abs());
+    }
+    // By total order NaN is the largest.
+    let worst = errors.into_iter().max_by(f64::total_cmp);
+    let worst = worst.expect("two directions");
+    move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
+    let figures = json!({ "relative_error": worst, "gradient_norm": norm });
+    Ok(match worst <= MAX_SLOPE_ERROR {
+        true => Finding::good(
+            format!(
+                "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
+            ),
+            figures,
+        ),
+        false => Finding::bad_device(
+            format!(
+                "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
+            ),
+            figures,
+        ),
+    })
+}
+
+/// Moves the adapter along a direction.
+fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
+    let mut direction = direction.iter();
+    for (name, _, values) in from {
+        let moved: Vec<f32> = values
+            .iter()
+            .zip(&mut direction)
+            .map(|(v, d)| (f64::from(*v) + by * d) as f32)
+            .collect();
+        parameters(state).get(name).write(&moved);
+    }
+}
+
+/// Returns the mean log-prob after such a move, summed in double precision.
+fn loss_at(
+    state: &State,
+    batch: &Batch,
+    from: &[NamedValues],
+    direction: &[f64],
+    by: f64,
+) -> Result<f64, Error> {
+    move_to(state, from, direction, by);
+    let log_probs = log_probs(state, batch, false).to_vec()?;
+    let sum: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
+    Ok(sum / log_probs.len() as f64)
+}

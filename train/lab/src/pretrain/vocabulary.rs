@@ -1,0 +1,135 @@
+//! The tokenizer and the chat template of a base model: byte-level BPE, trained on the texts of the games. The actions of the
+//! games are single tokens.
+
+use std::path::Path;
+
+use lapwing_env::Scenario;
+use serde_json::json;
+use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::normalizers::NFC;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
+
+use lapwing_play::SettingError;
+use lapwing_play::config::Policy;
+use lapwing_play::{Form, Framing, Seen};
+use lapwing_train::Error;
+use lapwing_train::record::write_error;
+
+const END: &str = "<|end|>";
+const SPECIAL: [&str; 4] = [END, "<|system|>", "<|user|>", "<|assistant|>"];
+const TEMPLATE: &str = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}\
+     {% if message.role == 'assistant' %}<|end|>{% endif %}{% endfor %}\
+     {% if add_generation_prompt %}<|assistant|>{% endif %}";
+/// The 256 bytes, the special tokens, and merges for the words of the games.
+const VOCABULARY: usize = 640;
+
+/// Games whose texts are in every vocabulary. A change here changes the embedded base.
+const ALWAYS: [&str; 2] = ["frozen-lake", "snake"];
+
+/// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
+///
+/// # Errors
+/// If the directory cannot be written, or an action of these games takes more than one token.
+pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
+    std::fs::create_dir_all(dir).map_err(write_error(dir))?;
+    let texts = texts(games)?;
+    let tokenizer = train(texts).map_err(failed)?;
+    for action in games.iter().flat_map(|game| game.actions()) {
+        let encoded = tokenizer.encode(action.as_str(), false);
+        let count = encoded.map_err(failed)?.len();
+        if count != 1 {
+            return Err(Error::Vocabulary(format!(
+                "the action {action} takes {count} tokens, wanted 1"
+            )));
+        }
+    }
+    let text = tokenizer.to_string(true).map_err(failed)?;
+    let end = tokenizer.token_to_id(END);
+    let files = [
+        ("tokenizer.json", text),
+        (
+            "tokenizer_config.json",
+            pretty(&json!({ "eos_token": END, "tokenizer_class": "PreTrainedTokenizerFast" })),
+        ),
+        (
+            "generation_config.json",
+            pretty(&json!({ "eos_token_id": end })),
+        ),
+        ("chat_template.jinja", TEMPLATE.to_owned()),
+    ];
+    for (name, text) in files {
+        let file = dir.join(name);
+        std::fs::write(&file, text).map_err(write_error(&file))?;
+    }
+    Ok(())
+}
+
+/// Returns the number of tokens of the tokenizer in `dir`, and the id of the end token.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn size_and_end(dir: &Path) -> Result<(usize, u32), Error> {
+    let tokenizer = Tokenizer::from_file(dir.join("tokenizer.json")).map_err(failed)?;
+    let end = tokenizer
+        .token_to_id(END)
+        .ok_or_else(|| Error::Vocabulary(format!("{END} is missing")))?;
+    Ok((tokenizer.get_vocab_size(true), end))
+}
+
+fn failed(error: tokenizers::Error) -> Error {
+    Error::Vocabulary(error.to_string())
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
+fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
+    let policy = Policy {
+        reply: Form::Word,
+        ..Policy::default()
+    };
+    let mut texts = Vec::new();
+    for game in games {
+        let framing = Framing::new(&**game, &policy)?;
+        let messages = framing.messages(&Seen::first(""))?;
+        texts.extend(vec![messages[0].content.clone(); 4]);
+        texts.extend(
+            game.actions()
+                .iter()
+                .flat_map(|action| vec![action.clone(); 64]),
+        );
+        for seed in 0..64 {
+            texts.push(game.start(seed, seed)?.observe(0)?);
+        }
+    }
+    for name in ALWAYS {
+        let kind = lapwing_env::find(name).map_err(SettingError::from)?;
+        let other = (kind.configure)(&json!({})).map_err(SettingError::from)?;
+        texts.push(other.rules());
+        texts.push(other.start(0, 0)?.observe(0)?);
+    }
+    Ok(texts)
+}
+
+fn train(texts: Vec<String>) -> tokenizers::Result<Tokenizer> {
+    let mut tokenizer = TokenizerBuilder::new()
+        .with_model(BPE::default())
+        .with_normalizer(None::<NFC>)
+        .with_pre_tokenizer(Some(ByteLevel::new(false, true, true)))
+        .with_post_processor(Some(ByteLevel::new(false, false, true)))
+        .with_decoder(Some(ByteLevel::new(false, true, true)))
+        .build()?;
+    let mut trainer = BpeTrainerBuilder::new()
+        .show_progress(false)
+        .vocab_size(VOCABULARY)
+        .min_frequency(1)
+        // The trainer sorts the alphabet, which is an unordered set.
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .special_tokens(SPECIAL.map(|token| AddedToken::from(token, true)).to_vec())
+        .build();
+    tokenizer.train(&mut trainer, texts.into_iter())?;
+    Ok(tokenizer.into())
+}

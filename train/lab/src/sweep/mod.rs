@@ -1,0 +1,499 @@
+//! Sweeps: the runs of several settings with several seeds, and the comparison of their results.
+//!
+//! ```toml
+//! base = "frozen-lake"            # a preset or a config file, relative to this one
+//! seeds = 8                       # seeds 1 to 8, or a list
+//!
+//! [set]                           # keys that all runs have in common
+//! train.steps = 50
+//! eval.episodes = 50
+//!
+//! [settings.aaw]                  # a name for each setting, and its own keys
+//! train.sampling = "aaw"
+//!
+//! [settings.uniform]
+//! train.sampling = "uniform"
+//!
+//! [grid]                          # or lists of values: every combination is a setting
+//! "train.lr" = [1e-4, 5e-4]
+//!
+//! [compare]                       # what the results contain in addition to the scores
+//! reach = [0.8]                   # episodes and seconds until an evaluation reaches these scores
+//! metrics = ["entropy"]           # means of metrics of the training steps
+//! probes = ["swapped"]            # whether changed instructions are followed, before and after training
+//! ```
+
+mod comparison;
+mod figure;
+mod probes;
+mod results;
+mod run_result;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+use toml::{Table, Value};
+
+use lapwing_learn::config::LearnerKind;
+use lapwing_play::config::Game;
+use lapwing_train::Config;
+use lapwing_train::record::directory;
+
+pub use comparison::Compare;
+pub use results::Results;
+use run_result::RunResult;
+
+/// A sweep file.
+#[derive(Debug)]
+pub struct Sweep {
+    /// The name of the directory: `name` in the file, or the stem of the file name.
+    pub name: String,
+    /// The seeds of each setting, in the order of the file.
+    pub seeds: Vec<u64>,
+    /// What the results contain in addition to the scores.
+    pub compare: Compare,
+    /// The runs, grouped by setting, settings in the order of the file.
+    pub runs: Vec<Cell>,
+}
+
+/// One run of a sweep.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The name of its setting.
+    pub setting: String,
+    /// The seed of the training.
+    pub seed: u64,
+    /// The preset or file of its config.
+    pub base: String,
+    /// The changes of the config, as for `--set`.
+    pub set: Vec<String>,
+    /// The resulting config.
+    pub config: Config,
+}
+
+/// A sweep file that is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] lapwing_model::ModelError),
+    /// A key or a setting is invalid.
+    #[error("{}: {problem}", .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The key or setting, and what is wrong with it.
+        problem: String,
+    },
+}
+
+/// A key, and what is wrong with its value.
+type KeyProblem = (String, String);
+
+/// A setting's name, and its keys with their values.
+type Setting = (String, Vec<(String, Value)>);
+
+const MAX_RUNS: usize = 10_000;
+const KEYS: [&str; 7] = [
+    "name", "base", "seeds", "set", "settings", "grid", "compare",
+];
+const SEEDS: &str =
+    "wanted a number of seeds, such as 8, or a list of different whole numbers, 0 or more";
+const NAMES: &str = "wanted a unique name of letters, digits, dots, dashes and underscores";
+const NO_PROBES: &str = "the networks of dqn and pqn read no instructions: put these settings into a sweep of their own";
+const SPLIT_NAME: &str = "quote a name with a dot in it, as in [settings.\"lambda-0.9\"]";
+
+impl Sweep {
+    /// Reads a sweep file and the configs of all its runs, so that an invalid config is found before the first run.
+    ///
+    /// # Errors
+    /// Names the key or the setting that is invalid.
+    pub fn load(path: &Path) -> Result<Sweep, SweepError> {
+        let invalid = |problem: String| SweepError::Invalid {
+            path: path.to_owned(),
+            problem,
+        };
+        let text = lapwing_model::read_text(path, 1 << 20)?;
+        let file: Table = text
+            .parse()
+            .map_err(|error| invalid(format!("not valid TOML: {error}")))?;
+        let wrong = |(key, problem): KeyProblem| invalid(format!("`{key}`: {problem}"));
+
+        check_keys(&file, "", &KEYS, "a sweep").map_err(wrong)?;
+        let text_of = |key: &str, default: &str| match file.get(key) {
+            None => Ok(default.to_owned()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(_) => Err(wrong((key.to_owned(), "wanted a text".to_owned()))),
+        };
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = text_of("name", &stem)?;
+        if !is_name(&name) {
+            return Err(wrong(("name".to_owned(), NAMES.to_owned())));
+        }
+        let base = text_of("base", "frozen-lake")?;
+        let seeds = seeds(file.get("seeds"))
+            .ok_or_else(|| wrong(("seeds".to_owned(), SEEDS.to_owned())))?;
+        let compare = table(&file, "compare").and_then(|table| Compare::read(&table));
+        let mut sweep = Sweep {
+            name,
+            seeds,
+            compare: compare.map_err(wrong)?,
+            runs: Vec::new(),
+        };
+        let common = dotted_keys(&table(&file, "set").map_err(wrong)?);
+        for (setting, own) in settings(&file, &text, sweep.seeds.len()).map_err(wrong)? {
+            let mut base = base.clone();
+            let mut set = Vec::new();
+            for (key, value) in common.iter().chain(&own) {
+                match (&**key, value) {
+                    ("base", Value::String(other)) => base.clone_from(other),
+                    _ => set.push(format!("{key}={value}")),
+                }
+            }
+            // A file is relative to the sweep file.
+            if base.ends_with(".toml") {
+                let beside = path.parent().unwrap_or(Path::new("")).join(&base);
+                base = beside.to_string_lossy().into_owned();
+            }
+            for &seed in &sweep.seeds {
+                let set = [&set[..], &[format!("train.seed={seed}")]].concat();
+                let config = Config::load(&base, &set)
+                    .map_err(|error| invalid(format!("setting `{setting}`: {error}")))?;
+                sweep.runs.push(Cell {
+                    setting: setting.clone(),
+                    seed,
+                    base: base.clone(),
+                    set,
+                    config: config.absolute(),
+                });
+            }
+        }
+        for run in sweep.runs.iter().filter(|run| run.seed == sweep.seeds[0]) {
+            if run.config.learner != LearnerKind::MsGrpo && !sweep.compare.probes.is_empty() {
+                return Err(wrong(("compare.probes".to_owned(), NO_PROBES.to_owned())));
+            }
+            for probe in &sweep.compare.probes {
+                let game = Game {
+                    probe: Some(probe.clone()),
+                    ..run.config.game.clone()
+                };
+                let probed = game.scenario();
+                probed.map_err(|error| invalid(format!("setting `{}`: {error}", run.setting)))?;
+            }
+        }
+        Ok(sweep)
+    }
+
+    /// Returns the settings, in the order of the file.
+    pub(crate) fn settings(&self) -> Vec<&str> {
+        let mut settings: Vec<&str> = self.runs.iter().map(|run| &*run.setting).collect();
+        settings.dedup();
+        settings
+    }
+
+    /// Returns the runs in the order of execution: all settings with the first seed, then all with the second. If a sweep
+    /// is stopped, its settings have the same seeds, and changes of the machine's load affect all settings equally.
+    pub fn in_order(&self) -> Vec<&Cell> {
+        let of_seed = |seed: &u64| {
+            let seed = *seed;
+            self.runs.iter().filter(move |run| run.seed == seed)
+        };
+        self.seeds.iter().flat_map(of_seed).collect()
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "._-+".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_part)
+}
+
+fn seeds(value: Option<&Value>) -> Option<Vec<u64>> {
+    let seeds: Vec<u64> = match value {
+        None => vec![1],
+        Some(Value::Integer(count)) => (1..=u64::try_from(*count).ok()?).take(MAX_RUNS).collect(),
+        Some(Value::Array(seeds)) => {
+            let seed = |seed: &Value| u64::try_from(seed.as_integer()?).ok();
+            seeds.iter().map(seed).collect::<Option<_>>()?
+        }
+        Some(_) => return None,
+    };
+    let different: BTreeSet<&u64> = seeds.iter().collect();
+    (!seeds.is_empty() && different.len() == seeds.len()).then_some(seeds)
+}
+
+/// Checks that a table, at `prefix` in the file, has only known keys.
+fn check_keys(table: &Table, prefix: &str, known: &[&str], of: &str) -> Result<(), KeyProblem> {
+    match table.keys().find(|key| !known.contains(&&***key)) {
+        None => Ok(()),
+        Some(key) => {
+            let problem = format!("not a key of {of}; the keys are {}", known.join(", "));
+            Err((format!("{prefix}{key}"), problem))
+        }
+    }
+}
+
+fn table(file: &Table, key: &str) -> Result<Table, KeyProblem> {
+    match file.get(key) {
+        None => Ok(Table::new()),
+        Some(Value::Table(table)) => Ok(table.clone()),
+        Some(_) => Err((key.to_owned(), "wanted a table".to_owned())),
+    }
+}
+
+/// Returns all settings: those of `[settings]`, or one, each combined with all values of `[grid]`.
+fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, KeyProblem> {
+    let mut settings = Vec::new();
+    for (name, value) in table(file, "settings")? {
+        let Value::Table(own) = value else {
+            return Err((format!("settings.{name}"), "wanted a table".to_owned()));
+        };
+        let is_split = |key: &String| key.chars().all(|c| c.is_ascii_digit());
+        if own.keys().any(is_split) {
+            return Err((format!("settings.{name}"), SPLIT_NAME.to_owned()));
+        }
+        settings.push((name, dotted_keys(&own)));
+    }
+    let positions = key_positions(text, "settings");
+    settings.sort_by_key(|(name, _)| positions.get(name).copied());
+    if settings.is_empty() {
+        settings.push((String::new(), Vec::new()));
+    }
+    for (key, value) in dotted_keys(&table(file, "grid")?) {
+        let Value::Array(values) = value else {
+            return Err((format!("grid.{key}"), "wanted a list of values".to_owned()));
+        };
+        let combine = |(name, set): &Setting, value: &Value| {
+            let last = key.rsplit('.').next().unwrap_or_default();
+            let value_text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let separator = if name.is_empty() { "" } else { "_" };
+            let name = format!("{name}{separator}{last}-{value_text}");
+            (name, [&set[..], &[(key.clone(), value.clone())]].concat())
+        };
+        let of_setting = |setting| values.iter().map(move |value| combine(setting, value));
+        settings = settings.iter().flat_map(of_setting).collect();
+        if settings.is_empty() || settings.len() * seeds > MAX_RUNS {
+            let problem = format!("wanted from one to {MAX_RUNS} runs in all");
+            return Err((format!("grid.{key}"), problem));
+        }
+    }
+    if settings[0].0.is_empty() {
+        "base".clone_into(&mut settings[0].0);
+    }
+    let mut names = BTreeSet::new();
+    match settings
+        .iter()
+        .find(|(name, _)| !is_name(name) || !names.insert(name))
+    {
+        Some((name, _)) => Err((format!("settings.{name}"), NAMES.to_owned())),
+        None => Ok(settings),
+    }
+}
+
+/// Returns the position in the text of each key of a table: a parsed table has lost their order.
+fn key_positions(text: &str, table: &str) -> BTreeMap<String, usize> {
+    let file = DeTable::parse(text).ok();
+    let keys = file
+        .as_ref()
+        .and_then(|file| file.get_ref().get(table)?.get_ref().as_table());
+    let keys = keys.into_iter().flatten();
+    keys.map(|(key, _)| (key.get_ref().to_string(), key.span().start))
+        .collect()
+}
+
+/// Returns all values of a table and its subtables with their dotted keys.
+pub(crate) fn dotted_keys(table: &Table) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => {
+                let inner = dotted_keys(inner).into_iter();
+                all.extend(inner.map(|(key, value)| (format!("{name}.{key}"), value)));
+            }
+            other => all.push((name.clone(), other.clone())),
+        }
+    }
+    all
+}
+
+impl Cell {
+    /// Returns the run's directory within the directory of the sweep.
+    pub fn directory(&self, sweep: &Path) -> PathBuf {
+        sweep
+            .join(&self.setting)
+            .join(format!("seed-{}", self.seed))
+    }
+
+    /// Returns the result if the last step is done and evaluated.
+    pub fn outcome(&self, sweep: &Path) -> Option<RunResult> {
+        let metrics = directory::metrics(&self.directory(sweep));
+        let result = RunResult::read(&metrics, &self.setting, self.seed)?;
+        (result.curve.last()?.step == self.config.train.steps).then(|| RunResult {
+            probes: probes::read(&self.probes(sweep)),
+            ..result
+        })
+    }
+
+    /// Whether the run is finished and has answered all probes of the sweep.
+    pub fn is_done(&self, sweep: &Path, compare: &Compare) -> bool {
+        self.outcome(sweep).is_some_and(|result| {
+            let mut probes = compare.probes.iter();
+            probes.all(|probe| result.probes.contains_key(probe))
+        })
+    }
+
+    /// Returns the path of the run's probe results, in the format of `lapwing probe --json`.
+    pub fn probes(&self, sweep: &Path) -> PathBuf {
+        self.directory(sweep).with_extension("probes.json")
+    }
+
+    /// Returns the number of recorded training steps.
+    pub fn steps_done(&self, sweep: &Path) -> usize {
+        run_result::last_step(&directory::metrics(&self.directory(sweep)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn load(text: &str) -> Result<Sweep, String> {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("trial.toml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(home.path().join("mine.toml"), "[train]\nsteps = 7\n").unwrap();
+        let text = |e: SweepError| e.to_string().replace(home.path().to_str().unwrap(), "DIR");
+        Sweep::load(&path).map_err(text)
+    }
+
+    #[test]
+    fn settings_grids_and_seeds_are_runs() {
+        let text = "base = \"frozen-lake\"\nseeds = 2\nset.train.steps = 5\n\
+                    [settings.aaw]\n[settings.even]\ntrain.sampling = \"uniform\"\n\
+                    [settings.mine]\nbase = \"mine.toml\"\n[grid]\n\"train.lr\" = [1e-4, 0.5]\n";
+        let sweep = load(text).unwrap();
+        assert_eq!(sweep.name, "trial");
+        let found: Vec<String> = sweep
+            .runs
+            .iter()
+            .filter(|run| run.seed == 2)
+            .map(|run| {
+                let train = &run.config.train;
+                let (sampling, lr, steps) = (train.sampling, train.lr, train.steps);
+                assert_eq!((train.seed, steps), (2, 5));
+                format!("{}: {sampling:?} {lr}", run.setting)
+            })
+            .collect();
+        assert_eq!(sweep.runs.len(), 12);
+        assert_snapshot!(found.join("\n"), @"
+        aaw_lr-0.0001: Aaw 0.0001
+        aaw_lr-0.5: Aaw 0.5
+        even_lr-0.0001: Uniform 0.0001
+        even_lr-0.5: Uniform 0.5
+        mine_lr-0.0001: Aaw 0.0001
+        mine_lr-0.5: Aaw 0.5
+        ");
+        // The first setting of the file is the one that others are compared with, whatever its name.
+        let text = "[settings.z]\n[settings]\nb.train.lr = 0.5\n[settings.a]\nset = 1";
+        let text = text.replace("set = 1", "train.lr = 0.25");
+        assert_eq!(load(&text).unwrap().settings(), ["z", "b", "a"]);
+        let plain = load("seeds = [3, 9]").unwrap();
+        let runs: Vec<_> = plain
+            .runs
+            .iter()
+            .map(|run| (&*run.setting, run.seed))
+            .collect();
+        assert_eq!(runs, [("base", 3), ("base", 9)]);
+    }
+
+    #[test]
+    fn all_settings_have_a_seed_before_one_has_the_next() {
+        let sweep = load("seeds = [7, 2]\n[settings.b]\n[settings.a]").unwrap();
+        let order = sweep.in_order().into_iter();
+        let order: Vec<_> = order.map(|run| (&*run.setting, run.seed)).collect();
+        assert_eq!(order, [("b", 7), ("a", 7), ("b", 2), ("a", 2)]);
+    }
+
+    #[test]
+    fn comparisons_are_read() {
+        let compare = |text: &str| load(&format!("[compare]\n{text}")).map(|sweep| sweep.compare);
+        assert_eq!(load("").unwrap().compare, Compare::default());
+        let wanted = Compare {
+            reach: vec![0.5, 1.0],
+            metrics: vec!["entropy".to_owned(), "kl".to_owned()],
+            probes: vec!["swapped".to_owned()],
+        };
+        let text = "reach = [0.5, 1]\nmetrics = [\"entropy\", \"kl\"]\nprobes = [\"swapped\"]";
+        assert_eq!(compare(text), Ok(wanted));
+        let found = [
+            "reach = 0.5",
+            "reach = []",
+            "reach = [nan]",
+            "reach = [1, 1.0]",
+            "reach = [\"high\"]",
+            "metrics = [\"entropy\", \"entropy\"]",
+            "metrics = [\"entrop\"]",
+            "metrics = [\"step\"]",
+            "probes = []",
+            "probes = [\"swaped\"]",
+            "reached = [0.5]",
+        ]
+        .map(|text| compare(text).unwrap_err());
+        assert_snapshot!(found.join("\n"));
+        assert_eq!(
+            load("compare = 3").unwrap_err(),
+            "DIR/trial.toml: `compare`: wanted a table"
+        );
+    }
+
+    /// The sweeps of `docs/experiments`.
+    #[test]
+    fn experiments_are_sweeps_of_eight_seeds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
+        let files = std::fs::read_dir(folder).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let files: Vec<PathBuf> = files
+            .filter(|file| file.extension() == Some("toml".as_ref()))
+            .collect();
+        assert!(files.len() >= 6);
+        for file in files {
+            let sweep = Sweep::load(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                sweep.seeds,
+                (1..=8).collect::<Vec<u64>>(),
+                "{}",
+                file.display()
+            );
+        }
+    }
+
+    #[test]
+    fn errors_name_the_key_or_setting() {
+        let found = [
+            "odd",
+            "seed = 3",
+            "seeds = 0",
+            "seeds = [1, 1]",
+            "seeds = -1",
+            "base = 3",
+            "base = \"frozen-lak\"",
+            "name = \"../x\"",
+            "settings = 3",
+            "settings.a = 3",
+            "settings.\"a/b\".train.lr = 1.0",
+            "settings.a.train.lrr = 1.0",
+            "grid.train.lr = 1.0",
+            "grid.train.lr = []",
+            "grid.train.lr = [1.0, 1.0]",
+            "seeds = 10000\ngrid.train.lr = [1.0, 2.0]",
+        ]
+        .map(|text| load(text).unwrap_err());
+        assert_snapshot!(found.join("\n"));
+    }
+}

@@ -1,0 +1,322 @@
+//! The result of one run of a sweep, read from its `metrics.jsonl`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::probes::ProbeResult;
+use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_train::record::jsonl;
+use lapwing_train::record::metrics::Evaluation;
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunResult {
+    /// The name of its setting.
+    pub setting: String,
+    /// The seed of the training.
+    pub seed: u64,
+    /// The first evaluation.
+    pub before: PlayMetrics,
+    /// The last evaluation.
+    pub after: PlayMetrics,
+    pub(super) baselines: Option<Yardsticks>,
+    /// All evaluations, in their order.
+    #[serde(rename = "course")]
+    pub(super) curve: Vec<CurvePoint>,
+    /// The mean of each number of the training steps, over the steps that have it.
+    pub(super) metrics: BTreeMap<String, f64>,
+    /// The results of probes by the names of the probes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub probes: BTreeMap<String, ProbeResult>,
+}
+
+/// The score of an evaluation, and the cost of the training before it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// Training steps done.
+    pub(super) step: usize,
+    #[serde(flatten)]
+    pub(super) cost: Cost<f64>,
+    /// Share of the evaluation's episodes that succeeded.
+    pub(super) success_rate: f64,
+    /// Mean return of the evaluation's episodes: the score that runs are compared by.
+    pub(super) return_mean: f64,
+}
+
+/// The cost of training, or a statistic of it. A part that no step records is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Cost<T> {
+    /// Training episodes played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) episodes: Option<T>,
+    /// Seconds of rollout and update, without evaluating, loading and saving.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds: Option<T>,
+}
+
+/// A part of the cost: the horizontal axis of a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CostAxis {
+    Episodes,
+    Seconds,
+}
+
+impl<T> Cost<T> {
+    pub(super) fn each(mut of: impl FnMut(CostAxis) -> Option<T>) -> Cost<T> {
+        Cost {
+            episodes: of(CostAxis::Episodes),
+            seconds: of(CostAxis::Seconds),
+        }
+    }
+
+    pub(super) fn along(&self, axis: CostAxis) -> Option<&T> {
+        match axis {
+            CostAxis::Episodes => self.episodes.as_ref(),
+            CostAxis::Seconds => self.seconds.as_ref(),
+        }
+    }
+}
+
+impl CurvePoint {
+    pub(super) fn cost(&self, axis: CostAxis) -> Option<f64> {
+        self.cost.along(axis).copied()
+    }
+}
+
+impl RunResult {
+    /// Reads the metrics of a run that has an evaluation. The steps are read as plain values: their numbers depend on the
+    /// learner.
+    pub(super) fn read(metrics: &Path, setting: &str, seed: u64) -> Option<RunResult> {
+        let mut baselines = None;
+        let mut evaluations: Vec<(Evaluation, Cost<f64>)> = Vec::new();
+        let mut cost = Cost::default();
+        // The sum of each number, and the number of steps that have it.
+        let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        for record in jsonl::values(metrics).ok()? {
+            match kind(&record) {
+                "baselines" | "yardsticks" => baselines = Yardsticks::deserialize(record).ok(),
+                "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
+                "step" => {
+                    for (name, value) in record.as_object().into_iter().flatten() {
+                        let Some(value) = value.as_f64() else {
+                            continue;
+                        };
+                        let (sum, steps) = sums.entry(name.clone()).or_default();
+                        (*sum, *steps) = (*sum + value, *steps + 1.0);
+                        match &**name {
+                            "episodes" => *cost.episodes.get_or_insert(0.0) += value,
+                            "seconds_rollout" | "seconds_update" => {
+                                *cost.seconds.get_or_insert(0.0) += value;
+                            }
+                            _ => (),
+                        }
+                    }
+                }
+                _ => (),
+            }
+        }
+        sums.retain(|name, _| name != "step" && name != "time");
+        // The cost before the first step is 0 if any step records it.
+        let known = |then: &Cost<f64>, axis| {
+            let none = cost.along(axis).map(|_| 0.0);
+            then.along(axis).copied().or(none)
+        };
+        let point = |(evaluation, then): &(Evaluation, Cost<f64>)| CurvePoint {
+            step: evaluation.step,
+            cost: Cost::each(|axis| known(then, axis)),
+            success_rate: evaluation.play.success_rate,
+            return_mean: evaluation.play.return_mean,
+        };
+        let means = sums.into_iter();
+        Some(RunResult {
+            setting: setting.to_owned(),
+            seed,
+            before: evaluations.first()?.0.play.clone(),
+            after: evaluations.last()?.0.play.clone(),
+            baselines,
+            curve: evaluations.iter().map(point).collect(),
+            metrics: means
+                .map(|(name, (sum, steps))| (name, sum / steps))
+                .collect(),
+            probes: BTreeMap::new(),
+        })
+    }
+
+    /// Returns the cost of the whole training, if it is recorded.
+    pub(super) fn total(&self, axis: CostAxis) -> Option<f64> {
+        self.curve.last()?.cost(axis)
+    }
+
+    /// Returns the score at this cost: that of the evaluation there, or else the linear interpolation between the
+    /// evaluations before and after. `None` before the first evaluation and after the last.
+    pub(super) fn score_at(&self, axis: CostAxis, cost: f64) -> Option<f64> {
+        let mut before: Option<(f64, f64)> = None;
+        for point in &self.curve {
+            let (at, score) = (point.cost(axis)?, point.return_mean);
+            if at == cost {
+                return Some(score);
+            }
+            if at > cost {
+                let (from, low) = before?;
+                return Some(low + (score - low) * (cost - from) / (at - from));
+            }
+            before = Some((at, score));
+        }
+        None
+    }
+
+    /// Returns the first evaluation with at least this score.
+    pub(super) fn first_reaching(&self, score: f64) -> Option<&CurvePoint> {
+        self.curve.iter().find(|point| point.return_mean >= score)
+    }
+}
+
+/// Returns the last recorded training step, or 0.
+pub(super) fn last_step(metrics: &Path) -> usize {
+    let records = jsonl::values(metrics).unwrap_or_default();
+    let last = records.iter().rev().find(|record| kind(record) == "step");
+    let step = last.and_then(|record| record.get("step")?.as_u64());
+    step.unwrap_or(0) as usize
+}
+
+fn kind(record: &Value) -> &str {
+    let kind = record.get("kind").and_then(Value::as_str);
+    kind.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A run with these evaluations: the seconds since the one before, and the score.
+    fn run(evaluations: &[(f64, f64)]) -> RunResult {
+        let mut seconds = 0.0;
+        let point = |(step, (later, score)): (usize, &(f64, f64))| {
+            seconds += if step > 0 { later } else { &0.0 };
+            CurvePoint {
+                step,
+                cost: Cost {
+                    episodes: Some(step as f64),
+                    seconds: Some(seconds),
+                },
+                success_rate: 0.0,
+                return_mean: *score,
+            }
+        };
+        RunResult {
+            setting: String::new(),
+            seed: 1,
+            before: PlayMetrics::default(),
+            after: PlayMetrics::default(),
+            baselines: None,
+            curve: evaluations.iter().enumerate().map(point).collect(),
+            metrics: BTreeMap::new(),
+            probes: BTreeMap::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn scores_are_those_of_evaluations_and_straight_between_them(
+            evaluations in prop::collection::vec((0.1f64..9.0, -3.0f64..3.0), 1..9),
+            part in 0.0f64..1.0,
+        ) {
+            let run = run(&evaluations);
+            for pair in run.curve.windows(2) {
+                let [from, to] = [0, 1].map(|end| pair[end].cost(CostAxis::Seconds).unwrap());
+                let [low, high] = [0, 1].map(|end| pair[end].return_mean);
+                prop_assert_eq!(run.score_at(CostAxis::Seconds, from), Some(low));
+                prop_assert_eq!(run.score_at(CostAxis::Seconds, to), Some(high));
+                let found = run.score_at(CostAxis::Seconds, from + part * (to - from)).unwrap();
+                prop_assert!((found - (low + part * (high - low))).abs() < 1e-12 / (to - from));
+            }
+            // There is no extrapolation.
+            let end = run.total(CostAxis::Seconds).unwrap();
+            prop_assert_eq!(run.score_at(CostAxis::Seconds, end), Some(evaluations.last().unwrap().1));
+            prop_assert_eq!(run.score_at(CostAxis::Seconds, end + 1e-9), None);
+            prop_assert_eq!(run.score_at(CostAxis::Seconds, -1e-9), None);
+        }
+
+        #[test]
+        fn a_score_is_reached_by_the_first_evaluation_of_as_much(
+            evaluations in prop::collection::vec((0.1f64..9.0, -3.0f64..3.0), 1..9),
+            score in -3.0f64..3.0,
+            more in 0.0f64..3.0,
+        ) {
+            let run = run(&evaluations);
+            let found = run.first_reaching(score).map(|point| point.step);
+            for point in &run.curve[..found.unwrap_or(run.curve.len())] {
+                prop_assert!(point.return_mean < score);
+            }
+            if let Some(step) = found {
+                prop_assert!(run.curve[step].return_mean >= score);
+            }
+            // A higher score is reached no sooner, and only by runs that reach the lower one.
+            if let Some(later) = run.first_reaching(score + more) {
+                prop_assert!(later.step >= found.unwrap());
+            }
+        }
+    }
+
+    /// Learners record different metrics.
+    #[test]
+    fn steps_are_read_by_what_they_have() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        let evaluation = |step: usize| {
+            let play = PlayMetrics {
+                return_mean: step as f64,
+                ..PlayMetrics::default()
+            };
+            let evaluation = Evaluation {
+                step,
+                play,
+                seconds_evaluation: 100.0,
+                ..Evaluation::default()
+            };
+            serde_json::to_string(&lapwing_train::record::Record::Evaluation(evaluation)).unwrap()
+        };
+        let read = |lines: &[&str]| {
+            std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+            RunResult::read(&path, "a", 1)
+        };
+        let [first, last] = [evaluation(0), evaluation(2)];
+        let steps = [
+            r#"{"kind":"step","step":1,"episodes":10,"seconds_rollout":2,"seconds_update":1,"entropy":0.5,"kl":3}"#,
+            r#"{"kind":"warning","step":1,"value":7,"episodes":1000,"seconds_update":1000}"#,
+            r#"{"kind":"step","step":2,"episodes":20,"seconds_rollout":4,"seconds_update":1,"entropy":1.5,"top_action":"up"}"#,
+        ];
+        let found = read(&[&first, steps[0], steps[1], steps[2], &last]).unwrap();
+        let costs = found.curve.iter().map(|point| point.cost);
+        let costs: Vec<_> = costs.map(|cost| (cost.episodes, cost.seconds)).collect();
+        assert_eq!(costs, [(Some(0.0), Some(0.0)), (Some(30.0), Some(8.0))]);
+        let metric = |name: &str| found.metrics.get(name).copied();
+        assert_eq!(metric("entropy"), Some(1.0));
+        assert_eq!(metric("kl"), Some(3.0));
+        assert_eq!(
+            ["step", "time", "value", "clip_fraction"].map(metric),
+            [None; 4]
+        );
+
+        let other = [
+            r#"{"kind":"step","step":1,"seconds_update":1}"#,
+            r#"{"kind":"step","step":2,"seconds_update":2}"#,
+        ];
+        let found = read(&[&first, other[0], other[1], &last]).unwrap();
+        assert_eq!(found.total(CostAxis::Episodes), None);
+        assert_eq!(found.total(CostAxis::Seconds), Some(3.0));
+        assert_eq!(found.score_at(CostAxis::Episodes, 0.0), None);
+        assert_eq!(last_step(&path), 2);
+        // Not finished.
+        let unfinished = read(&[&first, other[0]]).unwrap();
+        assert_eq!(unfinished.curve.last().unwrap().step, 0);
+        assert_eq!(last_step(&path), 1);
+        assert_eq!(read(&[]), None);
+        assert_eq!(last_step(&path), 0);
+    }
+}

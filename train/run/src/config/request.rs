@@ -1,0 +1,297 @@
+//! What a request for a config names: a preset, a game or a variant of one, a file with what it is based on, or a run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lapwing_model::read_text;
+use toml::{Table, Value};
+
+use super::ConfigError;
+use super::resolved::Origin;
+use lapwing_play::external::GameName;
+
+/// A config that is built into the program.
+#[derive(Debug)]
+pub struct Preset {
+    /// The name by which it is asked for.
+    pub name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal)*) => {
+        &[$(Preset {
+            name: $name,
+            text: include_str!(concat!("../../../presets/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// Every preset, the default first.
+pub static PRESETS: &[Preset] = presets![
+    "frozen-lake"
+    "frozen-lake-slippery"
+    "frozen-lake-large"
+    "frozen-lake-curriculum"
+    "snake"
+    "frozen-lake-paper"
+    "snake-paper"
+    "frozen-lake-dqn"
+    "frozen-lake-pqn"
+    "frozen-lake-slippery-pqn"
+    "snake-dqn"
+    "snake-pqn"
+];
+
+/// Bytes of a config file; one with every key and its reason has some ten thousand.
+const LONGEST: u64 = 1 << 20;
+/// Files that are based on each other, one upon the other.
+const DEEPEST: usize = 8;
+
+/// What was asked for, still as tables.
+#[derive(Debug)]
+pub(super) struct ConfigRequest {
+    /// names the run
+    pub name: String,
+    /// the game, if that is what was asked for
+    pub game: Option<String>,
+    /// from what it is based on to what was asked for
+    pub layers: Vec<(Origin, Table)>,
+    /// the directory, if a run was asked for
+    pub run: Option<PathBuf>,
+    /// the file that is based on nothing
+    pub bare: Option<String>,
+}
+
+/// What a directory or file is, as far as its names tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// There is nothing.
+    Nothing,
+    /// A run's directory: `config.toml` is in it.
+    Run,
+    /// An adapter of PEFT's form: `adapter_config.json` is in it.
+    Adapter,
+    /// A model: `config.json` is in it.
+    Model,
+    /// A directory of something else.
+    Directory,
+    /// Not a directory.
+    File,
+}
+
+impl Place {
+    /// Looks at the names there.
+    pub fn of(path: &Path) -> Place {
+        let holds = |name: &str| path.join(name).exists();
+        match path {
+            path if !path.exists() => Place::Nothing,
+            path if !path.is_dir() => Place::File,
+            _ if holds("config.toml") => Place::Run,
+            _ if holds("adapter_config.json") => Place::Adapter,
+            _ if holds("config.json") => Place::Model,
+            _ => Place::Directory,
+        }
+    }
+}
+
+impl ConfigRequest {
+    /// Finds and reads what is asked for.
+    pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
+        let named = |name: &str| ConfigRequest {
+            name: name.to_owned(),
+            game: None,
+            layers: Vec::new(),
+            run: None,
+            bare: None,
+        };
+        if let Some(preset) = preset(request) {
+            let layers = vec![preset.layer()?];
+            return Ok(ConfigRequest {
+                layers,
+                ..named(request)
+            });
+        }
+        if let Ok(game) = lapwing_env::find(request) {
+            return Ok(ConfigRequest {
+                game: Some(game.name.to_owned()),
+                ..named(request)
+            });
+        }
+        if let Some(layers) = variant(request)? {
+            return Ok(ConfigRequest {
+                layers,
+                ..named(request)
+            });
+        }
+        let game = GameName::from(request);
+        if game.is_external() {
+            return Ok(ConfigRequest {
+                game: Some(request.to_owned()),
+                ..named(&game.short())
+            });
+        }
+        let path = Path::new(request);
+        if request.ends_with(".toml") {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let (layers, bare) = chain(path)?;
+            return Ok(ConfigRequest {
+                layers,
+                bare,
+                ..named(&stem)
+            });
+        }
+        if Place::of(path) != Place::Run {
+            return Err(nothing(request));
+        }
+        let (layers, _) = chain(&path.join("config.toml"))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(ConfigRequest {
+            layers,
+            run: Some(path.to_owned()),
+            ..named(&name)
+        })
+    }
+}
+
+/// The error for what is none of all that.
+fn nothing(request: &str) -> ConfigError {
+    let wrong = |is: &'static str, cure: &str| ConfigError::Place {
+        path: PathBuf::from(request),
+        is,
+        cure: cure.to_owned(),
+    };
+    let looks_like_a_path = request.contains(['/', '\\']);
+    match Place::of(Path::new(request)) {
+        Place::Model => wrong("is a model, not a run", "--model takes it"),
+        Place::Adapter => wrong("is an adapter, not a run", "--adapter takes it"),
+        Place::Directory => wrong(
+            "is no run",
+            "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
+        ),
+        Place::File => wrong(
+            "is no config",
+            "wanted a file that ends in .toml, or the directory of a run",
+        ),
+        _ if looks_like_a_path => wrong(
+            "does not exist",
+            "wanted a preset, a file that ends in .toml, or the directory of a run",
+        ),
+        _ => unknown(request),
+    }
+}
+
+/// A variant of a game: its options, on all that the preset of its game says but for the game. (How a model is asked and
+/// how it learns is much the same for both. A game without a preset has the general defaults, and so have its variants.)
+fn variant(name: &str) -> Result<Option<Layers>, ConfigError> {
+    let Ok((kind, options)) = lapwing_env::find_variant(name) else {
+        return Ok(None);
+    };
+    let mut layers = Vec::new();
+    if let Some(preset) = preset(kind.name) {
+        let (origin, mut table) = preset.layer()?;
+        table.remove("game");
+        layers.push((origin, table));
+    }
+    let options = Table::try_from(options).expect("options of a variant are no nulls");
+    let mut game = Table::from_iter([("name".to_owned(), kind.name.into())]);
+    game.insert("options".to_owned(), options.into());
+    let table = Table::from_iter([("game".to_owned(), game.into())]);
+    layers.push((Origin::Variant(name.to_owned()), table));
+    Ok(Some(layers))
+}
+
+fn unknown(name: &str) -> ConfigError {
+    let games = lapwing_env::GAMES.iter();
+    let variants = games.clone().flat_map(|game| game.variants);
+    let others = games.map(|game| game.name);
+    let others = others.filter(|game| preset(game).is_none());
+    let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
+    let variants = variants.map(|variant| variant.name.to_owned());
+    let known: Vec<String> = told.iter().cloned().chain(variants).collect();
+    ConfigError::UnknownPreset {
+        name: name.to_owned(),
+        suggestion: lapwing_env::suggestion(name, &known),
+        known: told.join(", "),
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|preset| preset.name)
+}
+
+fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    fn layer(&self) -> Result<(Origin, Table), ConfigError> {
+        let origin = Origin::Preset(self.name.to_owned());
+        let table = parse(self.text, &origin.to_string())?;
+        Ok((origin, table))
+    }
+}
+
+type Layers = Vec<(Origin, Table)>;
+
+/// A file and what it is based on, that first; and the file at the bottom, if it is based on nothing.
+fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
+    let mut layers = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut path = path.to_owned();
+    loop {
+        let origin = path.display().to_string();
+        let mut table = parse(&read(&path)?, &origin)?;
+        seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+        let base = table.remove("base");
+        if !layers.is_empty() {
+            // Who is based on another has a name of its own.
+            table.remove("name");
+        }
+        layers.insert(0, (Origin::File(origin.clone()), table));
+        let Some(base) = base else {
+            return Ok((layers, Some(origin)));
+        };
+        let wrong = |wanted: String| ConfigError::Value {
+            key: "base".to_owned(),
+            origin: origin.clone(),
+            found: base.to_string(),
+            wanted,
+        };
+        let Value::String(name) = &base else {
+            return Err(wrong(
+                "the name of a preset, or of a file that ends in .toml".to_owned(),
+            ));
+        };
+        if let Some(preset) = preset(name) {
+            layers.insert(0, preset.layer()?);
+            return Ok((layers, None));
+        }
+        if !name.ends_with(".toml") {
+            let known: Vec<String> = names().map(str::to_owned).collect();
+            let nearest = lapwing_env::suggestion(name, &known);
+            let presets = known.join(", ");
+            return Err(wrong(format!(
+                "a preset ({presets}), or a file that ends in .toml{nearest}"
+            )));
+        }
+        path = path.parent().unwrap_or(Path::new("")).join(name);
+        if fs::canonicalize(&path).is_ok_and(|path| seen.contains(&path)) {
+            return Err(wrong("a file that is not based on this one".to_owned()));
+        }
+        if seen.len() == DEEPEST {
+            return Err(wrong(format!(
+                "an end: {DEEPEST} files are based on each other already"
+            )));
+        }
+    }
+}
+
+fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
+    text.parse()
+        .map_err(|e| ConfigError::syntax(origin, text, &e))
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    read_text(path, LONGEST).map_err(ConfigError::Unreadable)
+}

@@ -1,0 +1,170 @@
+//! Values that somebody chose and that change nothing, beside the others.
+
+use super::resolved::Resolved;
+use lapwing_learn::config::{LearnerKind, Method, Ratio, Sampling, Weights};
+
+use super::Config;
+
+/// A line for each of them.
+pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
+    let learner = resolved.config.learner;
+    let own = idle(&resolved.config).into_iter();
+    let own = own.filter(|(key, _)| !is_for_another(learner, key));
+    let mut notes: Vec<String> = own
+        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", resolved.chosen(key)?)))
+        .collect();
+    let name = learner.name();
+    let others = resolved.origins.keys();
+    let others = others.filter(|key| is_for_another(learner, key));
+    notes.extend(others.filter_map(|key| {
+        let origin = resolved.chosen(key)?;
+        Some(format!(
+            "{key} ({origin}) has no effect with learner = \"{name}\""
+        ))
+    }));
+    notes
+}
+
+/// Whether nobody but another learner reads this key.
+fn is_for_another(learner: LearnerKind, key: &str) -> bool {
+    /// What all learn by.
+    const SHARED: [&str; 6] = [
+        "train.steps",
+        "train.lr",
+        "train.weight_decay",
+        "train.betas",
+        "train.max_grad_norm",
+        "train.seed",
+    ];
+    let section = key.split('.').next().unwrap_or_default();
+    let of_words = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
+        || section == "train" && !SHARED.contains(&key)
+        || key == "eval.temperature";
+    match learner {
+        LearnerKind::MsGrpo => ["value", "dqn", "pqn"].contains(&section),
+        LearnerKind::Dqn => of_words || section == "pqn",
+        LearnerKind::Pqn => of_words || section == "dqn",
+    }
+}
+
+/// The keys without effect, each with what takes it away.
+fn idle(config: &Config) -> Vec<(&'static str, String)> {
+    let Config {
+        model,
+        policy,
+        train,
+        credit,
+        critic,
+        eval,
+        checkpoint,
+        record,
+        ..
+    } = config;
+    let mut idle = Vec::new();
+    let mut add = |is_idle: bool, keys: &[&'static str], what: &str| {
+        if is_idle {
+            idle.extend(keys.iter().map(|key| (*key, what.to_owned())));
+        }
+    };
+    let sampling = toml::Value::try_from(train.sampling).expect("a plain word");
+    let sampling = format!("has no effect with train.sampling = {sampling}");
+    add(train.sampling == Sampling::All, &["train.learn"], &sampling);
+    add(
+        train.sampling != Sampling::Aaw,
+        &["train.aaw_temperature"],
+        &sampling,
+    );
+    add(
+        train.beta == 0.0,
+        &["train.kl"],
+        "has no effect with train.beta = 0",
+    );
+    // The ratio is exactly 1 where a step learns once.
+    let learns_once = train.passes == 1 && train.minibatches == 1;
+    add(
+        learns_once,
+        &[
+            "train.ratio",
+            "train.clip_low",
+            "train.clip_high",
+            "train.turn_clip",
+            "train.episode_clip",
+        ],
+        "has no effect with train.passes = 1 and train.minibatches = 1",
+    );
+    let ratio = toml::Value::try_from(train.ratio).expect("a plain word");
+    let ratio = format!("has no effect with train.ratio = {ratio}");
+    for (level, keys) in [
+        (Ratio::Token, &["train.clip_low", "train.clip_high"][..]),
+        (Ratio::Turn, &["train.turn_clip"]),
+        (Ratio::Episode, &["train.episode_clip"]),
+    ] {
+        add(!learns_once && train.ratio != level, keys, &ratio);
+    }
+    add(
+        train.entropy_band == [0.0, 100.0],
+        &["train.entropy_gain"],
+        "has no effect with train.entropy_band = [0, 100]",
+    );
+    add(
+        policy.spread == 0.0,
+        &["policy.temperature_range", "policy.temperature_rate"],
+        "has no effect with policy.spread = 0",
+    );
+    let end = format!("train.steps, which is {}", train.steps);
+    let method = toml::Value::try_from(credit.method).expect("a plain word");
+    let method = format!("has no effect with credit.method = {method}");
+    let looks_ahead = matches!(credit.method, Method::Tabular | Method::Critic);
+    let by_turn = looks_ahead || credit.method == Method::Gigpo;
+    add(!by_turn, &["credit.gamma"], &method);
+    add(!looks_ahead, &["credit.lambda"], &method);
+    add(credit.method != Method::Gigpo, &["credit.omega"], &method);
+    add(
+        credit.method != Method::Critic,
+        &[
+            "critic.hidden",
+            "critic.lr",
+            "critic.passes",
+            "critic.clip",
+            "critic.warmup",
+        ],
+        &method,
+    );
+    add(
+        credit.method == Method::Critic && critic.warmup >= train.steps,
+        &["critic.warmup"],
+        &format!("is not below {end}: only the critic learns, and the policy stays as it is"),
+    );
+    add(
+        train.warmup > train.steps,
+        &["train.warmup"],
+        &format!("is more than {end}: train.lr is never reached"),
+    );
+    add(
+        eval.every > train.steps,
+        &["eval.every"],
+        &format!("has no effect: it is more than {end}"),
+    );
+    add(
+        checkpoint.every > train.steps,
+        &["checkpoint.every"],
+        &format!("has no effect: it is more than {end}"),
+    );
+    add(
+        record.all_episodes,
+        &["record.episodes"],
+        "has no effect with record.all_episodes = true",
+    );
+    let lora = ["lora.rank", "lora.alpha", "lora.targets", "lora.rslora"];
+    add(
+        model.adapter.is_some(),
+        &lora,
+        "has no effect with model.adapter, whose adapter has its own",
+    );
+    add(
+        train.weights == Weights::All,
+        &lora,
+        "has no effect with train.weights = \"all\", which trains no adapter",
+    );
+    idle
+}

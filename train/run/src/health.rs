@@ -1,0 +1,452 @@
+//! Watchmen: each looks for one way in which a run seems alive and learns nothing, or is about to break.
+//!
+//! What they say is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph for each, with
+//! what to do. None of them changes what is trained.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::Error;
+use crate::config::Config;
+use crate::record::Record;
+use crate::record::metrics::{Warning, now};
+use lapwing_learn::batch::Group;
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::Form;
+
+/// Steps that are remembered.
+const MEMORY: usize = 50;
+/// A watchman who has spoken is silent for so many steps.
+const SILENCE: usize = 50;
+/// Dropped updates one after the other that end a run.
+const MOST_DROPPED: usize = 5;
+/// From here on a game counts as solved: that nothing is learned any more is then no wonder.
+const SOLVED: f64 = 0.9;
+
+/// All of them, and what they remember.
+#[derive(Debug, Default)]
+pub struct HealthChecks {
+    /// the latest steps, the last at the end
+    steps: VecDeque<StepMetrics>,
+    /// mean entropy of the first steps
+    first_entropies: Vec<f64>,
+    /// the highest share of replies that could be read
+    best_valid: f64,
+    /// when each spoke last
+    warned: HashMap<String, usize>,
+    /// updates dropped since one was made
+    dropped: usize,
+}
+
+/// Who speaks, the number that he goes by, and what he says.
+type CheckResult = (&'static str, f64, String);
+
+impl HealthChecks {
+    /// Takes note of what was told before a run went on, so that they go on too.
+    pub fn recall(&mut self, record: &Record) {
+        match record {
+            Record::Step(metrics) => self.remember(metrics),
+            Record::Warning(warning) => {
+                self.warned.insert(warning.check.clone(), warning.step);
+            }
+            _ => (),
+        }
+    }
+
+    /// What they say of a step.
+    pub fn look(
+        &mut self,
+        metrics: &StepMetrics,
+        groups: &[Group],
+        config: &Config,
+    ) -> Vec<Warning> {
+        self.remember(metrics);
+        if !config.has_language() {
+            // Replies and groups are what the others look at.
+            return Vec::new();
+        }
+        let found = [
+            self.dropped_update(),
+            self.unreadable(groups, config),
+            self.valid_actions(),
+            self.length_limit(config),
+            self.no_variance(),
+            self.one_action(),
+            self.entropy(),
+            self.kl(),
+            self.ratio(),
+            self.clip(config),
+        ];
+        let step = metrics.step;
+        let mut warnings = Vec::new();
+        for (name, value, text) in found.into_iter().flatten() {
+            let warned = self.warned.get(name);
+            if warned.is_none_or(|before| step >= before + SILENCE) {
+                self.warned.insert(name.to_owned(), step);
+                warnings.push(Warning {
+                    step,
+                    time: now(),
+                    check: name.to_owned(),
+                    value,
+                    text,
+                });
+            }
+        }
+        warnings
+    }
+
+    /// Whether it makes sense to go on.
+    ///
+    /// # Errors
+    /// If update after update was dropped.
+    pub fn verdict(&self) -> Result<(), Error> {
+        match self.dropped {
+            dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
+            _ => Ok(()),
+        }
+    }
+
+    fn remember(&mut self, metrics: &StepMetrics) {
+        if let Some(replies) = &metrics.play.replies
+            && self.first_entropies.len() < 5
+        {
+            self.first_entropies.push(replies.entropy);
+        }
+        self.best_valid = self.best_valid.max(metrics.play.valid_action_rate);
+        self.dropped = match (&metrics.learned, &metrics.value, metrics.updates_dropped) {
+            (Some(_), _, 0) | (_, Some(_), _) => 0,
+            (_, _, dropped) => self.dropped + dropped,
+        };
+        self.steps.push_back(metrics.clone());
+        if self.steps.len() > MEMORY {
+            self.steps.pop_front();
+        }
+    }
+
+    /// The mean of a number over the last steps; `None` if there are not so many.
+    fn mean(&self, count: usize, of: impl Fn(&StepMetrics) -> f64) -> Option<f64> {
+        let begin = self.steps.len().checked_sub(count)?;
+        Some(self.steps.iter().skip(begin).map(of).sum::<f64>() / count as f64)
+    }
+
+    fn is_solved(&self, count: usize) -> bool {
+        self.mean(count, |step| step.play.success_rate)
+            .is_some_and(|success| success >= SOLVED)
+    }
+
+    fn last(&self) -> &StepMetrics {
+        self.steps.back().expect("looked at after a step")
+    }
+
+    fn dropped_update(&self) -> Option<CheckResult> {
+        let dropped = self.last().updates_dropped;
+        let text = format!(
+            "an update was dropped, since its loss or gradient was no finite number ({} in a row; {MOST_DROPPED} end the \
+             run): if it happens again, use a smaller train.lr",
+            self.dropped
+        );
+        (dropped > 0).then_some(("dropped-update", dropped as f64, text))
+    }
+
+    /// From the start or by now, the model does not say what it should.
+    fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
+        let valid = self.mean(3, |step| step.play.valid_action_rate)?;
+        if valid >= 0.5 {
+            return None;
+        }
+        let turns = groups
+            .iter()
+            .flat_map(|g| &g.episodes)
+            .flat_map(|e| &e.turns);
+        let reply = turns
+            .filter(|turn| turn.action.is_none())
+            .map(|turn| &turn.text)
+            .next();
+        let said: String = reply
+            .into_iter()
+            .flat_map(|text| text.chars())
+            .take(200)
+            .collect();
+        let wanted = config.policy.reply.wanted();
+        let share = 100.0 * (1.0 - valid);
+        let text = format!(
+            "{share:.0} % of the replies cannot be read: the model said {said:?}, and wanted is {wanted}; choose the form of \
+             reply that the model can give, or give it more tokens (policy.max_new_tokens)"
+        );
+        Some(("unreadable", valid, text))
+    }
+
+    fn valid_actions(&self) -> Option<CheckResult> {
+        let valid = self.mean(3, |step| step.play.valid_action_rate)?;
+        let best = self.best_valid;
+        let text = format!(
+            "the share of replies that can be read has fallen from {best:.2} to {valid:.2}: the policy unlearns the form; use \
+             a smaller train.lr, a larger policy.format_penalty or a larger train.beta"
+        );
+        (valid < best - 0.3).then_some(("valid-actions", valid, text))
+    }
+
+    fn length_limit(&self, config: &Config) -> Option<CheckResult> {
+        let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.reply_cut_rate);
+        let cut = self.mean(3, of)?;
+        let limit = config.policy.max_new_tokens;
+        let text = format!(
+            "{:.0} % of the replies are cut off after {limit} tokens before they can be read: set policy.max_new_tokens \
+             higher, or ask for shorter ones (policy.reply = \"word\")",
+            100.0 * cut
+        );
+        // A model that is asked for a word and says another is no matter of length.
+        (cut > 0.2 && config.policy.reply != Form::Word).then_some(("length-limit", cut, text))
+    }
+
+    fn no_variance(&self) -> Option<CheckResult> {
+        const STEPS: usize = 10;
+        let learned = |step: &StepMetrics| learned(step).max(f64::from(u8::from(step.is_warmup())));
+        if self.mean(STEPS, learned)? > 0.0 || self.dropped > 0 || self.is_solved(STEPS) {
+            return None;
+        }
+        let mean = self.mean(STEPS, |step| step.play.return_mean)?;
+        let text = format!(
+            "nothing was learned in {STEPS} steps: in each group all returns are equal (mean return {mean:.3}). Make the game \
+             easier or its episodes longer (game.options), play larger groups (train.group_size) or more of them \
+             (train.groups), or begin with a model that succeeds now and then"
+        );
+        Some(("no-variance", STEPS as f64, text))
+    }
+
+    fn one_action(&self) -> Option<CheckResult> {
+        const STEPS: usize = 10;
+        let share = self.mean(STEPS, |step| step.play.top_action_share)?;
+        let action = &self.last().play.top_action;
+        let text = format!(
+            "{:.0} % of all actions are `{action}`: the policy has narrowed to one word; use a smaller train.lr, a larger \
+             train.beta, or a higher policy.temperature",
+            100.0 * share
+        );
+        (share > 0.95 && !self.is_solved(STEPS)).then_some(("one-action", share, text))
+    }
+
+    fn entropy(&self) -> Option<CheckResult> {
+        const STEPS: usize = 5;
+        let of = |step: &StepMetrics| step.play.replies.map_or(0.0, |r| r.entropy);
+        let entropy = self.mean(STEPS, of)?;
+        let first = self.first_entropies.iter().sum::<f64>() / self.first_entropies.len() as f64;
+        let text = format!(
+            "entropy has fallen from {first:.3} to {entropy:.4} nats a token, and the game is not solved: the policy hardly \
+             tries anything new; use a smaller train.lr, a larger train.beta, or a higher policy.temperature"
+        );
+        (entropy < 0.03 * first && !self.is_solved(STEPS)).then_some(("entropy", entropy, text))
+    }
+
+    fn kl(&self) -> Option<CheckResult> {
+        let kl = self.last().learned?.kl?;
+        let before = self.steps.iter().rev().skip(1).take(20);
+        let mut before: Vec<f64> = before.filter_map(|s| s.learned?.kl).collect();
+        if before.len() < 5 {
+            return None;
+        }
+        before.sort_by(f64::total_cmp);
+        let usual = before[before.len() / 2];
+        let text = format!(
+            "KL against the reference is {kl:.3} nats a token, where it was {usual:.3} as a rule: the policy leaps; use a \
+             smaller train.lr or train.max_grad_norm, or a larger train.beta"
+        );
+        (kl > 2.0 && kl > 20.0 * usual && !self.is_solved(5)).then_some(("kl-spike", kl, text))
+    }
+
+    fn ratio(&self) -> Option<CheckResult> {
+        let error = self.last().learned?.first_ratio_error;
+        let text = format!(
+            "the first update's ratio is off 1 by up to {error:.4}: play and update do not compute the same log-probs, so that \
+             what is learned is biased; `lapwing doctor` looks where this device goes wrong"
+        );
+        (error > 1e-3).then_some(("ratio", error, text))
+    }
+
+    /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
+    fn clip(&self, config: &Config) -> Option<CheckResult> {
+        const STEPS: usize = 20;
+        let train = &config.train;
+        if train.passes * train.minibatches == 1 || self.mean(STEPS, learned)? < 1.0 {
+            return None;
+        }
+        let clipped = self.mean(STEPS, |step| step.learned.map_or(0.0, |l| l.clip_fraction))?;
+        let ([low, high], keys) = (train.clip(), train.ratio.clip_keys());
+        let text = format!(
+            "no ratio was clipped in {STEPS} steps: the range from {} to {} is too wide to bound anything; use smaller {keys}, \
+             or learn once from each step (train.passes = 1, train.minibatches = 1)",
+            1.0 - low,
+            1.0 + high
+        );
+        (clipped == 0.0).then_some(("clip", STEPS as f64, text))
+    }
+}
+
+fn learned(step: &StepMetrics) -> f64 {
+    f64::from(u8::from(step.learned.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use insta::assert_snapshot;
+
+    use super::*;
+    use lapwing_learn::config::Ratio;
+    use lapwing_learn::metrics::Learned;
+    use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
+    use lapwing_play::{Episode, Turn};
+
+    /// A step of a run that does well.
+    fn good(step: usize) -> StepMetrics {
+        StepMetrics {
+            step,
+            play: PlayMetrics {
+                valid_action_rate: 1.0,
+                success_rate: 0.25,
+                top_action: "right".to_owned(),
+                top_action_share: 0.4,
+                replies: Some(ReplyMetrics {
+                    entropy: 1.0,
+                    reply_length_mean: 9.0,
+                    reply_cut_rate: 0.0,
+                }),
+                ..PlayMetrics::default()
+            },
+            learned: Some(Learned {
+                kl: Some(0.05),
+                clip_fraction: 0.1,
+                ..Learned::default()
+            }),
+            ..StepMetrics::default()
+        }
+    }
+
+    /// What is said in a run of so many good steps and then as many bad ones.
+    fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        told_of(Config::default(), steps, bad)
+    }
+
+    fn told_of(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        let turn = Turn {
+            text: "I go\nright".to_owned(),
+            ..Turn::default()
+        };
+        let episode = Episode {
+            turns: vec![turn],
+            ..Episode::default()
+        };
+        let group = Group {
+            episodes: vec![episode],
+            ..Group::default()
+        };
+        let mut checks = HealthChecks::default();
+        let mut said = Vec::new();
+        for number in 1..=2 * steps {
+            let mut step = good(number);
+            if number > steps {
+                bad(&mut step);
+            }
+            said.extend(checks.look(&step, std::slice::from_ref(&group), &config));
+            assert!(number > steps || said.is_empty(), "{said:?}");
+        }
+        said
+    }
+
+    fn replies(step: &mut StepMetrics) -> &mut ReplyMetrics {
+        step.play.replies.as_mut().expect("of a model")
+    }
+
+    fn update(step: &mut StepMetrics) -> &mut Learned {
+        step.learned.as_mut().expect("something")
+    }
+
+    /// Each speaks once, when it should, and the page has a paragraph for each.
+    #[test]
+    fn each_sees_what_it_is_there_for() {
+        let mut twice = Config::default();
+        (twice.train.passes, twice.train.ratio) = (2, Ratio::Turn);
+        let all = [
+            told(20, |step| step.updates_dropped = 1),
+            told(20, |step| step.play.valid_action_rate = 0.25),
+            told(20, |step| step.play.valid_action_rate = 0.625),
+            told(20, |step| replies(step).reply_cut_rate = 0.5),
+            told(20, |step| step.learned = None),
+            told(20, |step| step.play.top_action_share = 1.0),
+            told(20, |step| replies(step).entropy = 0.01),
+            told(20, |step| update(step).kl = Some(5.0)),
+            told(20, |step| update(step).first_ratio_error = 0.5),
+            told_of(twice, 25, |step| update(step).clip_fraction = 0.0),
+        ];
+        let said: Vec<&Warning> = all.iter().flatten().collect();
+        let lines: Vec<String> = said
+            .iter()
+            .map(|w| format!("step {} {} {}: {}", w.step, w.check, w.value, w.text))
+            .collect();
+        assert_snapshot!(lines.join("\n"));
+        let page = include_str!("../../../docs/health-checks.md");
+        let titles: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .collect();
+        let titles: HashSet<&str> = titles.into_iter().collect();
+        let names: HashSet<&str> = said.iter().map(|warning| &*warning.check).collect();
+        assert_eq!(titles, names);
+    }
+
+    /// Where the game is solved nothing is left to learn or to try.
+    #[test]
+    fn a_solved_game_is_no_trouble() {
+        let solved = |step: &mut StepMetrics| {
+            step.play.success_rate = 1.0;
+            step.play.top_action_share = 1.0;
+            replies(step).entropy = 0.0;
+            step.learned = None;
+        };
+        assert_eq!(told(60, solved).len(), 0);
+    }
+
+    /// They say it again after a while, and a run that goes on from its records says the same as one that never stopped.
+    #[test]
+    fn they_go_on_as_if_nothing_had_happened() {
+        let step = |number: usize| {
+            let mut step = good(number);
+            step.learned = None;
+            step
+        };
+        let config = Config::default();
+        let whole = |checks: &mut HealthChecks, from: usize| -> Vec<(usize, f64)> {
+            let seen = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
+            seen.map(|warning| (warning.step, warning.value)).collect()
+        };
+        let all = whole(&mut HealthChecks::default(), 1);
+        assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
+        // As they stand in metrics.jsonl after 80 steps.
+        let mut again = HealthChecks::default();
+        (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
+        again.recall(&Record::Warning(Warning {
+            step: 60,
+            check: "no-variance".to_owned(),
+            ..Warning::default()
+        }));
+        assert_eq!(whole(&mut again, 81), [(110, 10.0)]);
+    }
+
+    #[test]
+    fn update_after_update_that_is_dropped_ends_a_run() {
+        let (mut checks, config) = (HealthChecks::default(), Config::default());
+        let mut bad = good(1);
+        (bad.learned, bad.updates_dropped) = (None, 1);
+        for _ in 0..3 {
+            for _ in 0..4 {
+                checks.look(&bad, &[], &config);
+                checks.verdict().unwrap();
+            }
+            checks.look(&good(2), &[], &config);
+        }
+        for _ in 0..5 {
+            checks.look(&bad, &[], &config);
+        }
+        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+    }
+}

@@ -1,0 +1,66 @@
+//! Episodes that are kept to be imitated: a file with a [`Sample`] in each line, with what was told before each reply.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::{RecordError, write_error};
+use lapwing_play::sample::Sample;
+
+/// Bytes of a file that is read.
+const LARGEST: u64 = 4 << 30;
+
+/// Complains early of a file that [`write()`] would refuse. Touches nothing.
+///
+/// # Errors
+/// If something is there.
+pub fn check_free(path: &Path) -> Result<(), RecordError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(RecordError::Taken(path.to_owned())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes a new file, whole or not at all.
+///
+/// # Errors
+/// If it is there already or cannot be written.
+pub fn write(path: &Path, samples: &[Sample]) -> Result<(), RecordError> {
+    check_free(path)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    #[cfg_attr(not(unix), expect(unused_mut))]
+    let mut builder = tempfile::Builder::new();
+    // For whoever may read what the user makes, and not for the user alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
+    for sample in samples {
+        let line = serde_json::to_string(sample).expect("episodes are plain values");
+        writeln!(aside, "{line}").map_err(write_error(path))?;
+    }
+    aside.as_file().sync_data().map_err(write_error(path))?;
+    match aside.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        // Somebody was quicker.
+        Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => check_free(path),
+        Err(e) => Err(write_error(path)(e.error)),
+    }
+}
+
+/// Reads such a file, or the `episodes.jsonl` of a run.
+///
+/// # Errors
+/// If it cannot be read, or a line is no episode; the error names it.
+pub fn read(path: &Path) -> Result<Vec<Sample>, RecordError> {
+    let wrong = |reason: String| RecordError::Read {
+        path: path.to_owned(),
+        reason,
+    };
+    let text = lapwing_model::read_text(path, LARGEST);
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let sample = |(number, line): (usize, &str)| {
+        serde_json::from_str(line)
+            .map_err(|error| wrong(format!("line {} is no episode: {error}", number + 1)))
+    };
+    text.lines().enumerate().map(sample).collect()
+}
