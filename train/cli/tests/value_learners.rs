@@ -129,7 +129,7 @@ fn commands_for_language_models_refuse_a_network() {
     assert_snapshot!(refused(&["probe", "net"]), @r#"error: learner = "pqn" has no language model: train, eval and play take such a run, and nothing else does"#);
     assert_snapshot!(refused(&["eval", "frozen-lake", "--adapter", "net"]), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: train, eval and play take such a run, and nothing else does"#);
     assert_snapshot!(refused(&["eval", "net", "--against", "net"]), @"error: --against: takes adapters of language models, and pqn has none: leave it out");
-    assert_snapshot!(refused(&["eval", "net", "--games", "frozen-lake,snake"]), @"error: the network net/best.safetensors: dense.0.weight has the shape [64, 8], and this config and game want [180, 8]");
+    assert_snapshot!(refused(&["eval", "net", "--games", "frozen-lake,snake"]), @"error: the network net/best.safetensors: dense.0.weight has the shape [64, 8], wanted [180, 8] for this config and game");
     let mut left: Vec<String> = fs::read_dir(home)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
