@@ -1,57 +1,61 @@
-//! What the program says of plans, models, steps and evaluations, in a line.
+//! One-line summaries of steps and evaluations.
 
 use lapwing_learn::config::{Sampling, Train};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 
-/// How the episodes to learn from are chosen.
+/// Describes how the episodes to train on are selected.
 pub fn sampling(train: &Train) -> String {
     let (learn, group) = (train.learn, train.group_size);
     match train.sampling {
-        Sampling::All => "learning from all of them".to_owned(),
+        Sampling::All => "training on all of them".to_owned(),
         Sampling::Aaw => {
-            format!("learning from {learn} of each {group}, drawn by absolute advantage (AAW)")
+            format!("training on {learn} of each {group}, sampled by absolute advantage (AAW)")
         }
-        Sampling::Uniform => format!("learning from {learn} of each {group}, drawn evenly"),
-        Sampling::Top => format!("learning from the {learn} of each {group} that stand out most"),
+        Sampling::Uniform => format!("training on {learn} of each {group}, sampled uniformly"),
+        Sampling::Top => {
+            format!("training on the {learn} of each {group} with the largest absolute advantage")
+        }
     }
 }
 
-/// What a step brought.
+/// Describes a step.
 pub fn step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
-    let learned = match (&metrics.learned, metrics.updates_dropped) {
-        (None, 0) if metrics.value.is_some() => metrics.value.map_or(String::new(), |value| {
-            let (error, epsilon) = (value.td_error, value.epsilon);
-            format!("td error {error:.4}  epsilon {epsilon:.2}")
-        }),
-        (Some(learned), 0) => {
+    let update = match (&metrics.learned, &metrics.value, metrics.updates_dropped) {
+        (None, Some(value), 0) => {
+            format!(
+                "td error {:.4}  epsilon {:.2}",
+                value.td_error, value.epsilon
+            )
+        }
+        (Some(learned), _, 0) => {
             let kl = learned.kl.map(|kl| format!("kl {kl:.4}  "));
             format!("{}grad {:.3}", kl.unwrap_or_default(), learned.grad_norm)
         }
-        (None, 0) if metrics.is_warmup() => "only the critic learns".to_owned(),
-        (None, 0) => "nothing to learn: returns equal in every group".to_owned(),
-        (_, dropped) => format!("{dropped} updates dropped: not finite"),
+        (None, None, 0) if metrics.is_warmup() => "critic warm-up".to_owned(),
+        (None, None, 0) => "no update: equal returns in every group".to_owned(),
+        (_, _, dropped) => format!("{dropped} updates dropped: not finite"),
     };
-    let explained = match metrics.critic.and_then(|critic| critic.explained_variance) {
-        Some(share) => format!("critic {share:.2}  "),
-        None => String::new(),
-    };
-    let entropy = match &play.replies {
-        Some(replies) => format!("entropy {:.3}  ", replies.entropy),
-        None => String::new(),
-    };
+    let entropy = play
+        .replies
+        .as_ref()
+        .map(|r| format!("entropy {:.3}  ", r.entropy));
+    let critic = metrics.critic.and_then(|critic| critic.explained_variance);
+    let critic = critic.map(|share| format!("critic {share:.2}  "));
     format!(
-        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {entropy}{explained}{learned}  {:.2} s",
+        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {}{}{update}  {:.2} s",
         play.return_mean,
         play.success_rate,
         play.valid_action_rate,
         play.episode_length_mean,
+        entropy.unwrap_or_default(),
+        critic.unwrap_or_default(),
         metrics.seconds_rollout + metrics.seconds_update
     )
 }
 
-/// The most of it, in 40 columns, for a bar.
+/// Describes a step in at most 40 columns, for a progress bar.
 pub fn short_step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
     format!(
@@ -62,7 +66,7 @@ pub fn short_step(metrics: &StepMetrics) -> String {
     )
 }
 
-/// How an examination went.
+/// Describes an evaluation.
 pub fn evaluation(eval: &PlayMetrics) -> String {
     format!(
         "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
@@ -79,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_and_an_evaluation_read_so() {
+    fn a_step_and_an_evaluation_are_described() {
         let learned = Learned {
             kl: Some(0.001),
             grad_norm: 0.5,
@@ -105,12 +109,12 @@ mod tests {
         assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
         assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  nothing to learn: returns equal in every group  0.15 s");
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  no update: equal returns in every group  0.15 s");
         metrics.critic = Some(CriticMetrics {
             explained_variance: Some(0.42),
             ..CriticMetrics::default()
         });
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  only the critic learns  0.15 s");
+        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
         let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,

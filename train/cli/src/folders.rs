@@ -1,34 +1,31 @@
-//! Where programs of this system keep their files, if the environment says where the user's home is.
+//! The user's cache and data directories, if the environment names them.
 
 use std::env;
 use std::path::PathBuf;
 
-/// What can be made again.
+/// Returns the directory for files that lapwing can make again.
 pub fn cache() -> Option<PathBuf> {
-    let caches = if cfg!(windows) {
-        folder("LOCALAPPDATA")
-    } else if cfg!(target_vendor = "apple") {
-        folder("HOME").map(|home| home.join("Library/Caches"))
-    } else {
-        folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))
-    };
-    caches.map(|caches| caches.join("lapwing"))
+    folder("LOCALAPPDATA", "Library/Caches", "XDG_CACHE_HOME", ".cache")
 }
 
-/// What belongs to the user.
+/// Returns the directory for the user's own files.
 pub fn data() -> Option<PathBuf> {
-    let data = if cfg!(windows) {
-        folder("APPDATA")
-    } else if cfg!(target_vendor = "apple") {
-        folder("HOME").map(|home| home.join("Library/Application Support"))
-    } else {
-        folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")))
-    };
-    data.map(|data| data.join("lapwing"))
+    let apple = "Library/Application Support";
+    folder("APPDATA", apple, "XDG_DATA_HOME", ".local/share")
 }
 
-/// A relative path would be another one from each directory; the XDG specification has it ignored.
-fn folder(name: &str) -> Option<PathBuf> {
-    let path = env::var_os(name).map(PathBuf::from);
-    path.filter(|path| path.is_absolute())
+fn folder(windows: &str, apple: &str, xdg: &str, unix: &str) -> Option<PathBuf> {
+    // The XDG specification ignores relative paths.
+    let var = |name: &str| {
+        let path = env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let folder = if cfg!(windows) {
+        var(windows)
+    } else if cfg!(target_vendor = "apple") {
+        var("HOME").map(|home| home.join(apple))
+    } else {
+        var(xdg).or_else(|| var("HOME").map(|home| home.join(unix)))
+    };
+    folder.map(|folder| folder.join("lapwing"))
 }

@@ -1,89 +1,276 @@
-//! Whether somebody at the terminal has seen enough: q, or Ctrl-C.
+//! Keys of the terminal.
 
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Keys come as they are pressed, and are not shown, as long as this lives. Only on Unix; elsewhere there is Ctrl-C.
-pub struct Keys {
+use console::{Key, Term};
+#[cfg(unix)]
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Detects q and Ctrl-C while something else is shown.
+pub struct QuitKey {
+    pressed: Receiver<()>,
+    /// The modes of the terminal, restored at the end: the reading thread is stopped within a read, which changes them.
     #[cfg(unix)]
-    before: Option<nix::sys::termios::Termios>,
+    modes: Option<Termios>,
 }
 
-/// Between two looks at the flag.
-const SHORT: Duration = Duration::from_millis(100);
+impl QuitKey {
+    /// Starts to read keys, if standard input is a terminal.
+    pub fn listen() -> QuitKey {
+        let (sender, pressed) = mpsc::channel();
+        let keys = QuitKey {
+            pressed,
+            #[cfg(unix)]
+            modes: tcgetattr(io::stdin()).ok(),
+        };
+        if io::stdin().is_terminal() {
+            thread::spawn(move || {
+                while let Ok(key) = Term::stdout().read_key_raw() {
+                    if matches!(key, Key::Char('q' | 'Q') | Key::CtrlC) {
+                        let _ = sender.send(());
+                    }
+                }
+            });
+        }
+        keys
+    }
 
-impl Keys {
-    /// Waits so long, or less if q is pressed or the flag is set; tells whether that was so.
-    pub fn quit_within(&self, time: Duration, asked: &AtomicBool) -> bool {
+    /// Waits for this time; returns true at once if a quit key is pressed or `stop` is set.
+    pub fn quit_within(&self, time: Duration, stop: &AtomicBool) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            if asked.load(Relaxed) || self.is_quit() {
+            if stop.load(Relaxed) || self.pressed.try_recv().is_ok() {
                 return true;
             }
+            thread::sleep(POLL_INTERVAL);
         }
         false
     }
 }
 
 #[cfg(unix)]
-impl Keys {
-    /// Begins, if standard input is a terminal.
-    pub fn listen() -> Keys {
-        use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-        let stdin = std::io::stdin();
-        let before = tcgetattr(&stdin).ok();
-        if let Some(before) = &before {
-            let mut modes = before.clone();
-            // Not ISIG: Ctrl-C stays a signal.
-            modes.local_flags -= LocalFlags::ICANON | LocalFlags::ECHO;
-            let _ = tcsetattr(&stdin, SetArg::TCSANOW, &modes);
-        }
-        Keys { before }
-    }
-
-    /// Waits a little for a key; tells whether it was q.
-    fn is_quit(&self) -> bool {
-        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        use std::os::fd::AsFd;
-        let stdin = std::io::stdin();
-        let mut wanted = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-        let time = PollTimeout::from(SHORT.as_millis() as u8);
-        let mut keys = [0; 16];
-        let count = match self.before.is_some() && poll(&mut wanted, time).is_ok() {
-            // Unlike a read through the standard library, this one takes no more than there is.
-            true if wanted[0].any() == Some(true) => {
-                nix::unistd::read(&stdin, &mut keys).unwrap_or(0)
-            }
-            true => return false,
-            false => 0,
-        };
-        if count == 0 {
-            // Nobody is there to press a key.
-            std::thread::sleep(SHORT);
-        }
-        keys[..count].iter().any(|key| b"qQ".contains(key))
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Keys {
+impl Drop for QuitKey {
     fn drop(&mut self) {
-        use nix::sys::termios::{SetArg, tcsetattr};
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, before);
+        if let Some(modes) = &self.modes {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, modes);
         }
     }
 }
 
-#[cfg(not(unix))]
-impl Keys {
-    /// Nothing to begin.
-    pub fn listen() -> Keys {
-        Keys {}
+/// The arrow keys with the names of their actions. A game has at most one of them.
+const ARROWS: [(Key, char, &[&str]); 4] = [
+    (Key::ArrowLeft, '←', &["left", "turn left"]),
+    (Key::ArrowDown, '↓', &["down"]),
+    (Key::ArrowRight, '→', &["right", "turn right"]),
+    (Key::ArrowUp, '↑', &["up", "go forward"]),
+];
+
+fn arrow_action<'a>(actions: &'a [String], names: &[&str]) -> Option<&'a String> {
+    actions.iter().find(|action| names.contains(&&***action))
+}
+
+fn has_arrow(action: &String) -> bool {
+    let mut arrows = ARROWS.iter();
+    arrows.any(|(_, _, names)| names.contains(&&**action))
+}
+
+/// Returns the only action with this prefix, or else the only one of those without an arrow.
+fn with_prefix<'a>(actions: &'a [String], prefix: &str) -> Option<&'a String> {
+    let mut all: Vec<&String> = actions.iter().filter(|a| a.starts_with(prefix)).collect();
+    if all.len() > 1 {
+        all.retain(|action| !has_arrow(action));
+    }
+    match all[..] {
+        [action] => Some(action),
+        _ => None,
+    }
+}
+
+/// Returns a line that lists the keys of these actions.
+pub fn help(actions: &[String]) -> String {
+    let mut keys: Vec<String> = Vec::new();
+    for (_, sign, names) in &ARROWS {
+        if let Some(action) = arrow_action(actions, names) {
+            keys.push(format!("{sign} {action}"));
+        }
+    }
+    for action in actions.iter().filter(|action| !has_arrow(action)) {
+        let ends = action.char_indices().map(|(at, c)| at + c.len_utf8());
+        let mut prefixes = ends.map(|end| &action[..end]);
+        let prefix = prefixes.find(|prefix| with_prefix(actions, prefix) == Some(action));
+        keys.push(match prefix {
+            Some(prefix) => format!("{prefix} {action}"),
+            None => format!("{action} and Enter"),
+        });
+    }
+    format!("Keys: {}; ? helps, q quits.", keys.join(", "))
+}
+
+/// Turns keys into lines of input: an arrow into its action, and letters into an action as soon as they select one. Enter
+/// ends any other line. `q` and `?` are lines of their own, unless an action begins with them.
+pub struct ActionKeys<'a, K, W> {
+    read_key: K,
+    echo: W,
+    actions: &'a [String],
+    /// The unread rest of the current line.
+    line: Vec<u8>,
+}
+
+impl<'a, K: FnMut() -> io::Result<Key>, W: Write> ActionKeys<'a, K, W> {
+    /// Returns a reader of keys for these actions, which writes typed letters to `echo`.
+    pub fn new(read_key: K, echo: W, actions: &'a [String]) -> ActionKeys<'a, K, W> {
+        ActionKeys {
+            read_key,
+            echo,
+            actions,
+            line: Vec::new(),
+        }
     }
 
-    fn is_quit(&self) -> bool {
-        std::thread::sleep(SHORT);
-        false
+    /// Returns the next line; an empty one at the end of the input.
+    fn next_line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        loop {
+            match (self.read_key)() {
+                Ok(Key::Enter) => return self.finish(&line, &line),
+                Ok(Key::Escape | Key::CtrlC | Key::Char('\u{4}')) => {
+                    return self.finish("quit", &line);
+                }
+                Ok(Key::Backspace) => {
+                    if line.pop().is_some() {
+                        write!(self.echo, "\u{8} \u{8}")?;
+                    }
+                }
+                Ok(Key::Char(letter)) if !letter.is_control() => {
+                    line.extend(letter.to_lowercase());
+                    write!(self.echo, "{}", letter.to_lowercase())?;
+                    if let Some(action) = with_prefix(self.actions, &line) {
+                        return self.finish(action, &line);
+                    }
+                    let is_prefix = self.actions.iter().any(|a| a.starts_with(&line));
+                    if !is_prefix && ["q", "?"].contains(&&*line) {
+                        return self.finish(&line, &line);
+                    }
+                }
+                Ok(key) => {
+                    let arrow = ARROWS.iter().find(|(arrow, ..)| *arrow == key);
+                    let action = arrow.and_then(|(.., names)| arrow_action(self.actions, names));
+                    if let Some(action) = action {
+                        return self.finish(action, &line);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(String::new()),
+                Err(e) => return Err(e),
+            }
+            self.echo.flush()?;
+        }
+    }
+
+    /// Returns the line, and echoes the part of it that `shown` lacks.
+    fn finish(&mut self, line: &str, shown: &str) -> io::Result<String> {
+        writeln!(self.echo, "{}", line.strip_prefix(shown).unwrap_or(line))?;
+        Ok(format!("{line}\n"))
+    }
+}
+
+impl<K: FnMut() -> io::Result<Key>, W: Write> Read for ActionKeys<'_, K, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<K: FnMut() -> io::Result<Key>, W: Write> BufRead for ActionKeys<'_, K, W> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.line.is_empty() {
+            self.line = self.next_line()?.into_bytes();
+        }
+        Ok(&self.line)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.line.drain(..count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the lines made of these keys, and the echo.
+    fn lines(actions: &[&str], keys: &[Key]) -> (Vec<String>, String) {
+        let actions: Vec<String> = actions.iter().map(|&a| a.to_owned()).collect();
+        let mut keys = keys.iter().cloned();
+        let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let mut echo = Vec::new();
+        let keys = ActionKeys::new(|| keys.next().ok_or_else(end), &mut echo, &actions);
+        let lines = keys.lines().map(Result::unwrap).collect();
+        (lines, String::from_utf8(echo).unwrap())
+    }
+
+    const MOVES: [&str; 4] = ["left", "down", "right", "up"];
+
+    #[test]
+    fn keys_become_lines() {
+        let keys = [
+            Key::ArrowUp,
+            Key::Char('L'),
+            Key::Char('?'),
+            Key::Tab,
+            Key::Char('q'),
+        ];
+        let (said, echo) = lines(&MOVES, &keys);
+        assert_eq!(said, ["up", "left", "?", "q"]);
+        assert_eq!(echo, "up\nleft\n?\nq\n");
+    }
+
+    /// An action without an arrow has a letter of its own, even if the action of an arrow begins with it, too.
+    #[test]
+    fn rooms_have_arrows_and_letters() {
+        let scenario = (lapwing_env::find("rooms").unwrap().configure)(&serde_json::json!({}));
+        let actions = scenario.unwrap().actions().to_vec();
+        let names: Vec<&str> = actions.iter().map(|action| &**action).collect();
+        let keys = [
+            Key::ArrowUp,
+            Key::ArrowDown,
+            Key::ArrowLeft,
+            Key::Char('t'),
+            Key::Char('p'),
+            Key::Char('d'),
+            Key::ArrowRight,
+        ];
+        let (said, _) = lines(&names, &keys);
+        let wanted = [
+            "go forward",
+            "turn left",
+            "toggle",
+            "pick up",
+            "drop",
+            "turn right",
+        ];
+        assert_eq!(said, wanted);
+        insta::assert_snapshot!(help(&actions), @"Keys: ← turn left, → turn right, ↑ go forward, p pick up, d drop, t toggle; ? helps, q quits.");
+        let moves: Vec<String> = MOVES.iter().map(|&word| word.to_owned()).collect();
+        insta::assert_snapshot!(help(&moves), @"Keys: ← left, ↓ down, → right, ↑ up; ? helps, q quits.");
+    }
+
+    #[test]
+    fn letters_that_do_not_suffice_are_collected() {
+        let actions = ["pull", "push", "quiet"];
+        let typed = |text: &str| -> Vec<Key> { text.chars().map(Key::Char).collect() };
+        assert_eq!(lines(&actions, &typed("pus")).0, ["push"]);
+        assert_eq!(lines(&actions, &typed("q")).0, ["quiet"]);
+        let keys = [&typed("px")[..], &[Key::Enter, Key::Escape]].concat();
+        assert_eq!(lines(&actions, &keys).0, ["px", "quit"]);
+        let keys = [&typed("pu")[..], &[Key::Backspace, Key::Enter]].concat();
+        let (said, echo) = lines(&actions, &keys);
+        assert_eq!((said, &*echo), (vec!["p".to_owned()], "pu\u{8} \u{8}\n"));
     }
 }

@@ -1,8 +1,9 @@
-//! The program: what was typed, what is done, and how it ends.
+//! The program `lapwing`: command line, exit status and setup of the process.
 
 mod args;
 mod board;
 mod commands;
+mod comparison;
 mod describe;
 mod folders;
 mod hub;
@@ -11,8 +12,8 @@ mod keys;
 mod out;
 mod picture;
 mod progress;
+mod records;
 mod screen;
-mod table;
 
 use std::io;
 use std::process::ExitCode;
@@ -26,19 +27,19 @@ use args::{Cli, Command};
 use interrupt::Stopped;
 
 fn main() -> ExitCode {
-    // First of all: this may be the process in which a stranger's tokenizer runs.
+    // First, because this process may be the sandbox of an untrusted tokenizer.
     lapwing_model::run_sandbox_if_requested();
-    quiet_driver();
+    set_environment();
     quiet_panics();
     outlive_limits();
     let cli = Cli::parse();
     out::set_quiet(cli.quiet);
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever closed the pipe has read enough.
+        // As in `lapwing games | head`.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<Stopped>() => {
-            out::say(&error.to_string());
+            out::print_always(&error.to_string());
             ExitCode::from(interrupt::STATUS)
         }
         Err(error) => {
@@ -49,56 +50,59 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
+    let device = cli.device;
     match &cli.command {
-        Command::Train(train) => commands::train::train(|| cli.open_gpu(), train),
-        Command::Sweep(sweep) => commands::sweep::sweep(cli.adapter_index, sweep),
-        Command::Eval(eval) => commands::eval::eval(|| cli.open_gpu(), eval),
-        Command::Probe(probe) => commands::probe::probe(|| cli.open_gpu(), probe),
+        Command::Train(train) => commands::train::train(device, train),
+        Command::Sweep(sweep) => commands::sweep::sweep(device, sweep),
+        Command::Eval(eval) => commands::eval::eval(device, eval),
+        Command::Probe(probe) => commands::probe::probe(device, probe),
         Command::Play(play) if play.human => commands::by_hand::play(play),
-        Command::Play(play) if play.player.player.is_some() => commands::play::by_another(play),
-        Command::Play(play) => commands::play::by_model(|| cli.open_gpu(), play),
-        Command::Score(score) => commands::score::score(|| cli.open_gpu(), score),
-        Command::Generate(generate) => commands::generate::generate(|| cli.open_gpu(), generate),
-        Command::Serve(serve) => commands::serve::serve(|| cli.open_gpu(), serve),
+        Command::Play(play) => commands::play::play(device, play),
+        Command::Score(score) => commands::score::score(device, score),
+        Command::Generate(generate) => commands::generate::generate(device, generate),
+        Command::Serve(serve) => commands::serve::serve(device, serve),
         Command::Merge(merge) => commands::merge::merge(merge),
-        Command::Pretrain(pretrain) if !pretrain.imitation.from.is_empty() => {
-            commands::pretrain::imitate(|| cli.open_gpu(), pretrain)
-        }
-        Command::Pretrain(pretrain) => commands::pretrain::pretrain(|| cli.open_gpu(), pretrain),
-        Command::Doctor(doctor) => commands::doctor::doctor(|| cli.open_gpu(), doctor),
+        Command::Pretrain(pretrain) => commands::pretrain::pretrain(device, pretrain),
+        Command::Doctor(doctor) => commands::doctor::doctor(device, doctor),
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
-        Command::Config(request) => commands::config::show(request),
+        Command::Config(config) => commands::config::show(config),
         Command::Games => commands::games::list(),
-        Command::Adapters => commands::adapters::list(cli.adapter_index),
+        Command::Devices => commands::devices::list(device),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man { command } => commands::shell::manual(command.as_deref()),
     }
 }
 
-/// Without a desktop session, a layer that comes with Mesa prints "error: XDG_RUNTIME_DIR is invalid or not set" each
-/// time it is asked for adapters. It sorts adapters by the screen they drive, which cannot matter then; this disables it.
-fn quiet_driver() {
-    if std::env::var_os("XDG_RUNTIME_DIR").is_none()
-        && std::env::var_os("MESA_VK_DEVICE_SELECT").is_none()
-    {
-        // Safety: the first thing that the program does as itself, so no other thread reads the environment.
-        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+/// Reads the device from its old variable, too. Without a desktop session, also disables a layer of Mesa that sorts devices
+/// by the screen they drive and prints "error: XDG_RUNTIME_DIR is invalid or not set".
+fn set_environment() {
+    let var = std::env::var_os;
+    let old_device = var("LAPWING_ADAPTER_INDEX").filter(|_| var("LAPWING_DEVICE").is_none());
+    let is_headless = var("XDG_RUNTIME_DIR").is_none() && var("MESA_VK_DEVICE_SELECT").is_none();
+    // Safety: no other thread runs yet.
+    unsafe {
+        if let Some(device) = old_device {
+            std::env::set_var("LAPWING_DEVICE", device);
+        }
+        if is_headless {
+            std::env::set_var("NODEVICE_SELECT", "1");
+        }
     }
 }
 
-/// Some damaged `tokenizer.json` make their library panic. That is caught and told as an error, and told once is enough.
+/// Does not print panics of the tokenizer library that become errors.
 fn quiet_panics() {
-    let tell = std::panic::take_hook();
+    let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !lapwing_model::panic_becomes_error() {
-            tell(panic);
+            print(panic);
         }
     }));
 }
 
-/// A write beyond the limit on the size of files fails, and is told, instead of ending the process.
+/// Makes a write beyond the file size limit fail instead of ending the process.
 fn outlive_limits() {
     // Safety: no handler is installed, and no other thread runs yet.
     #[cfg(unix)]
@@ -109,25 +113,22 @@ fn outlive_limits() {
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
+    let mut io_errors = error.chain().filter_map(|e| e.downcast_ref::<io::Error>());
+    io_errors.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What to type about an error that can be cured so.
+/// Returns options and commands that help with this error.
 fn hint(error: &anyhow::Error) -> &'static str {
     let in_run = error.downcast_ref::<Error>();
     if let Some(Error::WrongNumbers { .. }) = in_run {
-        return " (--adapter-index N chooses one; `lapwing doctor` tests them)";
+        return " (--device N selects another device; `lapwing doctor` tests them)";
     }
     let model = in_run.and_then(|error| match error {
         Error::Model(error) => Some(error),
         _ => None,
     });
     if let Some(ModelError::NotNumbers) = error.downcast_ref::<ModelError>().or(model) {
-        return " (`lapwing doctor` tells whether the GPU computes right)";
+        return " (`lapwing doctor` tests the device)";
     }
     let gpu = match (in_run, model) {
         (Some(Error::Gpu(error)), _) | (_, Some(ModelError::Gpu(error))) => Some(error),
@@ -136,16 +137,16 @@ fn hint(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<GpuError>().or(gpu) {
         Some(
             GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
-        ) => " (--adapter-index N chooses one; `lapwing adapters` lists them)",
+        ) => " (--device N selects a device; `lapwing devices` lists them)",
         Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
-        Some(GpuError::Failed(_)) => " (`lapwing doctor` tells whether the GPU computes right)",
+        Some(GpuError::Failed(_)) => " (`lapwing doctor` tests the device)",
         _ => "",
     }
 }
 
-/// Whether what was typed is at fault; clap ends with the same code.
+/// Whether the command line is at fault. clap uses the same exit status for its errors.
 fn is_usage(error: &anyhow::Error) -> bool {
-    // An error of a run speaks for the one it wraps, which is therefore no link of the chain.
+    // `Error` is transparent: the config error in it is no link of the chain.
     match error.downcast_ref::<Error>() {
         Some(Error::Config(error)) => error.is_usage(),
         _ => error

@@ -1,5 +1,4 @@
-//! The one way to the terminal: nothing that a stranger's file holds moves the cursor, changes a colour or looks like a
-//! line of ours.
+//! All output of the program. Text from untrusted files cannot move the cursor, change colours or imitate our lines.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, StdoutLock, Write};
@@ -9,26 +8,26 @@ use console::style;
 
 static QUIET: OnceLock<bool> = OnceLock::new();
 
-/// Whether to leave out all but results and errors; said once, at the start.
+/// Sets `--quiet`, once, at the start.
 pub fn set_quiet(quiet: bool) {
     QUIET.get_or_init(|| quiet);
 }
 
-/// Whether only results and errors are wanted.
+/// Whether only results and errors are printed.
 pub fn is_quiet() -> bool {
     *QUIET.get_or_init(|| false)
 }
 
-/// A text for a terminal: line ends and tabs stay, and whatever else would do something there is shown as `\u{1b}`.
+/// Returns the text with control characters other than line ends and tabs escaped, as `\u{1b}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| {
-        !matches!(letter, '\n' | '\t') && acts(letter)
+        !matches!(letter, '\n' | '\t') && is_control(letter)
     })
 }
 
-/// The same in one line: a line end is shown as `\n`.
+/// Returns the text in one line, with all control characters escaped.
 pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, acts)
+    escaped(text, is_control)
 }
 
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -45,13 +44,13 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Control characters, and those that turn the direction of writing or break a line.
-fn acts(letter: char) -> bool {
+/// Whether this is a control character, or one that changes the direction of writing or breaks a line.
+fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name as a shell reads it back: as it is, or in quotes.
+/// Returns a name as a shell reads it: as it is, or in quotes.
 pub fn quoted(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%\\".contains(c);
     match !name.is_empty() && name.chars().all(is_plain) {
@@ -60,36 +59,36 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-/// Something worth knowing, on standard error.
+/// Prints a line on standard error, unless `--quiet` is given.
 pub fn note(text: &str) {
     if !is_quiet() {
-        say(text);
+        print_always(text);
     }
 }
 
-/// A line on standard error, whatever is wanted: for errors, and for what must be known.
-pub fn say(text: &str) {
-    // Not eprintln, which panics where nobody reads.
+/// Prints a line on standard error, even if `--quiet` is given.
+pub fn print_always(text: &str) {
+    // Not eprintln, which panics if standard error is closed.
     let _ = writeln!(io::stderr(), "{}", line(text));
 }
 
-/// How the program fails.
+/// Prints an error.
 pub fn error(text: &str) {
     let name = style("error:").for_stderr().red().bold();
     let _ = writeln!(io::stderr(), "{name} {}", line(text));
 }
 
-/// Standard output for people: what is written is made [`visible`].
-pub fn shown() -> Shown<StdoutLock<'static>> {
-    Shown(io::stdout().lock())
+/// Returns standard output for people, which escapes control characters.
+pub fn shown() -> Escaping<StdoutLock<'static>> {
+    Escaping(io::stdout().lock())
 }
 
-/// Standard output for programs, and for the bytes that were asked for.
+/// Returns standard output for programs, which writes all bytes as they are.
 pub fn raw() -> StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// A text that was asked for: as it is for a pipe or a file, made [`visible`] on a terminal.
+/// Prints a generated text: unchanged to a pipe or file, with control characters escaped on a terminal.
 pub fn print(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => writeln!(shown(), "{text}"),
@@ -97,13 +96,13 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Makes visible what is written through it.
+/// A writer that escapes control characters.
 #[derive(Debug)]
-pub struct Shown<W>(pub W);
+pub struct Escaping<W>(pub W);
 
-impl<W: Write> Write for Shown<W> {
+impl<W: Write> Write for Escaping<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // `write!` hands over whole texts.
+        // `write!` passes whole texts.
         let text = String::from_utf8_lossy(bytes);
         self.0.write_all(visible(&text).as_bytes())?;
         Ok(bytes.len())
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_shown() {
+    fn control_characters_are_escaped() {
         let hostile = "a\tb\nerror: c\x1b[2J\r\u{7}\u{9b}\u{202e}\u{2028}é雪";
         assert_eq!(
             visible(hostile),
@@ -127,7 +126,7 @@ mod tests {
         );
         assert!(line(hostile).starts_with("a\\tb\\nerror: c"));
         let mut out = Vec::new();
-        write!(Shown(&mut out), "{}: {hostile}", 1).unwrap();
+        write!(Escaping(&mut out), "{}: {hostile}", 1).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             format!("1: {}", visible(hostile))

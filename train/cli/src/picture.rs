@@ -1,37 +1,34 @@
-//! A run on one screen: how far it is, how it does, and against what.
+//! The state of a run on one screen.
 
 use std::path::Path;
 
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::metrics::PlayMetrics;
 use lapwing_train::Config;
 use lapwing_train::record::Record;
-use lapwing_train::record::metrics::{Evaluation, Warning};
 
 use crate::out::line;
+use crate::records;
 
-/// What is drawn.
+/// A run at one moment.
 pub struct Picture<'a> {
-    /// the run's directory
     pub run: &'a Path,
-    /// its config
     pub config: &'a Config,
-    /// what it told so far
     pub records: &'a [Record],
-    /// whether somebody writes into it
+    /// Whether a process trains it.
     pub running: bool,
-    /// seconds since 1970
+    /// Seconds since 1970.
     pub now: f64,
 }
 
-/// Evaluations that are shown: the first, and the last ones.
-const EVALUATIONS: usize = 6;
-/// Warnings that are shown: the last ones.
-const WARNINGS: usize = 3;
-/// Steps that the time left is reckoned from.
-const RECENT: usize = 20;
-/// A run that has told nothing for so many seconds is said to be silent.
-const SILENCE: f64 = 30.0;
+/// Maximum number of evaluations: the first and the last ones.
+const MAX_EVALUATIONS: usize = 6;
+/// Maximum number of warnings: the last ones.
+const MAX_WARNINGS: usize = 3;
+/// Number of steps from which the time left is estimated.
+const RECENT_STEPS: usize = 20;
+/// Seconds without a record after which that is shown.
+const MAX_SILENCE: f64 = 30.0;
 
 const BOLD: &str = "1";
 const FAINT: &str = "2";
@@ -39,106 +36,81 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
 impl Picture<'_> {
-    /// Lines of at most this many characters.
+    /// Draws lines of at most `width` characters.
     pub fn drawn(&self, width: usize, colours: bool) -> String {
-        let mut lines = Lines {
+        let mut lines = Screenful {
             text: String::new(),
             width,
             colours,
         };
-        let config = self.config;
-        let name = line(&self.run.display().to_string()).into_owned();
-        let what = format!(
-            "{name}: {}, seed {}",
-            line(&config.game.name.to_string()),
-            config.train.seed
-        );
-        lines.add(&what, BOLD);
+        let name = self.run.display().to_string();
+        let game = self.config.game.name.to_string();
+        let (name, game) = (line(&name), line(&game));
+        let seed = self.config.train.seed;
+        lines.add(&format!("{name}: {game}, seed {seed}"), BOLD);
         lines.add(&self.state(), if self.running { "" } else { GREEN });
-        if let Some(last) = self.steps().last() {
+        if let Some(last) = records::steps(self.records).last() {
             lines.add(&self.progress(last.step, width), "");
             lines.add("", "");
             self.last_step(last, &mut lines);
             self.curves(&mut lines);
         }
         self.evaluations(&mut lines);
-        let warnings: Vec<&Warning> = self.of(|record| match record {
-            Record::Warning(warning) => Some(warning),
-            _ => None,
-        });
-        for warning in warnings.iter().rev().take(WARNINGS).rev() {
+        let hidden = records::warnings(self.records).count();
+        let hidden = hidden.saturating_sub(MAX_WARNINGS);
+        for warning in records::warnings(self.records).skip(hidden) {
             let name = line(&warning.check);
             let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
             lines.wrapped(&text, YELLOW);
         }
-        if warnings.len() > WARNINGS {
-            let more = format!("{} warnings before", warnings.len() - WARNINGS);
-            lines.add(&more, FAINT);
+        if hidden > 0 {
+            lines.add(&format!("{hidden} earlier warnings"), FAINT);
         }
         lines.text
     }
 
-    /// Whether it runs, and when it will be over.
+    /// Describes whether it runs, and the time left.
     pub fn state(&self) -> String {
         let total = self.config.train.steps;
-        let steps = self.steps();
+        let steps: Vec<&StepMetrics> = records::steps(self.records).collect();
         let done = steps.last().map_or(0, |last| last.step);
-        let examined = self.last_evaluation().is_some_and(|e| e.step >= total);
+        let last_evaluation = records::evaluations(self.records).last();
+        let is_evaluated = last_evaluation.is_some_and(|e| e.step >= total);
         match (self.running, self.records.is_empty()) {
-            (true, true) => "running; nothing was measured yet".to_owned(),
-            (true, false) if done >= total && examined => "running: it is about to end".to_owned(),
+            (true, true) => "running; no records yet".to_owned(),
+            (true, false) if done >= total && is_evaluated => "running: about to end".to_owned(),
             (true, false) if done >= total => "running: the last evaluation".to_owned(),
             (true, false) => {
                 let silent = self.now - self.last_time();
                 let mut text = "running".to_owned();
-                if let Some(seconds) = seconds_a_step(&steps) {
+                if let Some(seconds) = seconds_per_step(&steps) {
                     let left = (total - done) as f64 * seconds;
                     text += &format!(", about {} left", duration(left));
                 }
-                if silent > SILENCE {
-                    text += &format!("; the last line was written {} ago", duration(silent));
+                if silent > MAX_SILENCE {
+                    text += &format!("; the last record was written {} ago", duration(silent));
                 }
                 text
             }
-            (false, true) => "nothing was measured yet, and nobody works on it".to_owned(),
-            (false, false) if examined => format!("done: {total} steps"),
-            (false, false) => format!(
-                "stopped at step {done} of {total}; lapwing train --resume RUN goes on with it"
-            ),
+            (false, true) => "not running; no records yet".to_owned(),
+            (false, false) if is_evaluated => format!("done: {total} steps"),
+            (false, false) => {
+                format!("stopped at step {done} of {total}; resume with lapwing train --resume RUN")
+            }
         }
     }
 
-    fn of<'a, T>(&'a self, part: impl Fn(&'a Record) -> Option<T>) -> Vec<T> {
-        self.records.iter().filter_map(part).collect()
-    }
-
-    fn steps(&self) -> Vec<&StepMetrics> {
-        self.of(|record| match record {
-            Record::Step(metrics) => Some(metrics),
-            _ => None,
-        })
-    }
-
-    fn last_evaluation(&self) -> Option<&Evaluation> {
-        self.of(|record| match record {
-            Record::Evaluation(evaluation) => Some(evaluation),
-            _ => None,
-        })
-        .last()
-        .copied()
-    }
-
-    /// When something was told last.
+    /// Returns the time of the last record.
     fn last_time(&self) -> f64 {
-        let times = self.of(|record| match record {
+        let mut times = self.records.iter().rev().filter_map(|record| match record {
             Record::Step(metrics) => Some(metrics.time),
             Record::Evaluation(evaluation) => Some(evaluation.time),
             _ => None,
         });
-        times.last().copied().unwrap_or(self.now)
+        times.next().unwrap_or(self.now)
     }
 
-    /// `step 42/100 [#########-----]`
+    /// Returns a bar such as `step 42/100 [#########-----]`.
     fn progress(&self, done: usize, width: usize) -> String {
         let total = self.config.train.steps.max(1);
         let text = format!("step {done}/{total} ");
@@ -147,7 +119,7 @@ impl Picture<'_> {
         format!("{text}[{}{}]", "#".repeat(full), "-".repeat(room - full))
     }
 
-    fn last_step(&self, step: &StepMetrics, lines: &mut Lines) {
+    fn last_step(&self, step: &StepMetrics, lines: &mut Screenful) {
         let play = &step.play;
         let mut words = vec![
             format!("return {:.3}", play.return_mean),
@@ -155,36 +127,27 @@ impl Picture<'_> {
             format!("valid {:.2}", play.valid_action_rate),
             format!("length {:.1}", play.episode_length_mean),
         ];
-        words.extend(
-            play.replies
-                .map(|replies| format!("entropy {:.3}", replies.entropy)),
-        );
-        let kl = step.learned.and_then(|learned| learned.kl);
-        words.extend(kl.map(|kl| format!("kl {kl:.4}")));
-        words.extend(
-            step.learned
-                .map(|learned| format!("grad {:.3}", learned.grad_norm)),
-        );
-        words.extend(
-            step.value
-                .map(|value| format!("td error {:.4}", value.td_error)),
-        );
+        words.extend(play.replies.map(|r| format!("entropy {:.3}", r.entropy)));
+        if let Some(learned) = step.learned {
+            words.extend(learned.kl.map(|kl| format!("kl {kl:.4}")));
+            words.push(format!("grad {:.3}", learned.grad_norm));
+        }
+        words.extend(step.value.map(|v| format!("td error {:.4}", v.td_error)));
         if step.learned.is_none() && step.value.is_none() {
-            words.push("nothing learned".to_owned());
+            words.push("no update".to_owned());
         }
         let (rollout, update) = (step.seconds_rollout, step.seconds_update);
         words.push(format!("{:.2} s", rollout + update));
         lines.flowing(&words);
     }
 
-    fn curves(&self, lines: &mut Lines) {
-        let steps = self.steps();
-        if steps.len() < 2 {
+    fn curves(&self, lines: &mut Screenful) {
+        if records::steps(self.records).nth(1).is_none() {
             return;
         }
         lines.add("", "");
         let mut curve = |name: &str, of: fn(&StepMetrics) -> f64| {
-            let values: Vec<f64> = steps.iter().map(|step| of(step)).collect();
+            let values: Vec<f64> = records::steps(self.records).map(of).collect();
             let ends = format!("{:7.3} to {:.3}", low(&values), high(&values));
             let room = lines.width.saturating_sub(9 + ends.len() + 2).min(60);
             let drawn = sparkline(&values, room);
@@ -194,17 +157,11 @@ impl Picture<'_> {
         curve("success", |step| step.play.success_rate);
     }
 
-    /// The evaluations between who needs no model.
-    fn evaluations(&self, lines: &mut Lines) {
-        let evaluations: Vec<&Evaluation> = self.of(|record| match record {
-            Record::Evaluation(evaluation) => Some(evaluation),
-            _ => None,
-        });
-        let yardsticks: Vec<&Yardsticks> = self.of(|record| match record {
-            Record::Baselines(yardsticks) => Some(yardsticks),
-            _ => None,
-        });
-        if evaluations.is_empty() && yardsticks.is_empty() {
+    /// Draws the evaluations between the baselines.
+    fn evaluations(&self, lines: &mut Screenful) {
+        let baselines = records::baselines(self.records);
+        let count = records::evaluations(self.records).count();
+        if count == 0 && baselines.is_none() {
             return;
         }
         lines.add("", "");
@@ -219,37 +176,33 @@ impl Picture<'_> {
             );
             lines.add(&text, style);
         };
-        let yardsticks = yardsticks.last();
-        if let Some(random) = yardsticks.and_then(|yardsticks| yardsticks.random.as_ref()) {
+        if let Some(random) = baselines.and_then(|baselines| baselines.random.as_ref()) {
             row("random", random, FAINT);
         }
-        let left_out = evaluations.len().saturating_sub(EVALUATIONS);
-        for (place, evaluation) in evaluations.iter().enumerate() {
-            // The first stays; those after it make room.
-            if place == 0 || place > left_out {
+        let hidden = count.saturating_sub(MAX_EVALUATIONS);
+        for (at, evaluation) in records::evaluations(self.records).enumerate() {
+            if at == 0 || at > hidden {
                 row(&format!("step {}", evaluation.step), &evaluation.play, "");
             }
         }
-        if let Some(scripted) = yardsticks.and_then(|yardsticks| yardsticks.scripted.as_ref()) {
+        if let Some(scripted) = baselines.and_then(|baselines| baselines.scripted.as_ref()) {
             row("scripted", scripted, FAINT);
         }
-        if let Some(best) = yardsticks.and_then(|yardsticks| yardsticks.best_possible) {
-            lines.add(
-                &format!("{:16} {:8} {best:8.3}", "best possible", ""),
-                FAINT,
-            );
+        if let Some(best) = baselines.and_then(|baselines| baselines.best_possible) {
+            let text = format!("{:16} {:8} {best:8.3}", "best possible", "");
+            lines.add(&text, FAINT);
         }
     }
 }
 
-/// Seconds that one of the latest steps took, evaluations between them included.
-fn seconds_a_step(steps: &[&StepMetrics]) -> Option<f64> {
-    let latest = &steps[steps.len().saturating_sub(RECENT + 1)..];
+/// Returns the mean time of the latest steps, including evaluations between them.
+fn seconds_per_step(steps: &[&StepMetrics]) -> Option<f64> {
+    let latest = &steps[steps.len().saturating_sub(RECENT_STEPS + 1)..];
     match latest {
         [] => None,
         [one] => Some(one.seconds_rollout + one.seconds_update),
         [first, .., last] => {
-            // A pause between two sessions is no work.
+            // The median limits the effect of a pause between two sessions.
             let pairs = latest.windows(2).map(|pair| pair[1].time - pair[0].time);
             let mut between: Vec<f64> = pairs.collect();
             between.sort_by(f64::total_cmp);
@@ -268,7 +221,7 @@ fn high(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// A curve of so many characters at most; each is the mean of its values.
+/// Draws a curve of at most `room` characters, each of which is the mean of its values.
 fn sparkline(values: &[f64], room: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let count = values.len().min(room.max(1));
@@ -284,7 +237,7 @@ fn sparkline(values: &[f64], room: usize) -> String {
     (0..count).map(|place| level(mean(place))).collect()
 }
 
-/// A time in its largest units.
+/// Formats a time in its two largest units.
 fn duration(seconds: f64) -> String {
     let seconds = seconds.round().max(0.0) as u64;
     match seconds {
@@ -294,15 +247,15 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// Lines that fit.
-struct Lines {
+/// Lines of limited width.
+struct Screenful {
     text: String,
     width: usize,
     colours: bool,
 }
 
-impl Lines {
-    /// A line, cut off at the width.
+impl Screenful {
+    /// Adds a line, cut off at the width.
     fn add(&mut self, text: &str, style: &str) {
         let fitting: String = match text.chars().count() > self.width {
             true => text.chars().take(self.width - 1).chain(['…']).collect(),
@@ -316,7 +269,7 @@ impl Lines {
         self.text.push('\n');
     }
 
-    /// As many of these on a line as fit.
+    /// Adds lines with as many words each as fit.
     fn flowing(&mut self, words: &[String]) {
         let mut line = String::new();
         for word in words {
@@ -332,7 +285,7 @@ impl Lines {
         self.add(&line, "");
     }
 
-    /// A text over as many lines as it takes.
+    /// Adds a text, wrapped.
     fn wrapped(&mut self, text: &str, style: &str) {
         let mut line = String::from("!");
         for word in text.split_whitespace() {
@@ -351,7 +304,8 @@ impl Lines {
 mod tests {
     use insta::assert_snapshot;
     use lapwing_learn::metrics::Learned;
-    use lapwing_play::metrics::ReplyMetrics;
+    use lapwing_play::metrics::{ReplyMetrics, Yardsticks};
+    use lapwing_train::record::metrics::{Evaluation, Warning};
 
     use super::*;
 
@@ -396,13 +350,13 @@ mod tests {
     }
 
     fn records(until: usize) -> Vec<Record> {
-        let yardsticks = Yardsticks {
+        let baselines = Yardsticks {
             random: Some(play(0.08)),
             scripted: Some(play(1.0)),
             best_possible: Some(1.0),
             ..Yardsticks::default()
         };
-        let mut records = vec![Record::Baselines(yardsticks), evaluation(0)];
+        let mut records = vec![Record::Baselines(baselines), evaluation(0)];
         for number in 1..=until {
             records.push(step(number));
             if number % 10 == 0 {
@@ -429,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_under_way_reads_so() {
+    fn a_run_in_progress_is_drawn() {
         let mut records = records(73);
         records.push(Record::Warning(Warning {
             step: 60,
@@ -443,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_is_at_reads_so() {
+    fn states_are_described() {
         let all = records(100);
         let state = |records: &[Record], running, now| {
             let config = Config::load("frozen-lake", &[]).unwrap();
@@ -456,13 +410,13 @@ mod tests {
             };
             picture.state()
         };
-        assert_snapshot!(state(&[], true, 0.0), @"running; nothing was measured yet");
-        assert_snapshot!(state(&[], false, 0.0), @"nothing was measured yet, and nobody works on it");
+        assert_snapshot!(state(&[], true, 0.0), @"running; no records yet");
+        assert_snapshot!(state(&[], false, 0.0), @"not running; no records yet");
         assert_snapshot!(state(&all[..2], true, 1001.0), @"running");
         // 27 steps of 2 seconds.
         assert_snapshot!(state(&records(73), true, 1146.0), @"running, about 54 s left");
-        assert_snapshot!(state(&records(73), true, 1246.0), @"running, about 54 s left; the last line was written 1 min 40 s ago");
-        assert_snapshot!(state(&records(73), false, 1146.0), @"stopped at step 73 of 100; lapwing train --resume RUN goes on with it");
+        assert_snapshot!(state(&records(73), true, 1246.0), @"running, about 54 s left; the last record was written 1 min 40 s ago");
+        assert_snapshot!(state(&records(73), false, 1146.0), @"stopped at step 73 of 100; resume with lapwing train --resume RUN");
         assert_snapshot!(state(&all[..all.len() - 1], true, 1200.0), @"running: the last evaluation");
         assert_snapshot!(state(&all, false, 9999.0), @"done: 100 steps");
         drawn(&[], true, 60);

@@ -1,4 +1,4 @@
-//! What is going on right now: bars on a terminal, now and then a plain line elsewhere. All of it goes to standard error.
+//! Progress on standard error: bars on a terminal, occasional plain lines elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,21 +7,19 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use console::{StyledObject, style};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapwing_play::Progress;
 use lapwing_train::record::metrics::Evaluation;
 use lapwing_train::record::{Record, RecordError, Sink};
 
 use crate::{describe, out};
 
-/// No plain line of progress sooner than this after the one before.
-const SHORTEST_SILENCE: Duration = Duration::from_secs(2);
+/// Minimum time between plain lines of steps.
+const MIN_LINE_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum time without a line: then the current phase is printed, so that one that hangs is named.
+const MAX_LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// After this long without a line, the phase at work says how far it is, so that a stuck one is named.
-const LONGEST_SILENCE: Duration = Duration::from_secs(10);
-
-/// Shows the work of one command: a phase after the other, and the steps that they make up. Nothing if `--quiet` is asked
-/// for.
+/// Shows the phases and steps of one command; nothing with `--quiet`.
 #[derive(Debug)]
 pub struct Terminal {
     display: Display,
@@ -29,25 +27,23 @@ pub struct Terminal {
 
 #[derive(Debug)]
 enum Display {
-    /// A bar for the whole and a line for the phase.
+    /// A bar for the steps and a line for the phase.
     Bars(Bars),
-    /// Lines, and a thread that breaks the silence.
+    /// Plain lines, and the thread that prints a slow phase.
     Lines(Arc<Lines>, Option<JoinHandle<()>>),
-    /// Only results and errors are wanted.
-    Nothing,
 }
 
 impl Terminal {
-    /// Bars if standard error is a terminal, lines if it is not.
+    /// Shows bars if standard error is a terminal, else lines.
     pub fn new() -> Terminal {
-        if out::is_quiet() {
+        let is_terminal = std::io::stderr().is_terminal();
+        if out::is_quiet() || is_terminal {
+            let bars = Bars::default();
+            if out::is_quiet() {
+                bars.all.set_draw_target(ProgressDrawTarget::hidden());
+            }
             return Terminal {
-                display: Display::Nothing,
-            };
-        }
-        if std::io::stderr().is_terminal() {
-            return Terminal {
-                display: Display::Bars(Bars::default()),
+                display: Display::Bars(bars),
             };
         }
         let lines = Arc::new(Lines::new());
@@ -58,53 +54,46 @@ impl Terminal {
         }
     }
 
-    /// `done` of `total` steps are done; `text` says what the last brought, and `short` the most of it. Lines leave out
-    /// what comes too fast.
+    /// Shows step `done` of `total` with its description, `short` in a bar. Steps that follow too fast get no line.
     pub fn steps(&self, done: usize, total: usize, text: &str, short: &str) {
-        let full = || {
-            let step = style(format!("step {done}/{total}")).for_stderr().bold();
-            format!("{step}  {}", out::line(text))
-        };
-        match &self.display {
+        let is_due = match &self.display {
             Display::Bars(bars) => {
                 bars.steps(done, total, short);
-                if bars.line_is_due(done, total) {
-                    bars.print(&full());
-                }
+                bars.is_line_due(done, total)
             }
             Display::Lines(lines, _) => {
-                if done <= 1 || done == total || lines.silence() >= SHORTEST_SILENCE {
-                    lines.print(&full());
-                }
+                done <= 1 || done == total || lines.silence() >= MIN_LINE_INTERVAL
             }
-            Display::Nothing => (),
+        };
+        if is_due {
+            let step = style(format!("step {done}/{total}")).bold();
+            self.headed(step, text);
         }
     }
 
-    /// Prints a line that stays.
+    /// Prints a line.
     pub fn line(&self, text: &str) {
         self.print(&out::line(text));
     }
 
-    /// The same with its beginning set off: `step 25/100`, or a warning.
+    /// Prints a line with a styled head, such as `step 25/100`.
     pub fn headed(&self, head: StyledObject<String>, text: &str) {
         self.print(&format!("{}  {}", head.for_stderr(), out::line(text)));
     }
 
-    /// Prints what is fit for a terminal.
     fn print(&self, text: &str) {
         match &self.display {
-            Display::Bars(bars) => bars.print(text),
+            // An error means that standard error is closed.
+            Display::Bars(bars) => bars.all.println(text).unwrap_or_default(),
             Display::Lines(lines, _) => lines.print(text),
-            Display::Nothing => (),
         }
     }
 }
 
 impl Progress for Terminal {
-    /// `rollout 63/100 episodes, 210/s`.
+    /// Shows a line such as `rollout 63/100 episodes, 210/s`.
     fn phase(&self, name: &'static str, total: usize, unit: &'static str) {
-        let work = Work {
+        let phase = Phase {
             name,
             unit,
             total,
@@ -112,9 +101,8 @@ impl Progress for Terminal {
             started: Instant::now(),
         };
         match &self.display {
-            Display::Bars(bars) => bars.phase(work),
-            Display::Lines(lines, _) => *held(&lines.work) = Some(work),
-            Display::Nothing => (),
+            Display::Bars(bars) => bars.set_phase(phase),
+            Display::Lines(lines, _) => *held(&lines.phase) = Some(phase),
         }
     }
 
@@ -122,11 +110,10 @@ impl Progress for Terminal {
         match &self.display {
             Display::Bars(bars) => bars.progress(done),
             Display::Lines(lines, _) => {
-                if let Some(work) = &mut *held(&lines.work) {
-                    work.done = done;
+                if let Some(phase) = &mut *held(&lines.phase) {
+                    phase.done = done;
                 }
             }
-            Display::Nothing => (),
         }
     }
 
@@ -137,38 +124,29 @@ impl Progress for Terminal {
 
 /// Shows the steps and evaluations of a run.
 pub struct Steps<'a> {
-    /// where
     pub terminal: &'a Terminal,
-    /// how many there will be
     pub total: usize,
 }
 
 impl Sink for Steps<'_> {
     fn record(&mut self, record: &Record) -> Result<(), RecordError> {
+        let head = |step| style(format!("step {step}/{}", self.total)).bold();
         match record {
             Record::Step(metrics) => {
                 let (text, short) = (describe::step(metrics), describe::short_step(metrics));
                 self.terminal.steps(metrics.step, self.total, &text, &short);
             }
             Record::Evaluation(Evaluation { step, play, .. }) => {
-                let head = style(format!("step {step}/{}", self.total)).green().bold();
-                self.terminal.headed(head, &describe::evaluation(play));
+                let text = describe::evaluation(play);
+                self.terminal.headed(head(*step).green(), &text);
             }
             Record::Warning(warning) => {
-                let (step, text) = (warning.step, &warning.text);
-                let head = style(format!("step {step}/{}", self.total)).yellow().bold();
-                let text = format!("warning ({}): {text}", warning.check);
-                self.terminal.headed(head, &text);
+                let text = format!("warning ({}): {}", warning.check, warning.text);
+                self.terminal.headed(head(warning.step).yellow(), &text);
             }
             Record::Baselines(_) | Record::Episode(_) => (),
         }
         Ok(())
-    }
-}
-
-impl Default for Terminal {
-    fn default() -> Terminal {
-        Terminal::new()
     }
 }
 
@@ -177,18 +155,16 @@ impl Drop for Terminal {
         match &mut self.display {
             Display::Bars(bars) => bars.all.clear().unwrap_or_default(),
             Display::Lines(lines, watcher) => {
-                lines.over.store(true, Relaxed);
+                lines.is_over.store(true, Relaxed);
                 if let Some(watcher) = watcher.take() {
                     watcher.thread().unpark();
                     let _ = watcher.join();
                 }
             }
-            Display::Nothing => (),
         }
     }
 }
 
-/// Nothing panics while it holds one of these locks.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().expect("no panic while held")
 }
@@ -198,37 +174,32 @@ struct Bars {
     all: MultiProgress,
     steps: OnceLock<ProgressBar>,
     phase: OnceLock<ProgressBar>,
-    work: Mutex<Option<Work>>,
+    current: Mutex<Option<Phase>>,
     last_line: Mutex<Option<Instant>>,
 }
 
 impl Bars {
-    /// Prints a line above the bars.
-    fn print(&self, text: &str) {
-        // Printing fails only where there is nobody to read it.
-        self.all.println(text).unwrap_or_default();
-    }
-
-    /// Whether a step should stay as a line above the bars: the first, the last, and one every so often.
-    fn line_is_due(&self, done: usize, total: usize) -> bool {
+    /// Whether to print a step above the bars: the first, the last, and others now and then.
+    fn is_line_due(&self, done: usize, total: usize) -> bool {
         let mut last = held(&self.last_line);
-        let is_due =
-            done <= 1 || done == total || last.is_none_or(|last| last.elapsed() >= LONGEST_SILENCE);
+        let is_due = done <= 1
+            || done == total
+            || last.is_none_or(|last| last.elapsed() >= MAX_LINE_INTERVAL);
         if is_due {
             *last = Some(Instant::now());
         }
         is_due
     }
 
-    fn phase(&self, work: Work) {
-        self.phase_bar().set_message(work.text());
-        *held(&self.work) = Some(work);
+    fn set_phase(&self, phase: Phase) {
+        self.phase_bar().set_message(phase.text());
+        *held(&self.current) = Some(phase);
     }
 
     fn progress(&self, done: usize) {
-        if let Some(work) = &mut *held(&self.work) {
-            work.done = done;
-            self.phase_bar().set_message(work.text());
+        if let Some(phase) = &mut *held(&self.current) {
+            phase.done = done;
+            self.phase_bar().set_message(phase.text());
         }
     }
 
@@ -253,7 +224,7 @@ impl Bars {
     }
 }
 
-/// The bar of the steps. With counts of six figures and a message of 40 it fits 80 columns.
+/// The bar of the steps. It fits 80 columns with counts of six digits and a message of 40 characters.
 const STEPS: &str = "step {pos}/{len} {bar:8} {eta} left  {wide_msg}";
 
 fn form(template: &str) -> ProgressStyle {
@@ -262,23 +233,23 @@ fn form(template: &str) -> ProgressStyle {
 
 #[derive(Debug)]
 struct Lines {
-    work: Mutex<Option<Work>>,
+    phase: Mutex<Option<Phase>>,
     last_line: Mutex<Instant>,
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
 impl Lines {
     fn new() -> Lines {
         Lines {
-            work: Mutex::default(),
+            phase: Mutex::default(),
             last_line: Mutex::new(Instant::now()),
-            over: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
     fn print(&self, text: &str) {
         *held(&self.last_line) = Instant::now();
-        // Not eprintln, which panics where nobody reads.
+        // Not eprintln, which panics if standard error is closed.
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 
@@ -287,11 +258,11 @@ impl Lines {
     }
 
     fn watch(&self) {
-        while !self.over.load(Relaxed) {
+        while !self.is_over.load(Relaxed) {
             thread::park_timeout(Duration::from_millis(500));
-            let text = held(&self.work).as_ref().map(Work::text);
+            let text = held(&self.phase).as_ref().map(Phase::text);
             if let Some(text) = text
-                && self.silence() >= LONGEST_SILENCE
+                && self.silence() >= MAX_LINE_INTERVAL
             {
                 self.print(&text);
             }
@@ -299,9 +270,9 @@ impl Lines {
     }
 }
 
-/// A piece of work under way.
+/// A phase in progress.
 #[derive(Debug)]
-struct Work {
+struct Phase {
     name: &'static str,
     unit: &'static str,
     total: usize,
@@ -309,13 +280,13 @@ struct Work {
     started: Instant,
 }
 
-impl Work {
+impl Phase {
     fn text(&self) -> String {
         self.text_after(self.started.elapsed())
     }
 
     fn text_after(&self, elapsed: Duration) -> String {
-        let Work {
+        let Phase {
             name,
             unit,
             total,
@@ -324,19 +295,17 @@ impl Work {
         } = self;
         let mut text = format!("{name} {done}/{total} {unit}");
         if *done > 0 {
-            text += &format!(
-                ", {}/s",
-                short(*done as f64 / elapsed.as_secs_f64().max(1e-3))
-            );
+            let rate = *done as f64 / elapsed.as_secs_f64().max(1e-3);
+            text += &format!(", {}/s", short(rate));
         }
-        if elapsed >= LONGEST_SILENCE {
+        if elapsed >= MAX_LINE_INTERVAL {
             text += &format!(", for {} s", elapsed.as_secs());
         }
         text
     }
 }
 
-/// A number in about three figures: 0.25, 31, 8.1k.
+/// Formats a number with about three digits: 0.25, 31, 8.1k.
 fn short(number: f64) -> String {
     match number {
         n if n < 1.0 => format!("{n:.2}"),
@@ -354,16 +323,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_says_how_far_it_is_and_how_fast() {
+    fn a_phase_has_a_count_and_a_rate() {
         let after = |seconds, done| {
-            let work = Work {
+            let phase = Phase {
                 name: "rollout",
                 unit: "episodes",
                 total: 100,
                 done,
                 started: Instant::now(),
             };
-            work.text_after(Duration::from_secs(seconds))
+            phase.text_after(Duration::from_secs(seconds))
         };
         assert_snapshot!(after(0, 0), @"rollout 0/100 episodes");
         assert_snapshot!(after(3, 63), @"rollout 63/100 episodes, 21/s");
@@ -371,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_about_three_figures() {
+    fn rates_have_about_three_digits() {
         assert_eq!(
             [0.25, 3.12, 31.2, 8123.0, 81_234.0].map(short),
             ["0.25", "3.1", "31", "8.1k", "81k"]

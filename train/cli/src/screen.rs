@@ -1,39 +1,36 @@
-//! A game on the whole of the terminal, drawn again in the same place at every turn.
+//! A game that fills the terminal, redrawn in place at every turn.
 
 use std::cell::Cell;
 use std::io;
 
 use console::{Style, Term};
 use lapwing_env::{Legend, Scenario};
-use lapwing_play::{Ask, Turn};
+use lapwing_play::Turn;
 
 use crate::{board, out};
 
-/// What is said of a game for several.
+/// Note on games of several agents.
 pub const OTHERS: &str = "The game's own player plays the other sides.";
 
-/// What does not change while somebody plays.
+/// The constant parts of the screen.
 #[derive(Debug)]
 pub struct Screen {
-    /// the roles of the signs, which have colours
+    /// The roles of the signs on the board, which have colours.
     pub legend: Legend,
-    /// what the player should know, for windows that have room for it
     pub rules: String,
-    /// which keys do what
     pub keys: String,
-    /// after so many turns the game ends
+    /// Maximum number of turns.
     pub limit: usize,
-    /// how the player has done so far, if they have played before
-    pub record: String,
-    /// whether there are colours
+    /// Mean score of earlier games, appended to the status line.
+    pub scores: String,
     pub in_colour: bool,
-    /// Whether something is drawn: what was on the terminal before is to be scrolled away, not overwritten.
+    /// Whether the screen is drawn. The first time, the old content of the terminal is scrolled away.
     pub is_drawn: Cell<bool>,
 }
 
 impl Screen {
-    /// For this game.
-    pub fn new(scenario: &dyn Scenario, keys: String, record: String) -> Screen {
+    /// Returns the screen of this game.
+    pub fn new(scenario: &dyn Scenario, keys: String, scores: String) -> Screen {
         Screen {
             legend: scenario.legend(),
             rules: match scenario.agents() {
@@ -42,35 +39,23 @@ impl Screen {
             },
             keys,
             limit: scenario.step_limit(),
-            record,
+            scores,
             in_colour: console::colors_enabled(),
             is_drawn: Cell::new(false),
         }
     }
 
-    /// Draws what the player sees when asked, by the size that the window has now. Where there is no room, it goes below
-    /// what is there, in plain lines.
+    /// Draws the game after these turns. A window that is too small gets plain lines below its content.
     ///
     /// # Errors
     /// If the terminal cannot be written to.
-    pub fn draw(&self, term: &Term, ask: &Ask<'_>) -> io::Result<()> {
-        let status = self.status(ask.past);
-        self.show(term, ask.observation, &status)
-    }
-
-    /// Draws how it ended.
-    ///
-    /// # Errors
-    /// If the terminal cannot be written to.
-    pub fn end(&self, term: &Term, last: &str, past: &[Turn]) -> io::Result<()> {
-        self.show(term, last, &self.status(past))
-    }
-
-    fn show(&self, term: &Term, observation: &str, status: &str) -> io::Result<()> {
+    pub fn draw(&self, term: &Term, observation: &str, past: &[Turn]) -> io::Result<()> {
+        let status = self.status(past);
         let (rows, columns) = term.size();
-        match self.frame(rows.into(), columns.into(), observation, status) {
+        let is_drawn = self.is_drawn.replace(true);
+        match self.frame(rows.into(), columns.into(), observation, &status) {
             Some(frame) => {
-                if !self.is_drawn.replace(true) {
+                if !is_drawn {
                     term.write_str(&"\n".repeat(rows.into()))?;
                 }
                 term.move_cursor_to(0, 0)?;
@@ -78,7 +63,7 @@ impl Screen {
                 term.write_str(&frame)
             }
             None => {
-                if !self.is_drawn.replace(true) {
+                if !is_drawn {
                     let rules = format!("{}\n\n{}\n", self.rules, self.keys);
                     term.write_str(&out::visible(&rules))?;
                 }
@@ -88,20 +73,19 @@ impl Screen {
         }
     }
 
-    /// The score so far, what the last turn brought, and how many turns are left.
+    /// Returns the status line: score, turns left, and the reward of the last turn.
     fn status(&self, past: &[Turn]) -> String {
         let score = rounded(past.iter().map(|turn| turn.reward).sum());
-        let left = self.limit.saturating_sub(past.len());
-        let turns = if left == 1 { "turn" } else { "turns" };
-        let mut status = format!("score {score}, {left} {turns} left");
+        let left = counted(self.limit.saturating_sub(past.len()), "turn");
+        let mut status = format!("score {score}, {left} left");
         if let Some(turn) = past.last() {
-            let said: String = turn.text.chars().take(30).collect();
-            status += &format!("; {}: {:+}", out::line(&said), rounded(turn.reward));
+            let reply: String = turn.text.chars().take(30).collect();
+            status += &format!("; {}: {:+}", out::line(&reply), rounded(turn.reward));
         }
-        status + &self.record
+        status + &self.scores
     }
 
-    /// What is drawn in a window of this size, with a row to spare for what is typed; `None` if there is no room.
+    /// Returns the content of a window of this size, without a row for the input; `None` if there is no room.
     fn frame(
         &self,
         rows: usize,
@@ -111,15 +95,14 @@ impl Screen {
     ) -> Option<String> {
         let height = |text: &str| board::height(self.legend, text, columns.max(1));
         let observation = board::aligned(self.legend, &out::visible(observation));
-        // What is typed, and an answer to what cannot be read.
+        // Three rows: the input, an answer to an invalid input, and an empty line.
         let mut free = rows.checked_sub(height(&observation)? + height(status)? + 3)?;
         let mut frame = String::new();
         for text in [&self.rules, &self.keys] {
             let text = out::visible(text);
-            // With an empty line below it.
-            let needed = height(&text)? + 1;
-            if let Some(less) = free.checked_sub(needed) {
-                free = less;
+            // With an empty line below.
+            if let Some(rest) = free.checked_sub(height(&text)? + 1) {
+                free = rest;
                 frame += &format!("{text}\n\n");
             }
         }
@@ -129,10 +112,14 @@ impl Screen {
     }
 }
 
-/// Without the last digits, in which a sum of decimal fractions is off, and without the sign of zero, which a sum of nothing
-/// has.
+/// Removes the rounding error of a sum of decimal fractions, and the sign of zero.
 pub fn rounded(total: f64) -> f64 {
     (total * 1e9).round() / 1e9 + 0.0
+}
+
+/// Returns a number with its noun, in the plural if needed.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -142,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_scored_without_a_sign() {
+    fn zero_has_no_sign() {
         let none: f64 = [].iter().sum();
         assert_eq!(rounded(none).to_string(), "0");
         assert_eq!(rounded(0.1 + 0.2).to_string(), "0.3");
@@ -156,7 +143,7 @@ mod tests {
             rules: "Slide the tiles.".to_owned(),
             keys: "Keys: the arrows.".to_owned(),
             limit: 20,
-            record: "; mean of 3 games 0.5".to_owned(),
+            scores: "; mean of 3 games 0.5".to_owned(),
             in_colour: false,
             is_drawn: Cell::new(false),
         }
@@ -198,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_wrote_moves_no_cursor() {
+    fn untrusted_text_moves_no_cursor() {
         let frame = screen().frame(24, 80, "\u{1b}[2J", "");
         assert!(!frame.unwrap().contains('\u{1b}'));
     }

@@ -1,23 +1,22 @@
-//! The program as it is typed, in one test binary.
+//! Tests of the program, in one binary.
 
-mod program;
 mod stub;
+mod support;
 
-mod abuse;
-mod api;
+mod all_weights;
+mod api_players;
 mod commands;
+mod damaged_runs;
 mod environments;
 mod errors;
-mod examined;
-mod help;
+mod evaluations;
+mod hub;
 mod killed;
 mod models;
-mod names;
-mod networks;
 mod refusals;
 mod reports;
 mod runs;
-mod serve;
-mod strangers;
+mod serving;
 mod sweeps;
-mod whole;
+mod untrusted;
+mod value_learners;

@@ -1,38 +1,33 @@
-//! What the commands do, on the built-in model.
-
-use std::fs;
-use std::io::Write;
-use std::process::Stdio;
+//! Commands with the built-in model.
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{lapwing, run, said};
+use crate::support::{Ended, lapwing, lines, run};
 
 #[test]
 fn the_games_are_listed_with_their_options() {
     let directory = tempfile::tempdir().unwrap();
-    let said = run(directory.path(), &["games"]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert_snapshot!("games_listed", said.out);
+    let ended = run(directory.path(), &["games"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert_snapshot!("games_listed", ended.out);
 }
 
 #[test]
-fn the_adapters_are_listed() {
+fn the_devices_are_listed() {
     let directory = tempfile::tempdir().unwrap();
-    let said = run(directory.path(), &["adapters"]);
-    assert_eq!(said.code, 0, "{}", said.err);
+    let ended = run(directory.path(), &["devices"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
     assert_eq!(
-        said.out.matches("<- will be used").count(),
+        ended.out.matches("<- will be used").count(),
         1,
         "{}",
-        said.out
+        ended.out
     );
 }
 
-/// Whoever pipes into `head` does not want to hear of it.
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn a_closed_pipe_is_no_error() {
     let directory = tempfile::tempdir().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -40,40 +35,13 @@ fn a_closed_pipe_is_no_failure() {
         .stdout(writer)
         .output()
         .unwrap();
-    let said = said(directory.path(), output);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let ended = Ended::new(directory.path(), output);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
 }
 
+/// The files of a short run can be evaluated, played and trained again.
 #[test]
-fn a_person_plays() {
-    let directory = tempfile::tempdir().unwrap();
-    let map = "game.options.map=[\"SF\", \"HG\"]";
-    let mut child = lapwing(
-        directory.path(),
-        &["play", "frozen-lake", "--human", "--set", map],
-    )
-    .stdin(Stdio::piped())
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(b"jump\nright\nd\n")
-        .unwrap();
-    let said = said(directory.path(), child.wait_with_output().unwrap());
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    let ending =
-        "over after 2 turns: success, return 1\nin 1 game of this kind: mean return 1 (kept in DIR";
-    assert!(said.out.contains(ending), "{}", said.out);
-    assert!(!said.out.contains('\u{1b}'), "no colours in a pipe");
-}
-
-/// A short run leaves what it promises, and what it leaves can be examined, watched and run again.
-#[test]
-fn a_run_from_its_config_to_its_adapter() {
+fn a_run_trains_an_adapter() {
     let directory = tempfile::tempdir().unwrap();
     let small = [
         "--set",
@@ -101,12 +69,7 @@ fn a_run_from_its_config_to_its_adapter() {
     assert!(train.err.contains("step 2/2"), "{}", train.err);
 
     let runs = directory.path().join("runs/frozen-lake-1");
-    let lines = |name: &str| -> Vec<Value> {
-        let text = fs::read_to_string(directory.path().join(name)).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    };
+    let lines = |name: &str| lines(&directory.path().join(name));
     let metrics = lines("runs/frozen-lake-1/metrics.jsonl");
     let steps: Vec<&Value> = metrics
         .iter()
@@ -130,7 +93,7 @@ fn a_run_from_its_config_to_its_adapter() {
         ] {
             assert!(step[key].is_number(), "{key}: {step}");
         }
-        // There is one group: it was learned from, or not.
+        // Either the only group is trained on, or it is skipped.
         for key in ["kl", "clip_fraction", "grad_norm", "loss", "lr"] {
             assert_eq!(
                 step[key].is_number(),
@@ -146,7 +109,7 @@ fn a_run_from_its_config_to_its_adapter() {
     );
     assert!(runs.join("adapter/adapter_model.safetensors").exists());
 
-    // The adapter plays as well outside of the run as it did at its end.
+    // The adapter scores as in the last evaluation.
     let config = "runs/frozen-lake-1/config.toml";
     let eval = run(
         directory.path(),
@@ -179,7 +142,7 @@ fn a_run_from_its_config_to_its_adapter() {
         play.out
     );
 
-    // The config makes the same run, in a directory of its own.
+    // The config makes the same run in a new directory.
     let again = run(directory.path(), &["train", config]);
     assert_eq!(again.code, 0, "{}", again.err);
     let without_times = |mut line: Value| {
@@ -193,19 +156,18 @@ fn a_run_from_its_config_to_its_adapter() {
     assert_eq!(same(metrics), same(again));
 }
 
-/// A game is played as its own preset says, and not as another game's.
 #[test]
 fn a_game_is_played_by_its_own_preset() {
     let directory = tempfile::tempdir().unwrap();
     let rules = |arguments: &[&str]| {
-        let said = run(
+        let ended = run(
             directory.path(),
             &[&["play"], arguments, &["--human"]].concat(),
         );
-        assert_eq!((said.code, said.err.as_str()), (0, ""));
-        said.out
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+        ended.out
     };
-    // Six cells a side and twenty turns, as the preset has it; ten, as the paper has it.
+    // The preset has six cells a side, the paper ten.
     let out = rules(&["snake"]);
     // Six cells with spaces between.
     let is_row = |line: &&str| line.len() == 11 && line.contains("_ _");
@@ -214,13 +176,12 @@ fn a_game_is_played_by_its_own_preset() {
     assert!(rules(&["frozen-lake", "--set", "game.options.size=3"]).contains("You have 20 turns"));
 }
 
-/// A machine that runs these tests can train; what a bug report needs is there, and the colours only where they show.
 #[test]
-fn the_doctor_finds_this_machine_well() {
+fn the_doctor_finds_that_this_machine_can_train() {
     let directory = tempfile::tempdir().unwrap();
-    let said = run(directory.path(), &["doctor", "--json"]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
-    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let ended = run(directory.path(), &["doctor", "--json"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}", ended.out);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     for key in ["name", "driver", "backend", "max_binding"] {
         assert!(!report["device"][key].is_null(), "{key}: {report}");
@@ -231,7 +192,7 @@ fn the_doctor_finds_this_machine_well() {
         .map(|f| f["name"].as_str().unwrap())
         .collect();
     let wanted = [
-        "device",
+        "adapter",
         "driver",
         "kernels",
         "memory",
@@ -256,24 +217,30 @@ fn the_doctor_finds_this_machine_well() {
 }
 
 #[test]
-fn what_the_doctor_cannot_open_is_bad_with_a_cure() {
+fn the_doctor_reports_what_it_cannot_open() {
     let directory = tempfile::tempdir().unwrap();
-    let said = run(directory.path(), &["doctor", "--adapter-index", "99"]);
-    assert_eq!(said.code, 1);
+    let ended = run(directory.path(), &["doctor", "--device", "99"]);
+    assert_eq!(ended.code, 1);
     assert!(
-        said.out
-            .starts_with("BAD  device         there is no adapter 99, wanted one of 0 ("),
+        ended
+            .out
+            .starts_with("BAD  adapter        there is no adapter 99, wanted one of 0 ("),
         "{}",
-        said.out
+        ended.out
     );
-    assert!(said.out.contains("-> choose one of these"), "{}", said.out);
-    assert_eq!(said.err, "error: this machine cannot train as it is\n");
-    let said = run(directory.path(), &["doctor", "--model", "nowhere"]);
-    assert_eq!(said.code, 1);
     assert!(
-        said.out
+        ended.out.contains("-> choose one of these"),
+        "{}",
+        ended.out
+    );
+    assert_eq!(ended.err, "error: this machine cannot train as it is\n");
+    let ended = run(directory.path(), &["doctor", "--model", "nowhere"]);
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .out
             .contains("BAD  model          there is no model directory nowhere"),
         "{}",
-        said.out
+        ended.out
     );
 }

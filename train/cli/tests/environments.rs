@@ -1,4 +1,4 @@
-//! Games that live elsewhere, played through the program.
+//! External environments.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{json, lapwing, run, succeeds, with_input};
 
 const ACTIONS: &str = "game.options.actions=[\"left\",\"right\"]";
 const SMALL: [&str; 8] = [
@@ -22,7 +20,7 @@ const SMALL: [&str; 8] = [
     "eval.episodes=5",
 ];
 
-/// A directory with the environment of the docs in it.
+/// Returns a directory with the environment of the docs.
 fn home() -> tempfile::TempDir {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/environments.md");
     let docs = fs::read_to_string(docs).unwrap();
@@ -35,29 +33,20 @@ fn home() -> tempfile::TempDir {
 
 const DOCS: [&str; 4] = ["--game", "exec:python3 game.py", "--set", ACTIONS];
 
-fn succeeds(home: &Path, arguments: &[&str]) -> Said {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
-    said
-}
-
-/// The one line of an error.
+/// Returns the only line of an error.
 fn error(home: &Path, arguments: &[&str], code: i32) -> String {
-    let said = run(home, arguments);
-    assert_eq!((said.code, &*said.out), (code, ""), "{}", said.err);
-    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
-    said.err
+    let ended = run(home, arguments);
+    assert_eq!((ended.code, &*ended.out), (code, ""), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    ended.err
 }
 
 #[test]
 fn the_environment_of_the_docs_is_played() {
     let home = home();
     let home = home.path();
-    let examined = succeeds(
-        home,
-        &[&["eval", "--episodes", "40", "--json"], &DOCS[..]].concat(),
-    );
-    let found: Value = serde_json::from_str(&examined.out).unwrap();
+    let eval = [&["eval", "--episodes", "40", "--json"], &DOCS[..]].concat();
+    let found = json(home, &eval);
     assert_eq!(found["game"], "exec:python3 game.py");
     let random = &found["yardsticks"]["random"];
     assert_eq!(random["episode_length_mean"], 1.0);
@@ -76,26 +65,16 @@ fn the_environment_of_the_docs_is_played() {
         ("5", "l", "no success, return 0"),
     ] {
         let by_hand = [&["play", "--human", "--seed", seed], &DOCS[..]].concat();
-        let mut child = lapwing(home, &by_hand)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        std::io::Write::write_all(&mut input, format!("{word}\n").as_bytes()).unwrap();
-        drop(input);
-        let by_hand = said(home, child.wait_with_output().unwrap());
+        let by_hand = with_input(home, &by_hand, &format!("{word}\n"));
         assert_eq!((by_hand.code, &*by_hand.err), (0, ""));
         let ending = format!("over after 1 turn: {ending}\n");
         assert!(by_hand.out.contains(&ending), "{}", by_hand.out);
     }
 }
 
-/// Where no words are fixed, the line that a person types is what the environment hears; also one that would leave another
-/// game.
+/// An environment without fixed actions receives any line, even one that would leave another game.
 #[test]
-fn a_person_says_anything() {
+fn a_person_types_any_text() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let program = r#"
@@ -113,29 +92,21 @@ for line in sys.stdin:
     fs::write(home.join("hears.jinja"), template).unwrap();
     let game = ["--game", "exec:python3 hears.py"];
     let set = ["--set", "game.options.template=hears.jinja"];
-    let mut child = lapwing(home, &[&["play", "--human"][..], &game, &set].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut input, b"q\n\n  Good bye \n").unwrap();
-    drop(input);
-    let said = said(home, child.wait_with_output().unwrap());
-    assert_eq!((said.code, &*said.err), (0, ""));
+    let play = [&["play", "--human"][..], &game, &set].concat();
+    let ended = with_input(home, &play, "q\n\n  Good bye \n");
+    assert_eq!((ended.code, &*ended.err), (0, ""));
     for told in [
         "turn 1/100> q: reward 1\n\nheard: q\n",
         "turn 2/100> say something (the end of the input leaves)\nturn 2/100> Good bye: reward 8\n",
         "over after 2 turns: success, return 9\n",
     ] {
-        assert!(said.out.contains(told), "{told:?}: {}", said.out);
+        assert!(ended.out.contains(told), "{told:?}: {}", ended.out);
     }
 }
 
-/// Trained, gone on with and examined like any other; the config names it.
+/// It is trained, resumed and evaluated by its name in the config.
 #[test]
-fn an_environment_is_learned_from() {
+fn an_environment_is_trained_on() {
     let home = home();
     let home = home.path();
     let train = [&["train", "--steps", "1"], &SMALL[..], &DOCS[..]].concat();
@@ -159,7 +130,7 @@ fn an_environment_is_learned_from() {
         .filter(|line| line.contains("\"kind\":\"step\""));
     assert_eq!(steps.count(), 2);
     succeeds(home, &["eval", place]);
-    // As a positional it stands for the general defaults, like the name of a game.
+    // As an argument it uses the general defaults.
     let told = succeeds(home, &["config", "exec:python3 game.py", "--set", ACTIONS]).out;
     assert!(
         told.contains("name = \"python3-game.py\"") && told.contains("reply = \"tags\""),
@@ -168,34 +139,9 @@ fn an_environment_is_learned_from() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_a_line() {
+fn the_end_of_a_process_is_reported_in_a_line() {
     let home = home();
     let home = home.path();
-    let typed = |game: &str, set: &str| {
-        let arguments = ["play", "--human", "--game", game, "--set", set];
-        error(home, &arguments, 2)
-    };
-    assert_eq!(
-        typed("exec:python3 'game.py", ACTIONS),
-        "error: key `game.name`: found \"exec:python3 'game.py\", wanted a command whose quotes are closed\n"
-    );
-    assert!(typed("wss://host/ws", ACTIONS).contains("not encrypted"));
-    assert!(
-        typed("exec:python3 game.py", "game.options.action=1").contains("did you mean `actions`")
-    );
-    let nowhere = [
-        "play",
-        "--human",
-        "--game",
-        "exec:no-such-program",
-        "--set",
-        ACTIONS,
-    ];
-    let told = error_after_rules(home, &nowhere);
-    assert_eq!(
-        told,
-        "error: exec:no-such-program: cannot start \"no-such-program\": there is no such program here or on the PATH\n"
-    );
     fs::write(
         home.join("dies.py"),
         "import sys\nsys.stderr.write('\\x1b[2Jno level 9')\nsys.exit(4)\n",
@@ -209,14 +155,7 @@ fn what_is_wrong_is_told_in_a_line() {
     );
 }
 
-/// A game by hand tells its rules before it starts.
-fn error_after_rules(home: &Path, arguments: &[&str]) -> String {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 1, "{}", said.err);
-    said.err
-}
-
-/// A child that does not end by itself, asked for by Ctrl-C in whichever command.
+/// The child ignores Ctrl-C and the end of its input.
 #[cfg(unix)]
 #[test]
 fn ctrl_c_leaves_no_child() {
@@ -261,7 +200,7 @@ fn ctrl_c_leaves_no_child() {
     }
 }
 
-/// Whether it runs; one that has ended and that nobody in a container waits for does not.
+/// Whether a process runs. A zombie does not.
 #[cfg(unix)]
 fn is_alive(pid: &str) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {

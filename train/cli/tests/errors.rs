@@ -1,25 +1,27 @@
-//! `docs/errors.md`: what is typed or given wrong, and what the program says to it. The page is what comes out here, so that
-//! it cannot say anything else. To write it anew: `LAPWING_WRITE_DOCS=1 cargo test -p lapwing wrong_input`.
+//! `docs/errors.md`: wrong input and the error messages for it. The page is the output of the program. To write it:
+//! `LAPWING_WRITE_DOCS=1 cargo test -p lapwing error_messages`.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::program::{lapwing, said};
+use crate::support::{copy, files, golden, run, succeeds};
 
-/// What is wrong, what lies in the directory, and what is typed there.
+/// A wrong command.
 struct Row {
-    wrong: &'static str,
-    given: fn(&Path),
-    typed: &'static [&'static str],
+    title: &'static str,
+    /// Makes the files of the directory.
+    prepare: fn(&Path),
+    arguments: &'static [&'static str],
 }
 
-const fn row(wrong: &'static str, given: fn(&Path), typed: &'static [&'static str]) -> Row {
+const fn row(title: &'static str, prepare: fn(&Path), arguments: &'static [&'static str]) -> Row {
     Row {
-        wrong,
-        given,
-        typed,
+        title,
+        prepare,
+        arguments,
     }
 }
 
@@ -45,30 +47,18 @@ macro_rules! input {
     };
 }
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/golden");
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-}
-
 /// A small model in `model`.
 fn model(directory: &Path) {
-    copy(&Path::new(GOLDEN).join("qwen2"), &directory.join("model"));
+    copy(&golden("qwen2"), &directory.join("model"));
 }
 
-/// The same with one file of other bytes.
+/// The same with other content of one file.
 fn model_with(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     model(directory);
     write(&directory.join("model"), name, bytes);
 }
 
-/// The same with a value of its config replaced.
+/// The same with another value in its config.
 fn model_changed(directory: &Path, key: &str, value: serde_json::Value) {
     model(directory);
     changed(&directory.join("model/config.json"), key, value);
@@ -80,54 +70,42 @@ fn changed(path: &Path, key: &str, value: serde_json::Value) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// An adapter for that model in `adapter`.
+/// An adapter of that model in `adapter`.
 fn adapter(directory: &Path) {
-    copy(
-        &Path::new(GOLDEN).join("qwen2/adapter"),
-        &directory.join("adapter"),
-    );
+    copy(&golden("qwen2/adapter"), &directory.join("adapter"));
 }
 
-/// A run in `run` that has saved nothing yet.
-fn run(directory: &Path) {
-    let out = lapwing(directory, &["config", "frozen-lake"])
-        .output()
-        .unwrap();
-    write(directory, "run/config.toml", out.stdout);
+/// A run in `run` without a checkpoint.
+fn new_run(directory: &Path) {
+    static CONFIG: OnceLock<String> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| succeeds(directory, &["config", "frozen-lake"]).out);
+    write(directory, "run/config.toml", config);
 }
 
 const COMMAND_LINE: &[Row] = &[
-    row("a command that is none", nothing, &["trian"]),
-    row(
-        "an option that is none",
-        nothing,
-        &["train", "--stpes", "5"],
-    ),
+    row("an unknown command", nothing, &["trian"]),
+    row("an unknown option", nothing, &["train", "--stpes", "5"]),
     row(
         "too many arguments",
         nothing,
         &["train", "frozen-lake", "snake"],
     ),
-    row("a preset that is none", nothing, &["train", "frozen-lak"]),
+    row("a misspelt preset", nothing, &["train", "frozen-lak"]),
+    row("an unknown preset", nothing, &["play", "pong"]),
     row(
-        "a preset that is nothing like one",
-        nothing,
-        &["play", "pong"],
-    ),
-    row(
-        "a number that is none",
+        "a word in place of a number",
         nothing,
         &["train", "--steps", "many"],
     ),
     row("a negative seed", nothing, &["train", "--seed", "-1"]),
     row(
-        "a seed beyond TOML's",
+        "a seed too large for TOML",
         nothing,
         &["eval", "--set", "eval.seed=9223372036854775808"],
     ),
     row("no episodes", nothing, &["eval", "--episodes", "0"]),
     row(
-        "no episodes to watch",
+        "no episodes to play",
         nothing,
         &["play", "snake", "--episodes", "0"],
     ),
@@ -138,33 +116,29 @@ const COMMAND_LINE: &[Row] = &[
     ),
     row("no value", nothing, &["train", "--set", "train.lr"]),
     row(
-        "a value without its sign",
+        "a value without an equals sign",
         nothing,
         &["train", "--set", "train.lr", "1"],
     ),
+    row("a value without a key", nothing, &["train", "--set", "=3"]),
     row(
-        "a value without its key",
-        nothing,
-        &["train", "--set", "=3"],
-    ),
-    row(
-        "a seed for a run that has one",
-        run,
+        "another seed for a resumed run",
+        new_run,
         &["train", "--resume", "run", "--seed", "2"],
     ),
     row(
-        "a model for a person",
+        "a model for a human player",
         nothing,
         &["play", "snake", "--human", "--model", "model"],
     ),
-    row("nothing to go on with", nothing, &["generate"]),
+    row("no prompt", nothing, &["generate"]),
     row(
-        "two things to go on with",
+        "two prompts",
         nothing,
         &["generate", "--prompt", "a", "--ids", "in.json"],
     ),
     row(
-        "a share above 1",
+        "a probability above 1",
         nothing,
         &["generate", "--prompt", "a", "--top-p", "2"],
     ),
@@ -174,32 +148,55 @@ const COMMAND_LINE: &[Row] = &[
         &["generate", "--prompt", "a", "--temperature", "-1"],
     ),
     row(
-        "two ways to draw",
+        "two ways to sample",
         nothing,
         &["generate", "--prompt", "a", "--greedy", "--top-k", "5"],
     ),
     row(
-        "no token",
+        "no new tokens",
         nothing,
         &["generate", "--prompt", "a", "--max-new-tokens", "0"],
     ),
-    row("nothing to merge", nothing, &["merge", "--out", "merged"]),
     row(
-        "a chance above 1",
+        "no adapter to merge",
+        nothing,
+        &["merge", "--out", "merged"],
+    ),
+    row(
+        "a probability above 1",
         nothing,
         &["pretrain", "--out", "base", "--skill", "2"],
     ),
     row(
-        "a shell that is not known",
+        "a seed too large for TOML, as an option",
         nothing,
-        &["completions", "tcl"],
+        &["train", "--seed", "18446744073709551615"],
     ),
-    row("a page that there is not", nothing, &["man", "trian"]),
+    row(
+        "two inputs to score",
+        nothing,
+        &["score", "--text", "a", "--ids", "in.json"],
+    ),
+    row(
+        "greedy decoding with a temperature",
+        nothing,
+        &[
+            "generate",
+            "--prompt",
+            "a",
+            "--greedy",
+            "--temperature",
+            "0.5",
+        ],
+    ),
+    row("no run to report on", nothing, &["report"]),
+    row("an unknown shell", nothing, &["completions", "tcl"]),
+    row("an unknown manual page", nothing, &["man", "trian"]),
 ];
 
 const CONFIG: &[Row] = &[
     row(
-        "a key that is misspelt",
+        "a misspelt key",
         nothing,
         &["train", "--set", "train.group_sise=8"],
     ),
@@ -209,12 +206,12 @@ const CONFIG: &[Row] = &[
         &["train", "--set", "lr=8"],
     ),
     row(
-        "a section for a value",
+        "a section in place of a value",
         nothing,
         &["train", "--set", "train=3"],
     ),
     row(
-        "a word for a number",
+        "a word in place of a number",
         nothing,
         &["train", "--set", "train.lr=fast"],
     ),
@@ -224,22 +221,22 @@ const CONFIG: &[Row] = &[
         &["train", "--set", "train.steps=-1"],
     ),
     row(
-        "half a step",
+        "a fraction of a step",
         nothing,
         &["train", "--set", "train.steps=1.5"],
     ),
     row(
-        "a word that is none of its kind",
+        "an unknown value",
         nothing,
         &["train", "--set", "train.sampling=best"],
     ),
     row(
-        "an estimator that does nothing",
+        "an estimator without effect",
         nothing,
         &["train", "--set", "train.kl=k1"],
     ),
     row(
-        "one number of two",
+        "one of two numbers",
         nothing,
         &["train", "--set", "train.betas=[0.9]"],
     ),
@@ -249,14 +246,29 @@ const CONFIG: &[Row] = &[
         &["train", "--set", "train.betas=[0.9, 1.0]"],
     ),
     row(
-        "an infinite rate",
+        "an infinite learning rate",
         nothing,
         &["train", "--set", "train.lr=inf"],
     ),
     row(
-        "a number that is none",
+        "not a number",
         nothing,
         &["train", "--set", "train.beta=nan"],
+    ),
+    row(
+        "no episodes to train on",
+        nothing,
+        &["train", "--set", "train.learn=0"],
+    ),
+    row(
+        "a template variable that is not a number",
+        nothing,
+        &["train", "--set", "policy.chat_template_kwargs.heat=nan"],
+    ),
+    row(
+        "a board for a game without one",
+        nothing,
+        &["train", "rooms", "--set", "learner=dqn"],
     ),
     row(
         "a group of one",
@@ -264,12 +276,12 @@ const CONFIG: &[Row] = &[
         &["train", "--set", "train.group_size=1"],
     ),
     row(
-        "more to learn from than there are",
+        "more episodes to train on than in a group",
         nothing,
         &["train", "--set", "train.learn=26"],
     ),
     row(
-        "a correction of what is not drawn",
+        "a correction without sampling",
         nothing,
         &[
             "train",
@@ -280,28 +292,28 @@ const CONFIG: &[Row] = &[
         ],
     ),
     row(
-        "a batch that holds no reply",
+        "a batch too small for a reply",
         nothing,
         &["train", "--set", "train.tokens_per_batch=1"],
     ),
     row(
-        "a temperature of 0 to learn from",
+        "a training temperature of 0",
         nothing,
         &["train", "--set", "policy.temperature=0"],
     ),
     row("a rank of 0", nothing, &["train", "--set", "lora.rank=0"]),
     row(
-        "a layer that there is not",
+        "an unknown layer",
         nothing,
         &["train", "--set", "lora.targets=[\"q\"]"],
     ),
     row(
-        "a pattern that is none",
+        "an invalid pattern",
         nothing,
         &["train", "--set", "lora.targets=(q"],
     ),
     row(
-        "no checkpoint to be kept",
+        "no checkpoint to keep",
         nothing,
         &["train", "--set", "checkpoint.keep=0"],
     ),
@@ -311,14 +323,14 @@ const CONFIG: &[Row] = &[
         &["train", "--set", "name=a/b"],
     ),
     row(
-        "a word for a table",
+        "a number in place of a table",
         nothing,
         &["train", "--set", "policy.chat_template_kwargs=7"],
     ),
 ];
 
 const FILES: &[Row] = &[
-    row("no such file", nothing, &["train", "mine.toml"]),
+    row("a missing file", nothing, &["train", "mine.toml"]),
     row(
         "a file that is not TOML",
         mine!("[train\nlr = 1\n"),
@@ -335,32 +347,32 @@ const FILES: &[Row] = &[
         &["train", "mine.toml"],
     ),
     row(
-        "a key of the wrong kind",
+        "a key of the wrong type",
         mine!("[train]\nsteps = \"ten\"\n"),
         &["train", "mine.toml"],
     ),
     row(
-        "a base that is no text",
+        "a base that is not a string",
         mine!("base = 3\n"),
         &["train", "mine.toml"],
     ),
     row(
-        "a base that is misspelt",
+        "a misspelt base",
         mine!("base = \"frozen-lak\"\n"),
         &["train", "mine.toml"],
     ),
     row(
-        "a base that is missing",
+        "a missing base",
         mine!("base = \"other.toml\"\n"),
         &["train", "mine.toml"],
     ),
     row(
-        "a base on itself",
+        "a circular base",
         mine!("base = \"mine.toml\"\n"),
         &["train", "mine.toml"],
     ),
     row(
-        "a file of bytes",
+        "a binary file",
         mine!(b"\xff\xfe\x00"),
         &["train", "mine.toml"],
     ),
@@ -370,24 +382,24 @@ const FILES: &[Row] = &[
         &["train", "mine.toml"],
     ),
     row(
-        "a directory of that name",
+        "a directory in place of a file",
         |directory| fs::create_dir(directory.join("mine.toml")).unwrap(),
         &["train", "mine.toml"],
     ),
     row(
-        "a file of another kind",
+        "a file with another extension",
         |directory| write(directory, "mine.json", "{}"),
         &["train", "mine.json"],
     ),
     #[cfg(unix)]
     row(
-        "an endless device",
+        "an endless file",
         |directory| std::os::unix::fs::symlink("/dev/zero", directory.join("mine.toml")).unwrap(),
         &["train", "mine.toml"],
     ),
     #[cfg(unix)]
     row(
-        "a pipe that nobody writes to",
+        "a pipe without a writer",
         |directory| {
             let made = std::process::Command::new("mkfifo")
                 .arg(directory.join("mine.toml"))
@@ -397,7 +409,7 @@ const FILES: &[Row] = &[
         &["train", "mine.toml"],
     ),
     row(
-        "a name that would move the cursor",
+        "a name with control characters",
         nothing,
         &["train", "\u{1b}[2J\nerror: forged.toml"],
     ),
@@ -405,12 +417,12 @@ const FILES: &[Row] = &[
 
 const GAMES: &[Row] = &[
     row(
-        "a game that is misspelt",
+        "a misspelt game",
         nothing,
         &["train", "--set", "game.name=frozen-lakes"],
     ),
     row(
-        "an option that is misspelt",
+        "a misspelt option",
         nothing,
         &["train", "--set", "game.options.sise=8"],
     ),
@@ -425,32 +437,37 @@ const GAMES: &[Row] = &[
         &["play", "--human", "--set", "game.options.size=1"],
     ),
     row(
-        "no turn",
+        "no turns",
         nothing,
         &["train", "--set", "game.options.step_limit=0"],
     ),
     row(
-        "a word for a yes",
+        "a number in place of a boolean",
         nothing,
         &["train", "--set", "game.options.slippery=1"],
     ),
     row(
-        "a chance that is no number",
+        "a probability that is not a number",
         nothing,
         &["train", "--set", "game.options.frozen=nan"],
     ),
     row(
-        "a chance above 1",
+        "a probability above 1",
         nothing,
         &["train", "--set", "game.options.frozen=1.5"],
     ),
     row(
-        "a map that is a date",
+        "an infinite probability",
+        nothing,
+        &["train", "--set", "game.options.frozen=inf"],
+    ),
+    row(
+        "a date in place of a map",
         nothing,
         &["train", "--set", "game.options.map=2026-11-21"],
     ),
     row(
-        "a map with a strange letter",
+        "a map with an unknown letter",
         nothing,
         &["train", "--set", "game.options.map=[\"SX\", \"HG\"]"],
     ),
@@ -460,7 +477,7 @@ const GAMES: &[Row] = &[
         &["train", "--set", "game.options.map=[\"SF\", \"HF\"]"],
     ),
     row(
-        "a goal that cannot be reached",
+        "an unreachable goal",
         nothing,
         &["train", "--set", "game.options.map=[\"SH\", \"HG\"]"],
     ),
@@ -476,7 +493,7 @@ const GAMES: &[Row] = &[
         ],
     ),
     row(
-        "a size and both sides",
+        "a size and a width",
         nothing,
         &["train", "--set", "game.options={size=4, width=5, height=6}"],
     ),
@@ -491,12 +508,12 @@ const GAMES: &[Row] = &[
         &["train", "snake", "--set", "game.options.agents=9"],
     ),
     row(
-        "a view that is none",
+        "an unknown view",
         nothing,
         &["train", "snake", "--set", "game.options.view=top"],
     ),
     row(
-        "a word for all options",
+        "a number in place of the options",
         nothing,
         &["train", "--set", "game.options=3"],
     ),
@@ -504,13 +521,27 @@ const GAMES: &[Row] = &[
 
 const MODELS: &[Row] = &[
     row(
-        "no such directory",
+        "a missing directory",
         nothing,
         &["score", "--model", "no/such/model", "--text", "a"],
     ),
-    row("a run for a model", run, &["train", "--model", "run"]),
     row(
-        "an adapter for a model",
+        "a missing model to train",
+        nothing,
+        &["train", "--model", "no/such/model"],
+    ),
+    row(
+        "a missing adapter to evaluate",
+        nothing,
+        &["eval", "--adapter", "no/such/adapter"],
+    ),
+    row(
+        "a run in place of a model",
+        new_run,
+        &["train", "--model", "run"],
+    ),
+    row(
+        "an adapter in place of a model",
         adapter,
         &["train", "--model", "adapter"],
     ),
@@ -525,7 +556,7 @@ const MODELS: &[Row] = &[
         &["score", "--model", "model", "--text", "a"],
     ),
     row(
-        "another architecture",
+        "an unsupported architecture",
         |d| model_changed(d, "model_type", "mamba".into()),
         &["score", "--model", "model", "--text", "a"],
     ),
@@ -554,12 +585,12 @@ const MODELS: &[Row] = &[
         &["score", "--model", "model", "--text", "a"],
     ),
     row(
-        "weights that are cut off",
+        "truncated weights",
         |d| {
             model_with(
                 d,
                 "model.safetensors",
-                &fs::read(Path::new(GOLDEN).join("qwen2/model.safetensors")).unwrap()[..1000],
+                &fs::read(golden("qwen2/model.safetensors")).unwrap()[..1000],
             )
         },
         &["score", "--model", "model", "--text", "a"],
@@ -573,12 +604,12 @@ const MODELS: &[Row] = &[
         &["score", "--model", "model", "--text", "a"],
     ),
     row(
-        "a tokenizer that is none",
+        "an invalid tokenizer",
         |d| model_with(d, "tokenizer.json", "[]"),
         &["score", "--model", "model", "--text", "a"],
     ),
     row(
-        "a template that is cut off",
+        "a truncated template",
         |d| {
             model_with(d, "chat_template.jinja", "{% if");
             write(d, "in.json", "[{\"role\": \"user\", \"content\": \"a\"}]");
@@ -586,7 +617,7 @@ const MODELS: &[Row] = &[
         &["generate", "--model", "model", "--chat", "in.json"],
     ),
     row(
-        "a template that forges lines",
+        "a template that imitates our output",
         |d| {
             model_with(
                 d,
@@ -598,7 +629,7 @@ const MODELS: &[Row] = &[
         &["generate", "--model", "model", "--chat", "in.json"],
     ),
     row(
-        "no such adapter",
+        "a missing adapter",
         nothing,
         &["merge", "--adapter", "no/such/adapter", "--out", "merged"],
     ),
@@ -613,7 +644,7 @@ const MODELS: &[Row] = &[
         &["merge", "--adapter", "adapter", "--out", "merged"],
     ),
     row(
-        "an adapter that is more than low-rank",
+        "an unsupported kind of adapter",
         |d| {
             model(d);
             adapter(d);
@@ -634,7 +665,7 @@ const MODELS: &[Row] = &[
         ],
     ),
     row(
-        "a place with files in it",
+        "an output directory that is not empty",
         |d| {
             model(d);
             adapter(d);
@@ -652,83 +683,106 @@ const MODELS: &[Row] = &[
 ];
 
 const RUNS: &[Row] = &[
-    row("no such run", nothing, &["eval", "runs/lake"]),
-    row("a model for a run", model, &["eval", "model"]),
-    row("an adapter for a run", adapter, &["eval", "adapter"]),
+    row("a missing run", nothing, &["eval", "runs/lake"]),
+    row("a model in place of a run", model, &["eval", "model"]),
     row(
-        "a directory of something else",
+        "an adapter in place of a run",
+        adapter,
+        &["eval", "adapter"],
+    ),
+    row(
+        "another directory in place of a run",
         |d| write(d, "notes/a.txt", ""),
         &["eval", "notes"],
     ),
-    row("a run that has no adapter yet", run, &["eval", "run"]),
+    row("a run without an adapter", new_run, &["eval", "run"]),
     row(
-        "the same, as an adapter",
-        run,
+        "a run without an adapter, as an adapter",
+        new_run,
         &["merge", "--adapter", "run", "--out", "merged"],
     ),
     row(
-        "the same, to be merged",
-        run,
+        "a run without an adapter, to merge",
+        new_run,
         &["merge", "run", "--out", "merged"],
     ),
     row(
-        "no run to go on with",
+        "a missing run to resume",
         nothing,
         &["train", "--resume", "runs/lake"],
     ),
     row(
-        "a directory that is no run",
+        "another directory to resume",
         |d| write(d, "notes/a.txt", ""),
         &["train", "--resume", "notes"],
     ),
     row(
-        "a place with files in it",
+        "an output directory that is not empty",
         |d| write(d, "notes/a.txt", ""),
         &["train", "--out", "notes"],
     ),
     row(
-        "a config of a run that is cut off",
+        "an output directory with a checkpoint",
+        model,
+        &["pretrain", "--out", "model", "--steps", "1"],
+    ),
+    row(
+        "a truncated config of a run",
         |d| write(d, "run/config.toml", "[train"),
         &["train", "--resume", "run"],
     ),
     row(
-        "a checkpoint that is none",
+        "an invalid checkpoint",
         |d| {
-            run(d);
+            new_run(d);
             write(d, "run/checkpoints/step-000001.safetensors", "notes");
         },
         &["train", "--resume", "run"],
     ),
     row(
-        "a run to go on with, and a preset",
-        run,
+        "a run to resume and a preset",
+        new_run,
         &["train", "snake", "--resume", "run"],
     ),
-    row("a report of no run", nothing, &["report", "runs/lake"]),
     row(
-        "a report in the place of something else",
+        "a report of a missing run",
+        nothing,
+        &["report", "runs/lake"],
+    ),
+    row(
+        "a report in place of another file",
         |d| {
-            run(d);
+            new_run(d);
             write(d, "notes.html", "mine");
         },
         &["report", "run", "--out", "notes.html"],
     ),
-    row("no run to watch", nothing, &["watch", "runs/lake"]),
+    row("a missing run to watch", nothing, &["watch", "runs/lake"]),
     row(
-        "a format that is none",
-        run,
+        "a missing run to export",
+        nothing,
+        &["export", "runs/lake", "--format", "csv"],
+    ),
+    row(
+        "a value learner without weights",
+        nothing,
+        &["eval", "frozen-lake-pqn"],
+    ),
+    row(
+        "an unknown format",
+        new_run,
         &["export", "run", "--format", "xml"],
     ),
 ];
 
 const SWEEPS: &[Row] = &[
-    row("no such file", nothing, &["sweep", "mine.toml"]),
-    row("not TOML", mine!("seeds"), &["sweep", "mine.toml"]),
+    row("a missing file", nothing, &["sweep", "mine.toml"]),
     row(
-        "a key that is none",
-        mine!("seed = 1"),
+        "a file that is not TOML",
+        mine!("seeds"),
         &["sweep", "mine.toml"],
     ),
+    row("an unknown key", mine!("seed = 1"), &["sweep", "mine.toml"]),
     row("no seeds", mine!("seeds = 0"), &["sweep", "mine.toml"]),
     row(
         "a seed twice",
@@ -736,7 +790,7 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row(
-        "a base that is none",
+        "an unknown base",
         mine!("base = \"lake\""),
         &["sweep", "mine.toml"],
     ),
@@ -746,37 +800,37 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row(
-        "a setting with a name for two directories",
+        "a setting with a slash in its name",
         mine!("[settings.\"a/b\"]"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "a grid of one value without brackets",
+        "a grid value without brackets",
         mine!("[grid]\n\"train.lr\" = 0.1"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "a metric that no step has",
+        "an unknown metric",
         mine!("[compare]\nmetrics = [\"entrop\"]"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "a score to reach that is no list",
+        "a number in place of a list of scores",
         mine!("[compare]\nreach = 0.9"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "a probe that the game does not have",
+        "a probe of another game",
         mine!("[compare]\nprobes = [\"poison\"]"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "probes of what reads no words",
+        "probes of a value learner",
         mine!("base = \"snake-pqn\"\n[compare]\nprobes = [\"poison\"]"),
         &["sweep", "mine.toml"],
     ),
     row(
-        "a point in the name of a setting",
+        "a dot in the name of a setting",
         mine!("[settings.lambda-0.9]\ncredit.lambda = 0.9"),
         &["sweep", "mine.toml"],
     ),
@@ -788,15 +842,37 @@ const SWEEPS: &[Row] = &[
 ];
 
 const INPUT: &[Row] = &[
-    row("no such file", nothing, &["score", "--ids", "in.json"]),
-    row("not JSON", input!("1, 2"), &["score", "--ids", "in.json"]),
-    row("not a list", input!("{}"), &["score", "--ids", "in.json"]),
-    row("no id", input!("[1, -2]"), &["score", "--ids", "in.json"]),
-    row("no token", input!("[]"), &["score", "--ids", "in.json"]),
+    row("a missing file", nothing, &["score", "--ids", "in.json"]),
     row(
-        "a token that the model has not",
+        "a file that is not JSON",
+        input!("1, 2"),
+        &["score", "--ids", "in.json"],
+    ),
+    row(
+        "an object in place of a list",
+        input!("{}"),
+        &["score", "--ids", "in.json"],
+    ),
+    row(
+        "an invalid token id",
+        input!("[1, -2]"),
+        &["score", "--ids", "in.json"],
+    ),
+    row("no token ids", input!("[]"), &["score", "--ids", "in.json"]),
+    row(
+        "an unknown token",
         input!("[1, 100000]"),
         &["score", "--ids", "in.json"],
+    ),
+    row(
+        "more tokens than the model supports",
+        |directory| write(directory, "in.json", format!("{:?}", [1; 3000])),
+        &["score", "--ids", "in.json"],
+    ),
+    row(
+        "an object without messages",
+        input!("{\"message\": []}"),
+        &["generate", "--chat", "in.json"],
     ),
     row("an empty text", nothing, &["score", "--text", ""]),
     row(
@@ -805,7 +881,7 @@ const INPUT: &[Row] = &[
         &["generate", "--chat", "-"],
     ),
     row(
-        "a conversation of nothing",
+        "an empty conversation",
         input!("[]"),
         &["generate", "--chat", "in.json"],
     ),
@@ -815,18 +891,18 @@ const INPUT: &[Row] = &[
         &["generate", "--chat", "in.json"],
     ),
     row(
-        "a conversation that is a text",
+        "a string in place of a conversation",
         input!("\"a\""),
         &["generate", "--chat", "in.json"],
     ),
     row(
-        "a directory for a file",
+        "a directory in place of a file",
         |d| fs::create_dir(d.join("in.json")).unwrap(),
         &["score", "--ids", "in.json"],
     ),
 ];
 
-/// A file of scores that somebody has made before.
+/// An existing file of scores.
 fn scores(directory: &Path) {
     write(directory, "scores.jsonl", "{}\n");
 }
@@ -842,7 +918,7 @@ const MINE: &[&str] = &["play", "--set", "policy.templates=[\"mine.jinja\"]"];
 
 const PLAYERS: &[Row] = &[
     row(
-        "a probe that is misspelt",
+        "a misspelt probe",
         nothing,
         &["probe", "snake", "--probes", "poisen"],
     ),
@@ -852,48 +928,44 @@ const PLAYERS: &[Row] = &[
         &["play", "--human", "--set", "game.probe=poison"],
     ),
     row(
-        "a game to examine that is misspelt",
+        "a misspelt game to evaluate",
         nothing,
         &["eval", "--games", "snake,frozen-lak"],
     ),
     row(
-        "a variant that is misspelt",
+        "a misspelt variant",
         nothing,
         &["play", "snake-standart", "--human"],
     ),
     row(
-        "scores that would be overwritten",
+        "an existing file of scores",
         scores,
         &["eval", "--out", "scores.jsonl"],
     ),
     row(
-        "two forms of one table",
+        "two output formats",
         nothing,
         &["eval", "--json", "--markdown"],
     ),
-    row("no tries", nothing, &["eval", "--search", "0"]),
+    row("no search tries", nothing, &["eval", "--search", "0"]),
     row(
-        "an opponent in a game of one",
+        "an opponent in a game of one agent",
         nothing,
         &["eval", "--opponent", "scripted"],
     ),
     row(
-        "an opponent that does not exist",
+        "a missing opponent",
         nothing,
         &["play", "snake-duel", "--opponent", "runs/other"],
     ),
+    row("an unknown player", nothing, &["eval", "--player", "gpt"]),
     row(
-        "a player that is none",
-        nothing,
-        &["eval", "--player", "gpt"],
-    ),
-    row(
-        "an API without a model's name",
+        "an API without a model name",
         nothing,
         &["eval", "--player", "openai:http://127.0.0.1:9/v1"],
     ),
     row(
-        "an address that is none",
+        "an invalid URL",
         nothing,
         &[
             "eval",
@@ -904,27 +976,44 @@ const PLAYERS: &[Row] = &[
         ],
     ),
     row(
-        "a model's name without an API",
+        "a model name without an API",
         nothing,
         &["eval", "--player-model", "m"],
     ),
     row(
-        "episodes that would be overwritten",
+        "an existing file of episodes",
         scores,
         &["play", "--player", "random", "--keep", "scores.jsonl"],
     ),
     row(
-        "nothing to imitate",
+        "a file without episodes",
         scores,
         &["pretrain", "--from", "scores.jsonl", "--out", "adapter"],
     ),
     row(
-        "an environment without words",
+        "a command with an open quote",
+        nothing,
+        &["play", "--human", "--game", "exec:python3 'game.py"],
+    ),
+    row(
+        "a misspelt option of an environment",
+        nothing,
+        &[
+            "play",
+            "--human",
+            "--game",
+            "exec:python3 game.py",
+            "--set",
+            "game.options.action=1",
+        ],
+    ),
+    row(
+        "an environment without actions",
         nothing,
         &["play", "--human", "--game", "exec:no-such-program"],
     ),
     row(
-        "a program that there is not",
+        "a missing program",
         nothing,
         &[
             "play",
@@ -937,7 +1026,7 @@ const PLAYERS: &[Row] = &[
         ],
     ),
     row(
-        "a server that there is not",
+        "a missing server",
         nothing,
         &[
             "play",
@@ -950,12 +1039,12 @@ const PLAYERS: &[Row] = &[
         ],
     ),
     row(
-        "a server that is encrypted",
+        "an encrypted connection",
         nothing,
         &["play", "--human", "--game", "wss://example.org/ws"],
     ),
     row(
-        "a mixture of too much",
+        "mixture shares above 1",
         nothing,
         &[
             "train",
@@ -964,31 +1053,27 @@ const PLAYERS: &[Row] = &[
         ],
     ),
     row(
-        "a mixture with a probe that is misspelt",
+        "a mixture with a misspelt probe",
         nothing,
         &["train", "--set", "mix=[{probe=\"swaped\"}]"],
     ),
     row(
-        "a form of reply that is none",
+        "an unknown reply format",
         nothing,
         &["train", "--set", "policy.reply=xml"],
     ),
-    row("a template that is missing", nothing, MINE),
+    row("a missing template", nothing, MINE),
     row(
-        "a part of a template that is misspelt",
+        "a misspelt template block",
         template!("{% extends \"usual\" %}{% block rule %}{% endblock %}"),
         MINE,
     ),
     row(
-        "a template that is none",
+        "an invalid template",
         template!("{% block rules %}{{ rules }"),
         MINE,
     ),
-    row(
-        "a port that is none",
-        nothing,
-        &["serve", "--port", "70000"],
-    ),
+    row("an invalid port", nothing, &["serve", "--port", "70000"]),
 ];
 
 const SECTIONS: [(&str, &[Row]); 9] = [
@@ -1003,25 +1088,36 @@ const SECTIONS: [(&str, &[Row]); 9] = [
     ("Texts and tokens", INPUT),
 ];
 
-/// What the program says, in one line, and the code that it ends with.
-fn answer(row: &Row) -> String {
+/// Returns the error message in one line, and the exit status.
+fn message(row: &Row) -> String {
     let home = tempfile::tempdir().unwrap();
-    (row.given)(home.path());
-    let output = lapwing(home.path(), row.typed).output().unwrap();
-    let said = said(home.path(), output);
-    assert_eq!(said.out, "", "{}", row.wrong);
-    let from = said.err.find("error: ");
-    let from = from.unwrap_or_else(|| panic!("{}: no error in {}", row.wrong, said.err));
-    let told = &said.err[from..];
-    // What the parser of arguments adds is the same everywhere.
-    let told = told.split("\n\nUsage:").next().unwrap();
-    let told = told.split("\n\nFor more information").next().unwrap();
-    let words: Vec<&str> = told.split_whitespace().collect();
-    assert!(!told.contains('\u{1b}'), "{}", row.wrong);
-    format!("{} ({})", code(&words.join(" ")), said.code)
+    (row.prepare)(home.path());
+    let before = files(home.path());
+    let ended = run(home.path(), row.arguments);
+    assert_eq!(ended.out, "", "{}", row.title);
+    let after = files(home.path());
+    assert!(
+        before.iter().all(|file| after.contains(file)),
+        "{}: a file was changed",
+        row.title
+    );
+    assert!(
+        after.is_empty() || !before.is_empty(),
+        "{}: a file was left",
+        row.title
+    );
+    let from = ended.err.find("error: ");
+    let from = from.unwrap_or_else(|| panic!("{}: no error in {}", row.title, ended.err));
+    let text = &ended.err[from..];
+    // The parser of arguments always adds the same lines.
+    let text = text.split("\n\nUsage:").next().unwrap();
+    let text = text.split("\n\nFor more information").next().unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(!text.contains('\u{1b}'), "{}", row.title);
+    format!("{} ({})", code(&words.join(" ")), ended.code)
 }
 
-/// A text as Markdown shows it in a table, as it is.
+/// Returns a text as code in a table of Markdown.
 fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -1029,7 +1125,7 @@ fn code(text: &str) -> String {
     format!("{fence}{room}{}{room}{fence}", text.replace('|', "\\|"))
 }
 
-fn typed(row: &Row) -> String {
+fn command(row: &Row) -> String {
     let word = |word: &&str| match word {
         plain
             if !plain.is_empty()
@@ -1044,21 +1140,21 @@ fn typed(row: &Row) -> String {
             other.escape_debug().to_string().replace("\\\"", "\"")
         ),
     };
-    let words: Vec<String> = row.typed.iter().map(word).collect();
+    let words: Vec<String> = row.arguments.iter().map(word).collect();
     code(&words.join(" "))
 }
 
-const HEAD: &str = "# What is said of wrong input
+const HEAD: &str = "# Error messages
 
-Made by a test (`train/cli/tests/errors.rs`), which asks the program: change the table there. In brackets, the code that the
-program ends with: 2 for what was typed, 1 for what was found.
+This page lists wrong input and the error message that `lapwing` prints for it, with the exit status in brackets: 2 if the
+command line or a config value is wrong, 1 for other errors. The test `train/cli/tests/errors.rs` writes this page from
+the program's output.
 ";
 
 #[test]
-fn wrong_input_is_answered_as_the_page_says() {
+fn the_page_of_error_messages_is_up_to_date() {
     let rows: Vec<&Row> = SECTIONS.iter().flat_map(|(_, rows)| *rows).collect();
-    // Most of the time is spent on starting: as many at once as there are cores.
-    let answers: Vec<_> = rows.iter().map(|_| std::sync::OnceLock::new()).collect();
+    let messages: Vec<_> = rows.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
@@ -1067,23 +1163,23 @@ fn wrong_input_is_answered_as_the_page_says() {
                 loop {
                     let at = next.fetch_add(1, Relaxed);
                     let Some(row) = rows.get(at) else { break };
-                    answers[at].set(answer(row)).unwrap();
+                    messages[at].set(message(row)).unwrap();
                 }
             });
         }
     });
     assert!(rows.len() >= 60, "{}", rows.len());
-    let mut answers = answers.iter().map(|answer| answer.get().unwrap());
+    let mut messages = messages.iter().map(|message| message.get().unwrap());
     let mut page = HEAD.as_bytes().to_vec();
     for (name, rows) in SECTIONS {
         writeln!(
             page,
-            "\n## {name}\n\n| what is wrong | `lapwing` ... | what is said |\n|---|---|---|"
+            "\n## {name}\n\n| wrong input | `lapwing` ... | error message |\n|---|---|---|"
         )
         .unwrap();
         for row in rows {
-            let answer = answers.next().unwrap();
-            writeln!(page, "| {} | {} | {answer} |", row.wrong, typed(row)).unwrap();
+            let message = messages.next().unwrap();
+            writeln!(page, "| {} | {} | {message} |", row.title, command(row)).unwrap();
         }
     }
     let page = String::from_utf8(page).unwrap();
@@ -1096,7 +1192,7 @@ fn wrong_input_is_answered_as_the_page_says() {
     for (kept, found) in kept.lines().zip(page.lines()) {
         assert_eq!(
             kept, found,
-            "docs/errors.md; LAPWING_WRITE_DOCS=1 writes it anew"
+            "docs/errors.md is out of date; LAPWING_WRITE_DOCS=1 writes it"
         );
     }
     assert_eq!(kept.lines().count(), page.lines().count());

@@ -1,4 +1,4 @@
-//! A run that is killed again and again, at any moment, and gone on with: it ends as if nothing had happened.
+//! A run that is killed at random moments and resumed ends with the same files.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lapwing_tensor::random::Random;
 use serde_json::Value;
 
-use crate::program::{lapwing, run};
+use crate::support::{lapwing, lines as records, succeeds};
 
 const SMALL: [&str; 12] = [
     "--set",
@@ -26,7 +26,7 @@ const SMALL: [&str; 12] = [
     "checkpoint.every=3",
 ];
 
-/// Kills a run before it goes on to its end. More take longer: `LAPWING_KILLS=100 cargo test -p lapwing killed`.
+/// The number of kills. More take longer: `LAPWING_KILLS=100 cargo test -p lapwing killed`.
 fn kills() -> usize {
     std::env::var("LAPWING_KILLS").map_or(10, |count| count.parse().expect("a number of kills"))
 }
@@ -37,11 +37,9 @@ fn train(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The lines of a file of records, times left out.
+/// Returns the records of a file, without times.
 fn lines(path: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap();
-    let line = |line: &str| {
-        let mut value: Value = serde_json::from_str(line).unwrap();
+    let without_times = |mut value: Value| {
         let is_time = |key: &str| key == "time" || key.starts_with("seconds_");
         value
             .as_object_mut()
@@ -49,7 +47,7 @@ fn lines(path: &Path) -> Vec<Value> {
             .retain(|key, _| !is_time(key));
         value
     };
-    text.lines().map(line).collect()
+    records(path).into_iter().map(without_times).collect()
 }
 
 /// The step of the latest checkpoint.
@@ -70,7 +68,7 @@ fn terminate(child: &Child) {
 
 #[cfg(unix)]
 #[test]
-fn a_run_that_is_killed_ends_as_if_it_was_not() {
+fn a_killed_run_ends_with_the_same_files() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = now.as_nanos() as u64;
     println!("kills follow from the seed {seed}");
@@ -78,11 +76,8 @@ fn a_run_that_is_killed_ends_as_if_it_was_not() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let steps = ["--steps", "40"];
-    let whole = run(
-        home,
-        &[&["train", "--out", "whole"], &SMALL[..], &steps].concat(),
-    );
-    assert_eq!(whole.code, 0, "{}", whole.err);
+    let train_whole = [&["train", "--out", "whole"], &SMALL[..], &steps].concat();
+    succeeds(home, &train_whole);
 
     let (wanted, mut done, mut stopped) = (kills(), 0, 0);
     for number in 0.. {
@@ -106,7 +101,7 @@ fn a_run_that_is_killed_ends_as_if_it_was_not() {
                 }
                 let status = child.wait().unwrap();
                 done += 1;
-                // Who is asked says so; before anything was begun, nobody listens yet.
+                // Before the run starts, the signal ends the program.
                 if is_gentle && status.code() == Some(130) {
                     stopped += 1;
                     let steps = lines(&place.join("metrics.jsonl"));

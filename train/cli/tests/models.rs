@@ -1,4 +1,4 @@
-//! score, generate and merge, on golden checkpoints and on wrong input.
+//! score, generate and merge on golden checkpoints.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::program::{Said, run};
-
-pub fn golden(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/golden")
-        .join(name);
-    path.to_str().unwrap().to_owned()
-}
+use crate::support::{Ended, copy, golden, json as json_of, run};
 
 fn numbers(value: &Value) -> Vec<f64> {
     value
@@ -24,14 +17,7 @@ fn numbers(value: &Value) -> Vec<f64> {
         .collect()
 }
 
-/// What a command that must succeed prints as JSON.
-fn json_of(directory: &Path, arguments: &[&str]) -> Value {
-    let said = run(directory, arguments);
-    assert_eq!(said.code, 0, "{}", said.err);
-    serde_json::from_str(&said.out).unwrap()
-}
-
-/// The tokens of a golden checkpoint's `ids3`, in a file, and with an adapter the log-probs that PEFT gives them.
+/// Writes the tokens `ids3` of a golden checkpoint to a file, and returns them with PEFT's log-probabilities with an adapter.
 fn expected(directory: &Path, name: &str) -> (Vec<u32>, Vec<f32>) {
     let bytes = fs::read(Path::new(&golden(name)).join("expected.safetensors")).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -86,23 +72,23 @@ fn tokens_are_scored_as_their_library_scores_them() {
 #[test]
 fn a_text_is_scored_token_by_token() {
     let home = tempfile::tempdir().unwrap();
-    let said = run(home.path(), &["score", "--text", "go left or right"]);
-    assert_eq!(said.code, 0);
-    let told: Vec<&str> = said.err.lines().collect();
+    let ended = run(home.path(), &["score", "--text", "go left or right"]);
+    assert_eq!(ended.code, 0);
+    let told: Vec<&str> = ended.err.lines().collect();
     assert!(told[0].starts_with("needs up to "), "{told:?}");
     assert_eq!(
         told[1..],
         ["model lapwing-base: qwen2, 242,880 parameters, 29 matrices in f16"]
     );
-    // The numbers are those of the other form; which they are, this adapter knows.
+    // The numbers depend on the device, and are those of --json.
     let scored = json_of(
         home.path(),
         &["score", "--text", "go left or right", "--json"],
     );
-    let mut told = said.out.clone();
+    let mut told = ended.out.clone();
     for number in numbers(&scored["logprobs"]) {
         let shown = format!("{number:.4}");
-        assert!(told.contains(&shown), "{shown} in {}", said.out);
+        assert!(told.contains(&shown), "{shown} in {}", ended.out);
         told = told.replacen(&format!("{shown:>9}"), "   NUMBER", 1);
     }
     let (table, sum) = told.split_once("sum ").unwrap();
@@ -121,14 +107,14 @@ fn a_text_is_scored_token_by_token() {
         (told_mean, mean),
         (perplexity, (-mean).exp()),
     ] {
-        // Four decimals, of numbers that are themselves told in seven figures.
+        // Four decimals of numbers with seven digits.
         let told: f64 = told.parse().unwrap();
         assert!(
             (told - wanted).abs() < 1e-4 + 1e-6 * wanted.abs(),
             "{told} for {wanted}"
         );
     }
-    // Longer than the head takes at once, and every row its own.
+    // More rows than are computed at once.
     let ids: Vec<u32> = (0..1500).map(|i| i % 300).collect();
     fs::write(home.path().join("ids.json"), json!(ids).to_string()).unwrap();
     let long = json_of(home.path(), &["score", "--ids", "ids.json", "--json"]);
@@ -140,7 +126,7 @@ fn a_text_is_scored_token_by_token() {
 }
 
 #[test]
-fn a_model_goes_on() {
+fn a_text_is_continued() {
     let home = tempfile::tempdir().unwrap();
     let model = golden("qwen2");
     let generate = |more: &[&str]| {
@@ -151,13 +137,13 @@ fn a_model_goes_on() {
         .concat();
         run(home.path(), &arguments)
     };
-    let ids = |said: Said| -> Value {
-        assert_eq!(said.code, 0, "{}", said.err);
-        serde_json::from_str::<Value>(&said.out).unwrap()["ids"].clone()
+    let ids = |ended: Ended| -> Value {
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        serde_json::from_str::<Value>(&ended.out).unwrap()["ids"].clone()
     };
     let greedy = ids(generate(&["--prompt", "go", "--greedy", "--json"]));
     assert_eq!(greedy.as_array().unwrap().len(), 12);
-    // One likeliest token, a tiny share of chance, no temperature: all the same.
+    // One likely token, a tiny probability, temperature 0: all are greedy.
     for cut in [
         ["--top-k", "1"],
         ["--top-p", "0.0001"],
@@ -180,7 +166,7 @@ fn a_model_goes_on() {
     assert_eq!(drawn("1"), drawn("1"));
     assert_ne!(drawn("1"), drawn("2"));
 
-    // A conversation is the text that its template makes of it.
+    // A conversation is continued like the text of its template.
     let messages =
         json!([{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]);
     fs::write(home.path().join("chat.json"), messages.to_string()).unwrap();
@@ -211,12 +197,12 @@ fn a_merged_model_scores_as_model_and_adapter() {
         "--out",
         "merged",
     ];
-    let said = run(home.path(), &arguments);
+    let ended = run(home.path(), &arguments);
     assert_eq!(
-        (said.code, said.out.as_str()),
+        (ended.code, ended.out.as_str()),
         (0, "The model is in merged.\n"),
         "{}",
-        said.err
+        ended.err
     );
     let (_, wanted) = expected(home.path(), "qwen2-sharded");
     let scored = json_of(
@@ -235,31 +221,15 @@ fn a_merged_model_scores_as_model_and_adapter() {
 }
 
 #[test]
-fn wrong_input_is_named() {
+fn a_tokenizer_of_another_model_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let refused = |content: &str, arguments: &[&str]| {
         fs::write(home.path().join("in.json"), content).unwrap();
-        let said = run(home.path(), arguments);
-        assert_eq!((said.code, said.out.as_str()), (1, ""), "{}", said.err);
-        said.err
+        let ended = run(home.path(), arguments);
+        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.err);
+        ended.err
     };
-    let ids = ["score", "--ids", "in.json"];
-    assert_snapshot!(refused("[1, -2]", &ids), @"error: in.json: wanted a list of token ids, such as [1, 2, 3]; found -2");
-    assert_snapshot!(refused("[1, 4000]", &ids), @"error: in.json: token 4000 is beyond the model's vocabulary of 446");
-    assert_snapshot!(refused("[]", &ids), @"error: in.json: there is no token in it");
-    assert_snapshot!(refused(&json!(vec![1; 3000]).to_string(), &ids), @"error: in.json: 3000 tokens, and the model was made for 2048 (max_position_embeddings)");
-    assert_snapshot!(refused("", &["score", "--ids", "nowhere.json"]), @"error: nowhere.json: No such file or directory (os error 2)");
-    assert_snapshot!(refused("", &["score", "--text", ""]), @"error: --text: there is no token in it");
-    let chat = ["generate", "--chat", "in.json"];
-    assert_snapshot!(refused("[{\"content\": \"hello\"}]", &chat), @r#"error: in.json: message 0 has no role; wanted such as {"role": "user", "content": "..."}"#);
-    assert_snapshot!(refused("{\"message\": []}", &chat), @"error: in.json: wanted a list of messages, or an object with `messages`");
-    assert_snapshot!(refused("[]", &chat), @"error: in.json: there is no message in it");
-    let other = golden("qwen2/adapter");
-    let arguments = ["merge", "--adapter", &other, "--out", "out"];
-    let said = refused("", &arguments).replace(&other, "ADAPTER");
-    assert_snapshot!(said, @"error: ADAPTER/adapter_model.safetensors: tensor base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight: the shape is [32, 4], wanted [64, 4]");
-    assert!(!home.path().join("out").exists());
-    // Also where only token ids are asked for: a tokenizer of another model.
+    // Even if only token ids are needed.
     let foreign = home.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     for file in ["config.json", "model.safetensors"] {
@@ -273,46 +243,14 @@ fn wrong_input_is_named() {
     tokenizer["model"]["vocab"]["hello"] = json!(151_645);
     fs::write(foreign.join("tokenizer.json"), tokenizer.to_string()).unwrap();
     assert_snapshot!(refused("[1, 2]", &score), @r#"error: foreign/tokenizer.json: token "hello" has id 151645, but the model's vocab_size is 384; is it the tokenizer of another model?"#);
-    let both = run(home.path(), &["score", "--text", "a", "--ids", "in.json"]);
-    assert_eq!(both.code, 2);
-    let cold = run(
-        home.path(),
-        &[
-            "generate",
-            "--prompt",
-            "a",
-            "--greedy",
-            "--temperature",
-            "0.5",
-        ],
-    );
-    assert_eq!(cold.code, 2);
-    let none = run(home.path(), &["generate", "--greedy"]);
-    assert_eq!(none.code, 2);
-    assert_snapshot!(none.err, @r###"
-    error: the following required arguments were not provided:
-      <--prompt <TEXT>|--chat <FILE.json>|--ids <FILE.json>>
-
-    Usage: lapwing generate --greedy <--prompt <TEXT>|--chat <FILE.json>|--ids <FILE.json>>
-
-    For more information, try '--help'.
-    "###);
 }
 
-/// Variables reach the template: from the file of a conversation, and from the config of a run.
+/// They come from the file of a conversation, or from the config of a run.
 #[test]
 fn variables_reach_the_template() {
     let home = tempfile::tempdir().unwrap();
     let model = home.path().join("model");
-    fs::create_dir(&model).unwrap();
-    for file in [
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ] {
-        fs::copy(Path::new(&golden("qwen2")).join(file), model.join(file)).unwrap();
-    }
+    copy(&golden("qwen2"), &model);
     let template = "{{ raise_exception('mood is ' ~ mood) if mood is defined else 'go' }}";
     fs::write(model.join("chat_template.jinja"), template).unwrap();
     let messages = json!([{"role": "user", "content": "go"}]);

@@ -1,4 +1,4 @@
-//! What is made of a run: pages, tables, event files, and the picture of it in a terminal.
+//! Reports, exports and the live view of a run.
 
 use std::fs;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use crate::program::{Said, lapwing, run};
+use crate::support::{Ended, lapwing, run};
 
 const SMALL: [&str; 10] = [
     "--set",
@@ -34,7 +34,7 @@ fn a_run_is_watched_reported_and_exported() {
         assert!(training.try_wait().unwrap().is_none(), "it ended at once");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // From another shell, while it runs, until it is over.
+    // While the run is in progress.
     let watched = run(home, &["watch", "a"]);
     assert!(training.wait().unwrap().success());
     assert_eq!((watched.code, watched.err.as_str()), (0, ""));
@@ -60,9 +60,9 @@ fn a_run_is_watched_reported_and_exported() {
     }
     assert!(!picture.out.contains('\x1b'), "{}", picture.out);
 
-    let told = |said: Said| {
-        assert_eq!((said.code, said.err.as_str()), (0, ""));
-        said.out
+    let told = |ended: Ended| {
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+        ended.out
     };
     assert_snapshot!(told(run(home, &["report", "a"])), @"The report is in a/report.html");
     let page = fs::read_to_string(home.join("a/report.html")).unwrap();
@@ -91,58 +91,30 @@ fn a_run_is_watched_reported_and_exported() {
 }
 
 #[test]
-fn what_is_no_run_is_said() {
-    let directory = tempfile::tempdir().unwrap();
-    for arguments in [
-        &["report", "runs/1"][..],
-        &["watch", "runs/1"],
-        &["export", "runs/1", "--format", "csv"],
-    ] {
-        let said = run(directory.path(), arguments);
-        assert_eq!((said.code, said.out.as_str()), (1, ""), "{arguments:?}");
-        assert_eq!(
-            said.err,
-            "error: runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in \
-             it\n"
-        );
-    }
-    assert_eq!(run(directory.path(), &["report"]).code, 2);
-    let said = run(directory.path(), &["export", "a", "--format", "excel"]);
-    assert_eq!(said.code, 2);
-    assert!(
-        said.err.contains("[possible values: tensorboard, csv]"),
-        "{}",
-        said.err
-    );
-}
-
-/// Damage is said, not shown as a run that did nothing.
-#[test]
-fn damage_is_named() {
+fn damaged_files_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     fs::create_dir(home.join("a")).unwrap();
     fs::write(home.join("a/config.toml"), "").unwrap();
-    let said = run(home, &["watch", "a", "--once"]);
+    let ended = run(home, &["watch", "a", "--once"]);
     assert!(
-        said.out
-            .contains("nothing was measured yet, and nobody works on it"),
+        ended.out.contains("not running; no records yet"),
         "{}",
-        said.out
+        ended.out
     );
     fs::write(home.join("a/metrics.jsonl"), "odd\n").unwrap();
-    let said = run(home, &["watch", "a", "--once"]);
-    assert_eq!(said.code, 1);
-    assert_snapshot!(said.err, @"error: cannot read a/metrics.jsonl: line 1: expected value at line 1 column 1");
-    // A page says what it leaves out.
+    let ended = run(home, &["watch", "a", "--once"]);
+    assert_eq!(ended.code, 1);
+    assert_snapshot!(ended.err, @"error: cannot read a/metrics.jsonl: line 1: expected value at line 1 column 1");
+    // The report names the skipped line.
     assert_eq!(run(home, &["report", "a"]).code, 0);
     let page = fs::read_to_string(home.join("a/report.html")).unwrap();
     assert!(page.contains("A line of metrics.jsonl could not be read and is left out."));
     fs::write(home.join("a/config.toml"), "trian.steps = 1").unwrap();
-    let said = run(home, &["report", "a"]);
+    let ended = run(home, &["report", "a"]);
     assert!(
-        said.code != 0 && said.err.contains("unknown key"),
+        ended.code != 0 && ended.err.contains("unknown key"),
         "{}",
-        said.err
+        ended.err
     );
 }

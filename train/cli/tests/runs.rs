@@ -6,9 +6,9 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{Said, lapwing, run, said};
+use crate::support::{Ended, fails, json, lines, succeeds, with_input};
 
-/// A run of a step, in a directory with a name that a shell would take apart.
+/// A run of one step, in a directory with a space in its name.
 const SMALL: [&str; 13] = [
     "train",
     "--steps",
@@ -25,16 +25,10 @@ const SMALL: [&str; 13] = [
     "eval.episodes=5",
 ];
 
-fn succeeds(home: &Path, arguments: &[&str]) -> Said {
-    let said = run(home, arguments);
-    assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
-    said
-}
-
-/// Turn-level PPO from the command: it says when only the critic learns, records how well it knows, saves it beside the
-/// adapter and not in it, and goes on.
+/// Turn-level PPO: the warm-up is printed, metrics of the critic are recorded, and the critic is saved in checkpoints and
+/// not in the adapter.
 #[test]
-fn a_critic_is_trained_told_and_kept() {
+fn a_critic_is_trained_and_saved() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let settings = [
@@ -49,14 +43,11 @@ fn a_critic_is_trained_told_and_kept() {
     let named = ["train", "--steps", "2", "--out", "my run"];
     let trained = succeeds(home, &[&named[..], &settings].concat());
     let told = |text: &str| trained.err.lines().any(|line| line.contains(text));
-    assert!(told("only the critic learns"), "{}", trained.err);
+    assert!(told("critic warm-up"), "{}", trained.err);
     assert!(told("  critic "), "{}", trained.err);
     let run = home.join("my run");
-    let lines = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let lines: Vec<Value> = lines.filter(|line| line["kind"] == "step").collect();
+    let mut lines = lines(&run.join("metrics.jsonl"));
+    lines.retain(|line| line["kind"] == "step");
     assert_eq!(lines.len(), 2);
     assert!(lines[0]["kl"].is_null() && lines[1]["kl"].is_number());
     for line in &lines {
@@ -80,14 +71,14 @@ fn a_critic_is_trained_told_and_kept() {
     let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
     assert!(columns.contains(&"value_loss") && columns.contains(&"value_mean"));
 
-    // With another credit its knobs do nothing, and that is said.
+    // With another method, settings of the critic have no effect, which is noted.
     let dry = succeeds(home, &[&["train", "--dry-run"], &settings[2..4]].concat());
     let note = "critic.warmup (--set) has no effect with credit.method = \"episode\"";
     assert!(dry.err.contains(note), "{}", dry.err);
 }
 
 #[test]
-fn a_run_stands_for_its_config_and_its_adapter() {
+fn a_run_is_an_argument_for_its_config_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let dry = succeeds(home, &[&SMALL[..], &["--dry-run"]].concat());
@@ -104,7 +95,7 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     assert_eq!(trained.err, "");
     assert!(trained.out.contains(" play 'my run'\n"), "{}", trained.out);
 
-    // What was learned is what is examined, and said to be.
+    // A run is evaluated with its best adapter, which is noted.
     let examined = succeeds(home, &["eval", "my run", "--json"]);
     assert!(
         examined.err.starts_with("plays with my run/best\n"),
@@ -114,29 +105,17 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     let found: Value = serde_json::from_str(&examined.out).unwrap();
     assert_eq!(found["adapter"], "my run/best");
     assert_eq!(found["episodes"], 5);
-    let named = succeeds(
-        home,
-        &[
-            "eval",
-            "--adapter",
-            "my run",
-            "--episodes",
-            "5",
-            "--json",
-            "--quiet",
-        ],
-    );
-    assert_eq!(named.err, "");
-    let named: Value = serde_json::from_str(&named.out).unwrap();
+    let named = ["eval", "--adapter", "my run", "--episodes", "5", "--json"];
+    let named = json(home, &named);
     assert_eq!(found["return_mean"], named["return_mean"]);
     let base = succeeds(home, &["eval", "my run/config.toml", "--json"]);
     assert!(
-        base.err.starts_with("plays as my run began, as its config.toml says; the directory my run itself names what was learned\n"),
+        base.err.starts_with("plays with the initial model of my run, because its config.toml is given; to play with the trained one, give the directory my run\n"),
         "{}",
         base.err
     );
 
-    // An object for each episode.
+    // One object per episode.
     let played = succeeds(home, &["play", "my run", "--episodes", "3", "--json"]);
     let scenes: Vec<String> = played
         .out
@@ -169,14 +148,14 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     succeeds(home, &["merge", "my run", "--out", "merged"]);
     assert!(home.join("merged/model.safetensors").exists());
 
-    // From elsewhere, and again.
+    // From another directory.
     let elsewhere = home.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let again = succeeds(&elsewhere, &["train", "../my run"]);
     assert!(
         again
             .err
-            .starts_with("makes the run in ../my run again, from its config.toml\n"),
+            .starts_with("repeats the run in ../my run, from its config.toml\n"),
         "{}",
         again.err
     );
@@ -187,9 +166,9 @@ fn a_run_stands_for_its_config_and_its_adapter() {
     );
 }
 
-/// Two lines of the run's own: what it says of a template's variables, and where a model of one's own was found.
+/// Unused template variables are noted, and the path of the model is absolute in the config.
 #[test]
-fn a_run_keeps_whole_paths_and_names_idle_variables() {
+fn a_config_keeps_absolute_paths_and_unused_variables_are_noted() {
     let home = tempfile::tempdir().unwrap();
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden/qwen2");
     let own = home.path().join("model");
@@ -273,34 +252,23 @@ fn completions_and_manual_pages_are_printed() {
     );
     let page = succeeds(home.path(), &["man", "train"]).out;
     assert!(page.contains(".TH") && page.contains("dry\\-run"), "{page}");
-    assert_snapshot!(run(home.path(), &["man", "trian"]).err);
+    assert_snapshot!(fails(home.path(), &["man", "trian"]));
 }
 
-/// Conversations and ids come from a pipe, too.
 #[test]
 fn standard_input_is_a_file() {
-    use std::io::Write;
-    use std::process::Stdio;
-
     let home = tempfile::tempdir().unwrap();
     let arguments = ["score", "--ids", "-", "--json"];
-    let mut child = lapwing(home.path(), &arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"[1, 2, 3]").unwrap();
-    let said = said(home.path(), child.wait_with_output().unwrap());
-    assert_eq!(said.code, 0, "{}", said.err);
-    let scored: Value = serde_json::from_str(&said.out).unwrap();
+    let ended = with_input(home.path(), &arguments, "[1, 2, 3]");
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let scored: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(scored["ids"], serde_json::json!([1, 2, 3]));
 }
 
-/// A limit on the size of files is told like a full disk, and leaves no temporary files.
+/// A file size limit is an error like a full disk, and leaves no temporary files.
 #[cfg(unix)]
 #[test]
-fn a_limit_on_files_is_told() {
+fn a_file_size_limit_is_named() {
     let home = tempfile::tempdir().unwrap();
     let mut limited = std::process::Command::new("sh");
     let script = "ulimit -f 1500; exec \"$0\" \"$@\"";
@@ -308,12 +276,12 @@ fn a_limit_on_files_is_told() {
         .args(["-c", script, env!("CARGO_BIN_EXE_lapwing")])
         .args(SMALL)
         .current_dir(home.path());
-    let said = said(home.path(), limited.output().unwrap());
-    assert_eq!(said.code, 1, "{}", said.err);
+    let ended = Ended::new(home.path(), limited.output().unwrap());
+    assert_eq!(ended.code, 1, "{}", ended.err);
     assert!(
-        said.err.contains("error: ") && said.err.contains("ulimit -f"),
+        ended.err.contains("error: ") && ended.err.contains("ulimit -f"),
         "{}",
-        said.err
+        ended.err
     );
     let left = |path: &Path| -> Vec<String> {
         let entries = fs::read_dir(path).unwrap();

@@ -1,4 +1,4 @@
-//! A server that answers as a chat completions API does, or as badly as a test wants it to.
+//! A server with a chat completions API, and with the failures that a test selects.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,53 +8,53 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How one request is answered.
+/// The response to a request.
 #[derive(Clone)]
-pub enum Manner {
-    /// With this reply; `true`: cut off.
+pub enum StubResponse {
+    /// This reply; `true` if it is truncated.
     Says(&'static str, bool),
-    /// With this status, these header lines and this body.
+    /// This status, header lines and body.
     Status(u16, &'static str, String),
-    /// With less than it announced.
+    /// Half of the body.
     HalfABody,
-    /// Not at all: the connection is closed.
+    /// A closed connection.
     Closes,
-    /// Not within two seconds.
+    /// A response after six seconds.
     Hangs,
 }
 
-/// What was asked.
+/// A request.
 #[derive(Clone)]
-pub struct Asked {
+pub struct StubRequest {
     pub path: String,
     pub authorization: Option<String>,
     pub body: Value,
 }
 
 #[derive(Default)]
-struct Shared {
-    script: VecDeque<Manner>,
-    asked: Vec<Asked>,
+struct StubState {
+    script: VecDeque<StubResponse>,
+    asked: Vec<StubRequest>,
     at_once: usize,
     most_at_once: usize,
 }
 
 pub struct Stub {
     pub url: String,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<StubState>>,
 }
 
 impl Stub {
-    /// Answers by the script first, and in this way after that.
-    pub fn new(script: &[Manner], after: Manner) -> Stub {
+    /// Responds with the script first, and then with `after`.
+    pub fn new(script: &[StubResponse], after: StubResponse) -> Stub {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Mutex::new(StubState {
             script: script.iter().cloned().collect(),
-            ..Shared::default()
+            ..StubState::default()
         }));
         let all = shared.clone();
-        // It ends with the tests.
+        // The thread ends with the tests.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (shared, after) = (all.clone(), after.clone());
@@ -64,8 +64,8 @@ impl Stub {
         Stub { url, shared }
     }
 
-    /// What was asked since the last time.
-    pub fn asked(&self) -> Vec<Asked> {
+    /// Takes the requests since the last call.
+    pub fn asked(&self) -> Vec<StubRequest> {
         std::mem::take(&mut self.shared.lock().unwrap().asked)
     }
 
@@ -74,7 +74,11 @@ impl Stub {
     }
 }
 
-fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::io::Result<()> {
+fn answer(
+    mut stream: TcpStream,
+    shared: &Mutex<StubState>,
+    after: StubResponse,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -96,7 +100,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
     reader.read_exact(&mut body)?;
     let manner = {
         let mut shared = shared.lock().unwrap();
-        shared.asked.push(Asked {
+        shared.asked.push(StubRequest {
             path,
             authorization,
             body: serde_json::from_slice(&body).unwrap_or_default(),
@@ -105,15 +109,15 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
         shared.most_at_once = shared.most_at_once.max(shared.at_once);
         shared.script.pop_front().unwrap_or(after)
     };
-    // Long enough that those who ask together meet.
+    // Long enough for concurrent requests to overlap.
     std::thread::sleep(Duration::from_millis(20));
     let (status, headers, body) = match manner {
-        Manner::Says(text, cut) => (200, "", completion(text, cut)),
-        Manner::Status(status, headers, ref body) => (status, headers, body.clone()),
-        Manner::HalfABody => (200, "", completion("left", false)),
-        Manner::Hangs | Manner::Closes => (0, "", String::new()),
+        StubResponse::Says(text, cut) => (200, "", completion(text, cut)),
+        StubResponse::Status(status, headers, ref body) => (status, headers, body.clone()),
+        StubResponse::HalfABody => (200, "", completion("left", false)),
+        StubResponse::Hangs | StubResponse::Closes => (0, "", String::new()),
     };
-    if matches!(manner, Manner::Hangs) {
+    if matches!(manner, StubResponse::Hangs) {
         std::thread::sleep(Duration::from_secs(6));
     }
     shared.lock().unwrap().at_once -= 1;
@@ -121,7 +125,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>, after: Manner) -> std::
         return Ok(());
     }
     let (length, sent) = match manner {
-        Manner::HalfABody => (body.len(), &body[..body.len() / 2]),
+        StubResponse::HalfABody => (body.len(), &body[..body.len() / 2]),
         _ => (body.len(), &*body),
     };
     write!(

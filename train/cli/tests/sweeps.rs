@@ -1,11 +1,11 @@
-//! Sweeps: runs of their own, and a table.
+//! Sweeps.
 
 use std::fs;
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::program::{lapwing, run, said};
+use crate::support::{Ended, lapwing, run, succeeds};
 
 const FILE: &str = r#"
 base = "frozen-lake"
@@ -49,7 +49,7 @@ fn a_failed_run_does_not_lose_the_rest() {
         first.err
     );
     let last = first.err.lines().last().unwrap();
-    assert_snapshot!(last, @"error: 2 of 6 runs failed: sweeps/trial/broken/seed-1.log, sweeps/trial/broken/seed-2.log; the same command tries them again, and nothing else");
+    assert_snapshot!(last, @"error: 2 of 6 runs failed: sweeps/trial/broken/seed-1.log, sweeps/trial/broken/seed-2.log; the same command repeats only these runs");
     let place = directory.path().join("sweeps/trial");
     let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
     assert!(first.out.starts_with(&read("results.md")), "{}", first.out);
@@ -74,27 +74,27 @@ fn a_failed_run_does_not_lose_the_rest() {
         results["equal_seconds"].as_f64().unwrap(),
         (0..4).map(seconds).reduce(f64::min).unwrap()
     );
-    // Any return is at least -1, and none of the lake is 2.
+    // All returns of frozen-lake are at least -1 and below 2.
     let reached = &results["rows"][1]["reached"];
     assert_eq!(reached[0]["seconds"]["mean"], 0.0);
     assert_eq!(reached[1]["runs"], Value::from([0; 0].as_slice()));
     assert!(results["rows"][0]["metrics"]["entropy"]["mean"].as_f64() > Some(0.0));
     assert!(read("results.svg").starts_with("<svg "));
-    let begun = first.err.lines().filter(|line| line.ends_with(": begins"));
+    let begun = first.err.lines().filter(|line| line.ends_with(": starts"));
     let begun: Vec<&str> = begun.collect();
     assert_snapshot!(begun.join("\n"), @"
-    aaw seed 1: begins
-    top seed 1: begins
-    broken seed 1: begins
-    aaw seed 2: begins
-    top seed 2: begins
-    broken seed 2: begins
+    aaw seed 1: starts
+    top seed 1: starts
+    broken seed 1: starts
+    aaw seed 2: starts
+    top seed 2: starts
+    broken seed 2: starts
     ");
     assert_eq!(read("results.csv").lines().count(), 5);
 
-    // What is done is not done again; what is asked for beyond it is.
+    // Finished runs are kept; additional steps are made.
     let metrics = read("aaw/seed-1/metrics.jsonl");
-    // Other things may be asked of it.
+    // Other comparisons need no new run.
     let without = FILE.replace("[settings.broken]\nmodel.dir = \"no/such/model\"\n", "");
     write(&without.replace("reach = [-1, 2]\n", ""));
     let again = run(directory.path(), &["sweep", "trial.toml"]);
@@ -115,16 +115,16 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert!(read("aaw/seed-1/metrics.jsonl").starts_with(&metrics));
     assert!(read("aaw/seed-1/metrics.jsonl").contains("\"kind\":\"step\",\"step\":3"));
 
-    // Another sweep of that name is not mixed with it.
+    // A sweep with another config and the same name is refused.
     write(&longer.replace("train.group_size = 4", "train.group_size = 6"));
     let other = run(directory.path(), &["sweep", "trial.toml"]);
     assert_eq!((other.code, other.out.as_str()), (1, ""));
-    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another place (--out, or `name` in the file)");
+    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
 }
 
-/// A file elsewhere with its base beside it, as experiments are kept; the runs are below where one is.
+/// The base is beside the sweep file; the runs are below the current directory.
 #[test]
-fn a_sweep_may_be_kept_elsewhere_with_its_base() {
+fn a_base_beside_the_sweep_file_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("train/experiments");
     fs::create_dir_all(&folder).unwrap();
@@ -142,18 +142,14 @@ fn a_sweep_may_be_kept_elsewhere_with_its_base() {
     assert!(place.join("results.svg").is_file());
 }
 
-/// What was trained is asked to follow other instructions, once, and again if it has learned more since.
+/// A run is probed once, and again after more steps.
 #[test]
-fn what_was_trained_is_probed() {
+fn runs_are_probed() {
     let directory = tempfile::tempdir().unwrap();
     let file = FILE.split("[settings.top]").next().unwrap();
     let probes = |names: &str| format!("{file}\n[compare]\nprobes = [{names}]\n");
     let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
-    let sweep = || {
-        let told = run(directory.path(), &["sweep", "trial.toml"]);
-        assert_eq!(told.code, 0, "{}", told.err);
-        told
-    };
+    let sweep = || succeeds(directory.path(), &["sweep", "trial.toml"]);
     write(file);
     assert!(!sweep().out.contains("probe"));
     write(&probes("\"swapped\""));
@@ -173,7 +169,7 @@ fn what_was_trained_is_probed() {
     assert!(
         rows[0][1]
             .trim_end()
-            .ends_with("|       - |             - |"),
+            .ends_with("| -       | -             |"),
         "{}",
         rows[0][1]
     );
@@ -185,18 +181,18 @@ fn what_was_trained_is_probed() {
         "{}",
         results["words"]
     );
-    // Nothing is asked twice.
+    // Finished probes are kept.
     assert!(sweep().err.contains("2 runs, 2 of them done"));
     assert_eq!(answers(), first);
-    // More is asked of the same runs; and of what has learned more, all anew.
+    // More probes need no new run; after more steps, all probes are repeated.
     write(&probes("\"swapped\", \"symbols\""));
     let again = sweep();
-    assert!(!again.err.contains("begins"), "{}", again.err);
+    assert!(!again.err.contains("starts"), "{}", again.err);
     assert!(again.out.contains("| symbols "));
     write(&probes("\"swapped\"").replace("train.steps = 2", "train.steps = 3"));
     let longer = sweep();
     assert!(
-        longer.err.contains("aaw seed 1: begins") && longer.err.contains("aaw seed 1: is probed")
+        longer.err.contains("aaw seed 1: starts") && longer.err.contains("aaw seed 1: is probed")
     );
     assert!(!answers().contains("symbols"));
 
@@ -208,7 +204,7 @@ fn what_was_trained_is_probed() {
     assert_snapshot!(network.err);
 }
 
-/// Results are there while the sweep goes on, and say what is missing.
+/// Results of a sweep in progress name the missing runs.
 #[cfg(unix)]
 #[test]
 fn results_are_written_after_each_run() {
@@ -231,7 +227,7 @@ fn results_are_written_after_each_run() {
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(Pid::from_raw(program.id() as i32), Signal::SIGTERM).unwrap();
-    let told = said(directory.path(), program.wait_with_output().unwrap());
+    let told = Ended::new(directory.path(), program.wait_with_output().unwrap());
     assert_eq!(told.code, 130, "{}", told.err);
     let results = fs::read_to_string(results).unwrap();
     let table = results.lines().nth(2).unwrap();

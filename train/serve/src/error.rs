@@ -1,22 +1,22 @@
-//! What is wrong with a request, as OpenAI's API says it.
+//! Errors in the format of OpenAI's API.
 
 use lapwing_model::ModelError;
 use serde_json::{Value, json};
 
-/// A refusal. The text is for whoever sent the request; it names no file of this machine.
+/// An error response. Its text names no file of this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
-    /// of HTTP
+    /// Status code of HTTP.
     pub status: u16,
     message: String,
     kind: &'static str,
-    /// the field at fault
+    /// The wrong field.
     param: Option<String>,
     code: Option<&'static str>,
 }
 
 impl ApiError {
-    /// The request is wrong.
+    /// A wrong request.
     pub fn bad(message: impl Into<String>) -> ApiError {
         ApiError {
             status: 400,
@@ -27,7 +27,7 @@ impl ApiError {
         }
     }
 
-    /// One of its fields is.
+    /// A wrong field of a request.
     pub fn field(name: &str, code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError {
             param: Some(name.to_owned()),
@@ -36,7 +36,7 @@ impl ApiError {
         }
     }
 
-    /// Another status than 400.
+    /// An error with another status than 400.
     pub fn status(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
         let kind = match status {
             401 => "authentication_error",
@@ -52,27 +52,27 @@ impl ApiError {
         }
     }
 
-    /// The model has no way with this text.
+    /// An error of the tokenizer or the template, because of a text.
     pub fn text(error: &ModelError) -> ApiError {
         ApiError::bad(shown(&without_path(error)))
     }
 
-    /// It is not the request's fault.
+    /// An error of the model or the device.
     pub fn internal(error: &ModelError) -> ApiError {
         ApiError::status(500, "internal_error", shown(&without_path(error)))
     }
 
-    /// The server ends.
+    /// The error of all requests in progress when the server stops.
     pub fn stopping() -> ApiError {
         ApiError::status(503, "server_stopping", "the server is stopping")
     }
 
-    /// Whether the same request may be right later.
-    pub fn is_passing(&self) -> bool {
+    /// Whether the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
         matches!(self.status, 429 | 503)
     }
 
-    /// As it is sent.
+    /// Returns the response body.
     pub fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,
@@ -83,7 +83,7 @@ impl ApiError {
     }
 }
 
-/// What is wrong, without the place of the file.
+/// Returns the text of an error without the path of a file.
 fn without_path(error: &ModelError) -> String {
     match error {
         ModelError::File { problem, .. } | ModelError::Field { problem, .. } => problem.clone(),
@@ -91,10 +91,9 @@ fn without_path(error: &ModelError) -> String {
     }
 }
 
-/// A text of a request, cut where it says no more.
+/// Shortens a text of a request.
 pub fn shown(text: &str) -> String {
-    const LONGEST: usize = 300;
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(300) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),
     }

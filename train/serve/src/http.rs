@@ -1,14 +1,15 @@
-//! The way in and out: connections, paths, bodies and streams.
+//! HTTP: connections, paths, request bodies and responses.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{io, net};
 
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -16,61 +17,131 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lapwing_model::{BatchRequest, GenerationRequest as Prompted, SamplingOptions};
+use lapwing_model::{
+    Adapter, BatchRequest, ChatTemplate, GenerationRequest as Prompted, KvArena, Model, ModelError,
+    SamplingOptions, Tokenizer,
+};
 use lapwing_tensor::random::mix;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use super::answer::{Answer, Choice, Form};
 use super::error::{ApiError, shown};
-use super::request::{self, Asked};
-use super::stream::{Answered, Stream};
-use super::texts::{Ready, Texts};
-use super::worker::{Ask, Event, Places};
+use super::model_thread::{ModelThread, ReplyEvent, ReplyRequest};
+use super::prompts::{EncodedPrompt, PromptEncoder};
+use super::request::{self, CompletionRequest};
+use super::response::{CompleteReply, Endpoint, ResponseBuilder};
+use super::stream::{EventStream, ResponseBody};
 
-/// Bytes of a request: what the tokenizer takes.
-const LONGEST_BODY: usize = 4 << 20;
-/// For the head of a request, and for its body.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Connections at once; others wait to be accepted.
-const MOST_CONNECTIONS: usize = 512;
-/// How often a connection, and the one who accepts them, looks whether it shall end.
-const LOOK: Duration = Duration::from_millis(50);
-/// For the last words when the server stops.
-const FAREWELL: Duration = Duration::from_millis(700);
+/// Maximum size of a request, the same as of the tokenizer's input.
+const MAX_BODY: usize = 4 << 20;
+/// Timeout of the head of a request, and of its body.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of connections; others wait to be accepted.
+const MAX_CONNECTIONS: usize = 512;
+/// How often the stop flag is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long connections, and then the model thread, may take to end.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(700);
 
-/// What every request is answered with.
-pub struct Server {
-    /// what requests call the model
+/// The model to serve, and how.
+pub struct ServeOptions {
+    /// The model.
+    pub model: Model,
+    /// Its adapter, if any.
+    pub adapter: Option<Adapter>,
+    /// The arena of all replies.
+    pub arena: KvArena,
+    /// The model's tokenizer.
+    pub tokenizer: Tokenizer,
+    /// The model's chat template. Without one, conversations are refused.
+    pub template: Option<ChatTemplate>,
+    /// The model's name in requests.
     pub name: String,
-    /// seconds since 1970
-    pub created: u64,
-    /// What turns requests into tokens.
-    pub texts: Texts,
-    /// ids that end a reply
-    pub ends: Vec<u32>,
-    /// to the worker
-    pub asks: Sender<Ask>,
-    /// The replies that may be in progress or wait.
-    pub places: Places,
-    /// which requests must bear
+    /// Maximum number of tokens of prompt and reply together.
+    pub context: usize,
+    /// Maximum number of replies that are decoded together.
+    pub batch: usize,
+    /// Maximum number of waiting replies.
+    pub queue: usize,
+    /// The API key that requests need, if any.
     pub key: Option<String>,
-    /// Set to stop the server.
+    /// Stops the server when it is set.
     pub stop: &'static AtomicBool,
+    /// Prints an error that ends requests.
+    pub report: fn(&str),
 }
 
-/// Accepts connections until the server stops or `is_over`, and lets those that are open end.
+/// The server cannot run, or ended because of an error.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The system has no more sockets, threads or timers.
+    System(io::Error),
+    /// The model or the device has failed.
+    Model(ModelError),
+    /// The model thread has panicked.
+    Panic,
+}
+
+/// Serves the model until `stop` is set or the device fails. Requests in progress end with an error then.
 ///
 /// # Errors
-/// If the system has no more sockets or timers for it.
-pub fn run(
-    listener: std::net::TcpListener,
-    server: Server,
-    is_over: impl Fn() -> bool,
-) -> io::Result<()> {
+/// If the system has no resources for the server, or the device fails.
+pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<(), ServeError> {
+    let (sender, requests) = channel();
+    let server = Server {
+        name: std::mem::take(&mut options.name),
+        created: now(),
+        prompts: PromptEncoder {
+            tokenizer: options.tokenizer.clone(),
+            template: options.template.take(),
+            vocab: options.model.config().vocab,
+            context: options.context,
+        },
+        stop_ids: options.tokenizer.stop_ids().to_vec(),
+        requests: sender,
+        slots: Arc::new(Semaphore::new(options.batch + options.queue)),
+        max_replies: options.batch + options.queue,
+        key: options.key.take(),
+        stop: options.stop,
+    };
+    let model = ModelThread::new(options, requests);
+    let model = thread::Builder::new()
+        .name("model".to_owned())
+        .spawn(|| model.run())
+        .map_err(ServeError::System)?;
+    accept(listener, server, &model).map_err(ServeError::System)?;
+    let stopped = Instant::now();
+    while !model.is_finished() {
+        if stopped.elapsed() > SHUTDOWN_GRACE {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let ended = model.join().map_err(|_| ServeError::Panic)?;
+    ended.map_err(ServeError::Model)
+}
+
+struct Server {
+    name: String,
+    /// Seconds since 1970.
+    created: u64,
+    prompts: PromptEncoder,
+    /// Tokens that end a reply.
+    stop_ids: Vec<u32>,
+    requests: Sender<ReplyRequest>,
+    /// One permit for each reply in progress or waiting.
+    slots: Arc<Semaphore>,
+    max_replies: usize,
+    key: Option<String>,
+    stop: &'static AtomicBool,
+}
+
+/// Accepts connections until the server stops or the model thread ends, and then lets open connections end.
+fn accept<T>(listener: net::TcpListener, server: Server, model: &JoinHandle<T>) -> io::Result<()> {
     let server = Arc::new(server);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -80,67 +151,61 @@ pub fn run(
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let mut open = JoinSet::new();
-        while !server.stop.load(Relaxed) && !is_over() {
+        while !server.stop.load(Relaxed) && !model.is_finished() {
             while open.try_join_next().is_some() {}
-            if open.len() >= MOST_CONNECTIONS {
-                sleep(LOOK).await;
+            if open.len() >= MAX_CONNECTIONS {
+                sleep(POLL_INTERVAL).await;
                 continue;
             }
-            match timeout(LOOK, listener.accept()).await {
+            match timeout(POLL_INTERVAL, listener.accept()).await {
                 Ok(Ok((stream, _))) => {
                     open.spawn(connection(server.clone(), stream));
                 }
-                // The system has no more files, or the client has gone already.
-                Ok(Err(_)) => sleep(LOOK).await,
+                // The system has no more files, or the client is gone.
+                Ok(Err(_)) => sleep(POLL_INTERVAL).await,
                 Err(_) => (),
             }
         }
         drop(listener);
         server.stop.store(true, Relaxed);
-        let _ = timeout(FAREWELL, async {
-            while open.join_next().await.is_some() {}
-        })
-        .await;
+        let all_closed = async { while open.join_next().await.is_some() {} };
+        let _ = timeout(SHUTDOWN_GRACE, all_closed).await;
         Ok::<_, io::Error>(())
     })?;
-    // What a template is still busy with is not waited for.
+    // Does not wait for a template that is still rendered.
     runtime.shutdown_background();
     Ok(())
 }
 
-/// One connection to its end. What is wrong with it is the client's business.
+/// Serves a connection to its end. Its errors are ignored.
 async fn connection(server: Arc<Server>, stream: TcpStream) {
-    // A chunk is a token, which someone waits for.
+    // Sends each token at once.
     let _ = stream.set_nodelay(true);
     let stop = server.stop;
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { Ok::<_, Infallible>(answered(&server, request).await) }
+        async move {
+            let response = respond(&server, request).await;
+            Ok::<_, Infallible>(response.unwrap_or_else(|error| refusal(&error)))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(LONGEST_WAIT)
+        .header_read_timeout(READ_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    while timeout(LOOK, connection.as_mut()).await.is_err() {
+    while timeout(POLL_INTERVAL, connection.as_mut()).await.is_err() {
         if stop.load(Relaxed) {
             connection.as_mut().graceful_shutdown();
         }
     }
 }
 
-async fn answered(server: &Arc<Server>, request: Request<Incoming>) -> Response<Answered> {
-    match answer(server, request).await {
-        Ok(response) => response,
-        Err(error) => refusal(&error),
-    }
-}
-
-fn refusal(error: &ApiError) -> Response<Answered> {
+fn refusal(error: &ApiError) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(error.status).expect("one of ours");
-    let mut response = whole(status, &error.body());
-    if error.is_passing() {
+    let mut response = complete(status, &error.body());
+    if error.is_temporary() {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -148,8 +213,8 @@ fn refusal(error: &ApiError) -> Response<Answered> {
     response
 }
 
-fn whole(status: StatusCode, body: &Value) -> Response<Answered> {
-    let mut response = Response::new(Answered::Whole(Some(body.to_string().into())));
+fn complete(status: StatusCode, body: &Value) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Complete(Some(body.to_string().into())));
     *response.status_mut() = status;
     response
         .headers_mut()
@@ -157,26 +222,26 @@ fn whole(status: StatusCode, body: &Value) -> Response<Answered> {
     response
 }
 
-async fn answer(
+async fn respond(
     server: &Arc<Server>,
     request: Request<Incoming>,
-) -> Result<Response<Answered>, ApiError> {
+) -> Result<Response<ResponseBody>, ApiError> {
     let path = request.uri().path().to_owned();
-    let form = match &*path {
-        "/v1/chat/completions" => Some(Form::Chat),
-        "/v1/completions" => Some(Form::Completion),
+    let endpoint = match &*path {
+        "/v1/chat/completions" => Some(Endpoint::Chat),
+        "/v1/completions" => Some(Endpoint::Completion),
         _ => None,
     };
     let model = path.strip_prefix("/v1/models/");
-    let is_known = form.is_some() || model.is_some() || ["/health", "/v1/models"].contains(&&*path);
+    let is_known =
+        endpoint.is_some() || model.is_some() || ["/health", "/v1/models"].contains(&&*path);
     if !is_known {
-        let problem = format!("there is nothing at {}", shown(&path));
+        let problem = format!("unknown path {}", shown(&path));
         return Err(ApiError::status(404, "unknown_url", problem));
     }
-    let method = if form.is_some() {
-        Method::POST
-    } else {
-        Method::GET
+    let method = match endpoint {
+        Some(_) => Method::POST,
+        None => Method::GET,
     };
     if request.method() != method {
         let problem = format!(
@@ -190,53 +255,49 @@ async fn answer(
         return Ok(response);
     }
     if path == "/health" {
-        return Ok(whole(StatusCode::OK, &json!({"status": "ok"})));
+        return Ok(complete(StatusCode::OK, &json!({"status": "ok"})));
     }
     check_key(server, request.headers().get(AUTHORIZATION))?;
-    let Some(form) = form else {
+    let Some(endpoint) = endpoint else {
         let entry = json!({
             "id": server.name,
             "object": "model",
             "created": server.created,
             "owned_by": "lapwing",
-            "max_model_len": server.texts.context,
+            "max_model_len": server.prompts.context,
         });
         return match model {
-            None => Ok(whole(
+            None => Ok(complete(
                 StatusCode::OK,
                 &json!({"object": "list", "data": [entry]}),
             )),
-            Some(model) => check_name(server, model).map(|()| whole(StatusCode::OK, &entry)),
+            Some(model) => check_name(server, model).map(|()| complete(StatusCode::OK, &entry)),
         };
     };
     check_type(request.headers().get(CONTENT_TYPE))?;
-    let body = timeout(LONGEST_WAIT, read(request.into_body())).await;
+    let body = timeout(READ_TIMEOUT, read(request.into_body())).await;
     let body = body.unwrap_or_else(|_| {
         let problem = format!(
-            "the body did not come within {} seconds",
-            LONGEST_WAIT.as_secs()
+            "the body did not arrive within {} seconds",
+            READ_TIMEOUT.as_secs()
         );
         Err(ApiError::status(408, "request_timeout", problem))
     })?;
-    let asked = match form {
-        Form::Chat => request::chat(&body),
-        Form::Completion => request::completion(&body),
+    let request = match endpoint {
+        Endpoint::Chat => request::chat(&body),
+        Endpoint::Completion => request::completion(&body),
     }?;
-    check_name(server, &asked.model)?;
-    // The template and the tokenizer may take their time, and others should not wait for it.
-    let texts = server.clone();
-    let ready = spawn_blocking(move || {
-        let ready = texts.texts.ready(&asked);
-        ready.map(|ready| (asked, ready))
+    check_name(server, &request.model)?;
+    // In another thread, because the template and the tokenizer may take long.
+    let encoder = server.clone();
+    let encoded = spawn_blocking(move || {
+        let prompts = encoder.prompts.encode(&request)?;
+        Ok((request, prompts))
     });
-    let (asked, ready) = ready.await.map_err(|_| {
-        ApiError::status(
-            500,
-            "internal_error",
-            "the tokenizer breaks down over this text",
-        )
+    let (request, prompts) = encoded.await.map_err(|_| {
+        ApiError::status(500, "internal_error", "the tokenizer fails on this text")
     })??;
-    reply(server, form, &asked, ready).await
+    reply(server, endpoint, &request, prompts).await
 }
 
 fn check_key(server: &Server, given: Option<&HeaderValue>) -> Result<(), ApiError> {
@@ -244,7 +305,7 @@ fn check_key(server: &Server, given: Option<&HeaderValue>) -> Result<(), ApiErro
         return Ok(());
     };
     let given = given.and_then(|given| given.as_bytes().strip_prefix(b"Bearer "));
-    // Every byte is looked at, so that the time says nothing of how many are right.
+    // Compares all bytes, so that the time does not depend on how many are right.
     let differs = |given: &[u8]| {
         let bytes = given.iter().zip(key.bytes());
         bytes.fold(given.len() ^ key.len(), |differs, (a, b)| {
@@ -254,7 +315,7 @@ fn check_key(server: &Server, given: Option<&HeaderValue>) -> Result<(), ApiErro
     match given.is_some_and(|given| differs(given) == 0) {
         true => Ok(()),
         false => {
-            let problem = "this server wants its API key as \"Authorization: Bearer KEY\"";
+            let problem = "wanted the API key of this server as \"Authorization: Bearer KEY\"";
             Err(ApiError::status(401, "invalid_api_key", problem))
         }
     }
@@ -265,15 +326,14 @@ fn check_name(server: &Server, name: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let problem = format!(
-        "the model {:?} is not here, only {:?}",
+        "unknown model {:?}; this server has {:?}",
         shown(name),
         server.name
     );
     Err(ApiError::status(404, "model_not_found", problem))
 }
 
-/// A page in a browser can send a form or plain text to any address, this machine's own too, without being asked; JSON it
-/// cannot.
+/// Requires JSON. A web page can send a form or plain text to any address, even to this machine, but not JSON.
 fn check_type(given: Option<&HeaderValue>) -> Result<(), ApiError> {
     let given = given
         .and_then(|given| given.to_str().ok())
@@ -290,17 +350,17 @@ fn check_type(given: Option<&HeaderValue>) -> Result<(), ApiError> {
 
 async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
     let too_large = || {
-        let problem = format!("the body has more than {} MiB", LONGEST_BODY >> 20);
+        let problem = format!("the body has more than {} MiB", MAX_BODY >> 20);
         ApiError::status(413, "request_too_large", problem)
     };
-    if body.size_hint().lower() > LONGEST_BODY as u64 {
+    if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame = frame.map_err(|_| ApiError::bad("the body breaks off"))?;
+        let frame = frame.map_err(|_| ApiError::bad("the body is incomplete"))?;
         if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > LONGEST_BODY {
+            if bytes.len() + data.len() > MAX_BODY {
                 return Err(too_large());
             }
             bytes.extend_from_slice(&data);
@@ -309,134 +369,129 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
     Ok(bytes)
 }
 
-/// Hands the replies that are asked for to the worker, and what becomes of them to the client.
+/// Sends the requested replies to the model thread, and their events to the client.
 async fn reply(
     server: &Server,
-    form: Form,
-    asked: &Asked,
-    ready: Vec<Ready>,
-) -> Result<Response<Answered>, ApiError> {
-    let count = ready.len() * asked.n;
-    let Some(mut places) = server.places.take(count) else {
-        let most = server.places.most();
-        return Err(match count > most {
-            true => {
-                let problem = format!(
-                    "n: {count} replies, and this server takes {most} at a time (--batch, --queue)"
-                );
-                ApiError::field("n", "invalid_value", problem)
-            }
-            false => ApiError::status(
-                429,
-                "queue_full",
-                "too many requests are waiting; try again in a moment",
-            ),
-        });
+    endpoint: Endpoint,
+    request: &CompletionRequest,
+    prompts: Vec<EncodedPrompt>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let count = prompts.len() * request.n;
+    let most = server.max_replies;
+    if count > most {
+        let problem = format!(
+            "n: {count} replies, and this server takes {most} at a time (--batch, --queue)"
+        );
+        return Err(ApiError::field("n", "invalid_value", problem));
+    }
+    let slots = server.slots.clone().try_acquire_many_owned(count as u32);
+    let mut slots = slots.map_err(|_| {
+        let problem = "too many requests are waiting; try again in a moment";
+        ApiError::status(429, "queue_full", problem)
+    })?;
+    let seed = request.seed.unwrap_or_else(random_number);
+    let prefix = match endpoint {
+        Endpoint::Chat => "chatcmpl",
+        Endpoint::Completion => "cmpl",
     };
-    let seed = asked.seed.unwrap_or_else(any_number);
-    let answer = Answer {
-        form,
-        id: match form {
-            Form::Chat => format!("chatcmpl-{:016x}", any_number()),
-            Form::Completion => format!("cmpl-{:016x}", any_number()),
-        },
+    let builder = ResponseBuilder {
+        endpoint,
+        id: format!("{prefix}-{:016x}", random_number()),
         created: now(),
         model: server.name.clone(),
-        tell: asked.tell,
-        prompt_tokens: ready.iter().map(|ready| ready.ids.len()).sum(),
-        include_usage: asked.include_usage,
+        likeliest: request.likeliest,
+        prompt_tokens: prompts.iter().map(|prompt| prompt.ids.len()).sum(),
+        include_usage: request.include_usage,
     };
     let (events, mut received) = unbounded_channel();
-    for (p, ready) in ready.into_iter().enumerate() {
-        for i in 0..asked.n {
-            let joining = BatchRequest {
-                request: Prompted {
-                    prompt: ready.ids.clone(),
-                    // The first is what `lapwing generate` draws with this seed.
-                    key: if i == 0 {
-                        seed
-                    } else {
-                        mix(seed ^ mix(i as u64))
-                    },
+    for index in 0..count {
+        let (prompt, i) = (&prompts[index / request.n], index % request.n);
+        let joining = BatchRequest {
+            request: Prompted {
+                prompt: prompt.ids.clone(),
+                // The first reply is that of `lapwing generate` with this seed.
+                key: match i {
+                    0 => seed,
+                    _ => mix(seed ^ mix(i as u64)),
                 },
-                sampling: SamplingOptions {
-                    temperature: asked.temperature,
-                    top_k: asked.top_k,
-                    top_p: asked.top_p,
-                    max_new_tokens: ready.most,
-                    stop: server.ends.clone(),
-                },
-                scores: asked.tell,
-            };
-            let ask = Ask {
-                joining,
-                index: p * asked.n + i,
-                stop: asked.stop.clone(),
-                echo: asked.echo,
-                events: events.clone(),
-                place: places.pop().expect("one for each"),
-            };
-            server.asks.send(ask).map_err(|_| ApiError::stopping())?;
-        }
+            },
+            sampling: SamplingOptions {
+                temperature: request.temperature,
+                top_k: request.top_k,
+                top_p: request.top_p,
+                max_new_tokens: prompt.max_new_tokens,
+                stop: server.stop_ids.clone(),
+            },
+            scores: request.likeliest,
+        };
+        let reply = ReplyRequest {
+            joining,
+            index,
+            stop: request.stop.clone(),
+            echo: request.echo,
+            events: events.clone(),
+            _slot: slots.split(1).expect("one for each reply"),
+        };
+        let sent = server.requests.send(reply);
+        sent.map_err(|_| ApiError::stopping())?;
     }
     drop(events);
-    // What fails before the first piece has a status of its own.
+    // An error before the first piece becomes the status of the response.
     let first = match received.recv().await {
-        Some(Event::Failed(error)) => return Err(error),
+        Some(ReplyEvent::Failed(error)) => return Err(error),
         Some(event) => event,
         None => return Err(ApiError::stopping()),
     };
-    match asked.stream {
-        true => Ok(streamed(Stream::new(answer, received, count, first))),
-        false => collected(&answer, received, count, first).await,
+    match request.stream {
+        true => Ok(streamed(EventStream::new(builder, received, count, first))),
+        false => collected(&builder, received, count, first).await,
     }
 }
 
 async fn collected(
-    answer: &Answer,
-    mut received: UnboundedReceiver<Event>,
+    builder: &ResponseBuilder,
+    mut received: UnboundedReceiver<ReplyEvent>,
     count: usize,
-    first: Event,
-) -> Result<Response<Answered>, ApiError> {
-    let mut choices = vec![Choice::default(); count];
+    first: ReplyEvent,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let mut replies = vec![CompleteReply::default(); count];
     let mut next = Some(first);
     while let Some(event) = next {
         let (index, mut piece) = match event {
-            Event::Failed(error) => return Err(error),
-            Event::Piece(index, piece) => (index, piece),
-            Event::End(index, piece, finish, tokens) => {
-                let choice = &mut choices[index];
-                (choice.finish, choice.tokens) = (Some(finish), tokens);
+            ReplyEvent::Failed(error) => return Err(error),
+            ReplyEvent::Piece(index, piece) => (index, piece),
+            ReplyEvent::End(index, piece, finish, tokens) => {
+                (replies[index].finish, replies[index].tokens) = (Some(finish), tokens);
                 (index, piece)
             }
         };
-        let choice = &mut choices[index].piece;
-        choice.text += &piece.text;
-        choice.tokens.append(&mut piece.tokens);
+        let reply = &mut replies[index].piece;
+        reply.text += &piece.text;
+        reply.tokens.append(&mut piece.tokens);
         next = received.recv().await;
     }
-    // Whoever sends the events has ended before all replies have.
-    if choices.iter().any(|choice| choice.finish.is_none()) {
+    // The model thread has ended before the replies.
+    if replies.iter().any(|reply| reply.finish.is_none()) {
         return Err(ApiError::stopping());
     }
-    Ok(whole(StatusCode::OK, &answer.whole(&choices)))
+    Ok(complete(StatusCode::OK, &builder.complete(&replies)))
 }
 
-fn streamed(stream: Stream) -> Response<Answered> {
-    let mut response = Response::new(Answered::Stream(Box::new(stream)));
+fn streamed(stream: EventStream) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Stream(Box::new(stream)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert("cache-control", HeaderValue::from_static("no-cache"));
     response
 }
 
-/// A number that nobody chose: the standard library seeds its hash maps from the system's.
-fn any_number() -> u64 {
+/// Returns a random number: the standard library seeds its hash maps with random numbers of the system.
+fn random_number() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Seconds since 1970.
-pub fn now() -> u64 {
+/// Returns the seconds since 1970.
+fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_secs())

@@ -1,14 +1,15 @@
-//! An OpenAI-compatible HTTP server: requests and responses, the thread that owns the model, and HTTP.
+//! An OpenAI-compatible HTTP server for a model and, optionally, an adapter.
+//!
+//! `http.rs` accepts requests, `request.rs` and `prompts.rs` turn them into token ids, `model_thread.rs` decodes all replies
+//! in one batch, and `detokenizer.rs`, `response.rs` and `stream.rs` turn the tokens into JSON.
 
-mod answer;
+mod detokenizer;
 mod error;
 mod http;
-mod reply;
+mod model_thread;
+mod prompts;
 mod request;
+mod response;
 mod stream;
-mod texts;
-mod worker;
 
-pub use http::{Server, now, run};
-pub use texts::Texts;
-pub use worker::{Ask, Places, Worker};
+pub use http::{ServeError, ServeOptions, serve};

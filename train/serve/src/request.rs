@@ -1,4 +1,4 @@
-//! What a request asks for. Every field is read, or harmless and known as that, or refused by name.
+//! Parsing of requests. Every field is used, ignored as harmless, or refused by name.
 
 use std::sync::Arc;
 
@@ -7,52 +7,49 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, shown};
 
-/// A request, understood.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct CompletionRequest {
     pub model: String,
     pub input: Input,
-    /// replies to each prompt
+    /// Number of replies to each prompt.
     pub n: usize,
-    /// none: as many as there is room for
-    pub most: Option<usize>,
+    /// `None` for the rest of the context.
+    pub max_new_tokens: Option<usize>,
     pub temperature: f32,
     pub top_p: f32,
     pub top_k: usize,
     pub seed: Option<u64>,
     pub stop: Arc<[String]>,
-    /// how many of the likeliest tokens are to be told beside each; none: not even its own log-prob
-    pub tell: Option<usize>,
-    /// the prompt is told too
+    /// Number of most likely tokens beside each token; `None` for no log-probabilities.
+    pub likeliest: Option<usize>,
+    /// Whether the response contains the prompt.
     pub echo: bool,
     pub stream: bool,
     pub include_usage: bool,
 }
 
-/// What is to be gone on with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     Chat(Vec<Message>),
     Prompts(Vec<Prompt>),
 }
 
-/// One prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prompt {
     Text(String),
     Ids(Vec<u32>),
 }
 
-/// Likeliest tokens that may be asked for.
-const MOST_LIKELIEST: u64 = 20;
-/// Stop texts, and bytes of one.
-const MOST_STOPS: (usize, usize) = (16, 1024);
-/// Tokens of a completion where none are said, as OpenAI has it.
-const COMPLETION: usize = 16;
-/// Replies to a request, all prompts together.
-pub const MOST_REPLIES: usize = 1024;
+const MAX_LIKELIEST: u64 = 20;
+/// Number of stop texts, and bytes of each.
+const MAX_STOPS: (usize, usize) = (16, 1024);
+/// OpenAI's default of `max_tokens`.
+const DEFAULT_MAX_TOKENS: usize = 16;
+/// Maximum number of replies to all prompts of a request.
+const MAX_REPLIES: usize = 1024;
 
-/// They say who asks or how a provider may keep house, and change no reply.
+/// Fields that change no reply.
 const HARMLESS: [&str; 6] = [
     "user",
     "metadata",
@@ -62,8 +59,8 @@ const HARMLESS: [&str; 6] = [
     "service_tier",
 ];
 
-/// Fields that are known and not supported, with the values at which they mean nothing.
-fn is_idle(name: &str, value: &Value) -> bool {
+/// Whether an unsupported field has a value without effect.
+fn has_no_effect(name: &str, value: &Value) -> bool {
     match name {
         "frequency_penalty" | "presence_penalty" => value.as_f64() == Some(0.0),
         "logit_bias" => value.as_object().is_some_and(Map::is_empty),
@@ -79,31 +76,26 @@ fn is_idle(name: &str, value: &Value) -> bool {
     }
 }
 
-/// A request of /v1/chat/completions.
-pub fn chat(body: &[u8]) -> Result<Asked, ApiError> {
-    let mut fields = Fields::of(body)?;
+/// Parses a request to /v1/chat/completions.
+pub fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
+    let mut fields = RequestFields::of(body)?;
     let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
     if messages.is_empty() {
-        let problem = "messages: there is no message in it";
+        let problem = "messages: the list is empty";
         return Err(ApiError::field("messages", "invalid_value", problem));
     }
     let messages = messages.into_iter().enumerate();
     let messages = messages.map(|(i, value)| message(i, value));
     let input = Input::Chat(messages.collect::<Result<_, _>>()?);
-    let (long, old) = ("max_completion_tokens", "max_tokens");
-    let most = match fields.number(long, 1, u32::MAX.into())? {
-        None => fields.number(old, 1, u32::MAX.into())?,
-        given if fields.taken(old).is_none() => given,
-        _ => {
-            return Err(ApiError::field(
-                old,
-                "invalid_value",
-                "max_tokens and max_completion_tokens: give one",
-            ));
-        }
-    };
-    let likeliest = fields.number("top_logprobs", 0, MOST_LIKELIEST)?;
-    let tell = match (fields.flag("logprobs")?, likeliest) {
+    let new = fields.number("max_completion_tokens", 1, u32::MAX.into())?;
+    let old = fields.number("max_tokens", 1, u32::MAX.into())?;
+    if new.is_some() && old.is_some() {
+        let problem = "max_tokens and max_completion_tokens: give one";
+        return Err(ApiError::field("max_tokens", "invalid_value", problem));
+    }
+    let max_new_tokens = new.or(old).map(|most| most as usize);
+    let likeliest = fields.number("top_logprobs", 0, MAX_LIKELIEST)?;
+    let likeliest = match (fields.flag("logprobs")?, likeliest) {
         (true, likeliest) => Some(likeliest.unwrap_or(0) as usize),
         (false, None | Some(0)) => None,
         (false, Some(_)) => {
@@ -111,22 +103,22 @@ pub fn chat(body: &[u8]) -> Result<Asked, ApiError> {
             return Err(ApiError::field("top_logprobs", "invalid_value", problem));
         }
     };
-    fields.asked(input, most.map(|most| most as usize), tell, false)
+    fields.finish(input, max_new_tokens, likeliest, false)
 }
 
-/// A request of /v1/completions.
-pub fn completion(body: &[u8]) -> Result<Asked, ApiError> {
-    let mut fields = Fields::of(body)?;
+/// Parses a request to /v1/completions.
+pub fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
+    let mut fields = RequestFields::of(body)?;
     const WANTED: &str = "a text, a list of texts, a list of token ids, or a list of such lists";
     let prompts = fields.needed("prompt", WANTED, prompts)?;
-    let tell = fields.number("logprobs", 0, MOST_LIKELIEST)?;
+    let likeliest = fields.number("logprobs", 0, MAX_LIKELIEST)?;
     let echo = fields.flag("echo")?;
-    // To score a prompt, no token need follow it.
+    // A prompt can be scored without new tokens.
     let least = u64::from(!echo);
     let most = fields.number("max_tokens", least, u32::MAX.into())?;
-    let most = most.map_or(COMPLETION, |most| most as usize);
-    let tell = tell.map(|tell| tell as usize);
-    fields.asked(Input::Prompts(prompts), Some(most), tell, echo)
+    let most = most.map_or(DEFAULT_MAX_TOKENS, |most| most as usize);
+    let likeliest = likeliest.map(|count| count as usize);
+    fields.finish(Input::Prompts(prompts), Some(most), likeliest, echo)
 }
 
 fn prompts(value: &Value) -> Option<Vec<Prompt>> {
@@ -153,7 +145,7 @@ fn prompts(value: &Value) -> Option<Vec<Prompt>> {
     list.iter().map(one).collect()
 }
 
-/// A message with a role and a text; parts of a text are put together.
+/// Parses a message with a role and a text. Parts of a text are joined.
 fn message(i: usize, value: Value) -> Result<Message, ApiError> {
     let place = |field: &str| format!("messages[{i}]{field}");
     let wrong = |field: &str, problem: String| {
@@ -170,13 +162,12 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
             "wanted {\"role\": \"user\", \"content\": \"...\"}".into(),
         );
     };
-    // What others' replies come with says nothing when it is empty.
-    let says_nothing =
-        |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    let is_foreign = |(name, value): &(&String, &Value)| {
-        !["role", "content"].contains(&name.as_str()) && !says_nothing(value)
+    // Clients send replies back with empty fields of other features.
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let is_unsupported = |(name, value): &(&String, &Value)| {
+        !["role", "content"].contains(&name.as_str()) && !is_empty(value)
     };
-    if let Some((name, _)) = map.iter().find(is_foreign) {
+    if let Some((name, _)) = map.iter().find(is_unsupported) {
         let name = shown(name);
         return wrong(
             &format!(".{name}"),
@@ -184,7 +175,7 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
         );
     }
     let role = match map.get("role").and_then(Value::as_str) {
-        // The newer word for it, which no published template knows.
+        // The new name of the system role, which published templates lack.
         Some("developer") => "system",
         Some(role @ ("system" | "user" | "assistant")) => role,
         _ => {
@@ -209,7 +200,7 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
     let Some(content) = content else {
         return wrong(
             ".content",
-            "wanted a text, or a list of parts of the type text: this model reads nothing else"
+            "wanted a text, or a list of parts of the type text, the only type that this model reads"
                 .into(),
         );
     };
@@ -219,21 +210,21 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
     })
 }
 
-/// The fields of a request, each of which is taken once.
-struct Fields {
+/// The fields of a request that are not parsed yet.
+struct RequestFields {
     left: Map<String, Value>,
 }
 
-impl Fields {
-    fn of(body: &[u8]) -> Result<Fields, ApiError> {
+impl RequestFields {
+    fn of(body: &[u8]) -> Result<RequestFields, ApiError> {
         let json = |e| ApiError::bad(format!("the body is not JSON: {e}"));
         match serde_json::from_slice(body).map_err(json)? {
-            Value::Object(left) => Ok(Fields { left }),
+            Value::Object(left) => Ok(RequestFields { left }),
             _ => Err(ApiError::bad("the body is not a JSON object")),
         }
     }
 
-    /// A field; `null` is as good as none.
+    /// Removes a field. `null` counts as missing.
     fn taken(&mut self, name: &str) -> Option<Value> {
         self.left.remove(name).filter(|value| !value.is_null())
     }
@@ -281,14 +272,14 @@ impl Fields {
         Ok(flag.unwrap_or(false))
     }
 
-    /// What both kinds of requests have. Whatever is left over then is refused.
-    fn asked(
+    /// Parses the fields that both kinds of requests have, and refuses the rest.
+    fn finish(
         mut self,
         input: Input,
-        most: Option<usize>,
-        tell: Option<usize>,
+        max_new_tokens: Option<usize>,
+        likeliest: Option<usize>,
         echo: bool,
-    ) -> Result<Asked, ApiError> {
+    ) -> Result<CompletionRequest, ApiError> {
         let model = self.needed("model", "the name of the model", |v| {
             v.as_str().map(str::to_owned)
         })?;
@@ -306,7 +297,7 @@ impl Fields {
         let seed = self.optional("seed", "a whole number of at most 64 bits", |v| {
             v.as_u64().or_else(|| v.as_i64().map(|seed| seed as u64))
         })?;
-        let (many, long) = MOST_STOPS;
+        let (many, long) = MAX_STOPS;
         let wanted =
             format!("a text, or a list of at most {many} texts, each of 1 to {long} bytes");
         let stop = self.optional("stop", &wanted, |value| {
@@ -325,24 +316,24 @@ impl Fields {
             Input::Chat(_) => 1,
             Input::Prompts(prompts) => prompts.len(),
         };
-        if prompts.saturating_mul(n) > MOST_REPLIES {
+        if prompts.saturating_mul(n) > MAX_REPLIES {
             let problem = format!(
-                "n: {prompts} prompts with {n} replies each are too many; at most {MOST_REPLIES} in all"
+                "n: {prompts} prompts with {n} replies each are too many; at most {MAX_REPLIES} in all"
             );
             return Err(ApiError::field("n", "invalid_value", problem));
         }
         self.refuse_rest()?;
-        Ok(Asked {
+        Ok(CompletionRequest {
             model,
             input,
             n,
-            most,
+            max_new_tokens,
             temperature: temperature.unwrap_or(1.0),
             top_p: top_p.unwrap_or(1.0),
             top_k: top_k.unwrap_or(0) as usize,
             seed,
             stop: stop.unwrap_or_default().into(),
-            tell,
+            likeliest,
             echo,
             stream,
             include_usage,
@@ -357,7 +348,7 @@ impl Fields {
             let known = ["include_usage", "include_obfuscation"];
             let is_known =
                 |(name, value): (&String, &Value)| known.contains(&&**name) && value.is_boolean();
-            // Padding against listeners is a provider's matter; to go without it is to go without nothing.
+            // This server adds no padding against listeners.
             let is_plain = options.get(known[1]).is_none_or(|value| *value == false);
             (options.iter().all(is_known) && is_plain)
                 .then(|| options.get(known[0]).is_some_and(|value| *value == true))
@@ -371,10 +362,10 @@ impl Fields {
         }
     }
 
-    /// Nothing that was asked for is left out in silence.
+    /// Refuses fields that would have an effect.
     fn refuse_rest(self) -> Result<(), ApiError> {
         for (name, value) in &self.left {
-            if value.is_null() || HARMLESS.contains(&&**name) || is_idle(name, value) {
+            if value.is_null() || HARMLESS.contains(&&**name) || has_no_effect(name, value) {
                 continue;
             }
             let name = shown(name);
@@ -391,7 +382,7 @@ mod tests {
 
     use super::*;
 
-    fn of_chat(more: Value) -> Result<Asked, ApiError> {
+    fn of_chat(more: Value) -> Result<CompletionRequest, ApiError> {
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}]});
         body.as_object_mut()
             .unwrap()
@@ -407,7 +398,7 @@ mod tests {
         }
     }
 
-    fn param(error: Result<Asked, ApiError>) -> String {
+    fn param(error: Result<CompletionRequest, ApiError>) -> String {
         let body = error.unwrap_err().body();
         body["error"]["param"]
             .as_str()
@@ -416,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name_unless_it_means_nothing() {
+    fn unsupported_fields_are_refused_unless_they_have_no_effect() {
         for (name, idle, wrong) in [
             ("tools", json!([]), json!([{"type": "function"}])),
             ("tool_choice", json!("none"), json!("required")),

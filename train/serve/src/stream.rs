@@ -1,4 +1,4 @@
-//! The body of an answer: whole, or as server-sent events while the replies grow.
+//! The body of a response: complete, or server-sent events while the replies grow.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,77 +9,76 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::answer::Answer;
 use super::error::ApiError;
-use super::worker::Event;
+use super::model_thread::ReplyEvent;
+use super::response::ResponseBuilder;
 
-/// The body of an answer.
-pub enum Answered {
-    Whole(Option<Bytes>),
-    Stream(Box<Stream>),
+pub enum ResponseBody {
+    Complete(Option<Bytes>),
+    Stream(Box<EventStream>),
 }
 
-/// Server-sent events, as the worker's come. When the client has gone this is dropped, and the worker notices.
-pub struct Stream {
-    answer: Answer,
-    received: UnboundedReceiver<Event>,
+/// Server-sent events. When the client disconnects this is dropped, which closes the channel of the model thread.
+pub struct EventStream {
+    builder: ResponseBuilder,
+    received: UnboundedReceiver<ReplyEvent>,
     ready: VecDeque<Bytes>,
-    /// of each reply, whether it has begun
-    begun: Vec<bool>,
-    /// replies that have not ended
+    /// Whether each reply has started.
+    started: Vec<bool>,
+    /// Number of unfinished replies.
     left: usize,
     tokens: usize,
     is_over: bool,
 }
 
-impl Stream {
-    /// So many replies, of whose events the first has come.
+impl EventStream {
+    /// Returns the stream of `count` replies, whose first event has arrived.
     pub fn new(
-        answer: Answer,
-        received: UnboundedReceiver<Event>,
+        builder: ResponseBuilder,
+        received: UnboundedReceiver<ReplyEvent>,
         count: usize,
-        first: Event,
-    ) -> Stream {
-        let mut stream = Stream {
-            answer,
+        first: ReplyEvent,
+    ) -> EventStream {
+        let mut stream = EventStream {
+            builder,
             received,
             ready: VecDeque::new(),
-            begun: vec![false; count],
+            started: vec![false; count],
             left: count,
             tokens: 0,
             is_over: false,
         };
-        stream.tell(Some(first));
+        stream.push(Some(first));
         stream
     }
 
-    /// Writes what an event says; none: there will be no more.
-    fn tell(&mut self, event: Option<Event>) {
+    /// Adds an event; `None` if the model thread has ended.
+    fn push(&mut self, event: Option<ReplyEvent>) {
         let (index, piece, end) = match event {
-            Some(Event::Piece(index, piece)) => (index, piece, None),
-            Some(Event::End(index, piece, finish, tokens)) => {
+            Some(ReplyEvent::Piece(index, piece)) => (index, piece, None),
+            Some(ReplyEvent::End(index, piece, finish, tokens)) => {
                 (index, piece, Some((finish, tokens)))
             }
-            Some(Event::Failed(error)) => return self.fail(&error),
+            Some(ReplyEvent::Failed(error)) => return self.fail(&error),
             None => return self.fail(&ApiError::stopping()),
         };
-        if !std::mem::replace(&mut self.begun[index], true) {
-            let opening = self.answer.opening(index);
+        if !std::mem::replace(&mut self.started[index], true) {
+            let opening = self.builder.opening(index);
             self.ready.extend(opening.as_ref().map(sent));
         }
         let has_piece = !piece.text.is_empty() || !piece.tokens.is_empty();
         if has_piece {
             self.ready
-                .push_back(sent(&self.answer.piece(index, &piece, None)));
+                .push_back(sent(&self.builder.piece(index, &piece, None)));
         }
         if let Some((finish, tokens)) = end {
-            let end = self.answer.piece(index, &Default::default(), Some(finish));
+            let end = self.builder.piece(index, &Default::default(), Some(finish));
             self.ready.push_back(sent(&end));
             self.left -= 1;
             self.tokens += tokens;
         }
         if self.left == 0 {
-            let closing = self.answer.closing(self.tokens);
+            let closing = self.builder.closing(self.tokens);
             self.ready.extend(closing.as_ref().map(sent));
             self.ready
                 .push_back(Bytes::from_static(b"data: [DONE]\n\n"));
@@ -93,12 +92,12 @@ impl Stream {
     }
 }
 
-/// One event.
+/// Formats a server-sent event.
 fn sent(chunk: &Value) -> Bytes {
     format!("data: {chunk}\n\n").into()
 }
 
-impl Body for Answered {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -107,10 +106,10 @@ impl Body for Answered {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let stream = match self.get_mut() {
-            Answered::Whole(bytes) => {
+            ResponseBody::Complete(bytes) => {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
-            Answered::Stream(stream) => stream,
+            ResponseBody::Stream(stream) => stream,
         };
         loop {
             if let Some(bytes) = stream.ready.pop_front() {
@@ -120,24 +119,23 @@ impl Body for Answered {
                 return Poll::Ready(None);
             }
             match stream.received.poll_recv(cx) {
-                Poll::Ready(event) => stream.tell(event),
+                Poll::Ready(event) => stream.push(event),
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Answered::Whole(None))
+        matches!(self, ResponseBody::Complete(None))
     }
 
-    /// A length is sent along with what is whole.
     fn size_hint(&self) -> SizeHint {
         match self {
-            Answered::Whole(bytes) => {
+            ResponseBody::Complete(bytes) => {
                 let length = bytes.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(length as u64)
             }
-            Answered::Stream(_) => SizeHint::default(),
+            ResponseBody::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -1,46 +1,54 @@
-//! What can be typed.
+//! The command line.
 
-mod playing;
-mod request;
+mod changes;
+mod players;
 mod values;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
+use lapwing_train::config::MOST_EPISODES;
 use lapwing_train::record::directory;
 use lapwing_train::{Config, Error};
 
-pub use playing::{ApiPlayer, Eval, Play, Probe, Who};
-use request::announced;
-pub use request::{Changes, Request, adapter, learned, model};
-use values::{chance, episodes, jobs, number, rate, share, temperature, tokens, waiting};
+use changes::announced;
+pub use changes::{ChangeArgs, ConfigArgs, adapter, learned, model};
+pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
+use values::{SHARE, WHOLE, number, whole};
 
-/// Teaches small language models to play text games, on any GPU or none.
+/// Train small language models to play text games, on any GPU or none
 #[derive(Debug, Parser)]
 #[command(name = "lapwing", version, max_term_width = 100)]
 pub struct Cli {
-    /// Use this adapter of those that `lapwing adapters` lists
-    #[arg(
-        long,
-        global = true,
-        value_name = "N",
-        env = "LAPWING_ADAPTER_INDEX",
-        hide_env_values = true
-    )]
-    pub adapter_index: Option<usize>,
-    /// Say nothing but results and errors
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Print only results and errors
     #[arg(long, short, global = true, display_order = 999)]
     pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
 
-impl Cli {
-    /// The adapter asked for, or the best there is.
-    pub fn open_gpu(&self) -> Result<Gpu, GpuError> {
+#[derive(Debug, Clone, Copy, Args)]
+pub struct DeviceArgs {
+    /// Use this device: a number of `lapwing devices`. If omitted, the best one
+    #[arg(
+        long = "device",
+        alias = "adapter-index",
+        global = true,
+        value_name = "N",
+        env = "LAPWING_DEVICE",
+        hide_env_values = true
+    )]
+    pub index: Option<usize>,
+}
+
+impl DeviceArgs {
+    /// Opens the selected device, or the best one if none is selected.
+    pub fn open(self) -> Result<Gpu, GpuError> {
         Gpu::open(GpuOptions {
-            index: self.adapter_index,
+            index: self.index,
             ..GpuOptions::default()
         })
     }
@@ -48,46 +56,47 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Teach a model to play a game, and keep what it learned as an adapter
-    Train(Train),
-    /// Train with several settings and seeds, and compare what came of them
-    Sweep(Sweep),
-    /// Examine a model on scenes that training never sees
-    Eval(Eval),
-    /// Find out whether an agent reads its instructions or plays as it has learned to
-    Probe(Probe),
-    /// Watch a model play an episode, or play it yourself
-    Play(Play),
-    /// Tell how likely a model finds each token of a text
-    Score(Score),
-    /// Let a model go on with a text or a conversation
-    Generate(Generate),
-    /// Answer the requests of other programs, as OpenAI's API does
-    Serve(Serve),
-    /// Work an adapter into the weights of its model
-    Merge(Merge),
-    /// Make a small base model that imitates a noisy player
-    Pretrain(Pretrain),
-    /// Find out whether this machine can train: GPU, driver, every kernel, gradients, memory, speed
-    Doctor(Doctor),
-    /// Show a run, or several beside each other, as a page in one HTML file
-    Report(Report),
+    /// Train a model on a game and save the adapter
+    Train(TrainArgs),
+    /// Train with several settings and seeds and compare the results
+    Sweep(SweepArgs),
+    /// Evaluate a model on held-out scenes
+    Eval(EvalArgs),
+    /// Test whether an agent follows its instructions or its habits
+    Probe(ProbeArgs),
+    /// Watch a model play, or play yourself
+    Play(PlayArgs),
+    /// Print the log-probability of each token
+    Score(ScoreArgs),
+    /// Continue a text or a conversation
+    Generate(GenerateArgs),
+    /// Start an OpenAI-compatible HTTP server
+    Serve(ServeArgs),
+    /// Merge an adapter into the weights of its model
+    Merge(MergeArgs),
+    /// Make a small base model, or an adapter that imitates recorded episodes
+    Pretrain(PretrainArgs),
+    /// Check whether this machine can train: device, driver, kernels, gradients, memory, speed
+    Doctor(DoctorArgs),
+    /// Write an HTML report of one or several runs
+    Report(ReportArgs),
     /// Follow a run in the terminal, from another shell
-    Watch(Watch),
-    /// Write the metrics of a run for other programs
-    Export(Export),
-    /// Print a config with every value in force, and where each comes from
-    Config(Request),
+    Watch(WatchArgs),
+    /// Export the metrics of a run as CSV or TensorBoard files
+    Export(ExportArgs),
+    /// Print every config value and its origin
+    Config(ConfigArgs),
     /// List the games and their options
     Games,
-    /// List the GPUs that were found, and say which will be used
-    Adapters,
-    /// Print what a shell needs to complete commands and options
+    /// List the devices and mark the default one
+    #[command(alias = "adapters")]
+    Devices,
+    /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page of the program, or of one of its commands
+    /// Print the manual page of lapwing or of a command
     Man {
         /// The command
         command: Option<String>,
@@ -95,167 +104,162 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Train {
+pub struct TrainArgs {
     #[command(flatten)]
-    pub request: Request,
-    /// Keep the run in this directory, which must be new or empty [default: runs/NAME-SEED]
+    pub config: ConfigArgs,
+    /// Write the run to this directory, which must be new or empty [default: runs/NAME-SEED]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in this directory, from its latest checkpoint; --steps may be raised
+    /// Resume the run in this directory from its latest checkpoint. --steps may be raised
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter", "game"])]
     pub resume: Option<PathBuf>,
-    /// Training steps (train.steps)
-    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    /// Number of training steps (train.steps)
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
     pub steps: Option<u64>,
-    /// The number that everything random follows from (train.seed)
-    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    /// Seed of all randomness in the run (train.seed)
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Write event files for TensorBoard too (record.tensorboard)
+    /// Also write TensorBoard event files (record.tensorboard)
     #[arg(long)]
     pub tensorboard: bool,
-    /// Keep every episode in episodes.jsonl, not some of each evaluation (record.all_episodes)
+    /// Record every episode in episodes.jsonl instead of a few of each evaluation (record.all_episodes)
     #[arg(long)]
     pub all_episodes: bool,
-    /// Load everything, show a prompt and what would be done, and stop; writes nothing
+    /// Load everything, print a prompt and the plan, and exit without writing files
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Sweep {
-    /// Which seeds and which settings: docs/sweeps.md says how to write it
+pub struct SweepArgs {
+    /// The sweep file: seeds and settings (format: docs/sweeps.md)
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
-    /// Runs at a time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    /// Number of runs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=256_usize))]
     pub jobs: usize,
-    /// Keep the runs and the results in this directory; runs that are there already are gone on with [default:
-    /// sweeps/NAME]
+    /// Write runs and results to this directory. Existing runs are resumed [default: sweeps/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
-/// A model to look at, outside of any game.
+/// A model outside of any game.
 #[derive(Debug, Args)]
-pub struct Chosen {
-    /// Use this model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face
-    /// hub such as Qwen/Qwen2.5-0.5B-Instruct (@REVISION after it chooses a branch, a tag or a commit)
+pub struct ModelArgs {
+    /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
+    /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
     #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
-    /// Add the adapter in this directory (PEFT files), or that of a run
+    /// Add this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
 }
 
-/// A model to look at.
 #[derive(Debug, Args)]
-pub struct Subject {
+pub struct ScoreArgs {
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub model: ModelArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Score {
-    #[command(flatten)]
-    pub subject: Subject,
     #[command(flatten)]
     pub input: ScoreInput,
 }
 
-/// What is scored.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct ScoreInput {
-    /// Score this text, with the tokens that the tokenizer puts around it
+    /// Score this text. The tokenizer adds its usual special tokens
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
-    /// Score these token ids: a file with a JSON list of numbers; - is standard input
+    /// Score these token ids: a file with a JSON list of numbers. - reads standard input
     #[arg(long, value_name = "FILE.json")]
     pub ids: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct Generate {
+pub struct GenerateArgs {
     #[command(flatten)]
-    pub subject: Subject,
+    pub model: ModelArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub input: GenerateInput,
-    /// Take the likeliest token each time
+    /// Take the most likely token each time
     #[arg(long, conflicts_with_all = ["temperature", "top_p", "top_k", "seed"])]
     pub greedy: bool,
-    /// Divide the logits by this before drawing; 0 is --greedy
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature, allow_negative_numbers = true)]
+    /// Sampling temperature. 0 is the same as --greedy
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true,
+        value_parser = number(|x: f32| x == 0.0 || (1e-3..=1e3).contains(&x), "0, or a number from 0.001 to 1000"))]
     pub temperature: f32,
-    /// Draw from the fewest likeliest tokens whose chances add up to this; 1: from all
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = share, allow_negative_numbers = true)]
+    /// Sample from the most likely tokens whose probabilities sum to this. 1 means all tokens
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true,
+        value_parser = number(|x: f32| x > 0.0 && x <= 1.0, SHARE))]
     pub top_p: f32,
-    /// Draw from this many likeliest tokens; 0: from all
-    #[arg(long, value_name = "N", value_parser = number, default_value_t = 0, allow_negative_numbers = true)]
+    /// Sample from this many most likely tokens. 0 means all tokens
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u64,
-    /// Stop after this many tokens, if the model has not stopped by then
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = tokens, allow_negative_numbers = true)]
+    /// Maximum number of new tokens
+    #[arg(long, value_name = "N", value_parser = tokens(), default_value_t = 256, allow_negative_numbers = true)]
     pub max_new_tokens: usize,
-    /// The number that the drawing follows from
-    #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
+    /// Seed of the sampling
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
-/// What the model goes on with.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct GenerateInput {
-    /// Go on with this text, with the tokens that the tokenizer puts before it
+    /// Continue this text. The tokenizer adds its usual special tokens
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// Reply to a conversation under the model's chat template: a file with a JSON list of messages, or an object with
-    /// `messages` and variables for the template, such as {"messages": [...], "enable_thinking": false}; - is standard
+    /// Reply to a conversation, formatted by the model's chat template: a file with a JSON list of messages, or an object
+    /// with `messages` and template variables, such as {"messages": [...], "enable_thinking": false}. - reads standard
     /// input
     #[arg(long, value_name = "FILE.json")]
     pub chat: Option<PathBuf>,
-    /// Go on with these token ids: a file with a JSON list of numbers; - is standard input
+    /// Continue these token ids: a file with a JSON list of numbers. - reads standard input
     #[arg(long, value_name = "FILE.json")]
     pub ids: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "If the environment has LAPWING_API_KEY, requests must bear it. docs/serving.md says what is supported."
+    after_help = "If LAPWING_API_KEY is set, clients must send it as their API key. docs/serving.md describes the API."
 )]
-pub struct Serve {
+pub struct ServeArgs {
     #[command(flatten)]
-    pub chosen: Chosen,
-    /// Listen on this address; others than this machine's own are for networks that you trust
+    pub model: ModelArgs,
+    /// Address to listen on. Use an address other than a local one only in networks that you trust
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub host: String,
-    /// Listen on this port; 0: any that is free
+    /// Port to listen on. 0 selects a free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,
-    /// What requests call the model [default: its directory's name, or its repository's]
+    /// Model name in requests [default: the name of the model's directory or repository]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Longest prompt and reply together, in tokens [default: what the model was made for]
-    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
+    /// Maximum length of prompt and reply together, in tokens [default: the model's maximum]
+    #[arg(long, value_name = "N", value_parser = tokens(), allow_negative_numbers = true)]
     pub context: Option<usize>,
-    /// Replies that are decoded together
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = jobs)]
+    /// Maximum number of replies that are decoded together
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole(1..=256_usize))]
     pub batch: usize,
-    /// Replies that may wait for a place in the batch; who comes after them is sent away
-    #[arg(long, value_name = "N", value_parser = waiting, default_value_t = 64, allow_negative_numbers = true)]
+    /// Maximum number of replies that wait for a place in the batch. Further requests are refused with status 429
+    #[arg(long, value_name = "N", value_parser = whole(0..=100_000_usize), default_value_t = 64, allow_negative_numbers = true)]
     pub queue: usize,
 }
 
 #[derive(Debug, Args)]
-pub struct Merge {
-    /// The directory of a run: its model and its best adapter
+pub struct MergeArgs {
+    /// Run directory. Its best adapter is merged into its model
     #[arg(value_name = "RUN", required_unless_present = "adapter")]
     pub run: Option<PathBuf>,
-    /// The model instead of the embedded one: a directory of Hugging Face files, or a repository of the Hugging Face hub
+    /// The model, if not the built-in one: a directory of Hugging Face files, or a Hugging Face repository
     #[arg(long, value_name = "DIR|OWNER/NAME", conflicts_with = "run")]
     pub model: Option<String>,
-    /// The adapter (PEFT files), or that of a run
+    /// The adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN", conflicts_with = "run")]
     pub adapter: Option<PathBuf>,
     /// Write the merged model to this directory, which must be new or empty
@@ -264,39 +268,39 @@ pub struct Merge {
 }
 
 #[derive(Debug, Args)]
-pub struct Pretrain {
-    /// Write the model, or the adapter, to this directory, which must be new or empty
+pub struct PretrainArgs {
+    /// Write the model or adapter to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Presets or files whose games are learned, all at once [default: those of the embedded base]; with --from one, whose
-    /// `lora` and `policy` are used [default: frozen-lake]
+    /// Presets or config files of the games to learn [default: the games of the built-in model]. With --from: one config,
+    /// of which `lora` and `policy` are used [default: frozen-lake]
     #[arg(value_name = "PRESET|FILE.toml")]
     pub configs: Vec<String>,
-    /// The chance that the player makes a good move; otherwise it makes any
-    #[arg(long, value_name = "P", value_parser = chance, conflicts_with = "from", allow_negative_numbers = true)]
+    /// Probability of a good move of the player that is imitated. Its other moves are random
+    #[arg(long, value_name = "P", conflicts_with = "from", allow_negative_numbers = true,
+        value_parser = number(|p: f64| (0.0..=1.0).contains(&p), "a number from 0 to 1"))]
     pub skill: Option<f64>,
     #[command(flatten)]
-    pub imitation: Imitation,
-    /// Optimiser updates
-    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    pub imitation: ImitationArgs,
+    /// Number of optimiser updates
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
     pub steps: Option<u64>,
-    /// The number that everything random follows from
-    #[arg(long, value_name = "N", value_parser = number, default_value_t = 1, allow_negative_numbers = true)]
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
-/// Learning from the episodes of others, as an adapter.
+/// Options of `lapwing pretrain --from`.
 #[derive(Debug, Args)]
-pub struct Imitation {
-    /// Imitate these episodes instead, and write an adapter: a file of `lapwing play --keep`, or the episodes.jsonl of a
-    /// run; may be repeated
+pub struct ImitationArgs {
+    /// Train an adapter on the episodes of this file: one that `lapwing play --keep` wrote, or the episodes.jsonl of a run.
+    /// May be repeated
     #[arg(long, value_name = "EPISODES.jsonl")]
     pub from: Vec<PathBuf>,
-    /// The model that learns instead of the embedded one: a directory of Hugging Face files, or a repository of the
-    /// Hugging Face hub
+    /// Train this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository
     #[arg(long, value_name = "DIR|OWNER/NAME", requires = "from")]
     pub model: Option<String>,
-    /// Leave out episodes that returned less
+    /// Skip episodes with a lower return
     #[arg(
         long,
         value_name = "X",
@@ -304,46 +308,44 @@ pub struct Imitation {
         allow_negative_numbers = true
     )]
     pub min_return: Option<f64>,
-    /// Leave out episodes that were not won
+    /// Skip episodes without success
     #[arg(long, requires = "from")]
     pub only_success: bool,
-    /// Passes over the episodes [default: 3, unless --steps says how many updates]
-    #[arg(long, value_name = "N", requires = "from", conflicts_with = "steps", value_parser = episodes, allow_negative_numbers = true)]
+    /// Number of passes over the episodes [default: 3, unless --steps is given]
+    #[arg(long, value_name = "N", requires = "from", conflicts_with = "steps", allow_negative_numbers = true,
+        value_parser = whole(1..=MOST_EPISODES))]
     pub epochs: Option<usize>,
-    /// The highest learning rate [default: 0.002 for the embedded model, 0.0002 for an adapter of another,
-    /// 0.00002 for all of its weights]
-    #[arg(long, value_name = "X", requires = "from", value_parser = rate, allow_negative_numbers = true)]
+    /// Peak learning rate [default: 0.002 for the built-in model, 0.0002 for an adapter of another model, 0.00002 for all
+    /// weights of another model]
+    #[arg(long, value_name = "X", requires = "from", allow_negative_numbers = true,
+        value_parser = number(|rate: f64| rate > 0.0 && rate <= 1.0, SHARE))]
     pub lr: Option<f64>,
-    /// Change a value of the config, such as lora.rank=16; may be repeated
+    /// Change a config value, such as lora.rank=16. May be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "from")]
     pub set: Vec<String>,
 }
 
-impl Pretrain {
-    /// The config of an imitation, with what was typed.
+impl PretrainArgs {
+    /// Returns the config of `--from`.
     pub fn config(&self) -> Result<Config, Error> {
-        let request = Request {
-            config: self
-                .configs
-                .first()
-                .map_or("frozen-lake", String::as_str)
-                .to_owned(),
-            changes: Changes {
+        let config = self.configs.first();
+        let request = ConfigArgs {
+            config: config.map_or("frozen-lake", String::as_str).to_owned(),
+            changes: ChangeArgs {
                 set: self.imitation.set.clone(),
                 model: self.imitation.model.clone(),
                 adapter: None,
                 game: None,
             },
         };
-        Ok(announced(
-            request.resolve(vec![format!("train.seed={}", self.seed)])?,
-        ))
+        let seed = vec![format!("train.seed={}", self.seed)];
+        Ok(announced(request.resolve(seed)?))
     }
 }
 
 #[derive(Debug, Args)]
-pub struct Doctor {
-    /// Look at this model too: a directory of Hugging Face files, or a repository of the Hugging Face hub
+pub struct DoctorArgs {
+    /// Check this model, too: a directory of Hugging Face files, or a Hugging Face repository
     #[arg(long, value_name = "DIR|OWNER/NAME")]
     pub model: Option<String>,
     /// Print one JSON object, for a bug report
@@ -352,31 +354,31 @@ pub struct Doctor {
 }
 
 #[derive(Debug, Args)]
-pub struct Report {
-    /// Directories of runs, such as runs/frozen-lake-1; seeds of one config are drawn as one curve with a band
+pub struct ReportArgs {
+    /// Run directories, such as runs/frozen-lake-1. Runs that differ only in their seed share one curve with a band
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// Write the page to this file [default: RUN/report.html, or lapwing-report.html for several runs]
+    /// Write the report to this file [default: RUN/report.html, or lapwing-report.html for several runs]
     #[arg(long, value_name = "FILE.html")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct Watch {
-    /// The directory of a run, such as runs/frozen-lake-1
+pub struct WatchArgs {
+    /// Run directory, such as runs/frozen-lake-1
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// Print one picture and end
+    /// Print the current state and exit
     #[arg(long)]
     pub once: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Export {
-    /// The directory of a run, such as runs/frozen-lake-1
+pub struct ExportArgs {
+    /// Run directory, such as runs/frozen-lake-1
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// What to write
+    /// Output format
     #[arg(long, value_name = "FORMAT")]
     pub format: ExportFormat,
     /// Write to this directory, which must be new or empty [default: RUN/tensorboard or RUN/csv]
@@ -386,14 +388,14 @@ pub struct Export {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum ExportFormat {
-    /// Event files for TensorBoard, which Weights & Biases and trackio read too
+    /// Event files for TensorBoard. Weights & Biases and trackio read them, too
     Tensorboard,
     /// steps.csv and evaluations.csv
     Csv,
 }
 
-impl Train {
-    /// The config with what was typed.
+impl TrainArgs {
+    /// Returns the config of the run, with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
         let number = |key: &str, value: Option<u64>| value.map(|n| format!("{key}={n}"));
         let flag = |key: &str, is: bool| is.then(|| format!("{key}=true"));
@@ -405,19 +407,23 @@ impl Train {
         ];
         let own = own.into_iter().flatten().collect();
         let Some(run) = &self.resume else {
-            let mut resolved = self.request.resolve(own)?;
+            let mut resolved = self.config.resolve(own)?;
             if let Some(run) = &resolved.run {
-                let run = run.display();
-                let note = format!("makes the run in {run} again, from its config.toml");
+                let note = format!("repeats the run in {}, from its config.toml", run.display());
                 resolved.notes.push(note);
             }
             return Ok(announced(resolved).absolute());
         };
         directory::is_run(run)?;
-        let settings = [self.request.changes.set.clone(), own].concat();
+        let settings = [self.config.changes.set.clone(), own].concat();
         let resolved = Config::resolve(&directory::config(run).to_string_lossy(), &settings)?;
         Ok(announced(resolved))
     }
+}
+
+/// Returns a parser of numbers of tokens.
+fn tokens() -> impl Fn(&str) -> Result<usize, String> + Clone {
+    whole(1..=u32::MAX as usize)
 }
 
 #[cfg(test)]
@@ -430,6 +436,28 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help() {
+        let names = Cli::command();
+        let names = names.get_subcommands().map(|c| c.get_name().to_owned());
+        for name in names.chain(["lapwing".to_owned()]) {
+            let mut arguments = vec!["lapwing", &*name, "--help"];
+            if name == "lapwing" {
+                arguments.remove(1);
+            }
+            let help = Cli::command().term_width(100);
+            let help = help.try_get_matches_from(arguments).unwrap_err();
+            insta::assert_snapshot!(format!("help_{name}"), help.to_string());
+        }
+    }
+
+    #[test]
+    fn old_spellings_are_understood() {
+        let cli = Cli::parse_from(["lapwing", "adapters", "--adapter-index", "3"]);
+        assert!(matches!(cli.command, Command::Devices));
+        assert_eq!(cli.device.index, Some(3));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `lapwing play --human`: a game on the terminal by whoever sits there, by keys on a board that is drawn in place or by lines.
+//! `lapwing play --human`: a game played by a person, on a board that is redrawn in place or line by line.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -6,70 +6,58 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
-use lapwing_play::PlayError;
 use lapwing_play::players::human::{Human, help, in_lines};
 use lapwing_play::players::scripted::Scripted;
-use lapwing_play::{Ask, Episode, Player, Referee};
+use lapwing_play::{Ask, Episode, PlayError, Player, Referee};
 
-use super::human;
-use super::keys::{self, Keys};
-use super::play::{counted, ending, seat};
-use crate::screen::{OTHERS, Screen, rounded};
+use super::human_scores;
+use super::play::{ending, seat};
+use crate::keys::{self, ActionKeys};
+use crate::screen::{OTHERS, Screen, counted, rounded};
 use crate::{args, interrupt, out};
 
-/// Lets the person at the terminal play: by keys on a board that is drawn in place, or, where the input is no terminal or
-/// the terminal knows no more, by lines.
-pub fn play(arguments: &args::Play) -> Result<()> {
+/// Plays a game and records its score.
+pub fn play(arguments: &args::PlayArgs) -> Result<()> {
     let game = arguments.config()?.game;
     interrupt::end_with_children(&[&game.name])?;
-    let scenario = game.scenario()?;
+    let scenario = &*game.scenario()?;
     let seed = arguments.seed;
-    let played = if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        hand(&*scenario, seed, io::stdin().lock(), out::shown(), None)?
-    } else {
-        in_terminal(&*scenario, seed)?
+    let played = match io::stdin().is_terminal() && io::stdout().is_terminal() {
+        true => in_terminal(scenario, seed)?,
+        false => in_turns(scenario, seed, io::stdin().lock(), out::shown(), None)?,
     };
     match played {
-        Some(episode) => score(&*scenario, seed, &episode, &mut out::shown()),
+        Some(episode) => record(scenario, seed, &episode, &mut out::shown()),
         None => Ok(()),
     }
 }
 
-/// By keys; where any text will do, by lines, which the terminal itself knows best how to edit.
+/// Plays by keys, or in lines if the game takes any text.
 fn in_terminal(scenario: &dyn Scenario, seed: u64) -> Result<Option<Episode>> {
     let term = Term::stdout();
-    let shown = out::Shown(term.clone());
-    let how = match scenario.takes_text() {
-        true => "Type what you say, then Enter; Ctrl-D leaves.".to_owned(),
+    let shown = out::Escaping(term.clone());
+    let keys = match scenario.takes_text() {
+        true => "Type a reply, then Enter; Ctrl-D leaves.".to_owned(),
         false => keys::help(scenario.actions()),
     };
-    let screen = Screen::new(scenario, how, record(scenario));
+    let scores = human_scores::of(scenario).map(|scores| {
+        let mean = rounded(scores.return_mean);
+        format!("; mean of {} {mean}", counted(scores.episodes, "game"))
+    });
+    let screen = Screen::new(scenario, keys, scores.unwrap_or_default());
     let screen = (!console::is_dumb()).then_some((&screen, &term));
     if scenario.takes_text() {
-        return hand(scenario, seed, io::stdin().lock(), shown, screen);
+        return in_turns(scenario, seed, io::stdin().lock(), shown, screen);
     }
-    // Ctrl-C is a key, too, so that the game ends in one way.
-    let key = || term.read_key_raw();
-    let keys = Keys::new(key, term.clone(), scenario.actions());
-    hand(scenario, seed, keys, shown, screen)
+    // Raw, so that Ctrl-C is a key that ends the game like q.
+    let keys = ActionKeys::new(|| term.read_key_raw(), term.clone(), scenario.actions());
+    in_turns(scenario, seed, keys, shown, screen)
 }
 
-/// How the person has done at this game so far, for the end of a line; empty if they have not played it.
-fn record(scenario: &dyn Scenario) -> String {
-    human::of(scenario).map_or_else(String::new, |human| {
-        let (games, mean) = (in_games(human.episodes), rounded(human.return_mean));
-        format!("; mean of {games} {mean}")
-    })
-}
+/// A writer for several owners.
+struct SharedWriter<'a, W>(&'a RefCell<W>);
 
-fn in_games(games: usize) -> String {
-    format!("{games} {}", if games == 1 { "game" } else { "games" })
-}
-
-/// Writes to what others write to as well.
-struct Shared<'a, W>(&'a RefCell<W>);
-
-impl<W: Write> Write for Shared<'_, W> {
+impl<W: Write> Write for SharedWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().write(bytes)
     }
@@ -79,9 +67,9 @@ impl<W: Write> Write for Shared<'_, W> {
     }
 }
 
-/// A game in which every action is a line of input: how it went, if it was played to its end. It may end with the input,
-/// too. Without a screen, all is shown in lines.
-fn hand(
+/// Plays a game in which every line of input is an action. Returns its episode, or `None` if the person left. Without a
+/// screen, everything is written in lines.
+fn in_turns(
     scenario: &dyn Scenario,
     seed: u64,
     input: impl BufRead,
@@ -92,7 +80,7 @@ fn hand(
     let limit = scenario.step_limit();
     if screen.is_none() {
         let how = match scenario.takes_text() {
-            true => "Say what you like; the end of the input leaves.".to_owned(),
+            true => "Type any text; the end of the input leaves.".to_owned(),
             false => help(scenario.actions()),
         };
         let rules = scenario.rules();
@@ -102,57 +90,47 @@ fn hand(
         }
     }
 
-    let show = |out: &mut Shared<'_, _>, ask: &Ask<'_>| match screen {
-        Some((screen, term)) => screen.draw(term, ask),
+    let show = |out: &mut SharedWriter<'_, _>, ask: &Ask<'_>| match screen {
+        Some((screen, term)) => screen.draw(term, ask.observation, ask.past),
         None => in_lines(out, ask),
     };
-    let mut human = Human::new(scenario, input, Shared(&out), show);
-    let mut others: Vec<Scripted> = (1..scenario.agents())
-        .map(|_| Scripted::default())
-        .collect();
+    let mut human = Human::new(scenario, input, SharedWriter(&out), show);
+    let mut others: Vec<Scripted> = Vec::new();
+    others.resize_with(scenario.agents() - 1, Scripted::default);
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     let (mut turns, mut total) = (0, 0.0);
-    let mut shown = Ok(());
-    // A reply that cannot be read is asked for again, so there is nothing to take off.
+    let mut written = Ok(());
+    // The person repeats an invalid reply, so it costs nothing.
     let referee = Referee {
         step_limit: limit,
         format_penalty: 0.0,
     };
     let played = referee.play(scenario, &[seat(seed)], &mut players, &mut |episodes| {
-        let of_first = &episodes[0];
-        let Some(turn) = of_first
-            .turns
-            .last()
-            .filter(|_| of_first.turns.len() > turns)
-        else {
-            return;
-        };
-        (turns, total) = (of_first.turns.len(), of_first.game_return());
-        if screen.is_some() {
+        let episode = &episodes[0];
+        if episode.turns.len() == turns {
             return;
         }
-        let said = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
-        if shown.is_ok() {
-            shown = said;
+        (turns, total) = (episode.turns.len(), episode.game_return());
+        let turn = &episode.turns[turns - 1];
+        if screen.is_none() && written.is_ok() {
+            written = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
         }
     });
-    shown?;
+    written?;
     match played {
         Ok(mut episodes) => {
             let episode = episodes.swap_remove(0);
-            let ending = ending(episode.success, turns, total);
             match screen {
-                Some((screen, term)) => {
-                    screen.end(term, &episode.last, &episode.turns)?;
-                    writeln!(out.borrow_mut(), "{ending}")?;
-                }
-                None => writeln!(out.borrow_mut(), "\n{}\n{ending}", episode.last)?,
+                Some((screen, term)) => screen.draw(term, &episode.last, &episode.turns)?,
+                None => writeln!(out.borrow_mut(), "\n{}", episode.last)?,
             }
+            let ending = ending(episode.success, turns, total);
+            writeln!(out.borrow_mut(), "{ending}")?;
             Ok(Some(episode))
         }
         Err(PlayError::Left) => {
-            let (turns, total) = (counted(turns), rounded(total));
+            let (turns, total) = (counted(turns, "turn"), rounded(total));
             writeln!(out.borrow_mut(), "\nleft after {turns}, return {total}")?;
             Ok(None)
         }
@@ -160,24 +138,26 @@ fn hand(
     }
 }
 
-/// Keeps the score of a game that a person played, and tells how they do in all.
-fn score(
+/// Records the score of a game, and prints the person's mean.
+fn record(
     scenario: &dyn Scenario,
     seed: u64,
     episode: &Episode,
     out: &mut impl Write,
 ) -> Result<()> {
-    if let Err(error) = human::keep(scenario, seed, episode) {
-        writeln!(out, "the score could not be kept: {error}")?;
+    if let Err(error) = human_scores::keep(scenario, seed, episode) {
+        writeln!(out, "cannot record the score: {error}")?;
         return Ok(());
     }
-    if let (Some(human), Some(file)) = (human::of(scenario), human::file()) {
-        let (games, mean) = (human.episodes, rounded(human.return_mean));
-        let games = in_games(games);
-        let file = file.display();
+    if let (Some(scores), Some(file)) = (human_scores::of(scenario), human_scores::file()) {
+        let (games, mean) = (
+            counted(scores.episodes, "game"),
+            rounded(scores.return_mean),
+        );
         writeln!(
             out,
-            "in {games} of this kind: mean return {mean} (kept in {file}, shown by lapwing eval)"
+            "in {games} of this kind: mean return {mean} (recorded in {}, shown by lapwing eval)",
+            file.display()
         )?;
     }
     Ok(())
@@ -196,12 +176,12 @@ mod tests {
 
     fn played(input: &str) -> String {
         let mut out = Vec::new();
-        hand(&*lake(), 1, input.as_bytes(), &mut out, None).unwrap();
+        in_turns(&*lake(), 1, input.as_bytes(), &mut out, None).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn a_game_by_hand_reads_so() {
+    fn a_game_is_played_in_lines() {
         assert_snapshot!(played("jump\n\nRight\nd\n"), @"
         You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
 

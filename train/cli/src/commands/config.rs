@@ -1,4 +1,4 @@
-//! `lapwing config`: every value in force, and where it comes from.
+//! `lapwing config`: every config value and its origin.
 
 use std::io::Write;
 
@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use crate::{args, out};
 
-/// Prints it as TOML, which `lapwing train` takes.
-pub fn show(request: &args::Request) -> Result<()> {
-    let resolved = request.resolve(Vec::new())?;
+/// Prints the config as TOML, which `lapwing train` reads.
+pub fn show(arguments: &args::ConfigArgs) -> Result<()> {
+    let resolved = arguments.resolve(Vec::new())?;
     resolved.notes.iter().for_each(|note| out::note(note));
     write!(out::shown(), "{}", resolved.to_toml())?;
     Ok(())

@@ -1,29 +1,33 @@
-//! `lapwing doctor`: whether this machine can train, a line for each thing that was looked at.
+//! `lapwing doctor`: whether this machine can train, one line per check.
 
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
 use lapwing_lab::doctor::{Finding, Outcome, diagnose};
-use lapwing_tensor::{Gpu, GpuError};
 
-use crate::args;
+use crate::args::{DeviceArgs, DoctorArgs};
 use crate::hub::hub;
 use crate::out;
 
-/// Examines the machine. An error if nothing can be trained on it.
-pub fn doctor(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Doctor,
-) -> Result<()> {
+/// Checks the machine.
+///
+/// # Errors
+/// If it cannot train.
+pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut written = Ok(());
-    let mut tell = |finding: &Finding| {
+    let mut print = |finding: &Finding| {
         if written.is_ok() && !arguments.json {
             written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
         }
     };
-    let report = diagnose(open_gpu, arguments.model.as_deref(), hub(), &mut tell);
+    let report = diagnose(
+        || device.open(),
+        arguments.model.as_deref(),
+        hub(),
+        &mut print,
+    );
     written?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -37,24 +41,19 @@ pub fn doctor(
     Ok(())
 }
 
-/// Columns before what was seen.
-const INDENT: usize = 20;
-
 fn line(finding: &Finding, colour: bool) -> String {
     let (word, code) = match finding.outcome {
         Outcome::Good => ("ok", 32),
         Outcome::Warning => ("note", 33),
         Outcome::Bad => ("BAD", 31),
     };
-    let word = format!("{word:4}");
     let word = match colour {
-        true => format!("\x1b[{code}m{word}\x1b[0m"),
-        false => word,
+        true => format!("\x1b[{code}m{word:4}\x1b[0m"),
+        false => format!("{word:4}"),
     };
-    let seen = out::line(&finding.text);
-    let mut text = format!("{word} {:14} {seen}\n", finding.name);
+    let mut text = format!("{word} {:14} {}\n", finding.name, out::line(&finding.text));
     if let Some(fix) = &finding.fix {
-        text += &format!("{:INDENT$}-> {}\n", "", out::line(fix));
+        text += &format!("{:20}-> {}\n", "", out::line(fix));
     }
     text
 }
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_read_so() {
+    fn findings_are_printed() {
         let mut finding = Finding {
             name: "memory",
             outcome: Outcome::Good,

@@ -3,18 +3,17 @@
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_lab::export::{Format, export as write};
+use lapwing_lab::export::{self, Format};
 
-use crate::args;
-use crate::out;
+use crate::{args, out};
 
-/// Writes the files, and says where they are.
-pub fn export(arguments: &args::Export) -> Result<()> {
+/// Writes the files and prints their names.
+pub fn export(arguments: &args::ExportArgs) -> Result<()> {
     let format = match arguments.format {
         args::ExportFormat::Tensorboard => Format::TensorBoard,
         args::ExportFormat::Csv => Format::Csv,
     };
-    for path in write(&arguments.run, format, arguments.out.as_deref())? {
+    for path in export::export(&arguments.run, format, arguments.out.as_deref())? {
         writeln!(out::shown(), "{}", path.display())?;
     }
     Ok(())

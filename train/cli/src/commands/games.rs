@@ -1,9 +1,9 @@
-//! `lapwing games`: what can be played, and how it can be changed.
+//! `lapwing games`: the games, their options, variants and probes.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Result;
-use lapwing_env::{GAMES, GameOption, Kind};
+use lapwing_env::{GAMES, Kind};
 use serde_json::Value;
 
 use crate::out;
@@ -21,45 +21,42 @@ pub fn list() -> Result<()> {
     Ok(())
 }
 
-fn write_named(head: &str, named: &[(&str, &str)], out: &mut impl Write) -> Result<()> {
-    if named.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "  {head}")?;
-    let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, summary) in named {
-        writeln!(out, "    {name:width$}  {summary}")?;
-    }
-    Ok(())
-}
-
 fn describe(kind: &Kind, out: &mut impl Write) -> Result<()> {
     let scenario = (kind.configure)(&serde_json::json!({}))?;
     let defaults = scenario.options();
     writeln!(out, "{}: {}", kind.name, kind.summary)?;
     writeln!(out, "  actions: {}", scenario.actions().join(", "))?;
-    writeln!(out, "  options, with their defaults:")?;
-    let value = |option: &GameOption| match defaults.get(option.name) {
-        Some(default) => default.to_string(),
-        None => match (option.default)() {
+    let options = kind.options.iter().map(|option| {
+        let default = defaults.get(option.name).cloned();
+        let default = match default.unwrap_or_else(option.default) {
             Value::Null => "not set".to_owned(),
             default => default.to_string(),
-        },
-    };
-    let named: Vec<String> = kind
-        .options
-        .iter()
-        .map(|option| format!("{} = {}", option.name, value(option)))
-        .collect();
-    let width = named.iter().map(String::len).max().unwrap_or(0);
-    for (named, option) in named.iter().zip(kind.options) {
-        let (meaning, values) = (option.meaning, option.wanted());
-        writeln!(out, "    {named:width$}  {meaning} ({values})")?;
-    }
-    let named: Vec<(&str, &str)> = kind.variants.iter().map(|v| (v.name, v.summary)).collect();
-    write_named("variants, played by these names:", &named, out)?;
-    let named: Vec<(&str, &str)> = kind.probes.iter().map(|p| (p.name, p.summary)).collect();
-    write_named("probes, for lapwing probe and game.probe:", &named, out)?;
+        };
+        let name = format!("{} = {default}", option.name);
+        [name, format!("{} ({})", option.meaning, option.wanted())]
+    });
+    let head = "options, with their defaults:";
+    columns(head, &options.collect::<Vec<_>>(), out)?;
+    let named = |name: &str, summary: &str| [name.to_owned(), summary.to_owned()];
+    let variants = kind.variants.iter().map(|v| named(v.name, v.summary));
+    let head = "variants, played by these names:";
+    columns(head, &variants.collect::<Vec<_>>(), out)?;
+    let probes = kind.probes.iter().map(|p| named(p.name, p.summary));
+    let head = "probes, for lapwing probe and game.probe:";
+    columns(head, &probes.collect::<Vec<_>>(), out)?;
     writeln!(out)?;
+    Ok(())
+}
+
+/// Writes rows of aligned cells below a heading; nothing if there are no rows.
+fn columns(head: &str, rows: &[[String; 2]], out: &mut impl Write) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {head}")?;
+    let width = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
+    for [name, text] in rows {
+        writeln!(out, "    {name:width$}  {text}")?;
+    }
     Ok(())
 }

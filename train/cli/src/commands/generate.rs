@@ -1,50 +1,43 @@
-//! `lapwing generate`: a model goes on with a text, a conversation or token ids.
+//! `lapwing generate`: a continuation of a text, a conversation or token ids.
 
 use std::io::Write;
 
 use anyhow::Result;
-use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as draw};
-use lapwing_tensor::{Gpu, GpuError};
+use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
 use lapwing_train::base::files::Files;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::subject::{InputError, Subject, check_ids, open, origin, read_ids, read_json};
-use crate::args;
+use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read_ids, read_json};
+use crate::args::{DeviceArgs, GenerateArgs, GenerateInput};
 use crate::out;
 
 #[derive(Serialize)]
-struct Generated {
-    /// as drawn, the one that ended the reply included
+struct Continuation {
+    /// All new tokens, including the stop token.
     ids: Vec<u32>,
-    /// special tokens left out
+    /// Without special tokens.
     text: String,
 }
 
-/// Draws a reply and prints it.
-pub fn generate(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Generate,
-) -> Result<()> {
-    let files = open(&arguments.subject.chosen.model)?;
+/// Samples a continuation and prints it.
+pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
+    let files = open(&arguments.model.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(&arguments.input, &files, tokenizer)?;
-    let config = files.checkpoint.config();
-    let more = arguments
-        .max_new_tokens
-        .min(config.max_positions - prompt.len());
-    if more == 0 {
-        let most = config.max_positions;
+    let most = files.checkpoint.config().max_positions;
+    let max_new_tokens = arguments.max_new_tokens.min(most - prompt.len());
+    if max_new_tokens == 0 {
         let problem =
-            format!("{most} tokens, which is all that the model was made for: no room to go on");
+            format!("{most} tokens, the maximum of the model: no room for a continuation");
         return Err(InputError::new("the prompt", problem).into());
     }
-    let mut subject = Subject::load(
-        open_gpu,
-        &arguments.subject.chosen,
+    let mut loaded = LoadedModel::for_text(
+        device,
+        &arguments.model,
         &files,
         prompt.len(),
-        more,
+        max_new_tokens,
     )?;
     let sampling = SamplingOptions {
         temperature: if arguments.greedy {
@@ -54,30 +47,29 @@ pub fn generate(
         },
         top_k: usize::try_from(arguments.top_k).unwrap_or(usize::MAX),
         top_p: arguments.top_p,
-        max_new_tokens: more,
+        max_new_tokens,
         stop: tokenizer.stop_ids().to_vec(),
     };
     let request = GenerationRequest {
         prompt,
         key: arguments.seed,
     };
-    let (model, adapter) = (&subject.model, subject.adapter.as_ref());
-    let mut replies = draw(model, adapter, &mut subject.arena, &[request], &sampling)?;
-    let reply = replies.remove(0);
-    let generated = Generated {
-        text: tokenizer.decode(&reply.ids)?,
-        ids: reply.ids,
-    };
-
-    match arguments.subject.json {
-        true => writeln!(out::raw(), "{}", serde_json::to_string(&generated)?)?,
-        false => out::print(&generated.text)?,
+    let (model, adapter) = (&loaded.model, loaded.adapter.as_ref());
+    let mut replies = sample(model, adapter, &mut loaded.arena, &[request], &sampling)?;
+    let ids = replies.remove(0).ids;
+    let text = tokenizer.decode(&ids)?;
+    match arguments.json {
+        true => {
+            let json = serde_json::to_string(&Continuation { ids, text })?;
+            writeln!(out::raw(), "{json}")?;
+        }
+        false => out::print(&text)?,
     }
     Ok(())
 }
 
-/// The token ids to go on with.
-fn prompt(input: &args::GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+/// Returns the token ids to continue.
+fn prompt(input: &GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let config = files.checkpoint.config();
     let (origin, ids) = if let Some(path) = &input.ids {
         return read_ids(path, config);
@@ -96,26 +88,24 @@ fn prompt(input: &args::GenerateInput, files: &Files, tokenizer: &Tokenizer) -> 
     Ok(ids)
 }
 
-/// A list of messages, or an object with one and with variables for the template.
+/// Returns the messages and the template variables of a conversation.
 fn conversation(origin: &str, value: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
-    let wrong = |problem: &str| InputError::new(origin, problem);
+    let wrong = |problem: &str| Err(InputError::new(origin, problem).into());
     let (messages, variables) = match value {
         Value::Object(mut map) => (map.remove("messages").unwrap_or_default(), map),
         other => (other, Map::new()),
     };
     let Value::Array(messages) = messages else {
-        return Err(wrong("wanted a list of messages, or an object with `messages`").into());
+        return wrong("wanted a list of messages, or an object with `messages`");
     };
+    if messages.is_empty() {
+        return wrong("the conversation has no message");
+    }
     let is_message = |message: &Value| message["role"].is_string();
     match messages.iter().position(|message| !is_message(message)) {
-        None if messages.is_empty() => Err(wrong("there is no message in it").into()),
         None => Ok((messages, variables)),
-        Some(at) => {
-            let wanted = "{\"role\": \"user\", \"content\": \"...\"}";
-            Err(wrong(&format!(
-                "message {at} has no role; wanted such as {wanted}"
-            ))
-            .into())
-        }
+        Some(at) => wrong(&format!(
+            "message {at} has no role; wanted a message such as {{\"role\": \"user\", \"content\": \"...\"}}"
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! `lapwing merge`: a checkpoint with an adapter worked into its weights. Needs no GPU.
+//! `lapwing merge`: a checkpoint with an adapter merged into its weights. Needs no GPU.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,44 +8,43 @@ use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::Source;
-use lapwing_train::record::directory;
-use lapwing_train::record::directory::Trained;
+use lapwing_train::record::directory::{self, Trained};
 
-use super::subject::{InputError, typed};
-use crate::args;
+use super::loaded_model::{InputError, source};
+use crate::args::{self, MergeArgs};
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
 /// Writes the merged checkpoint.
-pub fn merge(arguments: &args::Merge) -> Result<()> {
-    let terminal = Terminal::new();
+pub fn merge(arguments: &MergeArgs) -> Result<()> {
     let (source, adapter) = match (&arguments.run, &arguments.adapter) {
         (Some(run), _) => of_run(run)?,
         (None, adapter) => {
-            let adapter = adapter.as_deref().expect("clap asks for one of them");
+            let adapter = adapter.as_deref().expect("clap requires one of them");
             if let Trained::Model(model) = args::learned(adapter)? {
                 return Err(nothing_to_merge(adapter, &model).into());
             }
-            (typed(&arguments.model), args::adapter(adapter)?)
+            (source(&arguments.model), args::adapter(adapter)?)
         }
     };
+    let terminal = Terminal::new();
     let files = Files::of(&source, hub(), &terminal)?;
     let adapter = files.adapter(&adapter)?;
-    files
-        .checkpoint
-        .merge(&adapter, &arguments.out, &mut |done, total| {
-            if done == 1 {
-                terminal.phase("merging", total, "tensors");
-            }
-            terminal.done(done);
-        })?;
+    let mut progress = |done, total| {
+        if done == 1 {
+            terminal.phase("merging", total, "tensors");
+        }
+        terminal.done(done);
+    };
+    let checkpoint = &files.checkpoint;
+    checkpoint.merge(&adapter, &arguments.out, &mut progress)?;
     drop(terminal);
     writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
     Ok(())
 }
 
-/// The model that a run trains for, and its best adapter.
+/// Returns the model of a run and its best adapter.
 fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
     directory::is_run(run)?;
     let adapter = match directory::trained(run)? {
@@ -58,10 +57,9 @@ fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
     Ok((config.model.source()?, adapter))
 }
 
-/// All weights of the model were trained.
 fn nothing_to_merge(dir: &Path, model: &Path) -> InputError {
     let problem = format!(
-        "there is no adapter to merge: all weights of its model were trained, which is {}, as it is",
+        "there is no adapter to merge: the run trained all weights; its model is {}",
         model.display()
     );
     InputError::new(dir.display().to_string(), problem)

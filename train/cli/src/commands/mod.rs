@@ -1,20 +1,19 @@
-//! One file a command.
+//! The commands, one file each.
 
-pub mod adapters;
-pub mod agents;
-pub mod api;
+mod agents;
 pub mod by_hand;
 pub mod config;
+pub mod devices;
 pub mod doctor;
-mod dry_run;
 pub mod eval;
 pub mod export;
 pub mod games;
 pub mod generate;
-mod human;
-mod keys;
+mod human_scores;
+mod loaded_model;
 pub mod merge;
 mod opponent;
+mod other_player;
 pub mod play;
 pub mod pretrain;
 pub mod probe;
@@ -22,8 +21,6 @@ pub mod report;
 pub mod score;
 pub mod serve;
 pub mod shell;
-pub mod subject;
 pub mod sweep;
-mod told;
 pub mod train;
 pub mod watch;

@@ -1,4 +1,4 @@
-//! `lapwing play`: games on the terminal, by a model or by somebody else; `by_hand.rs` has them by a person.
+//! `lapwing play`: games on the terminal, played by a model or another player. `by_hand.rs` is for people.
 
 use std::io::{self, Write};
 
@@ -7,114 +7,106 @@ use lapwing_env::Scenario;
 use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
-use lapwing_play::sample::{Place, Purpose as Kind, Sample};
+use lapwing_play::sample::{Place, Purpose as SamplePurpose, Sample};
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Framing, Player, Referee, Seat, Seen};
-use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::record::episode_file;
 use lapwing_train::state::{Purpose, State};
 use lapwing_train::{Config, Error};
 
-use super::api;
-use super::eval::alone;
+use super::eval::refuse_for_network;
 use super::opponent::Opponent;
+use super::other_player;
+use crate::args::{DeviceArgs, PlayArgs};
 use crate::board::Painted;
 use crate::hub::hub;
 use crate::progress::Terminal;
-use crate::screen::rounded;
-use crate::{args, interrupt, out};
+use crate::screen::{counted, rounded};
+use crate::{interrupt, out};
 
-/// Lets the model play, and shows what it saw, said and got.
-pub fn by_model(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Play,
-) -> Result<()> {
-    let mut config = arguments.config()?;
+/// Plays the episodes, and prints or keeps them.
+pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
+    let config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
-    check_keep(arguments)?;
-    if config.learner != LearnerKind::MsGrpo {
-        return by_network(open_gpu, arguments, &config);
+    if let Some(path) = &arguments.keep {
+        episode_file::check_free(path)?;
     }
-    // Nothing is held out: these are all that is played.
+    if arguments.player.player.is_some() {
+        by_other_player(arguments, &config)
+    } else if config.learner != LearnerKind::MsGrpo {
+        by_network(device, arguments, &config)
+    } else {
+        by_model(device, arguments, config)
+    }
+}
+
+fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Result<()> {
+    // No scene is held out: these episodes are all that is played.
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
-    let gpu = open_gpu()?;
+    let gpu = device.open()?;
     let mut state = State::new(&gpu, hub(), config.clone(), Purpose::Play, &terminal)?;
     let world = state.world();
-    let load = |who: &String| Opponent::load(who, &gpu, &*world.scenario, &config, &terminal);
+    let load = |name: &String| Opponent::load(name, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
     let seats = seats(arguments, &*world.scenario, &world.scenes)?;
     terminal.phase("playing", seats.len(), "episodes");
-    let mut other = opponent
-        .as_mut()
-        .map(|opponent| opponent.player(temperature));
+    let mut opponent = opponent.as_mut().map(|o| o.player(temperature));
     let (scenario, referee, mut player) = state.seated(0, temperature);
     let mut players: Vec<&mut dyn Player> = vec![&mut player];
-    if let Some(other) = &mut other {
-        players.push(&mut **other);
+    if let Some(opponent) = &mut opponent {
+        players.push(&mut **opponent);
     }
     let episodes = referee.play(scenario, &seats, &mut players, &mut |episodes| {
         terminal.done(Episode::over(episodes));
     })?;
     drop(terminal);
-    Episode::accidents(&episodes)
-        .iter()
-        .for_each(|told| out::note(told));
+    let accidents = Episode::accidents(&episodes);
+    accidents.iter().for_each(|text| out::note(text));
     let prompts = &state.world().prompts;
-    let played = Played {
+    let games = Games {
         scenario: &*state.world().scenario,
         framing: &prompts.framing,
         seats: &seats,
         episodes: &episodes,
     };
-    played.tell(
+    games.print_or_keep(
         arguments,
         |episode, place, actions| Ok(Sample::of(episode, place, actions, prompts)?),
         |episode| Ok(prompts.text(&Seen::turn(episode, 0))?),
     )
 }
 
-/// The same with a network that reads no words.
-fn by_network(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Play,
-    config: &Config,
-) -> Result<()> {
-    alone(config, arguments.opponent.is_some(), "--opponent")?;
+fn by_network(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Result<()> {
+    refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
     let trained =
-        NetworkLearner::trained(&open_gpu()?, config.game.scenario()?, &config.network())?;
+        NetworkLearner::trained(&device.open()?, config.game.scenario()?, &config.network())?;
     let scenario = &*trained.scenario;
-    let framing = Framing::new(scenario, &config.policy)?;
     let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
     let referee = Referee {
         step_limit: scenario.step_limit(),
         format_penalty: 0.0,
     };
     let mut player = trained.greedy_player();
-    let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
-    let played = Played {
+    let games = Games {
         scenario,
-        framing: &framing,
+        framing: &Framing::new(scenario, &config.policy)?,
+        episodes: &referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?,
         seats: &seats,
-        episodes: &episodes,
     };
-    played.tell(
+    games.print_or_keep(
         arguments,
         |episode, place, actions| Ok(Sample::played(episode, place, actions)),
-        // It is shown no prompt: the board is all.
+        // A network gets no prompt.
         |episode| Ok(episode.turns[0].observation.clone()),
     )
 }
 
-/// The same with somebody else than a model of ours.
-pub fn by_another(arguments: &args::Play) -> Result<()> {
-    let config = arguments.config()?;
-    interrupt::end_with_children(&[&config.game.name])?;
-    check_keep(arguments)?;
+fn by_other_player(arguments: &PlayArgs, config: &Config) -> Result<()> {
     let scenario = config.game.scenario()?;
     let framing = Framing::new(&*scenario, &config.policy)?;
-    let mut player = api::player(&arguments.player, framing.clone(), &config)?;
+    let mut player = other_player::load(&arguments.player, framing.clone(), config)?;
     let seats = seats(arguments, &*scenario, &Scenes::of(&*scenario)?)?;
     let referee = Referee {
         step_limit: scenario.step_limit(),
@@ -126,40 +118,31 @@ pub fn by_another(arguments: &args::Play) -> Result<()> {
         terminal.done(Episode::over(episodes));
     });
     drop(terminal);
-    // What was paid for is told even if it was for nothing.
+    // The cost is printed even after an error.
     if let Some(account) = player.account() {
         out::note(&format!("API: {account}"));
     }
-    let played = Played {
+    let games = Games {
         scenario: &*scenario,
         framing: &framing,
         seats: &seats,
         episodes: &episodes?,
     };
-    played.tell(
+    games.print_or_keep(
         arguments,
         |episode, place, actions| Ok(Sample::played(episode, place, actions)),
         |episode| {
             let messages = framing.messages(&Seen::turn(episode, 0))?;
-            let told = messages
+            let lines = messages
                 .iter()
-                .map(|message| format!("{}: {}", message.role, message.content));
-            Ok(told.collect::<Vec<_>>().join("\n"))
+                .map(|m| format!("{}: {}", m.role, m.content));
+            Ok(lines.collect::<Vec<_>>().join("\n"))
         },
     )
 }
 
-/// Before anything is played: nobody pays for a refusal.
-fn check_keep(arguments: &args::Play) -> Result<()> {
-    Ok(arguments
-        .keep
-        .as_deref()
-        .map_or(Ok(()), episode_file::check_free)?)
-}
-
-/// The seeds from the one asked for on. Episodes that are kept are there to be learned from, so they are of scenes that
-/// no evaluation plays.
-fn seats(arguments: &args::Play, scenario: &dyn Scenario, scenes: &Scenes) -> Result<Vec<Seat>> {
+/// Returns a seat for each seed from the given one on. Episodes to keep are for training, so they skip held-out scenes.
+fn seats(arguments: &PlayArgs, scenario: &dyn Scenario, scenes: &Scenes) -> Result<Vec<Seat>> {
     let mut seats = Vec::with_capacity(arguments.episodes);
     let mut next = arguments.seed;
     for _ in 0..arguments.episodes {
@@ -173,29 +156,29 @@ fn seats(arguments: &args::Play, scenario: &dyn Scenario, scenes: &Scenes) -> Re
     Ok(seats)
 }
 
-/// What was played.
-struct Played<'a> {
+/// Episodes, `scenario.agents()` for each seat.
+struct Games<'a> {
     scenario: &'a dyn Scenario,
     framing: &'a Framing,
     seats: &'a [Seat],
     episodes: &'a [Episode],
 }
 
-impl Played<'_> {
-    /// Keeps it and shows it, as was asked for. `sample` is an episode as it is kept, `prompt` the first prompt of one.
-    fn tell(
+impl Games<'_> {
+    /// Prints or keeps the episodes. `sample` returns an episode as it is kept, `prompt` its first prompt.
+    fn print_or_keep(
         &self,
-        arguments: &args::Play,
+        arguments: &PlayArgs,
         sample: impl Fn(&Episode, Place<'_>, &[String]) -> Result<Sample, Error>,
         prompt: impl Fn(&Episode) -> Result<String, Error>,
     ) -> Result<()> {
         let (agents, actions) = (self.scenario.agents(), self.scenario.actions());
         let played = || {
-            let played = self.episodes.iter().enumerate();
-            played.map(|(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
+            let episodes = self.episodes.iter().enumerate();
+            episodes.map(|(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
         };
         let samples = |purpose| -> Result<Vec<Sample>, Error> {
-            let of = |(scene, agent, episode): (u64, usize, &Episode)| {
+            let sample = |(scene, agent, episode)| {
                 let place = Place {
                     step: 0,
                     purpose,
@@ -205,16 +188,17 @@ impl Played<'_> {
                 };
                 sample(episode, place, actions)
             };
-            played().map(of).collect()
+            played().map(sample).collect()
         };
         if let Some(path) = &arguments.keep {
-            let samples = samples(Kind::Training)?.into_iter().zip(self.episodes);
-            let told = samples.map(|(sample, episode)| sample.told(episode, self.framing));
-            episode_file::write(path, &told.collect::<Result<Vec<_>, _>>()?)?;
+            let samples = samples(SamplePurpose::Training)?.into_iter();
+            let samples = samples.zip(self.episodes);
+            let samples = samples.map(|(sample, episode)| sample.told(episode, self.framing));
+            episode_file::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
         }
         if arguments.json {
             let mut out = out::raw();
-            for sample in samples(Kind::Evaluation)? {
+            for sample in samples(SamplePurpose::Evaluation)? {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
             }
             return Ok(());
@@ -222,7 +206,6 @@ impl Played<'_> {
         let colours = console::colors_enabled();
         let mut out = Painted::new(out::raw(), self.scenario.legend(), colours);
         if let Some(path) = &arguments.keep {
-            // Those who keep many do not want to read them all.
             let count = self.episodes.len();
             writeln!(out, "{count} episodes are kept in {}.", path.display())?;
         } else {
@@ -240,25 +223,21 @@ impl Played<'_> {
             }
         }
         if self.episodes.len() > 1 {
-            writeln!(out, "{}", in_all(self.episodes))?;
+            writeln!(out, "{}", summary(self.episodes))?;
         }
         Ok(())
     }
 }
 
-/// What many episodes come to.
-fn in_all(episodes: &[Episode]) -> String {
-    let mean =
-        |of: &dyn Fn(&Episode) -> f64| episodes.iter().map(of).sum::<f64>() / episodes.len() as f64;
+fn summary(episodes: &[Episode]) -> String {
+    let count = episodes.len() as f64;
+    let mean = |of: &dyn Fn(&Episode) -> f64| episodes.iter().map(of).sum::<f64>() / count;
     let success = mean(&|episode| f64::from(u8::from(episode.success)));
-    format!(
-        "{} episodes: success {success:.3}, return {:.3}",
-        episodes.len(),
-        mean(&Episode::game_return)
-    )
+    let game_return = mean(&Episode::game_return);
+    format!("{count} episodes: success {success:.3}, return {game_return:.3}")
 }
 
-/// A scene by its number, and luck and dice that follow from it.
+/// Returns a seat whose scene, luck and sampling follow from one seed.
 pub(super) fn seat(seed: u64) -> Seat {
     Seat {
         scene: seed,
@@ -267,8 +246,7 @@ pub(super) fn seat(seed: u64) -> Seat {
     }
 }
 
-/// An episode as a person reads it. `prompt` is the whole prompt of the first turn; the later ones differ in the
-/// observation only.
+/// Writes an episode with the whole prompt of its first turn. Later prompts differ only in the observation.
 fn transcript(
     prompt: &str,
     actions: &[String],
@@ -287,7 +265,7 @@ fn transcript(
             None => {
                 let why = turn.unread.map(|why| format!(" ({})", why.in_words()));
                 let why = why.unwrap_or_default();
-                write!(out, "cannot be read{why}: reward {}", turn.reward)?;
+                write!(out, "invalid reply{why}: reward {}", turn.reward)?;
             }
         }
         if turn.shaping != 0.0 {
@@ -295,23 +273,15 @@ fn transcript(
         }
         writeln!(out, "\n")?;
     }
-    writeln!(
-        out,
-        "{}",
-        ending(episode.success, episode.turns.len(), episode.game_return())
-    )
+    let (success, turns) = (episode.success, episode.turns.len());
+    writeln!(out, "{}", ending(success, turns, episode.game_return()))
 }
 
-/// The last line of an episode.
+/// Returns the last line of an episode.
 pub(super) fn ending(success: bool, turns: usize, total: f64) -> String {
     let verdict = if success { "success" } else { "no success" };
-    let (turns, total) = (counted(turns), rounded(total));
+    let (turns, total) = (counted(turns, "turn"), rounded(total));
     format!("over after {turns}: {verdict}, return {total}")
-}
-
-/// So many turns.
-pub(super) fn counted(turns: usize) -> String {
-    format!("{turns} {}", if turns == 1 { "turn" } else { "turns" })
 }
 
 #[cfg(test)]
@@ -323,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_of_fractions_reads_as_on_paper() {
+    fn the_return_is_rounded() {
         let total: f64 = (0..6).map(|_| -0.01).sum();
         assert_eq!(
             ending(false, 6, total),
@@ -332,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_reads_so() {
+    fn a_transcript_is_written() {
         let turn = |observation: &str, text: &str, action: Option<usize>, reward, shaping| Turn {
             observation: observation.to_owned(),
             text: text.to_owned(),
@@ -365,7 +335,7 @@ mod tests {
         --- turn 2
         _ P
         > up up
-        cannot be read (it names several actions): reward 0, shaping -0.1
+        invalid reply (it names several actions): reward 0, shaping -0.1
 
         --- turn 3
         _ P

@@ -1,88 +1,83 @@
-//! `lapwing pretrain`: a small base model from nothing, or an adapter from the episodes of others.
+//! `lapwing pretrain`: a small base model from scratch, or an adapter that imitates recorded episodes.
 
 use std::io::Write;
 
 use anyhow::{Result, bail};
 use lapwing_lab::doctor::self_test;
-use lapwing_lab::pretrain;
-use lapwing_lab::pretrain::Pretraining;
+use lapwing_lab::pretrain::{self, Pretraining};
 use lapwing_learn::config::Weights;
-use lapwing_learn::imitation;
-use lapwing_learn::imitation::Imitation;
-use lapwing_play::Episode;
-use lapwing_play::Progress;
+use lapwing_learn::imitation::{self, Imitation};
 use lapwing_play::sample::Sample;
-use lapwing_tensor::{Gpu, GpuError};
+use lapwing_play::{Episode, Progress};
 use lapwing_train::Config;
 use lapwing_train::base::source::Source;
 use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{Purpose, State};
 
-use crate::args;
-use crate::folders;
+use crate::args::{DeviceArgs, PretrainArgs};
 use crate::hub::hub;
-use crate::out;
 use crate::progress::Terminal;
+use crate::{folders, out};
 
-/// Teaches an adapter, or all weights of the model, what others have said.
-pub fn imitate(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Pretrain,
-) -> Result<()> {
+/// Makes a base model; with `--from`, imitates episodes.
+pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
+    // Checked before anything is loaded.
+    directory::check_free(&arguments.out)?;
+    match arguments.imitation.from.is_empty() {
+        true => from_scratch(device, arguments),
+        false => imitate(device, arguments),
+    }
+}
+
+fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     if arguments.configs.len() > 1 {
         bail!(
             "--from takes one config, whose [lora] and [policy] are used; the games are those of the episodes"
         );
     }
-    // Nobody waits for a refusal.
-    directory::check_free(&arguments.out)?;
     let mut config = arguments.config()?;
-    // Nothing is held against a reference.
+    // Imitation has no reference model.
     config.train.beta = 0.0;
     let whole = config.train.weights == Weights::All;
-    let files = arguments.imitation.from.iter();
-    let samples: Vec<Vec<Sample>> = files
-        .map(|path| episode_file::read(path))
-        .collect::<Result<_, _>>()?;
+    let options = &arguments.imitation;
+    let samples = options.from.iter().map(|path| episode_file::read(path));
+    let samples: Vec<Vec<Sample>> = samples.collect::<Result<_, _>>()?;
     let samples = samples.concat();
     let is_built_in = matches!(config.model.source()?, Source::BuiltIn);
     let how = Imitation {
-        min_return: arguments.imitation.min_return,
-        only_success: arguments.imitation.only_success,
+        min_return: options.min_return,
+        only_success: options.only_success,
         steps: arguments.steps.map(|steps| steps as usize),
-        epochs: arguments.imitation.epochs.unwrap_or(3),
-        lr: arguments
-            .imitation
-            .lr
-            .unwrap_or(match (is_built_in, whole) {
-                (true, _) => 2e-3,
-                (false, false) => 2e-4,
-                (false, true) => 2e-5,
-            }),
+        epochs: options.epochs.unwrap_or(3),
+        lr: options.lr.unwrap_or(match (is_built_in, whole) {
+            (true, _) => 2e-3,
+            (false, false) => 2e-4,
+            (false, true) => 2e-5,
+        }),
         seed: arguments.seed,
     };
-    let gpu = open_gpu()?;
+    let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
-    let data = how.demonstrations(&samples, &state.world().prompts, most)?;
+    let lessons = how.demonstrations(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
     terminal.line(&format!(
-        "imitating {} replies of {} episodes, {} episodes held out; left out: {} episodes of evaluations, {} others, {} \
-         replies that cannot be read",
-        replies(&data.train),
-        data.train.len(),
-        data.held_out.len(),
-        data.evaluations,
-        data.filtered,
-        data.unreadable,
+        "imitating {} replies of {} episodes, {} episodes held out; skipped: {} episodes of evaluations, {} others, {} \
+         invalid replies",
+        replies(&lessons.train),
+        lessons.train.len(),
+        lessons.held_out.len(),
+        lessons.evaluations,
+        lessons.filtered,
+        lessons.unreadable,
     ));
-    terminal.phase("imitation", how.updates(&data), "updates");
+    terminal.phase("imitation", how.updates(&lessons), "updates");
     let imitated = imitation::imitate(
         &mut state.learner,
         &state.config.train,
-        &data,
+        &lessons,
         &how,
         &mut |update| {
             terminal.done(update.step);
@@ -97,9 +92,12 @@ pub fn imitate(
         Some((before, after)) => writeln!(
             out,
             "held-out loss, nats a token: {before:.4} before, {after:.4} after ({} episodes)",
-            data.held_out.len()
+            lessons.held_out.len()
         )?,
-        None => writeln!(out, "There is one scene only: no loss was held out.")?,
+        None => writeln!(
+            out,
+            "There is only one scene, so there is no held-out loss."
+        )?,
     }
     let dir = arguments.out.display();
     match whole {
@@ -109,33 +107,31 @@ pub fn imitate(
     Ok(())
 }
 
-/// Trains all weights of a new model and writes it down.
-pub fn pretrain(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Pretrain,
-) -> Result<()> {
-    let usual = Pretraining::default();
+fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
+    let default = Pretraining::default();
     let how = Pretraining {
         games: match arguments.configs.is_empty() {
-            true => usual.games.clone(),
+            true => default.games.clone(),
             false => {
                 let game = |config: &String| Ok(Config::load(config, &[])?.game);
                 arguments.configs.iter().map(game).collect::<Result<_>>()?
             }
         },
-        skill: arguments.skill.unwrap_or(usual.skill),
-        steps: arguments.steps.map_or(usual.steps, |steps| steps as usize),
+        skill: arguments.skill.unwrap_or(default.skill),
+        steps: arguments
+            .steps
+            .map_or(default.steps, |steps| steps as usize),
         seed: arguments.seed,
-        ..usual
+        ..default
     };
-    let gpu = open_gpu()?;
+    let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     terminal.phase("pretraining", how.steps, "updates");
-    pretrain::pretrain(&gpu, &how, &arguments.out, |so_far| {
-        terminal.done(so_far.step);
-        let text = format!("loss {:.4} (at least {:.4})", so_far.loss, so_far.floor);
-        terminal.steps(so_far.step, how.steps, &text, &text);
+    pretrain::pretrain(&gpu, &how, &arguments.out, |update| {
+        terminal.done(update.step);
+        let text = format!("loss {:.4} (minimum {:.4})", update.loss, update.floor);
+        terminal.steps(update.step, how.steps, &text, &text);
     })?;
     drop(terminal);
     writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;

@@ -1,54 +1,53 @@
-//! `lapwing probe`: does an agent read what it is told, or play as it has learned to?
+//! `lapwing probe`: whether an agent follows changed instructions or its habits.
 
 use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::Scores;
+use lapwing_lab::text_table::TextTable;
 use lapwing_play::Progress;
 use lapwing_play::config::Game;
 use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{Followed, Verdict, Watched};
-use lapwing_tensor::{Gpu, GpuError};
 use lapwing_train::state::{Purpose, State};
 use serde::Serialize;
 
-use super::agents::{Agent, after_and_before};
-use super::eval::between;
-use crate::args;
+use super::agents::{ModelAgent, trained_and_initial};
+use super::eval::interval;
+use crate::args::{DeviceArgs, ProbeArgs};
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
-use crate::table::Table;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Probed<'a> {
+struct ProbeReport<'a> {
     version: &'a str,
     game: &'a str,
     model: &'a str,
     adapter: &'a str,
     seed: u64,
     temperature: f64,
-    /// the game as it usually is first, then its probes
-    probes: &'a [Row],
+    /// The unchanged game, then its probes.
+    probes: &'a [ProbeScores],
 }
 
-/// What came of one probe.
+/// The results of one probe.
 #[derive(Serialize)]
-struct Row {
+struct ProbeScores {
     probe: String,
     summary: String,
     subtlety: String,
     random: Option<f64>,
     scripted: Option<f64>,
-    players: Vec<OfPlayer>,
+    players: Vec<ProbedPlayer>,
 }
 
-/// What one player made of it.
+/// The results of one player in one probe.
 #[derive(Serialize)]
-struct OfPlayer {
+struct ProbedPlayer {
     #[serde(flatten)]
     scores: Scores,
     parted: usize,
@@ -57,11 +56,8 @@ struct OfPlayer {
     verdict: Verdict,
 }
 
-/// Plays the game with usual and with changed instructions, and tells who reads them.
-pub fn probe(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Probe,
-) -> Result<()> {
+/// Plays the game with its usual and with changed instructions.
+pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let config = arguments.config()?;
     let probes = arguments.probes(&config.game)?;
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
@@ -74,20 +70,20 @@ pub fn probe(
     }
     let terminal = Terminal::new();
     let mut state = State::with_games(
-        &open_gpu()?,
+        &device.open()?,
         hub(),
         scenarios,
         config.clone(),
         Purpose::Play,
         &terminal,
     )?;
-    let (after, before) = after_and_before(&state, &terminal)?;
+    let (after, before) = trained_and_initial(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
-            "only the model is probed: --adapter, or the directory of a run, sets a trained agent beside it",
+            "only the initial model is probed; to probe a trained one, give --adapter or a run",
         );
     }
-    let agents: Vec<Agent> = before.into_iter().chain([after]).collect();
+    let agents: Vec<ModelAgent> = before.into_iter().chain([after]).collect();
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
@@ -95,7 +91,7 @@ pub fn probe(
     }
     drop(terminal);
     if arguments.json {
-        let probed = Probed {
+        let report = ProbeReport {
             version: env!("CARGO_PKG_VERSION"),
             game: &config.game.name.to_string(),
             model: &state.model_name,
@@ -104,7 +100,7 @@ pub fn probe(
             temperature: config.eval.temperature,
             probes: &rows,
         };
-        writeln!(out::raw(), "{}", serde_json::to_string(&probed)?)?;
+        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
     let table = table(&rows);
@@ -121,23 +117,23 @@ pub fn probe(
 }
 
 const EXPLANATION: &str = "\
-told, habit: of the turns in which the changed instructions and the usual ones ask for different actions, the share that
-went by either. overridden: by habit more often than by what was told, beyond two standard errors.
+told, habit: share of the turns that follow the changed or the usual instructions, of those in which the two ask for
+different actions. overridden: habit is followed more often, by more than two standard errors.
 ";
 
 fn row(
     state: &mut State,
     world: usize,
     probe: Option<&SemanticProbe>,
-    agents: &[Agent],
+    agents: &[ModelAgent],
     progress: &Terminal,
-) -> Result<Row> {
+) -> Result<ProbeScores> {
     let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
     let name = probe.map_or("usual", |probe| probe.name);
     let mut players = Vec::new();
     for agent in agents {
-        agent.takes_over(state);
+        agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = Watched::new(&mut player);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
@@ -146,7 +142,7 @@ fn row(
             told,
             habit,
         } = watched.followed;
-        players.push(OfPlayer {
+        players.push(ProbedPlayer {
             verdict: Verdict::of(&watched.followed),
             scores: Scores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
             parted,
@@ -156,25 +152,25 @@ fn row(
     }
     let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let baseline_episodes = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
+    let unaided = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
     };
-    Ok(Row {
+    Ok(ProbeScores {
         probe: name.to_owned(),
         summary: probe.map_or(String::new(), |probe| probe.summary.to_owned()),
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
-        random: mean(baseline_episodes.random),
-        scripted: mean(baseline_episodes.scripted),
+        random: mean(unaided.random),
+        scripted: mean(unaided.scripted),
         players,
     })
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&[
+fn table(rows: &[ProbeScores]) -> TextTable {
+    let mut table = TextTable::new(&[
         "probe", "player", "return", "95 %", "random", "scripted", "valid", "told", "habit",
         "verdict",
     ]);
@@ -194,7 +190,7 @@ fn table(rows: &[Row]) -> Table {
                 row.probe.clone(),
                 scores.player.clone(),
                 format!("{:.3}", play.return_mean),
-                between(scores.return_interval),
+                interval(scores.return_interval),
                 number(row.random),
                 number(row.scripted),
                 format!("{:.2}", play.valid_action_rate),

@@ -1,19 +1,16 @@
-//! `lapwing report`: runs as a page to look at and to share.
+//! `lapwing report`: an HTML report of runs.
 
 use std::io::Write;
 
 use anyhow::Result;
 use lapwing_lab::report;
 
-use crate::args;
-use crate::out;
+use crate::{args, out};
 
-/// Writes the page, and says where it is.
-pub fn report(arguments: &args::Report) -> Result<()> {
-    let page = match &arguments.out {
-        Some(out) => out.clone(),
-        None => report::default_path(&arguments.runs),
-    };
+/// Writes the report and prints its name.
+pub fn report(arguments: &args::ReportArgs) -> Result<()> {
+    let default = || report::default_path(&arguments.runs);
+    let page = arguments.out.clone().unwrap_or_else(default);
     report::write(&arguments.runs, &page)?;
     writeln!(out::shown(), "The report is in {}", page.display())?;
     Ok(())

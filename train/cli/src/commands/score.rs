@@ -1,32 +1,29 @@
-//! `lapwing score`: how likely a model finds each token of a text, at temperature 1.
+//! `lapwing score`: the log-probability of each token, at temperature 1.
 
 use std::io::Write;
 
 use anyhow::Result;
 use lapwing_model::ModelError;
-use lapwing_tensor::{Gpu, GpuError, Indices};
+use lapwing_tensor::Indices;
 use serde::Serialize;
 
-use super::subject::{Subject, check_ids, open, read_ids};
-use crate::args;
+use super::loaded_model::{LoadedModel, check_ids, open, read_ids};
+use crate::args::{DeviceArgs, ScoreArgs};
 use crate::out;
 
-/// Rows of the head at a time.
+/// Number of rows of the output layer computed at a time.
 const ROWS: usize = 1024;
 
 #[derive(Serialize)]
-struct Scored {
+struct TokenScores {
     ids: Vec<u32>,
-    /// of `ids[1..]`, natural logarithms
+    /// Natural logarithms, for `ids[1..]`.
     logprobs: Vec<f32>,
 }
 
-/// Scores the text or the ids and prints them.
-pub fn score(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Score,
-) -> Result<()> {
-    let files = open(&arguments.subject.chosen.model)?;
+/// Scores a text or token ids.
+pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
+    let files = open(&arguments.model.model)?;
     let config = files.checkpoint.config();
     let ids = match (&arguments.input.ids, &arguments.input.text) {
         (Some(path), _) => read_ids(path, config)?,
@@ -37,67 +34,47 @@ pub fn score(
             ids
         }
     };
-    // Only needed to show them, but what it lacks should be said before the work.
-    let tokenizer = (!arguments.subject.json).then(|| files.tokenizer());
-    let tokenizer = tokenizer.transpose()?;
-    let mut subject = Subject::load(open_gpu, &arguments.subject.chosen, &files, ids.len(), 0)?;
-    let scored = Scored {
-        logprobs: log_probs(&mut subject, &ids)?,
-        ids,
-    };
-
+    // Checked before the model is loaded.
+    let tokenizer = (!arguments.json).then(|| files.tokenizer()).transpose()?;
+    let mut loaded = LoadedModel::for_text(device, &arguments.model, &files, ids.len(), 0)?;
+    let logprobs = log_probs(&mut loaded, &ids)?;
     let Some(tokenizer) = tokenizer else {
-        writeln!(out::raw(), "{}", serde_json::to_string(&scored)?)?;
+        let json = serde_json::to_string(&TokenScores { ids, logprobs })?;
+        writeln!(out::raw(), "{json}")?;
         return Ok(());
     };
     let mut out = out::shown();
-    let of = |id: u32| {
-        let token = tokenizer.token(id)?.unwrap_or_default();
-        Ok::<_, ModelError>(out::line(&token).into_owned())
-    };
     writeln!(out, "{:>8}  {:>9}  token", "id", "log-prob")?;
-    writeln!(
-        out,
-        "{:>8}  {:>9}  {}",
-        scored.ids[0],
-        "",
-        of(scored.ids[0])?
-    )?;
-    for (id, log_prob) in scored.ids[1..].iter().zip(&scored.logprobs) {
-        writeln!(out, "{id:>8}  {log_prob:>9.4}  {}", of(*id)?)?;
+    // Nothing precedes the first token.
+    let numbers = logprobs.iter().map(|log_prob| format!("{log_prob:.4}"));
+    for (id, number) in ids.iter().zip([String::new()].into_iter().chain(numbers)) {
+        let token = tokenizer.token(*id)?.unwrap_or_default();
+        writeln!(out, "{id:>8}  {number:>9}  {}", out::line(&token))?;
     }
-    if scored.logprobs.is_empty() {
-        return Ok(());
+    if !logprobs.is_empty() {
+        let sum: f64 = logprobs.iter().map(|&x| f64::from(x)).sum();
+        let mean = sum / logprobs.len() as f64;
+        let perplexity = (-mean).exp();
+        writeln!(
+            out,
+            "sum {sum:.4}, mean {mean:.4}, perplexity {perplexity:.4}"
+        )?;
     }
-    let sum: f64 = scored.logprobs.iter().map(|&x| f64::from(x)).sum();
-    let mean = sum / scored.logprobs.len() as f64;
-    writeln!(
-        out,
-        "sum {sum:.4}, mean {mean:.4}, perplexity {:.4}",
-        (-mean).exp()
-    )?;
     Ok(())
 }
 
-fn log_probs(subject: &mut Subject, ids: &[u32]) -> Result<Vec<f32>> {
-    let (model, adapter) = (&subject.model, subject.adapter.as_ref());
+fn log_probs(loaded: &mut LoadedModel, ids: &[u32]) -> Result<Vec<f32>> {
+    let (model, adapter) = (&loaded.model, loaded.adapter.as_ref());
     let head = model.head(adapter);
-    let last = subject.arena.prefill(model, adapter, &[ids])?[0];
-    let path = subject.arena.path(last);
-    let asked = path[..ids.len() - 1]
-        .chunks(ROWS)
-        .zip(ids[1..].chunks(ROWS));
+    let last = loaded.arena.prefill(model, adapter, &[ids])?[0];
+    let path = loaded.arena.path(last);
+    let rows = path[..ids.len() - 1].chunks(ROWS);
     let mut log_probs = Vec::with_capacity(ids.len() - 1);
-    for (rows, targets) in asked {
-        let (rows, targets) = (
-            Indices::new(model.gpu(), rows),
-            Indices::new(model.gpu(), targets),
-        );
-        let scored = subject
-            .arena
-            .hidden()
-            .log_probs(&head, &rows, &targets, 1.0);
-        log_probs.extend(scored.log_probs.to_vec()?);
+    for (rows, targets) in rows.zip(ids[1..].chunks(ROWS)) {
+        let [rows, targets] = [rows, targets].map(|ids| Indices::new(model.gpu(), ids));
+        let hidden = loaded.arena.hidden();
+        let scores = hidden.log_probs(&head, &rows, &targets, 1.0);
+        log_probs.extend(scores.log_probs.to_vec()?);
     }
     if !log_probs.iter().all(|x| x.is_finite()) {
         return Err(ModelError::NotNumbers.into());

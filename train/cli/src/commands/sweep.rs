@@ -1,4 +1,4 @@
-//! `lapwing sweep`: the runs of a sweep file, each in a process of its own, and a table of what came of them.
+//! `lapwing sweep`: the runs of a sweep file, each in its own process, and a table of the results.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,94 +17,89 @@ use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
 use lapwing_train::record::directory;
 
-use crate::args;
+use crate::args::{DeviceArgs, SweepArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
 
-/// How often the runs are looked at.
-const LOOK: Duration = Duration::from_millis(200);
-/// How often it is told how far they are.
-const TELL: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Runs that came to nothing; the rest has its table.
+/// Some runs failed; the table has the others.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{failed} of {all} runs failed: {logs}; the same command tries them again, and nothing else"
-)]
-pub struct Failed {
+#[error("{failed} of {all} runs failed: {logs}; the same command repeats only these runs")]
+struct RunsFailed {
     failed: usize,
     all: usize,
     logs: String,
 }
 
-/// A run of an earlier sweep is in the way.
+/// The directory of a run has a run with another config.
 #[derive(Debug, thiserror::Error)]
-#[error("{} was made with another config: {}; change that back, or choose another place (--out, or `name` in the file)",
+#[error("{} was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
     .path.display(), .differences.join("; "))]
-struct Other {
+struct OtherConfig {
     path: PathBuf,
     differences: Vec<String>,
 }
 
-/// Runs what is not there yet, and prints and writes the results.
-pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()> {
+/// Runs what is not done yet, and prints and writes the results.
+pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     let sweep = Sweep::load(&arguments.file)?;
-    let place = match &arguments.out {
-        Some(out) => out.clone(),
-        None => Path::new("sweeps").join(&sweep.name),
-    };
+    let place = arguments.out.clone();
+    let place = &place.unwrap_or_else(|| Path::new("sweeps").join(&sweep.name));
     let mut waiting: Vec<&Cell> = Vec::new();
     for cell in sweep.in_order() {
-        check_same(cell, &place)?;
-        if !cell.is_done(&place, &sweep.compare) {
+        check_config(cell, place)?;
+        if !cell.is_done(place, &sweep.compare) {
             waiting.push(cell);
         }
     }
-    let (all, wanted) = (sweep.runs.len(), waiting.len());
+    let all = sweep.runs.len();
     out::note(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
-        all - wanted,
+        all - waiting.len(),
         arguments.jobs,
         place.display()
     ));
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
-    // What is there is written after every run, for whoever looks at it meanwhile, and if this program is killed.
-    let after_each = || match write_results(&Results::of(&sweep, &place), &place) {
-        Ok(()) => (),
-        Err(error) => out::note(&format!("no results by now: {error:#}")),
-    };
-    let how = How {
-        place: &place,
+    let options = JobOptions {
+        place,
         compare: &sweep.compare,
-        adapter_index,
+        device,
     };
-    let failed = run_all(waiting, &how, arguments.jobs, stop, &after_each)?;
+    // The results are written after every run, in case this program is killed.
+    let after_each = || {
+        if let Err(error) = write_results(&Results::of(&sweep, place), place) {
+            out::note(&format!("cannot write the results so far: {error:#}"));
+        }
+    };
+    let failed = run_all(waiting, &options, arguments.jobs, stop, &after_each)?;
 
-    let results = Results::of(&sweep, &place);
+    let results = Results::of(&sweep, place);
     if !results.runs.is_empty() {
-        write_results(&results, &place)?;
-        let dirs: Vec<PathBuf> = sweep
+        write_results(&results, place)?;
+        let done = sweep
             .runs
             .iter()
-            .filter(|cell| cell.outcome(&place).is_some())
-            .map(|cell| cell.directory(&place))
-            .collect();
+            .filter(|cell| cell.outcome(place).is_some());
+        let dirs: Vec<PathBuf> = done.map(|cell| cell.directory(place)).collect();
         report::write(&dirs, &place.join("report.html"))?;
-        let mut out = out::shown();
-        write!(out, "{}", results.markdown())?;
-        let shown = place.display();
         writeln!(
-            out,
-            "\nIn {shown}: results.md, results.csv, results.json, results.svg, report.html and the runs."
+            out::shown(),
+            "{}\nIn {}: results.md, results.csv, results.json, results.svg, report.html and the runs.",
+            results.markdown(),
+            place.display()
         )?;
     }
     if stop.load(Relaxed) {
-        return Err(Stopped::sweep(all - results.missing.len(), all).into());
+        let done = all - results.missing.len();
+        let text = format!(" at {done} of {all} runs; the same command continues the sweep");
+        return Err(Stopped(text).into());
     }
     if !failed.is_empty() {
         let logs: Vec<String> = failed.iter().map(|log| log.display().to_string()).collect();
-        return Err(Failed {
+        return Err(RunsFailed {
             failed: failed.len(),
             all,
             logs: logs.join(", "),
@@ -114,8 +109,8 @@ pub fn sweep(adapter_index: Option<usize>, arguments: &args::Sweep) -> Result<()
     Ok(())
 }
 
-/// A run that is there must be the one that is asked for.
-fn check_same(cell: &Cell, place: &Path) -> Result<()> {
+/// Checks that an existing run was made with the config of this cell.
+fn check_config(cell: &Cell, place: &Path) -> Result<()> {
     let path = cell.directory(place);
     let config = directory::config(&path);
     if !config.is_file() {
@@ -130,143 +125,140 @@ fn check_same(cell: &Cell, place: &Path) -> Result<()> {
     }
     match differences.is_empty() {
         true => Ok(()),
-        false => Err(Other { path, differences }.into()),
+        false => Err(OtherConfig { path, differences }.into()),
     }
 }
 
-/// What all runs have in common.
-struct How<'a> {
+/// The options that all jobs share.
+struct JobOptions<'a> {
     place: &'a Path,
     compare: &'a Compare,
-    adapter_index: Option<usize>,
+    device: DeviceArgs,
 }
 
-/// A run at work.
+/// A process that trains or probes a run.
 struct Job<'a> {
     cell: &'a Cell,
     child: Child,
     log: PathBuf,
-    /// that which was trained is asked to follow probes
-    is_probed: bool,
+    is_probe: bool,
 }
 
-/// Runs all of these, so many at a time, and returns the logs of those that failed. `after_each` is called when one has
-/// come to its end.
+/// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed. Calls `after_each`
+/// when one has succeeded.
 fn run_all(
     waiting: Vec<&Cell>,
-    how: &How<'_>,
+    options: &JobOptions<'_>,
     jobs: usize,
     stop: &AtomicBool,
     after_each: &dyn Fn(),
 ) -> Result<Vec<PathBuf>> {
-    let (mut waiting, mut at_work, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
-    let (mut told, mut asked) = (Instant::now(), false);
+    let (mut waiting, mut running, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
+    let (mut printed, mut is_stopping) = (Instant::now(), false);
     loop {
-        while at_work.len() < jobs && !stop.load(Relaxed) {
+        while running.len() < jobs && !stop.load(Relaxed) {
             match waiting.next() {
-                Some(cell) => at_work.push(begin(cell, how)?),
+                Some(cell) => running.push(start(cell, options)?),
                 None => break,
             }
         }
-        if at_work.is_empty() {
+        if running.is_empty() {
             return Ok(failed);
         }
-        if stop.load(Relaxed) && !asked {
-            asked = true;
-            at_work.iter().for_each(ask_to_stop);
+        if stop.load(Relaxed) && !is_stopping {
+            is_stopping = true;
+            running.iter().for_each(ask_to_stop);
         }
-        sleep(LOOK);
-        let mut still = Vec::new();
-        for mut job in at_work {
-            match job.child.try_wait()? {
-                None => still.push(job),
-                Some(status) => {
-                    if status.success() && job.is_probed {
-                        let answers = job.cell.probes(how.place);
-                        fs::rename(unfinished(&answers), &answers)
-                            .with_context(|| format!("cannot write {}", answers.display()))?;
-                    }
-                    out::note(&ended(&job, how.place, status));
-                    let is_stopped = status.code() == Some(i32::from(interrupt::STATUS));
-                    let cell = job.cell;
-                    let is_done = cell.is_done(how.place, how.compare);
-                    let is_trained = !job.is_probed && cell.outcome(how.place).is_some();
-                    if status.success() {
-                        after_each();
-                    }
-                    match status.success() {
-                        true if is_done => (),
-                        true if is_trained && stop.load(Relaxed) => (),
-                        true if is_trained => still.push(begin(cell, how)?),
-                        // One that ended well and says nothing of what was asked has failed too.
-                        _ if is_stopped => (),
-                        _ => failed.push(job.log),
-                    }
+        sleep(POLL_INTERVAL);
+        for mut job in std::mem::take(&mut running) {
+            let Some(status) = job.child.try_wait()? else {
+                running.push(job);
+                continue;
+            };
+            let (cell, is_success) = (job.cell, status.success());
+            if is_success && job.is_probe {
+                let answers = cell.probes(options.place);
+                fs::rename(unfinished(&answers), &answers)
+                    .with_context(|| format!("cannot write {}", answers.display()))?;
+            }
+            out::note(&outcome(&job, options.place, status));
+            let is_trained = !job.is_probe && cell.outcome(options.place).is_some();
+            if is_success {
+                after_each();
+            }
+            if is_success && cell.is_done(options.place, options.compare) {
+                continue;
+            }
+            if is_success && is_trained {
+                if !stop.load(Relaxed) {
+                    running.push(start(cell, options)?);
                 }
+            } else if status.code() != Some(i32::from(interrupt::STATUS)) {
+                // Also one that succeeded without the expected results.
+                failed.push(job.log);
             }
         }
-        at_work = still;
-        if told.elapsed() >= TELL {
-            told = Instant::now();
-            let trained = at_work.iter().filter(|job| !job.is_probed);
-            trained.for_each(|job| out::note(&under_way(job.cell, how.place)));
+        if printed.elapsed() >= PROGRESS_INTERVAL {
+            printed = Instant::now();
+            for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
+                let (step, steps) = (cell.steps_done(options.place), cell.config.train.steps);
+                out::note(&format!("{}: step {step}/{steps}", name(cell)));
+            }
         }
     }
 }
 
-/// Begins a run, goes on with it, or asks what it has learned. Ctrl-C reaches this process alone, which hands it on once.
-fn begin<'a>(cell: &'a Cell, how: &How<'_>) -> Result<Job<'a>> {
-    let directory = cell.directory(how.place);
+/// Starts, resumes or probes a run. Ctrl-C reaches only this process, which passes it on once.
+fn start<'a>(cell: &'a Cell, options: &JobOptions<'_>) -> Result<Job<'a>> {
+    let directory = cell.directory(options.place);
     let log = directory.with_extension("log");
     let folder = directory.parent().expect("a folder for each setting");
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut options = File::options();
-    let file = options.create(true).append(true).open(&log);
+    let file = File::options().create(true).append(true).open(&log);
     let file = file.with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    let is_probed = cell.outcome(how.place).is_some();
-    let answers = cell.probes(how.place);
-    if is_probed {
-        let probes = how.compare.probes.join(",");
+    let is_probe = cell.outcome(options.place).is_some();
+    let answers = cell.probes(options.place);
+    if is_probe {
+        let probes = options.compare.probes.join(",");
         command.arg("probe").arg(&directory);
         command.args(["--json", "--probes", &probes]);
         let unfinished = File::create(unfinished(&answers));
-        command.stdout(unfinished.context("cannot write what comes of probes")?);
+        command.stdout(unfinished.context("cannot write the results of probes")?);
     } else {
-        // What an earlier end of it was asked says nothing of the next.
+        // Probes of the run before these steps are out of date.
         let _ = fs::remove_file(&answers);
         train(&mut command, cell, &directory);
         command.stdout(file.try_clone()?);
     }
-    if let Some(index) = how.adapter_index {
-        command.arg("--adapter-index").arg(index.to_string());
+    if let Some(index) = options.device.index {
+        command.arg("--device").arg(index.to_string());
     }
     command.stdin(Stdio::null()).stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let begins = if is_probed { "is probed" } else { "begins" };
-    out::note(&format!("{} seed {}: {begins}", cell.setting, cell.seed));
-    let child = command.spawn().context("cannot begin a run")?;
+    let verb = if is_probe { "is probed" } else { "starts" };
+    out::note(&format!("{}: {verb}", name(cell)));
     Ok(Job {
         cell,
-        child,
+        child: command.spawn().context("cannot start a run")?,
         log,
-        is_probed,
+        is_probe,
     })
 }
 
-/// What is being asked: what was answered before stays until it is done.
+/// Returns the file of a probe in progress. The old results stay until it is done.
 fn unfinished(answers: &Path) -> PathBuf {
     answers.with_extension("part")
 }
 
-/// Trains this run from its beginning, or from where it was left.
+/// Adds the arguments that start or resume a run.
 fn train(command: &mut Command, cell: &Cell, directory: &Path) {
     command.arg("train");
     match directory::config(directory).is_file() {
         true => {
             command.arg("--resume").arg(directory);
-            // What may differ from the run that is there, such as more steps.
+            // The number of steps may differ from that of the existing run.
             command.args(["--set", &format!("train.steps={}", cell.config.train.steps)]);
         }
         false => {
@@ -278,56 +270,44 @@ fn train(command: &mut Command, cell: &Cell, directory: &Path) {
     }
 }
 
-/// The run finishes its step and saves.
 #[cfg(unix)]
 fn ask_to_stop(job: &Job<'_>) {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    // One that has just ended needs no asking.
+    // An error means that it has just ended.
     let _ = kill(Pid::from_raw(job.child.id() as i32), Signal::SIGTERM);
 }
 
-/// Elsewhere Ctrl-C reaches all programs of a terminal.
+/// On other systems Ctrl-C reaches all programs of a terminal.
 #[cfg(not(unix))]
 fn ask_to_stop(_: &Job<'_>) {}
 
-fn ended(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
-    let Job { cell, log, .. } = job;
-    let how = match cell.outcome(place) {
-        Some(outcome) if status.success() && job.is_probed => {
-            let count = outcome
-                .probes
-                .values()
-                .filter(|p| p.after.verdict == Verdict::Reads);
-            format!(
-                "done: reads {} of {} probes",
-                count.count(),
-                outcome.probes.len().saturating_sub(1)
-            )
+fn name(cell: &Cell) -> String {
+    format!("{} seed {}", cell.setting, cell.seed)
+}
+
+/// Describes how a job ended.
+fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
+    let outcome = job.cell.outcome(place).filter(|_| status.success());
+    let how = match outcome {
+        Some(outcome) if job.is_probe => {
+            let probes = outcome.probes.values();
+            let read = probes.filter(|p| p.after.verdict == Verdict::Reads).count();
+            let all = outcome.probes.len().saturating_sub(1);
+            format!("done: reads {read} of {all} probes")
         }
-        Some(outcome) if status.success() => {
-            let after = &outcome.after;
-            format!(
-                "done: success {:.3}, return {:.3}",
-                after.success_rate, after.return_mean
-            )
+        Some(outcome) => {
+            let (success, mean) = (outcome.after.success_rate, outcome.after.return_mean);
+            format!("done: success {success:.3}, return {mean:.3}")
         }
         _ if status.code() == Some(i32::from(interrupt::STATUS)) => "stopped and saved".to_owned(),
         _ => {
-            let text = fs::read_to_string(log).unwrap_or_default();
-            let last = text
-                .lines()
-                .rfind(|line| line.starts_with("error"))
-                .unwrap_or("no word");
-            format!("failed ({status}): {last}")
+            let text = fs::read_to_string(&job.log).unwrap_or_default();
+            let error = text.lines().rfind(|line| line.starts_with("error"));
+            format!("failed ({status}): {}", error.unwrap_or("no error message"))
         }
     };
-    format!("{} seed {}: {how}", cell.setting, cell.seed)
-}
-
-fn under_way(cell: &Cell, place: &Path) -> String {
-    let (step, steps) = (cell.steps_done(place), cell.config.train.steps);
-    format!("{} seed {}: step {step}/{steps}", cell.setting, cell.seed)
+    format!("{}: {how}", name(job.cell))
 }
 
 fn write_results(results: &Results, place: &Path) -> Result<()> {

@@ -1,172 +1,242 @@
-//! `lapwing train`: a run from its config to its adapter, and what it was good for.
+//! `lapwing train`: a run from its config to its adapter, with a comparison at the end.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
+use indicatif::HumanCount;
 use lapwing_lab::doctor::self_test;
+use lapwing_lab::report;
 use lapwing_lab::tensorboard::EventFile;
 use lapwing_learn::config::LearnerKind;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_tensor::{Gpu, GpuError};
-use lapwing_train::Error;
-use lapwing_train::record::Sink;
-use lapwing_train::record::directory::{self, RunDirectory};
+use lapwing_learn::value::learner::NetworkLearner;
+use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::{Progress, Seen};
+use lapwing_tensor::Gpu;
+use lapwing_train::learner::Learner;
+use lapwing_train::record::directory::{self, RunDirectory, Session};
+use lapwing_train::record::metrics::now;
+use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{Purpose, State};
-use lapwing_train::trainer;
-use lapwing_train::trainer::Ending;
+use lapwing_train::trainer::{self, Ending};
+use lapwing_train::{Error, checkpoint};
 
-use super::dry_run;
 use super::eval::NOT_DIVIDED;
-use super::told::{before_and_after, conclude, go_on_with, latest, session};
-use crate::args;
-use crate::describe;
-use crate::folders;
+use crate::args::{DeviceArgs, TrainArgs};
+use crate::comparison::comparison;
 use crate::hub::hub;
 use crate::interrupt::{self, Stopped};
-use crate::out;
 use crate::progress::{Steps, Terminal};
-use lapwing_learn::value::learner::NetworkLearner;
-use lapwing_train::learner::Learner;
+use crate::{describe, folders, out, records};
 
 /// Trains, and compares the model before and after with players that need none.
-pub fn train(
-    open_gpu: impl FnOnce() -> Result<Gpu, GpuError>,
-    arguments: &args::Train,
-) -> Result<()> {
+pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let config = arguments.config()?;
-    // Before anything is loaded: nobody waits for a refusal.
-    let opened = match (&arguments.resume, &arguments.out) {
-        (Some(run), _) => Some(RunDirectory::open(run)?),
-        (None, Some(out)) => directory::check_free(out).map(|()| None)?,
-        (None, None) => None,
-    };
-    let gpu = open_gpu()?;
+    // Checked before anything is loaded.
+    let resumed = arguments.resume.as_deref().map(RunDirectory::open);
+    let resumed = resumed.transpose()?;
+    if let Some(out) = &arguments.out {
+        directory::check_free(out)?;
+    }
+    let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let work = Work {
-        arguments,
-        opened,
-        gpu: &gpu,
-        terminal,
-        stop,
-    };
     if config.learner != LearnerKind::MsGrpo {
         let state = State::network(&gpu, config)?;
-        if arguments.dry_run {
-            drop(work.terminal);
-            let place = dry_run::place(&state.config, arguments.out.as_deref());
-            let introduction = network_introduction(&state, &gpu);
-            writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
-            return Ok(());
-        }
-        let what = Learned {
-            name: "network",
-            is_in: |metrics| metrics.value.is_some(),
-            nothing: "Nothing was learned: there were never as many turns as dqn.start wants.",
-        };
-        return work.run(state, network_introduction, &what);
+        return run(state, arguments, resumed, &gpu, terminal, stop);
     }
-    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &work.terminal)?;
-    if arguments.dry_run {
-        drop(work.terminal);
-        let introduction = introduction(&state, &gpu);
-        return dry_run::show(&mut state, arguments.out.as_deref(), &introduction);
-    }
-    let what = Learned {
-        name: match state.trains_model() {
+    let state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
+    run(state, arguments, resumed, &gpu, terminal, stop)
+}
+
+/// The messages about a learner.
+trait Describe: Learner + Sized {
+    /// Returns the noun for its weights.
+    fn noun(state: &State<Self>) -> &'static str;
+    /// Whether a step changed its weights.
+    fn has_learned(step: &StepMetrics) -> bool;
+    /// Explains a run in which no step did.
+    const NOTHING_LEARNED: &str;
+    /// Describes a step and what is trained.
+    fn introduction(state: &State<Self>) -> String;
+    /// Prints an example of its input, and the number of parameters.
+    fn example(state: &mut State<Self>) -> Result<()>;
+}
+
+impl Describe for lapwing_learn::language::LanguageLearner {
+    const NOTHING_LEARNED: &str = "Nothing was learned: in no step did the returns of a group differ (docs/health-checks.md, no-variance).";
+
+    fn noun(state: &State) -> &'static str {
+        match state.trains_model() {
             false => "adapter",
             true => "model",
-        },
-        is_in: |metrics| metrics.learned.is_some(),
-        // A table and a path would look like success.
-        nothing: "Nothing was learned: in no step did the returns of a group differ (docs/health-checks.md, no-variance).",
-    };
-    work.run(state, introduction, &what)
-}
-
-/// What a run learns, as its closing text names it.
-struct Learned {
-    name: &'static str,
-    /// whether a step learned anything
-    is_in: fn(&StepMetrics) -> bool,
-    /// the closing text of a run in which no step did
-    nothing: &'static str,
-}
-
-/// A run that is about to be made or continued.
-struct Work<'a> {
-    arguments: &'a args::Train,
-    opened: Option<RunDirectory>,
-    gpu: &'a Gpu,
-    terminal: Terminal,
-    stop: &'static AtomicBool,
-}
-
-impl Work<'_> {
-    fn run<L: Learner>(
-        self,
-        mut state: State<L>,
-        introduction: fn(&State<L>, &Gpu) -> String,
-        what: &Learned,
-    ) -> Result<()> {
-        let Work {
-            arguments,
-            opened,
-            gpu,
-            terminal,
-            stop,
-        } = self;
-        let mut run = match opened {
-            Some(mut run) => {
-                resume(&mut state, &mut run, &terminal)?;
-                run
-            }
-            // Only now: what fails above leaves nothing behind.
-            None => match &arguments.out {
-                Some(out) => RunDirectory::create(out, &state.config)?,
-                None => RunDirectory::create_in("runs".as_ref(), &state.config)?,
-            },
-        };
-        let place = run.path().to_owned();
-        run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
-        let introduction = introduction(&state, gpu);
-        terminal.line(&format!("{introduction}, kept in {}", place.display()));
-        if !state.learner.game().1.divided() {
-            terminal.line(NOT_DIVIDED);
         }
-        let total = state.config.train.steps;
-        let mut steps = Steps {
-            terminal: &terminal,
-            total,
+    }
+
+    fn has_learned(step: &StepMetrics) -> bool {
+        step.learned.is_some()
+    }
+
+    fn introduction(state: &State) -> String {
+        let train = &state.config.train;
+        let whole = match state.trains_model() {
+            true => ", with all weights of the model",
+            false => "",
         };
-        let mut events = EventFile::of_run(&place, &state.config)?;
-        let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
-        sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
-        let go_on = go_on_with(&place);
-        let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
-            .inspect_err(|_| terminal.line(&go_on))?;
-        // The bars go before the table comes.
-        drop(terminal);
-        if ending == Ending::Stopped {
-            write!(out::shown(), "{}", before_and_after(&run.records()?))?;
-            return Err(Stopped::run(state.step, total, &go_on).into());
-        }
-        let [last, _] = state.learner.paths(&place);
-        let learned_is = format!("The {} is in {}", what.name, last.display());
-        conclude(run, what.is_in, what.nothing, &learned_is)
+        let (groups, size, sampling) = (train.groups, train.group_size, describe::sampling(train));
+        format!("{groups} x {size} episodes, {sampling}{whole}")
+    }
+
+    fn example(state: &mut State) -> Result<()> {
+        let seat = state.evaluation_seats()?[0];
+        let game = state.world().scenario.start(seat.scene, seat.luck)?;
+        let observation = game.observe(0)?;
+        let seen = Seen::first(&observation);
+        let prompts = &mut state.learner.worlds[0].prompts;
+        let (text, count) = (prompts.text(&seen)?, prompts.ids(&seen)?.len());
+        let parameters = state.learner.parameters.as_ref();
+        let parameters = HumanCount(parameters.expect("a run that trains").count());
+        let of = match state.trains_model() {
+            false => "of an adapter",
+            true => "all of the model's",
+        };
+        let mut out = out::shown();
+        writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
+        writeln!(out, "would train {parameters} parameters, {of}")?;
+        Ok(())
     }
 }
 
-/// Puts back what the latest checkpoint has, and cuts off what was recorded after it.
+impl Describe for NetworkLearner {
+    const NOTHING_LEARNED: &str =
+        "Nothing was learned: there were never as many turns as dqn.start requires.";
+
+    fn noun(_: &State<Self>) -> &'static str {
+        "network"
+    }
+
+    fn has_learned(step: &StepMetrics) -> bool {
+        step.value.is_some()
+    }
+
+    fn introduction(state: &State<Self>) -> String {
+        let (config, learner) = (&state.config, &state.learner);
+        format!(
+            "{} episodes, by {}: a network of {} weights with {} as input",
+            config.value.episodes,
+            config.learner.name(),
+            learner.size(),
+            learner.fingerprint()
+        )
+    }
+
+    fn example(_: &mut State<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Describes the run in one line.
+fn introduction<L: Describe>(state: &State<L>, gpu: &Gpu) -> String {
+    let (game, steps) = (&state.config.game.name, state.config.train.steps);
+    let from = match state.step {
+        0 => String::new(),
+        step => format!(", from step {step} on"),
+    };
+    let software = match gpu.is_software() {
+        true => " (a software device: no GPU is used)",
+        false => "",
+    };
+    let (device, learner) = (&gpu.caps().name, L::introduction(state));
+    format!("{game}: {steps} steps of {learner}{from}; on {device}{software}")
+}
+
+/// Starts or resumes a run.
+fn run<L: Describe>(
+    mut state: State<L>,
+    arguments: &TrainArgs,
+    resumed: Option<RunDirectory>,
+    gpu: &Gpu,
+    terminal: Terminal,
+    stop: &AtomicBool,
+) -> Result<()> {
+    if arguments.dry_run {
+        drop(terminal);
+        return dry_run(state, gpu, arguments);
+    }
+    let mut run = match resumed {
+        Some(mut run) => {
+            resume(&mut state, &mut run, &terminal)?;
+            run
+        }
+        // Created last: an error above leaves nothing behind.
+        None => match &arguments.out {
+            Some(out) => RunDirectory::create(out, &state.config)?,
+            None => RunDirectory::create_in("runs".as_ref(), &state.config)?,
+        },
+    };
+    let place = run.path().to_owned();
+    run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
+    let introduction = introduction(&state, gpu);
+    terminal.line(&format!("{introduction}, kept in {}", place.display()));
+    if !state.learner.game().1.divided() {
+        terminal.line(NOT_DIVIDED);
+    }
+    let total = state.config.train.steps;
+    let mut steps = Steps {
+        terminal: &terminal,
+        total,
+    };
+    let mut events = EventFile::of_run(&place, &state.config)?;
+    let mut sinks: Vec<&mut dyn Sink> = vec![&mut steps];
+    sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
+    let shown_place = out::quoted(&place.to_string_lossy());
+    let hint = format!("resume with: {} train --resume {shown_place}", program());
+    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
+        .inspect_err(|_| terminal.line(&hint))?;
+    // Removes the progress bars.
+    drop(terminal);
+    let records = run.records()?;
+    write!(out::shown(), "{}", before_and_after(&records))?;
+    if ending == Ending::Stopped {
+        let step = state.step;
+        let text = format!(" at step {step} of {total}, and saved; {hint}");
+        return Err(Stopped(text).into());
+    }
+    // Unlocks the run, so that the report shows it as finished.
+    drop(run);
+    conclude(&state, &records, &place)
+}
+
+fn dry_run<L: Describe>(mut state: State<L>, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
+    L::example(&mut state)?;
+    let (name, seed) = (&state.config.name, state.config.train.seed);
+    let place = match &arguments.out {
+        Some(path) => path.display().to_string(),
+        None => format!("runs/{name}-{seed}, or the next free number"),
+    };
+    let introduction = introduction(&state, gpu);
+    writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
+    Ok(())
+}
+
+/// Restores the latest readable checkpoint, and removes the records after it.
 fn resume<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
     terminal: &Terminal,
 ) -> Result<(), Error> {
-    let Some(saved) = latest(run, terminal)? else {
-        return Ok(());
+    let (saved, damaged) = checkpoint::latest(run.path());
+    for error in &damaged {
+        terminal.note(&format!("skipped: {error}"));
+    }
+    let saved = match (saved, damaged.into_iter().next()) {
+        (Some(saved), _) => saved,
+        (None, Some(error)) => return Err(error.into()),
+        // The run stopped before its first checkpoint.
+        (None, None) => return Ok(run.cut([0, 0])?),
     };
     let (bytes, names) = (saved.header.bytes, state.learner.names());
     let of = (&*state.model_name, &*state.fingerprint);
@@ -176,51 +246,74 @@ fn resume<L: Learner>(
     Ok(run.keep_config(&state.config)?)
 }
 
-/// What is about to happen, and on what.
-fn introduction(state: &State, gpu: &Gpu) -> String {
-    let (config, train) = (&state.config, &state.config.train);
-    let from = match state.step {
-        0 => String::new(),
-        step => format!(", from step {step} on"),
-    };
-    let whole = match state.trains_model() {
-        true => ", with all weights of the model",
-        false => "",
-    };
-    let software = match gpu.is_software() {
-        true => " (a software adapter: no GPU is used)",
-        false => "",
-    };
-    format!(
-        "{}: {} steps of {} x {} episodes{from}, {}{whole}; on {}{software}",
-        config.game.name,
-        train.steps,
-        train.groups,
-        train.group_size,
-        describe::sampling(train),
-        gpu.caps().name
-    )
+/// Prints where the weights and the report are.
+fn conclude<L: Describe>(state: &State<L>, records: &[Record], run: &Path) -> Result<()> {
+    let mut out = out::shown();
+    if records::steps(records).next().is_some() && !records::steps(records).any(L::has_learned) {
+        writeln!(out, "\n{}", L::NOTHING_LEARNED)?;
+    }
+    let ([last, _], noun) = (state.learner.paths(run), L::noun(state));
+    writeln!(out, "\nThe {noun} is in {}. Watch it play:", last.display())?;
+    let shown = out::quoted(&run.to_string_lossy());
+    writeln!(out, "  {} play {shown}", program())?;
+    let runs = [run.to_owned()];
+    let page = report::default_path(&runs);
+    match report::write(&runs, &page) {
+        Ok(_) => writeln!(out, "Its report is in {}", page.display())?,
+        // The training has succeeded, and all is saved.
+        Err(error) => out::note(&format!("the report could not be written: {error}")),
+    }
+    Ok(())
 }
 
-/// The same of a network.
-fn network_introduction(state: &State<NetworkLearner>, gpu: &Gpu) -> String {
-    let config = &state.config;
-    let from = match state.step {
-        0 => String::new(),
-        step => format!(", from step {step} on"),
+/// Returns a table of the model before and after training, and at its best, with the baselines.
+fn before_and_after(records: &[Record]) -> String {
+    let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
+    let evaluations = || records::evaluations(records);
+    if let Some(before) = evaluations().next() {
+        rows.push(("before training".to_owned(), &before.play));
+    }
+    // A run of no steps has one evaluation.
+    if let Some(after) = evaluations().skip(1).last() {
+        rows.push(("after training".to_owned(), &after.play));
+        // The earliest of equal ones.
+        let best = evaluations().reduce(|best, other| {
+            match other.play.return_mean > best.play.return_mean {
+                true => other,
+                false => best,
+            }
+        });
+        if let Some(best) = best.filter(|best| best.step != after.step && best.step > 0) {
+            rows.push((format!("at its best (step {})", best.step), &best.play));
+        }
+    }
+    records::baselines(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
+}
+
+/// Returns the record of this session.
+fn session(gpu: &Gpu, step: usize, model: &str, arguments: &TrainArgs) -> Session {
+    let caps = gpu.caps();
+    let config = match &arguments.resume {
+        Some(run) => run.display().to_string(),
+        None => arguments.config.config.clone(),
     };
-    let software = match gpu.is_software() {
-        true => " (a software adapter: no GPU is used)",
-        false => "",
-    };
-    format!(
-        "{}: {} steps of {} episodes{from}, by {}: a network of {} weights that sees {}; on {}{software}",
-        config.game.name,
-        config.train.steps,
-        config.value.episodes,
-        config.learner.name(),
-        state.learner.size(),
-        state.learner.fingerprint(),
-        gpu.caps().name
-    )
+    Session {
+        time: now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        step,
+        device: caps.name.clone(),
+        driver: caps.driver.clone(),
+        backend: caps.backend.clone(),
+        software: gpu.is_software(),
+        config,
+        model: model.to_owned(),
+    }
+}
+
+/// Returns the name by which this program was called, which may not be on the PATH.
+fn program() -> String {
+    let name = std::env::args_os().next();
+    name.map_or("lapwing".to_owned(), |name| {
+        out::quoted(&name.to_string_lossy())
+    })
 }

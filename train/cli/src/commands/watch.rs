@@ -1,4 +1,4 @@
-//! `lapwing watch`: a run as it goes, from the files that it writes.
+//! `lapwing watch`: the progress of a run, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -11,53 +11,48 @@ use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, directory, jsonl};
 use lapwing_train::{Config, Error};
 
-use crate::args;
+use crate::args::WatchArgs;
 use crate::describe;
-use crate::keys::Keys;
+use crate::keys::QuitKey;
 use crate::out::line;
 use crate::picture::Picture;
 
-/// Between two looks at the files.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The narrowest picture, and the widest; wider ones are no better.
-const WIDTHS: [usize; 2] = [40, 110];
+static STOP: AtomicBool = AtomicBool::new(false);
 
-static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// Shows the run until it is over or somebody has seen enough; with `--once`, as it is now.
-pub fn watch(arguments: &args::Watch) -> Result<()> {
+/// Shows the run until it ends or the user quits; with `--once`, only its current state.
+pub fn watch(arguments: &WatchArgs) -> Result<()> {
     let run = &arguments.run;
     directory::is_run(run)?;
     let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
     if arguments.once {
-        let out = Term::stdout();
-        let width = out.size_checked().map_or(80, |(_, width)| width.into());
-        let mut followed = Followed::default();
-        followed.look(run)?;
-        write!(io::stdout(), "{}", followed.drawn(run, &config, width))?;
+        let width = Term::stdout().size_checked().map_or(80, |size| size.1);
+        let mut files = RunFiles::default();
+        files.update(run)?;
+        write!(io::stdout(), "{}", files.drawn(run, &config, width.into()))?;
         return Ok(());
     }
-    ctrlc::set_handler(|| ASKED.store(true, Relaxed))?;
+    ctrlc::set_handler(|| STOP.store(true, Relaxed))?;
     match io::stdout().is_terminal() {
         true => on_screen(run, &config),
         false => in_lines(run, &config),
     }
 }
 
-/// What was read of a run.
+/// The content of a run's files.
 #[derive(Default)]
-struct Followed {
+struct RunFiles {
     running: bool,
     bytes: u64,
     records: Vec<Record>,
 }
 
-impl Followed {
-    /// Reads what there is now, if there is more or less than before.
-    fn look(&mut self, run: &Path) -> Result<(), Error> {
+impl RunFiles {
+    /// Reads the metrics again if their size has changed.
+    fn update(&mut self, run: &Path) -> Result<(), Error> {
         directory::is_run(run)?;
-        // First, since who has stopped by then has written all.
+        // Before the metrics, which are complete if the run has ended.
         self.running = directory::is_in_use(run);
         let metrics = directory::metrics(run);
         let bytes = metrics.metadata().map_or(0, |metadata| metadata.len());
@@ -79,37 +74,35 @@ impl Followed {
     }
 
     fn drawn(&self, run: &Path, config: &Config, width: usize) -> String {
-        let [least, most] = WIDTHS;
         let picture = self.picture(run, config);
-        picture.drawn(width.clamp(least, most), console::colors_enabled())
+        picture.drawn(width.clamp(40, 110), console::colors_enabled())
     }
 }
 
-/// A screen of its own, which the terminal puts away again.
-struct Screen;
+/// The alternate screen of the terminal, without a cursor.
+struct AlternateScreen;
 
-impl Screen {
-    fn open() -> io::Result<Screen> {
-        // The other screen, without a cursor.
+impl AlternateScreen {
+    fn open() -> io::Result<AlternateScreen> {
         write!(io::stdout(), "\x1b[?1049h\x1b[?25l")?;
-        Ok(Screen)
+        Ok(AlternateScreen)
     }
 
     fn show(&self, text: &str, height: usize) -> io::Result<()> {
-        let mut whole = String::from("\x1b[H");
+        let mut frame = String::from("\x1b[H");
         for line in text.lines().take(height.saturating_sub(1)) {
-            whole += line;
-            // What was right of it before goes.
-            whole += "\x1b[K\n";
+            frame += line;
+            // Clears the rest of the old line.
+            frame += "\x1b[K\n";
         }
-        whole += "\x1b[J";
+        frame += "\x1b[J";
         let mut out = io::stdout().lock();
-        out.write_all(whole.as_bytes())?;
+        out.write_all(frame.as_bytes())?;
         out.flush()
     }
 }
 
-impl Drop for Screen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         let mut out = io::stdout();
         let _ = write!(out, "\x1b[?25h\x1b[?1049l");
@@ -118,16 +111,15 @@ impl Drop for Screen {
 }
 
 fn on_screen(run: &Path, config: &Config) -> Result<()> {
-    let keys = Keys::listen();
-    let screen = Screen::open()?;
-    let out = Term::stdout();
-    let mut followed = Followed::default();
+    let keys = QuitKey::listen();
+    let screen = AlternateScreen::open()?;
+    let mut files = RunFiles::default();
     let text = loop {
-        let (height, width) = out.size();
-        followed.look(run)?;
-        let text = followed.drawn(run, config, width.into());
+        let (height, width) = Term::stdout().size();
+        files.update(run)?;
+        let text = files.drawn(run, config, width.into());
         screen.show(&text, height.into())?;
-        if !followed.running || keys.quit_within(INTERVAL, &ASKED) {
+        if !files.running || keys.quit_within(POLL_INTERVAL, &STOP) {
             break text;
         }
     };
@@ -136,18 +128,17 @@ fn on_screen(run: &Path, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// A line for each record as it comes.
+/// Prints a line for each new record.
 fn in_lines(run: &Path, config: &Config) -> Result<()> {
     let total = config.train.steps;
-    let (mut told, mut followed) = (0, Followed::default());
+    let (mut printed, mut files) = (0, RunFiles::default());
     loop {
-        followed.look(run)?;
-        let records = &followed.records;
+        files.update(run)?;
+        let records = &files.records;
         let mut out = io::stdout().lock();
-        // A run that goes on may have cut off what came after its checkpoint.
-        told = told.min(records.len());
-        for record in &records[told..] {
-            let step = record.step();
+        // A resumed run removes the records after its checkpoint.
+        printed = printed.min(records.len());
+        for record in &records[printed..] {
             let text = match record {
                 Record::Step(metrics) => describe::step(metrics),
                 Record::Evaluation(evaluation) => describe::evaluation(&evaluation.play),
@@ -156,17 +147,17 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
                 }
                 Record::Baselines(_) | Record::Episode(_) => continue,
             };
-            writeln!(out, "step {step}/{total}  {text}")?;
+            writeln!(out, "step {}/{total}  {text}", record.step())?;
         }
-        told = records.len();
-        if !followed.running {
-            writeln!(out, "{}", followed.picture(run, config).state())?;
+        printed = records.len();
+        if !files.running {
+            writeln!(out, "{}", files.picture(run, config).state())?;
             return Ok(());
         }
         out.flush()?;
         drop(out);
-        std::thread::sleep(INTERVAL);
-        if ASKED.load(Relaxed) {
+        std::thread::sleep(POLL_INTERVAL);
+        if STOP.load(Relaxed) {
             return Ok(());
         }
     }

@@ -1,0 +1,215 @@
+//! Selection of a config, and changes to it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lapwing_learn::config::LearnerKind;
+use lapwing_play::Form;
+use lapwing_train::base::source::Source;
+use lapwing_train::config::{Origin, Place, Resolved};
+use lapwing_train::record::directory::{self, Trained};
+use lapwing_train::{Config, ConfigError, Error};
+
+use crate::out;
+
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// A preset, a game, a config file that ends in .toml, or a run directory. Presets: frozen-lake,
+    /// frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper. Presets of
+    /// value learners: frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn. A game variant
+    /// such as snake-poison-apple uses the preset of its game. Other games, exec:COMMAND and ws://HOST:PORT/ws use the
+    /// general defaults
+    #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
+    pub config: String,
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// Change a config value, such as train.lr=0.001. May be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
+    /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
+    /// Start with this adapter: a directory of PEFT files, or a run
+    #[arg(long, value_name = "DIR|RUN")]
+    pub adapter: Option<PathBuf>,
+    /// Play this game (game.name): one that `lapwing games` lists, or an external environment: exec:COMMAND (a child
+    /// process) or ws://HOST:PORT/ws (a server). See docs/environments.md
+    #[arg(long, value_name = "GAME")]
+    pub game: Option<String>,
+}
+
+impl ConfigArgs {
+    /// Returns the config with these changes, and then the command's own settings, applied.
+    pub fn resolve(&self, own: Vec<String>) -> Result<Resolved, Error> {
+        let settings = [self.changes.settings()?, own].concat();
+        let mut resolved = Config::resolve(&self.config, &settings)?;
+        let is_set = |key| is_set(&resolved, key);
+        let replaces_model = is_set("model.dir") || is_set("model.repo");
+        let note = built_in_preset(&resolved).filter(|_| replaces_model);
+        resolved.notes.extend(note);
+        Ok(resolved)
+    }
+
+    /// Does the same, and if the config is that of a run, replaces its model by the trained one.
+    pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
+        let mut resolved = self.resolve(own)?;
+        let is_set = |key| is_set(&resolved, key);
+        if resolved.config.learner != LearnerKind::MsGrpo {
+            if let Some(run) = resolved.run.clone().filter(|_| !is_set("value.network")) {
+                let network = directory::trained_network(&run)?.display().to_string();
+                resolved.notes.push(format!("plays with {network}"));
+                resolved.config.value.network = network;
+            }
+            return Ok(resolved);
+        }
+        if is_set("model.adapter") {
+            return Ok(resolved);
+        }
+        let replaces_model = is_set("model.dir") || is_set("model.repo");
+        if let Some(run) = &resolved.run {
+            let (trained, model) = (directory::trained(run)?, &mut resolved.config.model);
+            let dir = trained.dir().display();
+            let mut note = format!("plays with {dir}");
+            match &trained {
+                Trained::Adapter(dir) => model.adapter = Some(dir.clone()),
+                Trained::Model(_) if replaces_model => {
+                    note = format!(
+                        "does not play with {dir}, the trained model of the run: another model is given"
+                    );
+                }
+                Trained::Model(dir) => (model.dir, model.repo) = (Some(dir.clone()), None),
+            }
+            resolved.notes.push(note);
+        }
+        let file = Path::new(&self.config);
+        let parent = file.parent().filter(|_| file.ends_with("config.toml"));
+        if let Some(run) = parent.filter(|run| directory::trained(run).is_ok()) {
+            let run = run.display();
+            resolved.notes.push(format!(
+                "plays with the initial model of {run}, because its config.toml is given; to play with the trained one, \
+                 give the directory {run}"
+            ));
+        }
+        Ok(resolved)
+    }
+}
+
+fn is_set(resolved: &Resolved, key: &str) -> bool {
+    resolved.origins.get(key) == Some(&Origin::Setting)
+}
+
+/// Returns a note if the config comes from a preset whose reply format suits only the built-in model.
+pub fn built_in_preset(resolved: &Resolved) -> Option<String> {
+    let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
+        return None;
+    };
+    (resolved.config.policy.reply == Form::Word).then(|| {
+        format!(
+            "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
+            resolved.config.policy.max_new_tokens
+        )
+    })
+}
+
+/// Returns the adapter or model of a directory, which may be a run.
+pub fn learned(dir: &Path) -> Result<Trained, Error> {
+    Ok(match Place::of(dir) {
+        Place::Run => directory::trained(dir)?,
+        Place::Model => Trained::Model(dir.to_owned()),
+        _ => Trained::Adapter(dir.to_owned()),
+    })
+}
+
+/// Returns the directory of the adapter that `--adapter` names. For a run it is the run's adapter, which is noted.
+pub fn adapter(dir: &Path) -> Result<PathBuf, Error> {
+    match learned(dir)? {
+        Trained::Adapter(adapter) => {
+            if adapter != dir {
+                out::note(&format!("--adapter: uses {}", adapter.display()));
+            }
+            Ok(adapter)
+        }
+        Trained::Model(model) => Err(ConfigError::Place {
+            path: dir.to_owned(),
+            is: "holds a whole model and no adapter",
+            cure: format!("--model {} takes it", out::quoted(&model.to_string_lossy())),
+        }
+        .into()),
+    }
+}
+
+/// Returns the model that `--model` names. For a run that trained a whole model it is that model, which is noted.
+pub fn model(text: &str) -> String {
+    let dir = Path::new(text);
+    match (Place::of(dir), directory::trained(dir)) {
+        (Place::Run, Ok(Trained::Model(model))) => {
+            out::note(&format!("--model: uses {}", model.display()));
+            model.display().to_string()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Checks that a directory is not a run or an adapter.
+fn model_directory(dir: &str) -> Result<&str, Error> {
+    let wrong = |is: &'static str, cure: &str| {
+        let (path, cure) = (PathBuf::from(dir), cure.to_owned());
+        Err(ConfigError::Place { path, is, cure }.into())
+    };
+    match Place::of(Path::new(dir)) {
+        Place::Run => wrong("is a run, not a model", "give it without --model"),
+        Place::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
+        _ => Ok(dir),
+    }
+}
+
+impl ChangeArgs {
+    fn settings(&self) -> Result<Vec<String>, Error> {
+        // Quoted as TOML, so that a directory named 7 stays a string.
+        let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
+        let mut settings = self.set.clone();
+        settings.extend(self.game.iter().map(|game| quoted("game.name", game)));
+        if let Some(text) = &self.model {
+            let text = &*model(text);
+            // Both are set, so that one replaces the other whichever the config has.
+            let (dir, repo) = match Source::typed(text) {
+                Source::Repository(_) => ("", text),
+                _ => (model_directory(text)?, ""),
+            };
+            settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);
+        }
+        if let Some(dir) = &self.adapter {
+            settings.push(quoted("model.adapter", &adapter(dir)?.to_string_lossy()));
+        }
+        Ok(settings)
+    }
+
+    /// Returns a note for each key of `--set` in one of the sections that `command` ignores.
+    pub fn unused(&self, sections: &[&str], command: &str) -> Vec<String> {
+        let keys = self.set.iter().filter_map(|set| set.split('=').next());
+        keys.map(str::trim)
+            .filter(|key| sections.iter().any(|section| key.starts_with(section)))
+            .map(|key| format!("{key} (--set) has no effect on {command}"))
+            .collect()
+    }
+}
+
+/// Config sections and keys that only training uses.
+pub const TRAINING_ONLY: [&str; 5] = [
+    "train.",
+    "lora.",
+    "checkpoint.",
+    "record.",
+    "policy.temperature",
+];
+
+/// Prints the notes and returns the config.
+pub fn announced(resolved: Resolved) -> Config {
+    resolved.notes.iter().for_each(|note| out::note(note));
+    resolved.config
+}

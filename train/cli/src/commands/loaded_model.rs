@@ -1,0 +1,199 @@
+//! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::Result;
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
+use lapwing_play::Progress;
+use lapwing_train::base::files::Files;
+use lapwing_train::base::source::Source;
+use lapwing_train::memory::{Demand, Plan};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args::{self, DeviceArgs, ModelArgs};
+use crate::hub::hub;
+use crate::progress::Terminal;
+
+/// An argument or an input file is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {problem}")]
+pub struct InputError {
+    origin: String,
+    problem: String,
+}
+
+impl InputError {
+    pub fn new(origin: impl Into<String>, problem: impl ToString) -> InputError {
+        let (origin, problem) = (origin.into(), problem.to_string());
+        InputError { origin, problem }
+    }
+}
+
+/// Opens the files of the selected model, or of the built-in one.
+pub fn open(model: &Option<String>) -> Result<Files> {
+    Ok(Files::of(&source(model), hub(), &Terminal::new())?)
+}
+
+/// Returns the selected model, or the built-in one.
+pub fn source(model: &Option<String>) -> Source {
+    let typed = |text: &str| Source::typed(&args::model(text));
+    model.as_deref().map_or(Source::BuiltIn, typed)
+}
+
+/// A model on a device, with an arena for its keys and values.
+pub struct LoadedModel {
+    pub model: Model,
+    pub adapter: Option<Adapter>,
+    pub arena: KvArena,
+}
+
+/// The size of an arena, in tokens.
+pub struct Capacity {
+    /// Length of the longest sequence.
+    pub longest: usize,
+    /// Length of the sampled part of the longest sequence.
+    pub reply: usize,
+    /// Number of sequences at once; fewer if the memory does not suffice.
+    pub sequences: usize,
+    /// Initial size; the arena grows.
+    pub first: usize,
+    /// Name of the sequence in an error.
+    pub name: &'static str,
+    /// How to fix a sequence that is too long.
+    pub cure: &'static str,
+}
+
+impl LoadedModel {
+    /// Loads the model for one text of `ids` tokens, of which `more` more are sampled.
+    pub fn for_text(
+        device: DeviceArgs,
+        arguments: &ModelArgs,
+        files: &Files,
+        ids: usize,
+        more: usize,
+    ) -> Result<LoadedModel> {
+        let capacity = Capacity {
+            longest: ids + more,
+            reply: ids + more - 1,
+            sequences: 1,
+            // A reply may be much shorter than the longest.
+            first: ids + more.min(256),
+            name: "the text and its continuation",
+            cure: "use a shorter text or fewer tokens",
+        };
+        LoadedModel::load(device, arguments, files, &capacity)
+    }
+
+    /// Loads the model for sequences of this capacity.
+    pub fn load(
+        device: DeviceArgs,
+        arguments: &ModelArgs,
+        files: &Files,
+        capacity: &Capacity,
+    ) -> Result<LoadedModel> {
+        let stored = arguments.adapter.as_deref();
+        let stored = stored.map(|dir| files.adapter(&args::adapter(dir)?));
+        let stored = stored.transpose()?;
+        let gpu = device.open()?;
+        let longest = capacity.longest;
+        let demand = Demand {
+            trained: 0,
+            whole: false,
+            frozen: true,
+            used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
+            critic: 0,
+            states: 0,
+            rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
+            tokens_per_batch: 0,
+            longest,
+            reply: capacity.reply,
+            shared: 0,
+            episodes: capacity.sequences,
+            cure: capacity.cure,
+        };
+        let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
+        if longest + SPARE_ROWS > plan.arena_rows {
+            let most = plan.arena_rows.saturating_sub(SPARE_ROWS);
+            let cure = capacity.cure;
+            let problem = format!("{longest} tokens, and the device's memory holds {most}; {cure}");
+            return Err(InputError::new(capacity.name, problem).into());
+        }
+        let terminal = Terminal::new();
+        terminal.note(&plan.to_string());
+        let model = files.load(&gpu, &terminal)?;
+        let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
+        let most = match capacity.sequences {
+            1 => longest + SPARE_ROWS,
+            _ => plan.arena_rows,
+        };
+        let arena = KvArena::new(&model, capacity.first, most);
+        Ok(LoadedModel {
+            model,
+            adapter,
+            arena,
+        })
+    }
+}
+
+/// Reads token ids from a JSON file.
+pub fn read_ids(path: &Path, config: &ModelConfig) -> Result<Vec<u32>> {
+    const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
+    let origin = origin(path);
+    let list: Vec<Value> = read_json(path, WANTED)?;
+    let id = |value: &Value| {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| InputError::new(origin.clone(), format!("{WANTED}; found {value}")))
+    };
+    let ids = list.iter().map(id).collect::<Result<Vec<u32>, _>>()?;
+    check_ids(origin, &ids, config)?;
+    Ok(ids)
+}
+
+/// Refuses an empty list, tokens outside of the vocabulary, and more tokens than the model supports.
+pub fn check_ids(origin: String, ids: &[u32], config: &ModelConfig) -> Result<()> {
+    let (vocab, found, most) = (config.vocab, ids.len(), config.max_positions);
+    let problem = match ids.iter().find(|&&id| id as usize >= vocab) {
+        _ if ids.is_empty() => "there is no token in it".to_owned(),
+        Some(id) => format!("token {id} is outside of the model's vocabulary of {vocab}"),
+        None if found > most => {
+            format!("{found} tokens, and the model supports {most} (max_position_embeddings)")
+        }
+        None => return Ok(()),
+    };
+    Err(InputError::new(origin, problem).into())
+}
+
+/// Maximum size of an input file: the longest contexts of published models are a few megabytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a JSON file or standard input.
+pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
+    let wrong = |problem: String| InputError::new(origin(path), problem);
+    let text = read(path).map_err(|e| wrong(e.to_string()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("larger than {} MiB", MAX_BYTES >> 20)).into());
+    }
+    Ok(serde_json::from_str(&text).map_err(|e| wrong(format!("{wanted}: {e}")))?)
+}
+
+/// Returns the name of an input file in messages.
+pub fn origin(path: &Path) -> String {
+    match path == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else if std::fs::metadata(path)?.is_file() {
+        Box::new(File::open(path)?)
+    } else {
+        return Err(io::Error::other("not a plain file (- is standard input)"));
+    };
+    io::read_to_string(input.take(MAX_BYTES + 1))
+}

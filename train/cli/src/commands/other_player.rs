@@ -1,0 +1,87 @@
+//! `--player`: a player that is not a local model.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use lapwing_play::players::api::{Account, Api, Settings};
+use lapwing_play::players::scripted::{Random, Scripted};
+use lapwing_play::{Ask, Form, Framing, PlayError, Player, Reply};
+use lapwing_train::{Config, Error};
+
+use crate::args::{OtherPlayer, PlayerArgs};
+use crate::folders;
+
+/// A player in place of the model.
+pub enum Substitute {
+    /// A model behind an API.
+    Api(Box<Api>),
+    /// The game's own player, with replies in this form.
+    Scripted(Scripted, Form),
+    /// Random actions.
+    Random(Random, Form),
+}
+
+/// Returns the selected player. The key of an API is read from OPENAI_API_KEY.
+///
+/// # Errors
+/// If the model's name is missing, or the API's URL, key or cache is unusable.
+///
+/// # Panics
+/// If none is selected.
+pub fn load(arguments: &PlayerArgs, framing: Framing, config: &Config) -> Result<Substitute> {
+    let form = config.policy.reply;
+    let url = match arguments.player.as_ref().expect("a player is selected") {
+        OtherPlayer::Scripted => return Ok(Substitute::Scripted(Scripted::default(), form)),
+        OtherPlayer::Random => return Ok(Substitute::Random(Random::default(), form)),
+        OtherPlayer::OpenAi(url) => url,
+    };
+    let Some(model) = &arguments.player_model else {
+        bail!("--player {url:?} needs --player-model NAME, the name of the model in requests");
+    };
+    let default = || folders::cache().map(|cache| cache.join("api"));
+    let Some(cache) = arguments.player_cache.clone().or_else(default) else {
+        bail!(
+            "--player {url:?} needs --player-cache DIR: the environment does not name the user's cache directory"
+        );
+    };
+    let settings = Settings {
+        url: url.clone(),
+        model: model.clone(),
+        key: std::env::var("OPENAI_API_KEY").ok(),
+        temperature: config.eval.temperature,
+        max_new_tokens: config.policy.max_new_tokens,
+        template_variables: config.policy.template_variables()?,
+        concurrency: arguments.player_concurrency,
+        timeout: Duration::from_secs(arguments.player_timeout),
+        budget: arguments.player_budget,
+        cache,
+    };
+    let api = Api::new(settings, framing).map_err(|e| Error::from(PlayError::from(e)))?;
+    Ok(Substitute::Api(Box::new(api)))
+}
+
+impl Substitute {
+    /// Returns the requests to an API and their cost.
+    pub fn account(&self) -> Option<Account> {
+        match self {
+            Substitute::Api(api) => Some(api.account()),
+            _ => None,
+        }
+    }
+}
+
+impl Player for Substitute {
+    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+        let (replies, form) = match self {
+            Substitute::Api(api) => return api.act(asks),
+            Substitute::Scripted(scripted, form) => (scripted.act(asks)?, form),
+            Substitute::Random(random, form) => (random.act(asks)?, form),
+        };
+        // In the form of a model's reply, so that it can be imitated.
+        let formatted = |reply: Reply| Reply {
+            text: form.say(&reply.text),
+            ..reply
+        };
+        Ok(replies.into_iter().map(formatted).collect())
+    }
+}

@@ -1,0 +1,34 @@
+//! The records of a run, by kind.
+
+use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::metrics::Yardsticks;
+use lapwing_train::record::Record;
+use lapwing_train::record::metrics::{Evaluation, Warning};
+
+pub fn steps(records: &[Record]) -> impl Iterator<Item = &StepMetrics> {
+    records.iter().filter_map(|record| match record {
+        Record::Step(step) => Some(step),
+        _ => None,
+    })
+}
+
+pub fn evaluations(records: &[Record]) -> impl Iterator<Item = &Evaluation> {
+    records.iter().filter_map(|record| match record {
+        Record::Evaluation(evaluation) => Some(evaluation),
+        _ => None,
+    })
+}
+
+pub fn warnings(records: &[Record]) -> impl Iterator<Item = &Warning> {
+    records.iter().filter_map(|record| match record {
+        Record::Warning(warning) => Some(warning),
+        _ => None,
+    })
+}
+
+pub fn baselines(records: &[Record]) -> Option<&Yardsticks> {
+    records.iter().rev().find_map(|record| match record {
+        Record::Baselines(baselines) => Some(baselines),
+        _ => None,
+    })
+}

@@ -1,0 +1,328 @@
+//! The thread that owns the model, the adapter and the arena. It decodes all replies in one batch. New replies join between
+//! two tokens, and those of disconnected clients leave.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use lapwing_model::{
+    BatchRequest, FinishReason, KvArena, ModelError, ReplyBatch, SampledToken, TokenScore,
+    Tokenizer,
+};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::detokenizer::{Detokenizer, ReplyPiece, ReplyToken};
+use super::error::ApiError;
+use super::http::ServeOptions;
+
+/// A reply to generate.
+pub struct ReplyRequest {
+    pub joining: BatchRequest,
+    /// Index among the replies of its request.
+    pub index: usize,
+    pub stop: Arc<[String]>,
+    /// Whether the prompt is sent, too.
+    pub echo: bool,
+    pub events: UnboundedSender<ReplyEvent>,
+    /// Freed when the reply ends.
+    pub _slot: OwnedSemaphorePermit,
+}
+
+/// A part of a reply. The index of the reply comes first.
+#[derive(Debug)]
+pub enum ReplyEvent {
+    Piece(usize, ReplyPiece),
+    /// The last piece, and the number of tokens.
+    End(usize, ReplyPiece, Finish, usize),
+    Failed(ApiError),
+}
+
+/// The reason why a reply ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Finish {
+    Stop,
+    Length,
+}
+
+/// How long an idle thread waits for requests that arrive together with the first one.
+const BATCH_DELAY: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+pub struct ModelThread {
+    batch: ReplyBatch,
+    arena: KvArena,
+    tokenizer: Tokenizer,
+    requests: Receiver<ReplyRequest>,
+    waiting: VecDeque<ReplyRequest>,
+    running: Vec<RunningReply>,
+    /// Maximum number of running replies.
+    most: usize,
+    stop: &'static AtomicBool,
+    /// Prints an error.
+    report: fn(&str),
+    /// Cache of the texts of single tokens.
+    token_texts: HashMap<u32, String>,
+}
+
+/// A reply in progress.
+struct RunningReply {
+    /// Number in the batch.
+    number: u64,
+    request: ReplyRequest,
+    text: Detokenizer,
+    /// Number of sampled tokens.
+    tokens: usize,
+}
+
+impl RunningReply {
+    /// Sends an event. An error means that the client is gone, which is noticed later.
+    fn send(&self, event: ReplyEvent) {
+        let _ = self.request.events.send(event);
+    }
+}
+
+impl ModelThread {
+    /// Returns a thread that takes its replies from `requests`.
+    pub fn new(options: ServeOptions, requests: Receiver<ReplyRequest>) -> ModelThread {
+        ModelThread {
+            batch: ReplyBatch::new(&options.model, options.adapter.as_ref()),
+            arena: options.arena,
+            tokenizer: options.tokenizer,
+            requests,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            most: options.batch,
+            stop: options.stop,
+            report: options.report,
+            token_texts: HashMap::new(),
+        }
+    }
+
+    /// Decodes replies until `stop` is set or the sender of requests is dropped.
+    ///
+    /// # Errors
+    /// If the device is lost. Other errors end the replies in progress only.
+    pub fn run(mut self) -> Result<(), ModelError> {
+        loop {
+            if self.running.is_empty() && self.waiting.is_empty() {
+                match self.requests.recv_timeout(POLL_INTERVAL) {
+                    Ok(request) => {
+                        self.waiting.push_back(request);
+                        thread::sleep(BATCH_DELAY);
+                    }
+                    Err(RecvTimeoutError::Timeout) => (),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+            }
+            self.waiting.extend(self.requests.try_iter());
+            if self.stop.load(Relaxed) {
+                self.fail(&ApiError::stopping());
+                return Ok(());
+            }
+            self.remove_disconnected();
+            let Err(error) = self.admit().and_then(|()| self.step()) else {
+                continue;
+            };
+            (self.report)(&format!("requests failed: {error}"));
+            self.fail(&ApiError::internal(&error));
+            if let ModelError::Gpu(_) = error {
+                return Err(error);
+            }
+        }
+    }
+
+    fn remove_disconnected(&mut self) {
+        self.waiting.retain(|request| !request.events.is_closed());
+        let batch = &mut self.batch;
+        self.running.retain(|reply| {
+            let is_closed = reply.request.events.is_closed();
+            if is_closed {
+                batch.leave(reply.number);
+            }
+            !is_closed
+        });
+    }
+
+    /// Starts waiting replies in their order, as far as there is room.
+    fn admit(&mut self) -> Result<(), ModelError> {
+        let (mut joining, mut new) = (Vec::new(), Vec::new());
+        while self.running.len() + new.len() < self.most
+            && let Some(request) = self.waiting.pop_front()
+        {
+            joining.push(request.joining.clone());
+            if !self.batch.has_room(&self.arena, &joining) {
+                joining.pop();
+                self.waiting.push_front(request);
+                break;
+            }
+            new.push(request);
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let joined = self.batch.join(&mut self.arena, joining);
+        let first = *joined.as_ref().unwrap_or(&0);
+        let numbers = first..first + new.len() as u64;
+        // Even after an error, which `fail` then reports to their clients.
+        let new = numbers.clone().zip(new);
+        self.running
+            .extend(new.map(|(number, request)| RunningReply {
+                number,
+                text: Detokenizer::new(request.stop.clone()),
+                request,
+                tokens: 0,
+            }));
+        joined?;
+        for number in numbers {
+            self.update(number, ModelThread::start)?;
+        }
+        Ok(())
+    }
+
+    /// Updates a running reply. It ends if `update` returns `None`.
+    fn update(
+        &mut self,
+        number: u64,
+        update: impl FnOnce(&mut ModelThread, RunningReply) -> Result<Option<RunningReply>, ModelError>,
+    ) -> Result<(), ModelError> {
+        let is_it = |reply: &RunningReply| reply.number == number;
+        let at = self.running.iter().position(is_it);
+        let reply = self.running.remove(at.expect("a reply of the batch"));
+        let events = reply.request.events.clone();
+        let reply = update(self, reply).inspect_err(|error| {
+            // It is not among the running replies, which `fail` ends.
+            let _ = events.send(ReplyEvent::Failed(ApiError::internal(error)));
+        })?;
+        self.running.extend(reply);
+        Ok(())
+    }
+
+    /// Sends the prompt of a new reply if requested, and ends the reply if it has no new tokens.
+    fn start(&mut self, mut reply: RunningReply) -> Result<Option<RunningReply>, ModelError> {
+        if reply.request.echo {
+            let joining = reply.request.joining.clone();
+            let ids = &joining.request.prompt;
+            let arena = &mut self.arena;
+            let scores = joining.scores;
+            let scores = scores.map(|likeliest| self.batch.score(arena, ids, likeliest));
+            let scores = scores.transpose()?;
+            for (at, &id) in ids.iter().enumerate() {
+                if let Some(scores) = &scores {
+                    // The first token has no score.
+                    let score = at.checked_sub(1).map(|before| &scores[before]);
+                    let token = self.token(id, score, reply.text.characters())?;
+                    reply.text.describe(token);
+                }
+                let decode = |ids: &[u32]| self.tokenizer.decode(ids);
+                reply.text.push(id, true, &decode)?;
+            }
+            let piece = reply.text.take_all();
+            reply.send(ReplyEvent::Piece(reply.request.index, piece));
+        }
+        match reply.request.joining.sampling.max_new_tokens {
+            0 => self.end(reply, Finish::Length),
+            _ => Ok(Some(reply)),
+        }
+    }
+
+    /// Samples a token of each reply.
+    fn step(&mut self) -> Result<(), ModelError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        for drawn in self.batch.step(&mut self.arena)? {
+            self.update(drawn.reply, |thread, reply| thread.grow(reply, &drawn))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a token to a reply, and sends the new text. Returns `None` if the reply ends.
+    fn grow(
+        &mut self,
+        mut reply: RunningReply,
+        drawn: &SampledToken,
+    ) -> Result<Option<RunningReply>, ModelError> {
+        reply.tokens += 1;
+        // A stop token is no part of the reply.
+        if drawn.finish == Some(FinishReason::StopToken) {
+            return self.end(reply, Finish::Stop);
+        }
+        if let Some(score) = &drawn.score {
+            let token = self.token(drawn.token, Some(score), reply.text.characters())?;
+            reply.text.describe(token);
+        }
+        let decode = |ids: &[u32]| self.tokenizer.decode(ids);
+        reply.text.push(drawn.token, false, &decode)?;
+        if reply.text.is_over() {
+            self.batch.leave(reply.number);
+            return self.end(reply, Finish::Stop);
+        }
+        if drawn.finish == Some(FinishReason::MaxTokens) {
+            return self.end(reply, Finish::Length);
+        }
+        if let Some(piece) = reply.text.take() {
+            reply.send(ReplyEvent::Piece(reply.request.index, piece));
+        }
+        Ok(Some(reply))
+    }
+
+    fn end(
+        &self,
+        mut reply: RunningReply,
+        finish: Finish,
+    ) -> Result<Option<RunningReply>, ModelError> {
+        let piece = reply.text.finish(&|ids| self.tokenizer.decode(ids))?;
+        // The last characters may complete a stop text.
+        let finish = match reply.text.is_over() {
+            true => Finish::Stop,
+            false => finish,
+        };
+        let (index, tokens) = (reply.request.index, reply.tokens);
+        reply.send(ReplyEvent::End(index, piece, finish, tokens));
+        Ok(None)
+    }
+
+    fn token(
+        &mut self,
+        id: u32,
+        score: Option<&TokenScore>,
+        offset: usize,
+    ) -> Result<ReplyToken, ModelError> {
+        let mut likeliest = Vec::new();
+        for &(id, log_prob) in score.iter().flat_map(|score| &score.likeliest) {
+            likeliest.push((self.token_text(id)?, log_prob));
+        }
+        Ok(ReplyToken {
+            text: self.token_text(id)?,
+            log_prob: score.map(|score| score.log_prob),
+            likeliest,
+            offset,
+        })
+    }
+
+    /// Returns the text of a token; of a special token, its name.
+    fn token_text(&mut self, id: u32) -> Result<String, ModelError> {
+        if let Some(text) = self.token_texts.get(&id) {
+            return Ok(text.clone());
+        }
+        let mut text = self.tokenizer.decode(&[id])?;
+        if text.is_empty() {
+            text = self.tokenizer.token(id)?.unwrap_or_default();
+        }
+        self.token_texts.insert(id, text.clone());
+        Ok(text)
+    }
+
+    /// Ends all running and waiting replies with an error.
+    fn fail(&mut self, error: &ApiError) {
+        self.batch.clear();
+        let running = self.running.drain(..).map(|reply| reply.request);
+        for request in running.chain(self.waiting.drain(..)) {
+            let _ = request.events.send(ReplyEvent::Failed(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! OpenAI's JSON for replies, complete or in chunks.
+
+use serde_json::{Map, Value, json};
+
+use super::detokenizer::{ReplyPiece, ReplyToken};
+use super::model_thread::Finish;
+
+/// The endpoint of a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Endpoint {
+    Chat,
+    Completion,
+}
+
+/// Builds the response to one request.
+#[derive(Debug, Clone)]
+pub struct ResponseBuilder {
+    pub endpoint: Endpoint,
+    pub id: String,
+    pub created: u64,
+    pub model: String,
+    /// Number of most likely tokens beside each token; `None` for no log-probabilities.
+    pub likeliest: Option<usize>,
+    pub prompt_tokens: usize,
+    /// Whether chunks have the field `usage`.
+    pub include_usage: bool,
+}
+
+/// A complete reply.
+#[derive(Debug, Clone, Default)]
+pub struct CompleteReply {
+    pub piece: ReplyPiece,
+    pub finish: Option<Finish>,
+    pub tokens: usize,
+}
+
+impl ResponseBuilder {
+    /// Returns the response with all replies.
+    pub fn complete(&self, replies: &[CompleteReply]) -> Value {
+        let tokens = replies.iter().map(|reply| reply.tokens).sum();
+        let choices = replies.iter().enumerate();
+        let choices: Vec<Value> = choices.map(|(i, reply)| self.choice(i, reply)).collect();
+        let object = match self.endpoint {
+            Endpoint::Chat => "chat.completion",
+            Endpoint::Completion => "text_completion",
+        };
+        let mut response = self.frame(object, choices);
+        response["usage"] = self.usage(tokens);
+        response
+    }
+
+    fn choice(&self, index: usize, reply: &CompleteReply) -> Value {
+        let CompleteReply { piece, finish, .. } = reply;
+        let text = &piece.text;
+        let (name, value) = match self.endpoint {
+            Endpoint::Chat => (
+                "message",
+                json!({"role": "assistant", "content": text, "refusal": null}),
+            ),
+            Endpoint::Completion => ("text", json!(text)),
+        };
+        let mut choice = json!({"index": index, name: value});
+        choice["logprobs"] = self.log_probs(&piece.tokens);
+        choice["finish_reason"] = reason(*finish);
+        choice
+    }
+
+    /// Returns the chunk before the first piece of a reply, if there is one.
+    pub fn opening(&self, index: usize) -> Option<Value> {
+        let delta = json!({"role": "assistant", "content": "", "refusal": null});
+        let choice =
+            json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
+        (self.endpoint == Endpoint::Chat).then(|| self.chunk(vec![choice]))
+    }
+
+    /// Returns a chunk of a reply. The last one has a finish reason.
+    pub fn piece(&self, index: usize, piece: &ReplyPiece, finish: Option<Finish>) -> Value {
+        let (name, value) = match self.endpoint {
+            Endpoint::Chat if piece.text.is_empty() && finish.is_some() => ("delta", json!({})),
+            Endpoint::Chat => ("delta", json!({"content": piece.text})),
+            Endpoint::Completion => ("text", json!(piece.text)),
+        };
+        let mut choice = json!({"index": index, name: value});
+        choice["logprobs"] = match piece.tokens.is_empty() {
+            true => Value::Null,
+            false => self.log_probs(&piece.tokens),
+        };
+        choice["finish_reason"] = reason(finish);
+        self.chunk(vec![choice])
+    }
+
+    /// Returns the chunk after the last piece of all replies, if it is requested.
+    pub fn closing(&self, tokens: usize) -> Option<Value> {
+        let mut chunk = self.chunk(Vec::new());
+        chunk["usage"] = self.usage(tokens);
+        self.include_usage.then_some(chunk)
+    }
+
+    fn chunk(&self, choices: Vec<Value>) -> Value {
+        let object = match self.endpoint {
+            Endpoint::Chat => "chat.completion.chunk",
+            Endpoint::Completion => "text_completion",
+        };
+        let mut chunk = self.frame(object, choices);
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn frame(&self, object: &str, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": concat!("lapwing-", env!("CARGO_PKG_VERSION")),
+            "choices": choices,
+        })
+    }
+
+    fn usage(&self, tokens: usize) -> Value {
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": tokens,
+            "total_tokens": self.prompt_tokens + tokens,
+        })
+    }
+
+    fn log_probs(&self, tokens: &[ReplyToken]) -> Value {
+        let Some(count) = self.likeliest else {
+            return Value::Null;
+        };
+        if self.endpoint == Endpoint::Chat {
+            let token = |token: &ReplyToken| {
+                let mut entry = scored(&token.text, token.log_prob);
+                let likeliest = token.likeliest.iter();
+                let likeliest: Vec<Value> =
+                    likeliest.map(|(text, p)| scored(text, Some(*p))).collect();
+                entry["top_logprobs"] = json!(likeliest);
+                entry
+            };
+            let content: Vec<Value> = tokens.iter().map(token).collect();
+            return json!({"content": content, "refusal": null});
+        }
+        let likeliest = |token: &ReplyToken| {
+            let mut map = Map::new();
+            // Tokens with the same text share the entry of the likelier one.
+            let own = token.log_prob.map(|x| (token.text.clone(), x));
+            for (text, log_prob) in token.likeliest.iter().cloned().chain(own) {
+                map.entry(text).or_insert(json!(number(log_prob)));
+            }
+            match token.log_prob {
+                Some(_) if count > 0 => Value::Object(map),
+                _ => Value::Null,
+            }
+        };
+        json!({
+            "tokens": tokens.iter().map(|token| &token.text).collect::<Vec<_>>(),
+            "token_logprobs": tokens.iter().map(|token| token.log_prob.map(number)).collect::<Vec<_>>(),
+            "top_logprobs": tokens.iter().map(likeliest).collect::<Vec<_>>(),
+            "text_offset": tokens.iter().map(|token| token.offset).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns a token with its bytes, which are unknown for a part of a character.
+fn scored(text: &str, log_prob: Option<f32>) -> Value {
+    let bytes = (!text.contains('\u{fffd}')).then_some(text.as_bytes());
+    json!({"token": text, "logprob": log_prob.map(number), "bytes": bytes})
+}
+
+/// Converts the decimal digits of a number: widening it would add eight digits of noise.
+fn number(x: f32) -> f64 {
+    x.to_string().parse().expect("digits")
+}
+
+fn reason(finish: Option<Finish>) -> Value {
+    match finish {
+        None => Value::Null,
+        Some(Finish::Stop) => json!("stop"),
+        Some(Finish::Length) => json!("length"),
+    }
+}
