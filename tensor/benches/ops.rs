@@ -7,9 +7,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lapwing_tensor::{
-    Format, Gpu, GpuOptions, Head, Indices, Lora, Matrix, Tensor, Visibility, Weight,
-};
+use lapwing_tensor::rl::Head;
+use lapwing_tensor::{Format, Gpu, GpuOptions, Indices, Lora, Matrix, Tensor, Visibility, Weight};
 
 /// Tokens of a small, a usual and a large batch.
 const ROWS: [usize; 3] = [64, 512, 1024];

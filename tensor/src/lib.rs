@@ -31,18 +31,17 @@ extern crate self as lapwing_tensor;
 #[cfg(test)]
 mod examples;
 mod gpu;
+mod indices;
 mod ops;
 pub mod random;
-mod tape;
 mod tensor;
-#[cfg(feature = "testing")]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
+pub use indices::Indices;
 pub use ops::{
-    AdamW, Check, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
-    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Speed, Visibility, Weight,
-    checks,
+    AdamW, Format, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters, Rotations,
+    Speed, Visibility, Weight, rl,
 };
-pub use tape::{Gradients, recomputed};
-pub use tensor::{Indices, Tensor};
+pub use tensor::{Gradients, Tensor, recomputed};

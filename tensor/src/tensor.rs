@@ -1,10 +1,14 @@
-//! The one tensor type: f32 values on one device, contiguous, of any shape.
+//! The one tensor type: f32 values on one device, contiguous, of any shape; and reverse-mode autodiff over it.
+//!
+//! An op that has a tracked input records how to get from the gradient of its output to those of its inputs; `backward`
+//! walks the records from the newest to the oldest.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::gpu::{Binding, Gpu, GpuError, Storage};
-use crate::tape::Node;
 
 /// Values on the device. Cheap to clone: clones share the values, which no public method changes except where it
 /// says so.
@@ -14,7 +18,7 @@ pub struct Tensor {
     /// in bytes
     offset: u64,
     shape: Arc<[usize]>,
-    pub(crate) node: Option<Arc<Node>>,
+    node: Option<Arc<TapeNode>>,
 }
 
 impl Tensor {
@@ -166,13 +170,6 @@ impl Tensor {
         }
     }
 
-    pub(crate) fn with_node(self, node: Arc<Node>) -> Tensor {
-        Tensor {
-            node: Some(node),
-            ..self
-        }
-    }
-
     pub(crate) fn binding(&self) -> Binding {
         Binding::new(
             self.storage.clone(),
@@ -193,93 +190,223 @@ impl std::fmt::Debug for Tensor {
     }
 }
 
-/// Whole numbers on the device: token ids, positions, row numbers.
-#[derive(Clone)]
-pub struct Indices {
-    storage: Arc<Storage>,
-    /// in bytes
-    offset: u64,
-    len: usize,
-    host: Option<Arc<[u32]>>,
+type Backward = Box<dyn FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send>;
+
+/// What a tracked tensor knows of its origin. A leaf has no inputs and no `backward`.
+struct TapeNode {
+    /// grows with time, so inputs have smaller numbers than outputs
+    id: u64,
+    op: &'static str,
+    shape: Vec<usize>,
+    inputs: Vec<Option<Arc<TapeNode>>>,
+    backward: Mutex<Option<Backward>>,
 }
 
-impl Indices {
-    /// Copies them to the device and keeps a copy here: gradients of gathers are planned on the host.
-    pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
-        Indices {
-            storage: gpu.upload(values),
-            offset: 0,
-            len: values.len(),
-            host: Some(values.into()),
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn node(
+    op: &'static str,
+    shape: &[usize],
+    inputs: Vec<Option<Arc<TapeNode>>>,
+    backward: Option<Backward>,
+) -> Arc<TapeNode> {
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    Arc::new(TapeNode {
+        id,
+        op,
+        shape: shape.to_vec(),
+        inputs,
+        backward: Mutex::new(backward),
+    })
+}
+
+/// The gradients that reached the leaves.
+#[derive(Default)]
+pub struct Gradients(HashMap<u64, Tensor>);
+
+impl Gradients {
+    /// The gradient of a tensor made by [`Tensor::tracked`]; `None` if the result did not depend on it.
+    pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
+        self.0.get(&leaf.node.as_ref()?.id)
+    }
+
+    fn add(&mut self, id: u64, gradient: Tensor) {
+        let sum = match self.0.remove(&id) {
+            Some(before) => before.add(&gradient),
+            None => gradient,
+        };
+        self.0.insert(id, sum);
+    }
+}
+
+impl Tensor {
+    /// The same values as a leaf that wants a gradient.
+    pub fn tracked(&self) -> Tensor {
+        Tensor {
+            node: Some(node("leaf", self.shape(), Vec::new(), None)),
+            ..self.clone()
         }
     }
 
-    /// To be written by a kernel.
-    pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
-        Indices {
-            storage: gpu.alloc(4 * len as u64),
-            offset: 0,
-            len,
-            host: None,
+    /// Whether a gradient will be asked of it.
+    pub fn is_tracked(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Makes `self`, the untracked output of an op, remember its gradient. `backward` gets the gradient of the output
+    /// and returns one for each input, `None` for those that are not tracked. Does nothing if no input is tracked.
+    pub(crate) fn recorded(
+        self,
+        op: &'static str,
+        inputs: &[&Tensor],
+        backward: impl FnOnce(&Tensor) -> Vec<Option<Tensor>> + Send + 'static,
+    ) -> Tensor {
+        if inputs.iter().any(|input| input.is_tracked()) {
+            self.remember(op, inputs, Box::new(move |dy, _| backward(dy)))
+        } else {
+            self
         }
     }
 
-    /// A range of them, which begins at a multiple of 64.
-    pub(crate) fn window(&self, range: Range<usize>) -> Indices {
-        Indices {
-            storage: self.storage.clone(),
-            offset: self.offset + 4 * range.start as u64,
-            len: range.len(),
-            host: self.host.as_ref().map(|host| host[range].into()),
+    fn remember(self, op: &'static str, inputs: &[&Tensor], backward: Backward) -> Tensor {
+        let inputs = inputs.iter().map(|input| input.node.clone()).collect();
+        Tensor {
+            node: Some(node(op, self.shape(), inputs, Some(backward))),
+            ..self
         }
     }
 
-    /// A range of them that a kernel is to fill with floats; it begins at a multiple of 64.
-    pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
-        let offset = self.offset + 4 * range.start as u64;
-        Tensor::view(self.storage.clone(), offset, &[range.len()])
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device that holds them.
-    pub fn gpu(&self) -> &Gpu {
-        self.storage.gpu()
-    }
-
-    /// The values, if they came from the host.
-    pub fn host(&self) -> Option<&[u32]> {
-        self.host.as_deref()
-    }
-
-    /// Waits for the values.
+    /// The gradient of this single number with respect to every leaf it was computed from.
     ///
-    /// # Errors
-    /// What the device reported.
-    pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
-        if let Some(host) = &self.host {
-            return Ok(host.to_vec());
-        }
-        let bytes = self
-            .storage
-            .gpu()
-            .read(&self.storage, self.offset, 4 * self.len as u64)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    /// # Panics
+    /// If it is not a single number, depends on no tracked tensor, or `backward` was called before.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients {
+        assert!(
+            self.len() == 1,
+            "backward: wanted a single number, got the shape {:?}",
+            self.shape()
+        );
+        let one = Tensor::full(self.gpu(), self.shape(), 1.0);
+        let mut gradients = Gradients::default();
+        self.backward_from(one, &mut gradients);
+        gradients
     }
 
-    pub(crate) fn binding(&self) -> Binding {
-        Binding::new(
-            self.storage.clone(),
-            self.offset,
-            4 * self.len.max(1) as u64,
-        )
+    #[track_caller]
+    fn backward_from(&self, upstream: Tensor, gradients: &mut Gradients) {
+        let Some(root) = self.node.clone() else {
+            panic!("backward: the tensor depends on nothing that is tracked")
+        };
+        let mut waiting = BTreeMap::from([(root.id, (root, upstream))]);
+        while let Some((id, (node, dy))) = waiting.pop_last() {
+            if node.inputs.is_empty() {
+                gradients.add(id, dy);
+                continue;
+            }
+            let Some(backward) = node.backward.lock().expect("tape").take() else {
+                panic!(
+                    "backward: {} was walked before; a result can be differentiated once",
+                    node.op
+                )
+            };
+            let returned = backward(&dy, gradients);
+            assert_eq!(
+                returned.len(),
+                node.inputs.len(),
+                "{}: gradients returned and inputs",
+                node.op
+            );
+            for (input, gradient) in node.inputs.iter().zip(returned) {
+                let (Some(input), Some(gradient)) = (input, gradient) else {
+                    continue;
+                };
+                assert_eq!(
+                    gradient.shape(),
+                    input.shape,
+                    "{}: the gradient's shape and the input's",
+                    node.op
+                );
+                let sum = match waiting.remove(&input.id) {
+                    Some((_, before)) => before.add(&gradient),
+                    None => gradient,
+                };
+                waiting.insert(input.id, (input.clone(), sum));
+            }
+        }
+    }
+}
+
+/// Computes `block(input)` without keeping what its gradient needs: the backward pass computes the block again.
+/// Tracked tensors that the block captures get their gradients too. Trades time for memory (Chen et al. 2016).
+pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
+    let output = block(&input.detach());
+    if !output.is_tracked() && !input.is_tracked() {
+        return output;
+    }
+    let (kept, wanted) = (input.detach(), input.is_tracked());
+    output.detach().remember(
+        "recomputed",
+        &[input],
+        Box::new(move |dy, gradients| {
+            let leaf = kept.tracked();
+            block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
+            vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::gpu;
+
+    #[test]
+    fn a_tensor_used_twice_gets_both_gradients() {
+        let x = Tensor::from_slice(&gpu(), &[3.0, -2.0], &[2]).tracked();
+        // y = sum(x² + x), dy/dx = 2x + 1
+        let gradients = x.mul(&x).add(&x).sum().backward();
+        assert_eq!(gradients.get(&x).unwrap().to_vec().unwrap(), [7.0, -3.0]);
+    }
+
+    #[test]
+    fn what_is_not_tracked_gets_no_gradient_and_records_nothing() {
+        let x = Tensor::from_slice(&gpu(), &[3.0], &[1]);
+        assert!(!x.mul(&x).is_tracked());
+        let y = x.tracked();
+        assert!(y.sum().backward().get(&x).is_none());
+    }
+
+    #[test]
+    fn a_recomputed_block_gives_the_same_gradients() {
+        let gpu = gpu();
+        let x = Tensor::from_slice(&gpu, &[0.5, -1.5, 2.0], &[3]);
+        let w = Tensor::from_slice(&gpu, &[1.0, 2.0, -0.5], &[3]).tracked();
+        let block = move |w: &Tensor, x: &Tensor| x.mul(w).silu().mul(x);
+        for tracked in [false, true] {
+            let x = if tracked { x.tracked() } else { x.clone() };
+            let plain = block(&w, &block(&w, &x)).sum().backward();
+            let (w1, w2) = (w.clone(), w.clone());
+            let once = recomputed(&x, move |x| block(&w1, x));
+            let again = recomputed(&once, move |x| block(&w2, x)).sum().backward();
+            for leaf in [&w, &x] {
+                let values = |g: &Gradients| g.get(leaf).map(|t| t.to_vec().unwrap());
+                assert_eq!(values(&plain), values(&again));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "backward: wanted a single number, got the shape [2]")]
+    fn backward_of_many_numbers_is_refused() {
+        Tensor::zeros(&gpu(), &[2]).tracked().backward();
+    }
+
+    #[test]
+    #[should_panic(expected = "was walked before")]
+    fn backward_twice_is_refused() {
+        let y = Tensor::zeros(&gpu(), &[2]).tracked().sum();
+        y.backward();
+        y.backward();
     }
 }

@@ -1,35 +1,8 @@
-//! For tests: a shared device, arrays in f64, and the comparison of an op with its f64 reference (see [`crate::check`]).
+//! For tests: the comparison of an op with its f64 reference (see [`crate::check`]).
 
-use std::sync::OnceLock;
-
-pub use crate::check::{Array, Tolerance};
+use crate::Tensor;
+pub use crate::check::{Array, Tolerance, gpu};
 use crate::check::{Case, compare};
-pub use crate::ops::variants::{Variant, variants};
-use crate::{Gpu, GpuOptions, Tensor};
-
-/// The device that all tests of a process share: kernels are compiled once, with bounds checks, and new buffers hold
-/// NaN. `LAPWING_ADAPTER_INDEX` chooses the adapter.
-///
-/// # Panics
-/// If there is no adapter; the message says what to install.
-pub fn gpu() -> Gpu {
-    static SHARED: OnceLock<Gpu> = OnceLock::new();
-    let open = || {
-        let index = std::env::var("LAPWING_ADAPTER_INDEX")
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let options = GpuOptions {
-            index,
-            checked: true,
-            poison: true,
-            max_binding: None,
-            webgpu: false,
-            max_work: None,
-        };
-        Gpu::open(options).unwrap_or_else(|e| panic!("{e}"))
-    };
-    SHARED.get_or_init(open).clone()
-}
 
 /// Compares values with what is wanted.
 ///

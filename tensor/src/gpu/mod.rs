@@ -2,7 +2,7 @@
 
 mod caps;
 mod kernel;
-mod nonsense;
+mod poison;
 mod pool;
 mod recorder;
 
@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
-#[cfg(any(test, feature = "testing"))]
 pub(crate) use kernel::Constants;
 pub(crate) use kernel::{Groups, Kernel};
 pub(crate) use pool::{Binding, Storage};
@@ -82,7 +81,7 @@ fn numbered(names: &[String]) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct GpuOptions {
     /// Which adapter of [`Gpu::list`]; by default the first real GPU, else whatever there is.
-    pub index: Option<usize>,
+    pub device: Option<usize>,
     /// Compile kernels with bounds checks. Tests do; it is slower.
     pub checked: bool,
     /// Fill every new buffer with NaN, and what a group shares with large numbers, so that a read of what nobody wrote shows.
@@ -96,7 +95,13 @@ pub struct GpuOptions {
     /// Operations of a submission, in place of what the device was seen to do in a quarter of a second: to try the cutting
     /// of long work.
     pub max_work: Option<u64>,
+    /// Called with the shader, the entry point and the constants of each kernel before it is compiled. Tests check with it
+    /// that the list of kernel variants is complete.
+    pub on_compile: Option<OnCompile>,
 }
+
+/// See [`GpuOptions::on_compile`].
+type OnCompile = fn(shader: &str, entry: &str, constants: &[(&'static str, u32)]);
 
 /// One device with its memory pool, its compiled kernels and the work recorded for it. Cheap to clone.
 ///
@@ -164,7 +169,7 @@ impl Gpu {
         let adapters = caps::adapters();
         let all = || adapters.iter().map(|(_, caps)| caps);
         let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
-        let index = match options.index {
+        let index = match options.device {
             Some(index) if !found.is_empty() => index,
             _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoAdapter)?,
@@ -424,7 +429,6 @@ impl Gpu {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Gpu {
     /// The same device with other capabilities than the driver says, to try the kernels of other adapters on it.
     ///
@@ -456,9 +460,9 @@ mod tests {
 
     #[test]
     fn an_adapter_that_is_not_there_is_answered_with_those_that_are() {
-        let index = Some(99);
+        let device = Some(99);
         let options = GpuOptions {
-            index,
+            device,
             ..GpuOptions::default()
         };
         let Err(error) = Gpu::open(options) else {

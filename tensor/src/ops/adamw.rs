@@ -10,7 +10,7 @@
 //! The gradients live in a buffer of their own: the API forbids reading a buffer that the same dispatch writes, even at
 //! another place, so a forward pass that reads values could not run beside an update otherwise.
 
-mod state;
+mod parameter_state;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::threads_together;
 use crate::gpu::{Gpu, GpuError, Groups, Kernel, Storage};
 use crate::{Gradients, Tensor};
-pub use state::ParameterState;
+pub use parameter_state::ParameterState;
 
 const GROUP: usize = 64;
 /// Elements whose squares one workgroup sums.

@@ -11,8 +11,7 @@ mod visibility;
 
 use crate::Tensor;
 use launch::{Sizes, Variant};
-#[cfg(any(test, feature = "testing"))]
-pub(super) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
+pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
 /// The largest head whose rows the kernels hold.

@@ -193,7 +193,7 @@ impl Tensor {
 }
 
 /// The shape of both together; `None` if they do not fit or have more than four axes.
-pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let axis =
         |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
@@ -231,7 +231,7 @@ fn steps(shape: &[usize], result: &[usize]) -> [u32; 4] {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{BINARY as TOLERANCE, binary as reference};
+    use crate::check::reference::{BINARY as TOLERANCE, binary as reference};
     use crate::testing::{Array, check, check_value, gpu};
     use proptest::prelude::*;
 

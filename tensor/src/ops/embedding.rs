@@ -65,7 +65,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::reference::{EMBEDDING as TOLERANCE, gather as reference};
+    use crate::check::reference::{EMBEDDING as TOLERANCE, gather as reference};
     use crate::ops::{Format, Weight};
     use crate::testing::{Array, check, gpu};
     use crate::{Gpu, GpuOptions};

@@ -117,7 +117,7 @@ fn weight_gradient(x: &Tensor, moments: &Tensor, dy: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{LAYER_EPS as EPS, LAYER_NORM, layer_norm};
+    use crate::check::reference::{LAYER_EPS as EPS, LAYER_NORM, layer_norm};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 

@@ -4,35 +4,28 @@ mod adamw;
 mod attention;
 mod binary;
 mod by_key;
-mod checks;
 mod embedding;
 mod layer_norm;
 mod linear;
-mod log_prob;
 mod matmul;
-mod policy_loss;
 mod probe;
 mod reduce;
-mod reference;
+pub mod rl;
 mod rms_norm;
 mod rope;
 mod rows;
-mod sample;
 mod swiglu;
 mod unary;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod variants;
 mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
-pub use checks::{Check, checks};
+pub(crate) use attention::{WIDEST_FOR_LANES, queries_of_a_block};
+pub(crate) use binary::broadcast;
 pub use linear::Lora;
-pub use log_prob::{Head, LogProbs};
-pub use policy_loss::{Kl, LossToken, PolicyLoss};
 pub use probe::Speed;
+pub(crate) use probe::chains;
 pub use rope::Rotations;
-pub use sample::{Draw, Draws};
 pub use weight::{Format, Matrix, OutOfRange, Weight};
 
 /// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a

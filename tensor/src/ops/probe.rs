@@ -89,7 +89,7 @@ impl Gpu {
 }
 
 /// For each thread the sum of its chains.
-pub(super) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: f32) -> Tensor {
+pub(crate) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: f32) -> Tensor {
     let y = Tensor::empty(gpu, &[count]);
     let params = Params {
         count: count as u32,

@@ -131,7 +131,7 @@ impl Tensor {
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::reference::{REDUCE as TOLERANCE, columns, of_rows as rows};
+    use crate::check::reference::{REDUCE as TOLERANCE, columns, of_rows as rows};
     use crate::testing::{Array, check, check_value};
     use proptest::prelude::*;
 

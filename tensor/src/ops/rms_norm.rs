@@ -111,7 +111,7 @@ fn weight_gradient(x: &Tensor, inverse: &Tensor, dy: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{RMS_EPS as EPS, RMS_NORM, rms_norm};
+    use crate::check::reference::{RMS_EPS as EPS, RMS_NORM, rms_norm};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 

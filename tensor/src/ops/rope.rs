@@ -116,7 +116,7 @@ fn rotate(x: &Tensor, positions: &Indices, table: &Tensor, heads: usize, sign: f
 #[cfg(test)]
 mod tests {
     use super::Rotations;
-    use crate::ops::reference::{ROPE as TOLERANCE, frequencies, rope as reference};
+    use crate::check::reference::{ROPE as TOLERANCE, frequencies, rope as reference};
     use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;

@@ -122,7 +122,7 @@ fn launch(
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::reference::{ROWS as TOLERANCE, gather};
+    use crate::check::reference::{ROWS as TOLERANCE, gather};
     use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;

@@ -44,7 +44,7 @@ fn launch(kernel: &Kernel, tensors: &[&Tensor]) {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{SWIGLU as TOLERANCE, swiglu};
+    use crate::check::reference::{SWIGLU as TOLERANCE, swiglu};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 

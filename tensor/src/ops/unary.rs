@@ -122,7 +122,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{UNARY as TOLERANCE, huber};
+    use crate::check::reference::{UNARY as TOLERANCE, huber};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 

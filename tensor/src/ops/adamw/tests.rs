@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::AdamWReference as Reference;
+use crate::check::reference::AdamWReference as Reference;
 use crate::testing::{Array, assert_close, gpu};
 
 const KNOBS: AdamW = AdamW {

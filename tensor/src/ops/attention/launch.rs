@@ -13,7 +13,7 @@ const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 const WORK: usize = 16;
 
 /// lavapipe takes minutes to compile [`Variant::Lanes`] for heads of 128.
-pub(in crate::ops) const WIDEST_FOR_LANES: u32 = 96;
+pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
 /// The kernels for the walks. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +60,7 @@ struct Params {
 }
 
 /// Queries that walk together on a GPU, by how many query heads share a key head.
-pub(in crate::ops) fn queries_of_a_block(sharing: usize) -> usize {
+pub(crate) fn queries_of_a_block(sharing: usize) -> usize {
     (32 / sharing).clamp(1, 16)
 }
 

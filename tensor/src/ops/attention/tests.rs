@@ -2,7 +2,7 @@ use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::Indices;
-use crate::ops::reference::{
+use crate::check::reference::{
     ATTENTION as TOLERANCE, Heads, attend, attention as reference, attention_inputs as inputs,
     forest, visible,
 };

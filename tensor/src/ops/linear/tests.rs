@@ -2,11 +2,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::ops::matmul::tests::{length, with_each_variant};
-use crate::ops::reference::{
+use crate::check::reference::{
     LORA_SCALE as SCALE, MATMUL as TOLERANCE, linear as reference, linear_inputs as inputs,
     linear_op as linear,
 };
+use crate::ops::matmul::tests::{length, with_each_variant};
 use crate::ops::weight::{Format, Weight};
 use crate::testing::{Array, check, gpu};
 

@@ -5,7 +5,7 @@ use proptest::sample::select;
 
 use super::product::{LARGE, Variant};
 use super::*;
-use crate::ops::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
+use crate::check::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
 use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {

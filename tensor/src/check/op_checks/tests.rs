@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::GpuOptions;
+use crate::check::assert_listed;
 
 type Kernels = BTreeSet<(String, String)>;
 
@@ -47,6 +48,7 @@ fn every_kernel_is_checked_and_right() {
         let options = || GpuOptions {
             poison: true,
             webgpu,
+            on_compile: Some(assert_listed),
             ..GpuOptions::default()
         };
         let open = || {
@@ -90,6 +92,7 @@ fn large_shapes_are_right() {
     for software in [true, false] {
         let options = GpuOptions {
             poison: true,
+            on_compile: Some(assert_listed),
             ..GpuOptions::default()
         };
         let gpu = Gpu::open(options).unwrap();
@@ -203,6 +206,7 @@ fn every_kernel_is_right_in_parts() {
     let options = |max_work| GpuOptions {
         poison: true,
         max_work,
+        on_compile: Some(assert_listed),
         ..GpuOptions::default()
     };
     let (whole, parts) = (

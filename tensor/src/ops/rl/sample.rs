@@ -9,8 +9,8 @@
 //! the token: a draw depends on its key and its row alone, not on the batch, the order or the chunks.
 
 use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
-use super::threads_together;
 use crate::gpu::{GpuError, Groups, Kernel};
+use crate::ops::threads_together;
 use crate::{Gpu, Indices, Tensor};
 
 const DRAW: Kernel = Kernel::new("sample", "draw");

@@ -2,12 +2,12 @@
 
 use lapwing_shaders::Dialect;
 
-use super::attention::{WIDEST_FOR_LANES, queries_of_a_block};
 use crate::gpu::{Constants, Kernel};
+use crate::ops::{WIDEST_FOR_LANES, queries_of_a_block};
 
 /// A kernel as some device is asked for it.
 #[derive(Debug, Clone)]
-pub struct Variant {
+pub struct KernelVariant {
     /// The shader, its entry point and its constants, fit for the name of a file.
     pub name: String,
     /// The entry point.
@@ -126,18 +126,23 @@ fn entries(shader: &str) -> Vec<String> {
     text.split("@compute").skip(1).filter_map(name).collect()
 }
 
-/// Whether the list below has a kernel, but for the sizes of heads, of which it has some.
-pub(crate) fn covers(shader: &str, entry: &str, asked: &[(&'static str, u32)]) -> bool {
+/// Panics if [`kernel_variants`] does not list a kernel. Of the sizes of heads the list has only some: any is accepted.
+/// For [`GpuOptions::on_compile`](crate::GpuOptions::on_compile).
+#[track_caller]
+pub(crate) fn assert_listed(shader: &str, entry: &str, asked: &[(&'static str, u32)]) {
     let values = |of: &str| -> Vec<u32> {
         let named = asked.iter().filter(|(name, _)| *name == of);
         named.map(|(_, value)| *value).collect()
     };
     let like_it = constants(shader, entry, &values("HEAD_SIZE"), &values("SHARING"));
-    like_it.iter().any(|set| set == asked)
+    assert!(
+        like_it.iter().any(|set| set == asked),
+        "check/variants.rs does not list {entry} of {shader} with {asked:?}"
+    );
 }
 
 /// All of them, in every dialect that makes a difference.
-pub fn variants() -> Vec<Variant> {
+pub fn kernel_variants() -> Vec<KernelVariant> {
     let mut all = Vec::new();
     for shader in lapwing_shaders::names() {
         let dialects = [(true, true), (true, false), (false, true), (false, false)];
@@ -154,7 +159,7 @@ pub fn variants() -> Vec<Variant> {
             seen.push(source);
             for entry in entries(shader) {
                 for constants in constants(shader, &entry, &HEAD_SIZES, &SHARING) {
-                    all.push(Variant::new(shader, &entry, &constants, dialect));
+                    all.push(KernelVariant::new(shader, &entry, &constants, dialect));
                 }
             }
         }
@@ -162,13 +167,13 @@ pub fn variants() -> Vec<Variant> {
     all
 }
 
-impl Variant {
+impl KernelVariant {
     fn new(
         shader: &'static str,
         entry: &str,
         constants: &[(&'static str, u32)],
         dialect: Dialect,
-    ) -> Variant {
+    ) -> KernelVariant {
         let mut name = format!("{shader}.{entry}");
         for (constant, value) in constants {
             name.push_str(&format!(".{constant}-{value}"));
@@ -179,7 +184,7 @@ impl Variant {
         if !dialect.subgroups {
             name.push_str(".group");
         }
-        Variant {
+        KernelVariant {
             name,
             entry: entry.to_owned(),
             dialect,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::{
+use crate::check::reference::{
     LEAST, LOG_PROB as TOLERANCE, Question, arrays, cut, log_prob as reference,
 };
 use crate::ops::weight::{Format, Weight};

@@ -15,8 +15,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::by_key::by_key;
 use crate::gpu::{Groups, Kernel};
+use crate::ops::by_key::by_key;
 use crate::{Indices, Tensor};
 
 const GROUP: usize = 64;

@@ -27,9 +27,9 @@ struct Params {
 /// How a vocabulary is cut. One workgroup sums `block` tokens of one row; a chunk is as many whole blocks as keep its
 /// logits below `budget` bytes, but at least one.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Cut {
-    pub(in crate::ops) block: usize,
-    pub(in crate::ops) budget: usize,
+pub(crate) struct Cut {
+    pub(crate) block: usize,
+    pub(crate) budget: usize,
 }
 
 pub(in crate::ops) const CUT: Cut = Cut {

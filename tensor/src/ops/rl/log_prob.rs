@@ -16,11 +16,11 @@
 
 mod scoring;
 
-use super::linear::Lora;
-use super::weight::Matrix;
+use crate::ops::{Lora, Matrix};
 use crate::{Indices, Tensor};
+pub(crate) use scoring::Cut;
 use scoring::Wanted;
-pub(super) use scoring::{CUT, Cut, Scoring, asked_rows};
+pub(super) use scoring::{CUT, Scoring, asked_rows};
 
 /// The output layer of a language model: a row of `weight` (V, C) for each token of the vocabulary.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    pub(in crate::ops) fn log_probs_cut(
+    pub(crate) fn log_probs_cut(
         &self,
         head: &Head,
         rows: &Indices,

@@ -1,14 +1,10 @@
 //! The table of checks: every kernel against its f64 reference at a few shapes, on any device.
 
-use super::adamw::{AdamW, Parameters};
-use super::log_prob::Head;
-use super::policy_loss::{Kl, PolicyLoss};
-use super::probe;
+use super::compare::{Array, Case, Tolerance, Wrong, compare, same_bits};
 use super::reference::{self, AdamWReference, Heads, Knobs, Question};
-use super::rope::Rotations;
-use super::weight::{Format, Matrix, Weight};
-use crate::check::{Array, Case, Tolerance, Wrong, compare, same_bits};
-use crate::{Gpu, Indices, Tensor, Visibility};
+use crate::ops::rl::{Head, Kl, PolicyLoss};
+use crate::ops::{AdamW, Format, Matrix, Parameters, Rotations, Visibility, Weight, chains};
+use crate::{Gpu, Indices, Tensor};
 
 /// A number relative to which no result here is small.
 const LEAST: f64 = 1e-6;
@@ -281,7 +277,7 @@ fn elements(table: &mut Table) {
 
 /// The kernel that measures speed does what it is believed to do. It forgets its rounding: each step halves it.
 fn halved(gpu: &Gpu) -> Result<f64, Wrong> {
-    let got = probe::chains(gpu, 100, 9, 0.5, 0.25).to_vec()?;
+    let got = chains(gpu, 100, 9, 0.5, 0.25).to_vec()?;
     let chain = |x: usize| (0..18).fold(x as f64, |x, _| x * 0.5 + 0.25);
     let wanted: Vec<f64> = (0..100)
         .map(|i| (0..8).map(|j| chain(i % 16 + j)).sum())

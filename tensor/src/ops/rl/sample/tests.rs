@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::{gumbel, philox};
+use crate::check::reference::{gumbel, philox};
 use crate::ops::weight::Matrix;
 use crate::testing::{Array, gpu};
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::ops::reference::{
+use crate::check::reference::{
     Knobs, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
 };
 use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
@@ -217,7 +217,7 @@ fn golden_tokens(case: &Value) -> Vec<LossToken> {
 
 #[test]
 fn every_aggregation_and_estimator_agrees_with_pytorch() {
-    let text = include_str!("../../../../fixtures/golden/ms_grpo_loss.json");
+    let text = include_str!("../../../../../fixtures/golden/ms_grpo_loss.json");
     let golden: Value = serde_json::from_str(text).unwrap();
     // k1 is left out: as a term of the loss it penalises nothing, and there is no such estimator here.
     let cases = golden["cases"].as_array().unwrap();

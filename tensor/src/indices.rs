@@ -1,0 +1,98 @@
+//! Whole numbers on the device: token ids, positions, row numbers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::Tensor;
+use crate::gpu::{Binding, Gpu, GpuError, Storage};
+
+/// Whole numbers on the device: token ids, positions, row numbers.
+#[derive(Clone)]
+pub struct Indices {
+    storage: Arc<Storage>,
+    /// in bytes
+    offset: u64,
+    len: usize,
+    host: Option<Arc<[u32]>>,
+}
+
+impl Indices {
+    /// Copies them to the device and keeps a copy here: gradients of gathers are planned on the host.
+    pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
+        Indices {
+            storage: gpu.upload(values),
+            offset: 0,
+            len: values.len(),
+            host: Some(values.into()),
+        }
+    }
+
+    /// To be written by a kernel.
+    pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
+        Indices {
+            storage: gpu.alloc(4 * len as u64),
+            offset: 0,
+            len,
+            host: None,
+        }
+    }
+
+    /// A range of them, which begins at a multiple of 64.
+    pub(crate) fn window(&self, range: Range<usize>) -> Indices {
+        Indices {
+            storage: self.storage.clone(),
+            offset: self.offset + 4 * range.start as u64,
+            len: range.len(),
+            host: self.host.as_ref().map(|host| host[range].into()),
+        }
+    }
+
+    /// A range of them that a kernel is to fill with floats; it begins at a multiple of 64.
+    pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
+        let offset = self.offset + 4 * range.start as u64;
+        Tensor::view(self.storage.clone(), offset, &[range.len()])
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device that holds them.
+    pub fn gpu(&self) -> &Gpu {
+        self.storage.gpu()
+    }
+
+    /// The values, if they came from the host.
+    pub fn host(&self) -> Option<&[u32]> {
+        self.host.as_deref()
+    }
+
+    /// Waits for the values.
+    ///
+    /// # Errors
+    /// What the device reported.
+    pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
+        if let Some(host) = &self.host {
+            return Ok(host.to_vec());
+        }
+        let bytes = self
+            .storage
+            .gpu()
+            .read(&self.storage, self.offset, 4 * self.len as u64)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+
+    pub(crate) fn binding(&self) -> Binding {
+        Binding::new(
+            self.storage.clone(),
+            self.offset,
+            4 * self.len.max(1) as u64,
+        )
+    }
+}
