@@ -20,14 +20,8 @@ fn apply(a: f32, b: f32) -> f32 {
         case 3u: { return a / b; }
         case 4u: { return min(a, b); }
         case 5u: { return max(a, b); }
-        case 6u: { return select(0.0, 1.0, a < b); }
-        case 7u: { return select(0.0, 1.0, a > b); }
-        case 8u: { return select(0.0, 1.0, a >= b); }
-        // how much of min(a, b) is a: half where they are equal
-        case 9u: { return select(select(0.0, 0.5, a == b), 1.0, a < b); }
-        // not a product: what is not chosen may be infinite
-        case 10u: { return select(0.0, b, a != 0.0); }
-        default: { return select(b, 0.0, a != 0.0); }
+        // MinSlope: half to each input where they are equal
+        default: { return select(select(0.0, 0.5, a == b), 1.0, a < b); }
     }
 }
 

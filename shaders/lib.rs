@@ -30,15 +30,14 @@ shaders! {
     binary
     embedding
     fill
-    layer_norm + reduce_group
     log_prob + reduce_group
     matmul_lanes + matmul_shared + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared
+    norm + reduce_group
     policy_loss + reduce_group
     probe
     reduce
-    rms_norm + reduce_group
     rope
     rows
     sample + reduce_group

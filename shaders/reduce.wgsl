@@ -1,4 +1,4 @@
-// tensor/src/ops/reduce.rs: sums and maxima.
+// tensor/src/ops/reduce.rs: sums.
 
 const GROUP: u32 = 64u;
 
@@ -9,7 +9,7 @@ struct Params {
     summed: vec4<u32>,
     /// results
     count: u32,
-    /// for `rows`: elements in a row, and in the whole input (the last row may be short)
+    /// for `sum_rows`: elements in a row, and in the whole input (the last row may be short)
     length: u32,
     total: u32,
     first_group: u32,
@@ -36,25 +36,6 @@ fn sum_rows(
         sum += x[j];
     }
     y[i] = sum;
-}
-
-/// The largest element of each row.
-@compute @workgroup_size(GROUP)
-fn max_rows(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
-    if i >= params.count {
-        return;
-    }
-    let first = i * params.length;
-    var largest = x[first];
-    for (var j = first + 1u; j < min(first + params.length, params.total); j += 1u) {
-        largest = max(largest, x[j]);
-    }
-    y[i] = largest;
 }
 
 /// Sums the axes marked in `summed`; the result keeps them with length one.

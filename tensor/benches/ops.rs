@@ -7,8 +7,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lapwing_tensor::rl::Head;
-use lapwing_tensor::{Format, Gpu, GpuOptions, Indices, Lora, Matrix, Tensor, Visibility, Weight};
+use lapwing_tensor::rl::LmHead;
+use lapwing_tensor::{
+    Gpu, GpuOptions, Indices, Lora, Matrix, Tensor, Visibility, Weight, WeightFormat,
+};
 
 /// Tokens of a small, a usual and a large batch.
 const ROWS: [usize; 3] = [64, 512, 1024];
@@ -54,8 +56,13 @@ fn matmul(c: &mut Criterion) {
         for m in ROWS {
             for (n, k) in MATRICES {
                 let (x, w, dy) = (matrix(&gpu, m, k), matrix(&gpu, n, k), matrix(&gpu, m, n));
-                let frozen =
-                    Matrix::Frozen(Weight::from_f32(&gpu, &values(n * k), n, k, Format::F16));
+                let frozen = Matrix::Frozen(Weight::from_f32(
+                    &gpu,
+                    &values(n * k),
+                    n,
+                    k,
+                    WeightFormat::F16,
+                ));
                 let lora = Lora {
                     a: matrix(&gpu, RANK, k),
                     b: matrix(&gpu, n, RANK),
@@ -99,13 +106,13 @@ fn head(c: &mut Criterion) {
             .warm_up_time(Duration::from_millis(200))
             .measurement_time(Duration::from_secs(1));
         for (v, c, rows) in HEADS {
-            let weight = Weight::from_f32(&gpu, &values(v * c), v, c, Format::F16);
+            let weight = Weight::from_f32(&gpu, &values(v * c), v, c, WeightFormat::F16);
             let lora = Lora {
                 a: matrix(&gpu, RANK, c).tracked(),
                 b: matrix(&gpu, v, RANK).tracked(),
                 scale: 1.0,
             };
-            let head = Head {
+            let head = LmHead {
                 weight: Matrix::Frozen(weight),
                 lora: Some(lora),
             };

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Tensor;
-use crate::gpu::{Binding, Gpu, GpuError, Storage};
+use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
 
 /// Whole numbers on the device: token ids, positions, row numbers.
 #[derive(Clone)]
@@ -87,8 +87,10 @@ impl Indices {
             .read(&self.storage, self.offset, 4 * self.len as u64)?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
+}
 
-    pub(crate) fn binding(&self) -> Binding {
+impl Bind for Indices {
+    fn binding(&self) -> Binding {
         Binding::new(
             self.storage.clone(),
             self.offset,

@@ -41,7 +41,7 @@ mod testing;
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
 pub use indices::Indices;
 pub use ops::{
-    AdamW, Format, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters, Rotations,
-    Speed, Visibility, Weight, rl,
+    AdamW, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters, Rotations, Speed,
+    Visibility, Weight, WeightFormat, rl,
 };
 pub use tensor::{Gradients, Tensor, recomputed};

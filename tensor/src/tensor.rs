@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::gpu::{Binding, Gpu, GpuError, Storage};
+use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
 
 /// Values on the device. Cheap to clone: clones share the values, which no public method changes except where it
 /// says so.
@@ -63,6 +63,11 @@ impl Tensor {
             shape: shape.into(),
             node: None,
         }
+    }
+
+    /// As [`Tensor::empty`], with the shape of self.
+    pub(crate) fn empty_like(&self) -> Tensor {
+        Tensor::empty(self.gpu(), self.shape())
     }
 
     /// A range of a single axis, which begins at a multiple of 64. Not tracked.
@@ -157,9 +162,7 @@ impl Tensor {
             node: None,
             ..self.clone()
         };
-        view.recorded("reshape", &[self], move |dy| {
-            vec![Some(dy.reshape(&before))]
-        })
+        view.recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
     }
 
     /// The same values, cut off from the tape.
@@ -169,8 +172,10 @@ impl Tensor {
             ..self.clone()
         }
     }
+}
 
-    pub(crate) fn binding(&self) -> Binding {
+impl Bind for Tensor {
+    fn binding(&self) -> Binding {
         Binding::new(
             self.storage.clone(),
             self.offset,
@@ -253,25 +258,47 @@ impl Tensor {
         self.node.is_some()
     }
 
-    /// Makes `self`, the untracked output of an op, remember its gradient. `backward` gets the gradient of the output
-    /// and returns one for each input, `None` for those that are not tracked. Does nothing if no input is tracked.
-    pub(crate) fn recorded(
+    /// Puts `self`, the untracked output of an op, on the tape if one of the inputs is tracked. `backward` gets the
+    /// gradient of the output and which inputs are tracked, and returns one gradient for each of these.
+    pub(crate) fn recorded<'a, const N: usize>(
         self,
         op: &'static str,
-        inputs: &[&Tensor],
-        backward: impl FnOnce(&Tensor) -> Vec<Option<Tensor>> + Send + 'static,
+        inputs: [impl Into<Option<&'a Tensor>>; N],
+        backward: impl FnOnce(&Tensor, [bool; N]) -> [Option<Tensor>; N] + Send + 'static,
     ) -> Tensor {
-        if inputs.iter().any(|input| input.is_tracked()) {
-            self.remember(op, inputs, Box::new(move |dy, _| backward(dy)))
+        let nodes = inputs.map(|input| input.into().and_then(|tensor| tensor.node.clone()));
+        let tracked = nodes.each_ref().map(Option::is_some);
+        if tracked.contains(&true) {
+            self.on_tape(op, nodes.into(), move |dy, _| backward(dy, tracked).into())
         } else {
             self
         }
     }
 
-    fn remember(self, op: &'static str, inputs: &[&Tensor], backward: Backward) -> Tensor {
-        let inputs = inputs.iter().map(|input| input.node.clone()).collect();
+    /// As [`Tensor::recorded`], for a list of tracked inputs.
+    pub(crate) fn recorded_parts(
+        self,
+        op: &'static str,
+        inputs: &[Tensor],
+        backward: impl FnOnce(&Tensor) -> Vec<Tensor> + Send + 'static,
+    ) -> Tensor {
+        let nodes: Vec<_> = inputs.iter().map(|input| input.node.clone()).collect();
+        match nodes.iter().any(Option::is_some) {
+            true => self.on_tape(op, nodes, move |dy, _| {
+                backward(dy).into_iter().map(Some).collect()
+            }),
+            false => self,
+        }
+    }
+
+    fn on_tape(
+        self,
+        op: &'static str,
+        inputs: Vec<Option<Arc<TapeNode>>>,
+        backward: impl FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send + 'static,
+    ) -> Tensor {
         Tensor {
-            node: Some(node(op, self.shape(), inputs, Some(backward))),
+            node: Some(node(op, self.shape(), inputs, Some(Box::new(backward)))),
             ..self
         }
     }
@@ -345,15 +372,14 @@ pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'st
         return output;
     }
     let (kept, wanted) = (input.detach(), input.is_tracked());
-    output.detach().remember(
-        "recomputed",
-        &[input],
-        Box::new(move |dy, gradients| {
+    let inputs = vec![input.node.clone()];
+    output
+        .detach()
+        .on_tape("recomputed", inputs, move |dy, gradients| {
             let leaf = kept.tracked();
             block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
             vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
-        }),
-    )
+        })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 pub use crate::check::{Array, Tolerance, gpu};
-use crate::check::{Case, compare};
+use crate::check::{OpCase, compare};
 
 /// Compares values with what is wanted.
 ///
@@ -44,7 +44,7 @@ pub fn check_value_at(
     tolerance: Tolerance,
     least: f64,
 ) {
-    let case = Case {
+    let case = OpCase {
         op,
         reference,
         inputs,
@@ -84,7 +84,7 @@ pub fn check_at(
     tolerance: Tolerance,
     least: f64,
 ) {
-    let case = Case {
+    let case = OpCase {
         op,
         reference,
         inputs,

@@ -8,7 +8,7 @@ pub(crate) mod reference;
 mod variants;
 
 #[cfg(test)]
-pub(crate) use compare::Case;
+pub(crate) use compare::OpCase;
 #[cfg(test)]
 pub(crate) use compare::compare;
 pub use compare::{Array, Tolerance, Wrong};

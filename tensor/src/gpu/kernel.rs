@@ -7,7 +7,7 @@ use lapwing_shaders::Dialect;
 
 use super::caps::MAX_PARAMS;
 use super::poison::with_nonsense;
-use super::{Binding, Gpu, GpuError};
+use super::{Bind, Binding, Gpu, GpuError};
 
 /// An entry point of a shader.
 pub(crate) struct Kernel {
@@ -121,16 +121,17 @@ impl Kernel {
         Kernel { shader, entry }
     }
 
-    /// Records one run. `constants` replace the shader's `const` lines of these names; `bindings` are
+    /// Records one run. `constants` replace the shader's `const` lines of these names; `buffers` are
     /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>` but for the last member, `first_group`.
     pub(crate) fn launch<P: bytemuck::Pod>(
         &self,
-        gpu: &Gpu,
         constants: &[(&'static str, u32)],
-        bindings: &[&Binding],
+        buffers: &[&dyn Bind],
         params: &P,
         groups: Groups,
     ) {
+        let bindings: Vec<Binding> = buffers.iter().map(|buffer| buffer.binding()).collect();
+        let gpu = bindings[0].storage.gpu();
         // After a failure nothing is computed until it is told: what the device holds stays as it was.
         if groups.count == 0 || gpu.has_failed() {
             return;
@@ -181,7 +182,7 @@ impl Kernel {
         let mut recorder = inner.recorder.lock().expect("recorder");
         recorder.record(&inner.device, &inner.queue, dispatch);
         // Afterwards: what was recorded before may have been submitted first.
-        for bound in bindings {
+        for bound in &bindings {
             bound.storage.mark_used(recorder.epoch());
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub use caps::Caps;
 pub(crate) use kernel::Constants;
 pub(crate) use kernel::{Groups, Kernel};
-pub(crate) use pool::{Binding, Storage};
+pub(crate) use pool::{Bind, Binding, Storage};
 
 /// What can go wrong with the device. The text names the cure.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -107,9 +107,9 @@ type OnCompile = fn(shader: &str, entry: &str, constants: &[(&'static str, u32)]
 ///
 /// Work is recorded and submitted in batches; reading a tensor back submits what is outstanding and waits.
 #[derive(Clone)]
-pub struct Gpu(Arc<Inner>);
+pub struct Gpu(Arc<GpuInner>);
 
-struct Inner {
+struct GpuInner {
     device: wgpu::Device,
     queue: wgpu::Queue,
     caps: Caps,
@@ -117,7 +117,7 @@ struct Inner {
     kernels: kernel::Compiled,
     recorder: Mutex<recorder::Recorder>,
     pool: Mutex<pool::Pool>,
-    failure: Arc<Failure>,
+    failure: Arc<DeviceFailure>,
     /// bytes written since the device was last made to take them
     waiting: AtomicU64,
 }
@@ -125,13 +125,13 @@ struct Inner {
 /// The first thing that went wrong and was not told yet. From then on nothing is computed or written, so that what the
 /// device holds stays what it was before.
 #[derive(Default)]
-struct Failure {
+struct DeviceFailure {
     error: Mutex<Option<GpuError>>,
     /// whether there is one: asked at each launch
     is_there: AtomicBool,
 }
 
-impl Failure {
+impl DeviceFailure {
     fn set(&self, error: GpuError) {
         self.error.lock().expect("failure").get_or_insert(error);
         self.is_there.store(true, Ordering::Release);
@@ -187,7 +187,7 @@ impl Gpu {
         let (device, queue) = caps::open(&adapter, &caps)?;
         let recorder = recorder::Recorder::new(&device, caps.immediates, options.max_work);
 
-        let failure = Arc::new(Failure::default());
+        let failure = Arc::new(DeviceFailure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
         device.set_device_lost_callback(move |reason, message| {
             let message = match message.is_empty() {
@@ -204,7 +204,7 @@ impl Gpu {
                 other => GpuError::Failed(other.to_string()),
             });
         }));
-        Ok(Gpu(Arc::new(Inner {
+        Ok(Gpu(Arc::new(GpuInner {
             kernels: kernel::Compiled::default(),
             recorder: Mutex::new(recorder),
             pool: Mutex::default(),
@@ -417,13 +417,8 @@ impl Gpu {
             let size = window.min(storage.size() - offset);
             let count = (size / 4) as u32;
             let binding = Binding::new(storage.clone(), offset, size);
-            FILL.launch(
-                self,
-                &[],
-                &[&binding],
-                &Params { count, bits },
-                Groups::of(count.div_ceil(4) as usize, 64),
-            );
+            let groups = Groups::of(count.div_ceil(4) as usize, 64);
+            FILL.launch(&[], &[&binding], &Params { count, bits }, groups);
             offset += size;
         }
     }

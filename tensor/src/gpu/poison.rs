@@ -106,7 +106,7 @@ mod tests {
                     "shared_values[local] = own;",
                     "shared_values[local] = combine(shared_values[local], own);",
                 );
-                gpu.miscompile("rms_norm", right, wrong);
+                gpu.miscompile("norm", right, wrong);
             }
             let x = Tensor::full(&gpu, &[2, 64], 2.0);
             let weight = Tensor::full(&gpu, &[64], 1.0);

@@ -215,11 +215,23 @@ impl Drop for Storage {
     }
 }
 
+/// A value that a kernel can bind: a tensor, indices, or a range of a buffer.
+pub(crate) trait Bind {
+    fn binding(&self) -> Binding;
+}
+
 /// A range of a buffer as a kernel sees it.
+#[derive(Clone)]
 pub(crate) struct Binding {
     pub(super) storage: Arc<Storage>,
     pub(super) offset: u64,
     pub(super) size: u64,
+}
+
+impl Bind for Binding {
+    fn binding(&self) -> Binding {
+        self.clone()
+    }
 }
 
 impl Binding {

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::threads_together;
-use crate::gpu::{Gpu, GpuError, Groups, Kernel, Storage};
+use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel, Storage};
 use crate::{Gradients, Tensor};
 pub use parameter_state::ParameterState;
 
@@ -77,7 +77,7 @@ pub struct AdamW {
 pub type NamedValues = (String, Vec<usize>, Vec<f32>);
 
 /// As many tensors as fit into one binding.
-struct Arena {
+struct ParameterArena {
     values: Arc<Storage>,
     len: usize,
     gradients: Tensor,
@@ -85,7 +85,7 @@ struct Arena {
     second_moment: Tensor,
 }
 
-struct Place {
+struct ParameterSlot {
     name: String,
     arena: usize,
     /// in elements
@@ -100,8 +100,8 @@ struct Place {
 /// at once). Nothing is read back: the caller may read the norm that [`Parameters::step`] gives, or not.
 pub struct Parameters {
     gpu: Gpu,
-    arenas: Vec<Arena>,
-    places: Vec<Place>,
+    arenas: Vec<ParameterArena>,
+    places: Vec<ParameterSlot>,
     by_name: HashMap<String, usize>,
     steps: u64,
 }
@@ -143,9 +143,9 @@ impl Parameters {
             content.extend_from_slice(values);
             content.resize(content.len().next_multiple_of(ALIGNMENT), 0.0);
         }
-        let arenas: Vec<Arena> = contents
+        let arenas: Vec<ParameterArena> = contents
             .iter()
-            .map(|values| Arena::new(gpu, values))
+            .map(|values| ParameterArena::new(gpu, values))
             .collect();
         let mut parameters = Parameters {
             gpu: gpu.clone(),
@@ -168,7 +168,7 @@ impl Parameters {
                 before.is_none(),
                 "parameters: two tensors are called {name}"
             );
-            parameters.places.push(Place {
+            parameters.places.push(ParameterSlot {
                 name: name.clone(),
                 arena,
                 offset,
@@ -215,7 +215,7 @@ impl Parameters {
     /// left alone.
     pub fn accumulate(&mut self, gradients: &Gradients) {
         for (index, arena) in self.arenas.iter().enumerate() {
-            let added: Vec<(&Place, &Tensor)> = self
+            let added: Vec<(&ParameterSlot, &Tensor)> = self
                 .places
                 .iter()
                 .filter(|place| place.arena == index)
@@ -269,23 +269,18 @@ impl Parameters {
             ..Params::default()
         };
         for arena in &self.arenas {
-            let bindings = [
-                &arena.gradients.binding(),
-                &arena.all_values().binding(),
-                &arena.first_moment.binding(),
-                &arena.second_moment.binding(),
-                &norm.binding(),
-            ];
+            let (values, gradients) = (&arena.all_values(), &arena.gradients);
+            let (first, second) = (&arena.first_moment, &arena.second_moment);
             let params = Params {
                 count: arena.len as u32,
                 ..params
             };
+            let groups = Groups::of(arena.len, GROUP);
             UPDATE.launch(
-                &self.gpu,
                 &[],
-                &bindings,
+                &[gradients, values, first, second, &norm],
                 &params,
-                Groups::of(arena.len, GROUP),
+                groups,
             );
         }
         norm
@@ -308,14 +303,8 @@ impl Parameters {
                 first: first as u32,
                 ..Params::default()
             };
-            let bindings = [&arena.gradients.binding(), &partials.binding()];
-            SQUARE_SUMS.launch(
-                &self.gpu,
-                &together,
-                &bindings,
-                &params,
-                Groups::count(spans),
-            );
+            let buffers: [&dyn Bind; 2] = [&arena.gradients, &partials];
+            SQUARE_SUMS.launch(&together, &buffers, &params, Groups::count(spans));
             first += spans;
         }
         let norm = Tensor::empty(&self.gpu, &[]);
@@ -323,21 +312,15 @@ impl Parameters {
             count: count as u32,
             ..Params::default()
         };
-        FINISH_NORM.launch(
-            &self.gpu,
-            &together,
-            &[&partials.binding(), &norm.binding()],
-            &params,
-            Groups::count(1),
-        );
+        FINISH_NORM.launch(&together, &[&partials, &norm], &params, Groups::count(1));
         norm
     }
 }
 
-impl Arena {
-    fn new(gpu: &Gpu, values: &[f32]) -> Arena {
+impl ParameterArena {
+    fn new(gpu: &Gpu, values: &[f32]) -> ParameterArena {
         let zeros = || Tensor::zeros(gpu, &[values.len()]);
-        Arena {
+        ParameterArena {
             values: gpu.upload(values),
             len: values.len(),
             gradients: zeros(),
@@ -351,25 +334,17 @@ impl Arena {
     }
 
     /// Adds up to AT_ONCE gradients at their places.
-    fn add(&self, added: &[(&Place, &Tensor)]) {
+    fn add(&self, added: &[(&ParameterSlot, &Tensor)]) {
         let mut params = AddParams::default();
         for (i, (place, gradient)) in added.iter().enumerate() {
             params.offsets[i] = place.offset as u32;
             params.lengths[i] = gradient.len() as u32;
         }
         // A kernel binds all of its buffers: the last gradient stands in, with length 0, where there are fewer.
-        let bindings: Vec<_> = std::iter::once(self.gradients.binding())
-            .chain((0..AT_ONCE).map(|i| added[i.min(added.len() - 1)].1.binding()))
-            .collect();
-        let bindings: Vec<_> = bindings.iter().collect();
+        let mut buffers: Vec<&dyn Bind> = vec![&self.gradients];
+        buffers.extend((0..AT_ONCE).map(|i| added[i.min(added.len() - 1)].1 as &dyn Bind));
         let total: u32 = params.lengths.iter().sum();
-        ADD.launch(
-            self.gradients.gpu(),
-            &[],
-            &bindings,
-            &params,
-            Groups::of(total as usize, GROUP),
-        );
+        ADD.launch(&[], &buffers, &params, Groups::of(total as usize, GROUP));
     }
 }
 

@@ -10,7 +10,7 @@ mod launch;
 mod visibility;
 
 use crate::Tensor;
-use launch::{Sizes, Variant};
+use launch::{AttentionKernels, Sizes};
 pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
@@ -39,23 +39,22 @@ impl Tensor {
         let y = Tensor::empty(gpu, self.shape());
         let log_sums = Tensor::empty(gpu, &[sizes.queries, heads]);
         let inputs = [self, keys, values];
-        let wanted = inputs.map(Tensor::is_tracked);
         let [q, k, v] = inputs.map(Tensor::detach);
         if sizes.queries > 0 {
             let walk = sizes.by_query(visible);
             sizes.launch_by_query("forward", &walk, [&q, &k, &v], [&y, &log_sums]);
         }
         let (kept_y, visible) = (y.clone(), visible.clone());
-        y.recorded("attention", &inputs, move |dy| {
+        y.recorded("attention", inputs, move |dy, [to_q, to_k, to_v]| {
             let row_sums = sizes.row_sums(&kept_y, &log_sums, dy);
-            let dq = wanted[0].then(|| {
-                let dq = Tensor::empty(q.gpu(), q.shape());
+            let dq = to_q.then(|| {
+                let dq = q.empty_like();
                 let walk = sizes.by_query(&visible);
                 let others = [dy, &row_sums, &dq];
                 sizes.launch_by_query("queries_backward", &walk, [&q, &k, &v], others);
                 dq
             });
-            let [dk, dv] = if wanted[1] || wanted[2] {
+            let [dk, dv] = if to_k || to_v {
                 let walk = visible.by_key(sizes.keys_together());
                 sizes
                     .key_gradients(&walk, [&q, &k, &v, dy, &row_sums])
@@ -63,7 +62,7 @@ impl Tensor {
             } else {
                 [None, None]
             };
-            vec![dq, dk.filter(|_| wanted[1]), dv.filter(|_| wanted[2])]
+            [dq, dk.filter(|_| to_k), dv.filter(|_| to_v)]
         })
     }
 }
@@ -107,7 +106,7 @@ fn check_sizes(
         "attention: a gradient is wanted, and there is none over ranges of an arena; use Visibility::tree, or detach the inputs"
     );
     Sizes {
-        variant: Variant::of(q.gpu(), head_size),
+        kernels: AttentionKernels::of(q.gpu(), head_size),
         queries: q.rows(),
         heads,
         kv_heads,

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::matmul::{Layout, Operand, Product};
+use super::matmul::{Operand, Product, ProductLayout};
 use super::weight::Matrix;
 use crate::Tensor;
 
@@ -34,7 +34,7 @@ impl Lora {
         let alpha = self.scale;
         Product {
             alpha,
-            ..Product::new(Layout::Nt, [m, r, k], left, right, Operand::of(&y))
+            ..Product::new(ProductLayout::Nt, [m, r, k], left, right, Operand::of(&y))
         }
         .launch(x.gpu());
         y
@@ -54,7 +54,7 @@ impl Lora {
             ..Operand::of(&self.b)
         };
         let product = Product::new(
-            Layout::Nn,
+            ProductLayout::Nn,
             [m, r, rows.len()],
             Operand::of(dy),
             right,
@@ -74,7 +74,7 @@ impl Lora {
         let (m, r, k) = (dlow.rows(), self.a.rows(), self.a.cols());
         let y = Tensor::empty(dlow.gpu(), &[m, k]);
         let product = Product::new(
-            Layout::Nn,
+            ProductLayout::Nn,
             [m, k, r],
             Operand::of(dlow),
             Operand::of(&self.a),
@@ -95,15 +95,13 @@ impl Lora {
         y
     }
 
-    /// dB[rows] = dyᵀ low, written into db (N, r).
-    pub(crate) fn write_b_gradient(
-        &self,
-        db: &Tensor,
-        dy: &Tensor,
-        low: &Tensor,
-        rows: Range<usize>,
-    ) {
-        write_weight_gradient(db, dy, low, rows);
+    /// The same, cut off from the tape.
+    pub(crate) fn detach(&self) -> Lora {
+        Lora {
+            a: self.a.detach(),
+            b: self.b.detach(),
+            scale: self.scale,
+        }
     }
 }
 
@@ -114,7 +112,14 @@ pub(crate) fn write_weight_gradient(dw: &Tensor, dy: &Tensor, x: &Tensor, rows: 
         at: rows.start * k,
         ..Operand::of(dw)
     };
-    Product::new(Layout::Tn, [n, k, m], Operand::of(dy), Operand::of(x), y).launch(dw.gpu());
+    Product::new(
+        ProductLayout::Tn,
+        [n, k, m],
+        Operand::of(dy),
+        Operand::of(x),
+        y,
+    )
+    .launch(dw.gpu());
 }
 
 /// What is added to x Wᵀ.
@@ -159,7 +164,7 @@ impl Matrix {
             let y = Tensor::empty(x.gpu(), &[m, n]);
             let size = [m, n, low.cols()];
             let product = Product::new(
-                Layout::Nt,
+                ProductLayout::Nt,
                 size,
                 Operand::of(low),
                 up(lora, rows.start),
@@ -179,7 +184,7 @@ impl Matrix {
                 at: first - rows.start,
                 ..Operand::of(&y)
             };
-            let product = Product::new(Layout::Nt, size, Operand::of(x), piece.into(), to);
+            let product = Product::new(ProductLayout::Nt, size, Operand::of(x), piece.into(), to);
             Product {
                 format,
                 low: added
@@ -216,7 +221,8 @@ impl Matrix {
                 at: piece.rows.start - rows.start,
                 ..Operand::of(dy)
             };
-            let product = Product::new(Layout::Nn, size, left, piece.into(), Operand::of(&y));
+            let product =
+                Product::new(ProductLayout::Nn, size, left, piece.into(), Operand::of(&y));
             let low = low.filter(|_| fits && i == 0);
             Product {
                 format,
@@ -256,89 +262,56 @@ impl Tensor {
             residual,
         };
         let y = weight.forward(&x, 0..weight.rows(), added);
-        let wants = |t: Option<&Tensor>| t.is_some_and(Tensor::is_tracked);
-        let kept = Kept {
-            dx: self.is_tracked(),
-            dresidual: wants(residual),
-            dbias: wants(bias),
-            da: lora.is_some_and(|l| l.a.is_tracked()),
-            db: lora.is_some_and(|l| l.b.is_tracked()),
-            dw: weight.is_tracked(),
+        let kept = LinearBackward {
             weight: weight.detach(),
-            lora: lora.map(|l| Lora {
-                a: l.a.detach(),
-                b: l.b.detach(),
-                scale: l.scale,
-            }),
+            lora: lora.map(Lora::detach),
             low,
             x,
         };
-        let mut inputs = vec![self];
-        inputs.extend(residual);
-        inputs.extend(bias);
-        inputs.extend(lora.iter().flat_map(|l| [&l.a, &l.b]));
-        inputs.extend(weight.trained());
-        let has = (residual.is_some(), bias.is_some());
-        y.recorded("linear", &inputs, move |dy| kept.gradients(dy, has))
+        let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
+        let inputs = [Some(self), residual, bias, a, b, weight.trained()];
+        y.recorded("linear", inputs, move |dy, wanted| {
+            kept.gradients(dy, wanted)
+        })
     }
 }
 
-/// What the gradients of a linear layer need, and which of them are wanted.
-struct Kept {
+/// What the gradients of a linear layer are computed from.
+struct LinearBackward {
     x: Tensor,
     weight: Matrix,
     lora: Option<Lora>,
     low: Option<Tensor>,
-    dx: bool,
-    dresidual: bool,
-    dbias: bool,
-    da: bool,
-    db: bool,
-    dw: bool,
 }
 
-impl Kept {
-    /// In the order of the inputs: x, residual, bias, A, B, W.
-    fn gradients(
-        &self,
-        dy: &Tensor,
-        (has_residual, has_bias): (bool, bool),
-    ) -> Vec<Option<Tensor>> {
-        let rows = 0..self.weight.rows();
-        let lora = self.lora.as_ref();
+impl LinearBackward {
+    /// The gradients of x, residual, bias, A, B and W, as far as wanted.
+    fn gradients(&self, dy: &Tensor, wanted: [bool; 6]) -> [Option<Tensor>; 6] {
+        let [to_x, to_residual, to_bias, to_a, to_b, to_w] = wanted;
+        let (rows, lora) = (0..self.weight.rows(), self.lora.as_ref());
         let dlow = lora
-            .filter(|_| self.dx || self.da)
+            .filter(|_| to_x || to_a)
             .map(|lora| lora.low_gradient(dy, rows.clone(), None));
         let low = lora.zip(dlow.as_ref());
-        let dx = self
-            .dx
-            .then(|| self.weight.input_gradient(dy, rows.clone(), None, low));
-        let mut gradients = vec![dx];
-        if has_residual {
-            gradients.push(self.dresidual.then(|| dy.clone()));
-        }
-        if has_bias {
-            gradients.push(self.dbias.then(|| dy.sum_to(&[rows.len()])));
-        }
-        if let (Some(lora), Some(low)) = (lora, &self.low) {
-            gradients.push(
-                dlow.filter(|_| self.da)
-                    .map(|dlow| lora.a_gradient(&dlow, &self.x)),
-            );
-            gradients.push(self.db.then(|| {
-                let db = Tensor::empty(dy.gpu(), lora.b.shape());
-                lora.write_b_gradient(&db, dy, low, rows.clone());
-                db
-            }));
-        }
-        if let Some(w) = self.weight.trained() {
-            gradients.push(self.dw.then(|| {
-                let dw = Tensor::empty(dy.gpu(), w.shape());
-                write_weight_gradient(&dw, dy, &self.x, rows.clone());
-                dw
-            }));
-        }
-        gradients
+        let dx = to_x.then(|| self.weight.input_gradient(dy, rows.clone(), None, low));
+        let da = low
+            .filter(|_| to_a)
+            .map(|(lora, dlow)| lora.a_gradient(dlow, &self.x));
+        let product = |shape: &[usize], right: &Tensor| {
+            let gradient = Tensor::empty(dy.gpu(), shape);
+            write_weight_gradient(&gradient, dy, right, rows.clone());
+            gradient
+        };
+        let db = lora.zip(self.low.as_ref()).filter(|_| to_b);
+        let dw = self.weight.trained().filter(|_| to_w);
+        [
+            dx,
+            to_residual.then(|| dy.clone()),
+            to_bias.then(|| dy.sum_to(&[rows.len()])),
+            da,
+            db.map(|(lora, low)| product(lora.b.shape(), low)),
+            dw.map(|w| product(w.shape(), &self.x)),
+        ]
     }
 }
 

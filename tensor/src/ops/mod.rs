@@ -5,13 +5,12 @@ mod attention;
 mod binary;
 mod by_key;
 mod embedding;
-mod layer_norm;
 mod linear;
 mod matmul;
+mod norm;
 mod probe;
 mod reduce;
 pub mod rl;
-mod rms_norm;
 mod rope;
 mod rows;
 mod swiglu;
@@ -26,7 +25,7 @@ pub use linear::Lora;
 pub use probe::Speed;
 pub(crate) use probe::chains;
 pub use rope::Rotations;
-pub use weight::{Format, Matrix, OutOfRange, Weight};
+pub use weight::{Matrix, OutOfRange, Weight, WeightFormat};
 
 /// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a
 /// switch between groups of eight, dearer there than the work between two barriers.

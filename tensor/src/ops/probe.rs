@@ -98,7 +98,7 @@ pub(crate) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: 
         more,
     };
     let groups = Groups::of(count, 64).work(count * rounds * PER_ROUND);
-    CHAINS.launch(gpu, &[], &[&y.binding()], &params, groups);
+    CHAINS.launch(&[], &[&y], &params, groups);
     y
 }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::gpu::{Binding, Storage};
+use crate::gpu::{Bind, Binding, Storage};
 use crate::{Gpu, GpuError, Tensor};
 
 /// How a frozen matrix is stored. Arithmetic is in f32 whatever the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum WeightFormat {
     /// 32 bits, exact.
     F32,
     /// 16 bits: 11 significant bits, magnitudes 6e-5 to 65,504.
@@ -21,11 +21,11 @@ pub enum Format {
     Bf16,
 }
 
-impl Format {
+impl WeightFormat {
     fn bytes(self) -> usize {
         match self {
-            Format::F32 => 4,
-            Format::F16 | Format::Bf16 => 2,
+            WeightFormat::F32 => 4,
+            WeightFormat::F16 | WeightFormat::Bf16 => 2,
         }
     }
 
@@ -33,9 +33,9 @@ impl Format {
     fn check(self, values: &[f32], cols: usize, first: usize) -> Result<(), OutOfRange> {
         // From the middle between the largest number and what would come after it on, values round up.
         let beyond = match self {
-            Format::F32 => return Ok(()),
-            Format::F16 => 65_520f32,
-            Format::Bf16 => f32::from_bits(0x7f7f_8000),
+            WeightFormat::F32 => return Ok(()),
+            WeightFormat::F16 => 65_520f32,
+            WeightFormat::Bf16 => f32::from_bits(0x7f7f_8000),
         };
         let out = |x: f32| x.is_finite() && x.abs() >= beyond;
         // Every value is looked at, without a way out: that is several times as fast.
@@ -54,14 +54,14 @@ impl Format {
     /// Writes values as little-endian bytes.
     fn encode(self, values: &[f32], to: &mut [u8]) {
         match self {
-            Format::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
+            WeightFormat::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
             // The processor's own instruction, where it has one, does eight at a time.
-            Format::F16 => {
+            WeightFormat::F16 => {
                 let mut bits = vec![f16::ZERO; values.len()];
                 bits.convert_from_f32_slice(values);
                 to.copy_from_slice(bytemuck::cast_slice(&bits));
             }
-            Format::Bf16 => {
+            WeightFormat::Bf16 => {
                 let mut bits = vec![bf16::ZERO; values.len()];
                 bits.convert_from_f32_slice(values);
                 to.copy_from_slice(bytemuck::cast_slice(&bits));
@@ -71,7 +71,7 @@ impl Format {
 
     fn value(self, bits: u16) -> f32 {
         match self {
-            Format::Bf16 => bf16::from_bits(bits).to_f32(),
+            WeightFormat::Bf16 => bf16::from_bits(bits).to_f32(),
             _ => f16::from_bits(bits).to_f32(),
         }
     }
@@ -90,19 +90,19 @@ pub struct OutOfRange {
     /// where it stands
     pub column: usize,
     /// what it was to be stored as
-    pub format: Format,
+    pub format: WeightFormat,
 }
 
 /// A frozen matrix (N rows, K columns). Cheap to clone. It never gets a gradient.
 ///
 /// Rows are padded with zeros to a multiple of eight numbers and split into shards that one binding can hold.
 #[derive(Clone)]
-pub struct Weight(Arc<Inner>);
+pub struct Weight(Arc<WeightInner>);
 
-struct Inner {
+struct WeightInner {
     rows: usize,
     cols: usize,
-    format: Format,
+    format: WeightFormat,
     shards: Vec<Shard>,
 }
 
@@ -128,7 +128,13 @@ impl Weight {
     /// # Panics
     /// If there are not rows x cols values, or one is beyond the range of the format.
     #[track_caller]
-    pub fn from_f32(gpu: &Gpu, values: &[f32], rows: usize, cols: usize, format: Format) -> Weight {
+    pub fn from_f32(
+        gpu: &Gpu,
+        values: &[f32],
+        rows: usize,
+        cols: usize,
+        format: WeightFormat,
+    ) -> Weight {
         assert!(
             values.len() == rows * cols,
             "from_f32: {} values for the shape [{rows}, {cols}] ({})",
@@ -147,7 +153,7 @@ impl Weight {
         gpu: &Gpu,
         rows: usize,
         cols: usize,
-        format: Format,
+        format: WeightFormat,
         mut read: impl FnMut(Range<usize>) -> Cow<'a, [f32]>,
     ) -> Result<Weight, OutOfRange> {
         let step = cols.next_multiple_of(8);
@@ -168,7 +174,7 @@ impl Weight {
         gpu: &Gpu,
         rows: usize,
         cols: usize,
-        format: Format,
+        format: WeightFormat,
         mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, OutOfRange>,
     ) -> Result<Weight, OutOfRange> {
         let row_bytes = row_bytes(cols, format);
@@ -194,7 +200,7 @@ impl Weight {
                 bytes,
             });
         }
-        Ok(Weight(Arc::new(Inner {
+        Ok(Weight(Arc::new(WeightInner {
             rows,
             cols,
             format,
@@ -203,7 +209,7 @@ impl Weight {
     }
 
     /// Bytes that a matrix takes on a device.
-    pub fn device_bytes(rows: usize, cols: usize, format: Format) -> u64 {
+    pub fn device_bytes(rows: usize, cols: usize, format: WeightFormat) -> u64 {
         (rows * row_bytes(cols, format)) as u64
     }
 
@@ -218,7 +224,7 @@ impl Weight {
     }
 
     /// How it is stored.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> WeightFormat {
         self.0.format
     }
 
@@ -231,7 +237,7 @@ impl Weight {
         let mut values = Vec::with_capacity(self.rows() * cols);
         for shard in &self.0.shards {
             let bytes = shard.storage.gpu().read(&shard.storage, 0, shard.bytes)?;
-            if self.format() == Format::F32 {
+            if self.format() == WeightFormat::F32 {
                 let padded: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
                 values.extend(padded.chunks_exact(step).flat_map(|row| &row[..cols]));
             } else {
@@ -254,7 +260,7 @@ impl Weight {
 }
 
 /// A row is padded to a multiple of eight numbers.
-fn row_bytes(cols: usize, format: Format) -> usize {
+fn row_bytes(cols: usize, format: WeightFormat) -> usize {
     cols.next_multiple_of(8).max(8) * format.bytes()
 }
 
@@ -280,14 +286,14 @@ pub enum Matrix {
 }
 
 /// A range of rows of a matrix in one buffer.
-pub(crate) struct Piece {
+pub(crate) struct MatrixPiece {
     /// which rows of the matrix
     pub(crate) rows: Range<usize>,
     pub(crate) binding: Binding,
     /// numbers before the first row, and from one row to the next
     pub(crate) at: usize,
     pub(crate) step: usize,
-    pub(crate) format: Format,
+    pub(crate) format: WeightFormat,
 }
 
 impl Matrix {
@@ -329,13 +335,13 @@ impl Matrix {
     }
 
     /// The buffers that hold these rows.
-    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Piece> {
+    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<MatrixPiece> {
         match self {
             Matrix::Frozen(weight) => {
                 let overlap = |shard: &Shard| {
                     let start = shard.rows.start.max(rows.start);
                     let end = shard.rows.end.min(rows.end);
-                    (start < end).then(|| Piece {
+                    (start < end).then(|| MatrixPiece {
                         rows: start..end,
                         binding: shard.binding(),
                         at: (start - shard.rows.start) * weight.step(),
@@ -347,8 +353,8 @@ impl Matrix {
             }
             Matrix::Trained(tensor) => {
                 let (at, step) = (rows.start * tensor.cols(), tensor.cols());
-                let (binding, format) = (tensor.binding(), Format::F32);
-                vec![Piece {
+                let (binding, format) = (tensor.binding(), WeightFormat::F32);
+                vec![MatrixPiece {
                     rows,
                     binding,
                     at,

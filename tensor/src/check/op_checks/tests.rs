@@ -99,7 +99,7 @@ fn large_shapes_are_right() {
         let gpu = gpu.with_caps(|caps| caps.is_software &= software);
         let right =
             |what: &str, tolerance, inputs: &[Array], op: Op<'_>, reference: Reference<'_>| {
-                let case = Case {
+                let case = OpCase {
                     op,
                     reference,
                     inputs,
@@ -135,7 +135,7 @@ fn large_shapes_are_right() {
         );
         let w = random([324, 256], 5).map(|v| (64.0 * v).floor() / 64.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
-        for format in [Format::F32, Format::F16, Format::Bf16] {
+        for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
             let weight = Matrix::Frozen(Weight::from_f32(&gpu, &values, 324, 256, format));
             right(
                 "a linear layer",
@@ -145,7 +145,10 @@ fn large_shapes_are_right() {
                 &|a| reference::linear(a, &w),
             );
         }
-        for (rows, heads) in [(400, Heads(8, 2, 64)), (200, Heads(2, 1, 128))] {
+        for (rows, heads) in [
+            (400, AttentionHeads(8, 2, 64)),
+            (200, AttentionHeads(2, 1, 128)),
+        ] {
             let until = reference::forest(rows, 7);
             let visible = Visibility::tree(&gpu, &until);
             right(
@@ -184,8 +187,8 @@ fn large_shapes_are_right() {
             &|a| reference::columns(&a[0]),
         );
         let (rows, vocabulary) = (150, 5000);
-        let arrays = reference::arrays(rows, vocabulary, 32, 4, 12);
-        let question = Question::random(2 * rows, rows, vocabulary, 0.8, 13);
+        let arrays = reference::log_prob_inputs(rows, vocabulary, 32, 4, 12);
+        let question = TokenQuery::random(2 * rows, rows, vocabulary, 0.8, 13);
         let cut = reference::cut(rows, 30);
         right(
             "log_prob",
@@ -193,7 +196,7 @@ fn large_shapes_are_right() {
             &arrays,
             &|t| {
                 let head = question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
-                question.ask(&t[0], &head, cut).log_probs
+                question.log_probs(&t[0], &head, cut).log_probs
             },
             &|a| reference::log_prob(a, &question)[0].clone(),
         );
@@ -231,7 +234,7 @@ fn every_kernel_is_right_in_parts() {
 #[test]
 fn a_wrong_kernel_is_found() {
     let mistakes = [
-        ("rms_norm", "rms_norm", "params.eps", "0.0"),
+        ("rms_norm", "norm", "params.eps", "0.0"),
         ("swiglu", "swiglu", "1.0 + exp(", "1.5 + exp("),
         (
             "sample",

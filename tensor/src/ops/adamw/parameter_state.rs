@@ -1,6 +1,6 @@
 //! Parameters to the host and back: adapter files and checkpoints.
 
-use super::{Arena, NamedValues, Parameters, Place};
+use super::{NamedValues, ParameterArena, ParameterSlot, Parameters};
 use crate::Tensor;
 use crate::gpu::GpuError;
 
@@ -25,8 +25,8 @@ impl Parameters {
     /// # Errors
     /// What the device reported.
     pub fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
-        let arenas = self.read(Arena::all_values)?;
-        let one = |place: &Place| {
+        let arenas = self.read(ParameterArena::all_values)?;
+        let one = |place: &ParameterSlot| {
             (
                 place.name.clone(),
                 place.leaf.shape().to_vec(),
@@ -42,10 +42,10 @@ impl Parameters {
     /// # Errors
     /// What the device reported.
     pub fn state(&self) -> Result<Vec<ParameterState>, GpuError> {
-        let values = self.read(Arena::all_values)?;
+        let values = self.read(ParameterArena::all_values)?;
         let first = self.read(|arena| arena.first_moment.clone())?;
         let second = self.read(|arena| arena.second_moment.clone())?;
-        let one = |place: &Place| ParameterState {
+        let one = |place: &ParameterSlot| ParameterState {
             name: place.name.clone(),
             shape: place.leaf.shape().to_vec(),
             values: place.of(&values),
@@ -98,7 +98,7 @@ impl Parameters {
         self.steps = steps;
     }
 
-    fn read(&self, part: impl Fn(&Arena) -> Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
+    fn read(&self, part: impl Fn(&ParameterArena) -> Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
         self.arenas
             .iter()
             .map(|arena| part(arena).to_vec())
@@ -106,7 +106,7 @@ impl Parameters {
     }
 }
 
-impl Place {
+impl ParameterSlot {
     fn of(&self, arenas: &[Vec<f32>]) -> Vec<f32> {
         arenas[self.arena][self.offset..self.offset + self.leaf.len()].to_vec()
     }

@@ -1,9 +1,9 @@
-//! The two variants of attention: what of the sizes their kernels are told, and the launches.
+//! The two kernelss of attention: what of the sizes their kernels are told, and the launches.
 
 use std::sync::Arc;
 
 use super::visibility::{KeyWalk, QueryWalk, Visibility};
-use crate::gpu::{Binding, Groups, Kernel, Storage};
+use crate::gpu::{Bind, Binding, Groups, Kernel, Storage};
 use crate::{Gpu, Tensor};
 
 const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
@@ -12,21 +12,21 @@ const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 /// Operations for each channel of a query that meets a key: up to four products and sums, and its share of a softmax.
 const WORK: usize = 16;
 
-/// lavapipe takes minutes to compile [`Variant::Lanes`] for heads of 128.
+/// lavapipe takes minutes to compile [`AttentionKernels::Lanes`] for heads of 128.
 pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
 /// The kernels for the walks. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Variant {
+pub(super) enum AttentionKernels {
     /// For a processor: eight threads hand rows to each other.
     Lanes,
     /// For a GPU: the threads of a group read the same row.
     Blocks,
 }
 
-impl Variant {
+impl AttentionKernels {
     /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
-    pub(super) fn of(gpu: &Gpu, head_size: usize) -> Variant {
+    pub(super) fn of(gpu: &Gpu, head_size: usize) -> AttentionKernels {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
@@ -35,15 +35,15 @@ impl Variant {
             && gpu.caps().subgroup.0 >= 8
             && head_size <= WIDEST_FOR_LANES as usize
         {
-            true => Variant::Lanes,
-            false => Variant::Blocks,
+            true => AttentionKernels::Lanes,
+            false => AttentionKernels::Blocks,
         }
     }
 
     fn kernel(self, entry: &'static str) -> Kernel {
         match self {
-            Variant::Lanes => Kernel::new("attention_lanes", entry),
-            Variant::Blocks => Kernel::new("attention", entry),
+            AttentionKernels::Lanes => Kernel::new("attention_lanes", entry),
+            AttentionKernels::Blocks => Kernel::new("attention", entry),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn queries_of_a_block(sharing: usize) -> usize {
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    pub(super) variant: Variant,
+    pub(super) kernels: AttentionKernels,
     pub(super) queries: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
@@ -83,30 +83,33 @@ impl Sizes {
     /// Queries that walk together. On a GPU the heads that share a key head, which always see the same keys, fill up a
     /// subgroup first.
     fn queries_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 8,
-            Variant::Blocks => queries_of_a_block(self.sharing()),
+        match self.kernels {
+            AttentionKernels::Lanes => 8,
+            AttentionKernels::Blocks => queries_of_a_block(self.sharing()),
         }
     }
 
     /// Query heads that a group computes: all that share a key head, or one.
     fn heads_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 1,
-            Variant::Blocks => self.sharing(),
+        match self.kernels {
+            AttentionKernels::Lanes => 1,
+            AttentionKernels::Blocks => self.sharing(),
         }
     }
 
     /// Keys that walk together.
     pub(super) fn keys_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 8,
-            Variant::Blocks => 32,
+        match self.kernels {
+            AttentionKernels::Lanes => 8,
+            AttentionKernels::Blocks => 32,
         }
     }
 
     pub(super) fn by_query(self, visible: &Visibility) -> QueryWalk {
-        visible.by_query(self.queries_together(), self.variant == Variant::Lanes)
+        visible.by_query(
+            self.queries_together(),
+            self.kernels == AttentionKernels::Lanes,
+        )
     }
 
     pub(super) fn launch_by_query<const N: usize>(
@@ -116,15 +119,14 @@ impl Sizes {
         inputs: [&Tensor; 3],
         others: [&Tensor; N],
     ) {
-        let mut bindings = Vec::from(inputs.map(Tensor::binding));
-        bindings.push(walk.words.binding());
-        bindings.extend(others.map(Tensor::binding));
+        let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
+        buffers.push(&walk.words);
+        buffers.extend(others.map(|x| x as &dyn Bind));
         let groups = walk.blocks * self.heads / self.heads_together();
         let work = walk.met * self.queries_together() * self.heads * self.head_size * WORK;
-        self.variant.kernel(entry).launch(
-            inputs[0].gpu(),
+        self.kernels.kernel(entry).launch(
             &self.constants(self.queries_together()),
-            &bindings.iter().collect::<Vec<_>>(),
+            &buffers,
             &self.params(groups, 0),
             Groups::count(groups).work(work),
         );
@@ -154,14 +156,8 @@ impl Sizes {
     pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
         SUM_ROWS.launch(
-            y.gpu(),
             &self.constants(self.queries_together()),
-            &[
-                &y.binding(),
-                &log_sums.binding(),
-                &dy.binding(),
-                &row_sums.binding(),
-            ],
+            &[y, log_sums, dy, &row_sums],
             &self.params(0, 0),
             Groups::of(self.queries * self.heads, 64),
         );
@@ -180,27 +176,17 @@ impl Sizes {
         };
         let groups = walk.items * self.kv_heads;
         let work = walk.met * block * self.heads * self.head_size * WORK;
-        let [q, k, v, dy, row_sums] = inputs.map(Tensor::binding);
-        self.variant.kernel("keys_backward").launch(
-            gpu,
+        let [q, k, v, dy, row_sums] = inputs;
+        self.kernels.kernel("keys_backward").launch(
             &self.constants(block),
-            &[
-                &q,
-                &k,
-                &v,
-                &walk.words.binding(),
-                &dy,
-                &row_sums,
-                &partial.binding(),
-            ],
+            &[q, k, v, &walk.words, dy, row_sums, &partial],
             &self.params(groups, partial.second_at()),
             Groups::count(groups).work(work),
         );
         if cut {
             SUM_ITEMS.launch(
-                gpu,
                 &self.constants(block),
-                &[&partial.binding(), &walk.starts.binding(), &sums.binding()],
+                &[&partial, &walk.starts, &sums],
                 &self.params(sums.second_at(), partial.second_at()),
                 Groups::of(self.queries * cols / 4, 64),
             );
@@ -235,12 +221,14 @@ impl Pair {
         Pair::bytes(self.shape) as usize / 16
     }
 
-    fn binding(&self) -> Binding {
-        Binding::new(self.storage.clone(), 0, 2 * Pair::bytes(self.shape))
-    }
-
     fn tensors(self) -> [Tensor; 2] {
         let second = Pair::bytes(self.shape);
         [0, second].map(|offset| Tensor::view(self.storage.clone(), offset, &self.shape))
+    }
+}
+
+impl Bind for Pair {
+    fn binding(&self) -> Binding {
+        Binding::new(self.storage.clone(), 0, 2 * Pair::bytes(self.shape))
     }
 }

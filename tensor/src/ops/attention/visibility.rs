@@ -11,7 +11,7 @@ use crate::{Gpu, Indices};
 
 /// A query sees the ranges `above[above]`, then the rows from `start` to `end`.
 #[derive(Clone, Copy)]
-struct Query {
+struct QueryRanges {
     above: u32,
     start: u32,
     end: u32,
@@ -19,9 +19,9 @@ struct Query {
 
 type Ranges = Vec<(u32, u32)>;
 
-struct Inner {
+struct VisibilityInner {
     gpu: Gpu,
-    queries: Vec<Query>,
+    queries: Vec<QueryRanges>,
     /// Shared by the tokens of a segment, which differ only in the end of their last range.
     above: Vec<Ranges>,
     /// For the packed tree: where each token stops to be visible.
@@ -32,7 +32,7 @@ struct Inner {
 
 /// Which keys each query of an attention sees. Cheap to clone; make it once for all layers.
 #[derive(Clone)]
-pub struct Visibility(Arc<Inner>);
+pub struct Visibility(Arc<VisibilityInner>);
 
 /// The walk over the keys, block of queries by block.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl Visibility {
                 }
             }
             let start = path.last().map_or(i, |(first, _, _)| *first);
-            queries.push(Query {
+            queries.push(QueryRanges {
                 above: above.len() as u32 - 1,
                 start,
                 end: i + 1,
@@ -113,7 +113,7 @@ impl Visibility {
             let Some((&(start, end), before)) = ranges.split_last() else {
                 panic!("visibility: query {i} sees no key: a softmax over nothing is undefined")
             };
-            ends.push(Query {
+            ends.push(QueryRanges {
                 above: i as u32,
                 start,
                 end,
@@ -125,11 +125,11 @@ impl Visibility {
 
     fn new(
         gpu: &Gpu,
-        queries: Vec<Query>,
+        queries: Vec<QueryRanges>,
         above: Vec<Ranges>,
         until: Option<Vec<u32>>,
     ) -> Visibility {
-        Visibility(Arc::new(Inner {
+        Visibility(Arc::new(VisibilityInner {
             gpu: gpu.clone(),
             queries,
             above,
@@ -146,7 +146,7 @@ impl Visibility {
 
     /// The number of key rows that there must be: one more than the largest that a query sees.
     pub fn keys(&self) -> usize {
-        let last = |query: &Query| {
+        let last = |query: &QueryRanges| {
             let above = self.0.above[query.above as usize]
                 .iter()
                 .map(|range| range.1);
@@ -160,7 +160,7 @@ impl Visibility {
         self.0.until.is_some()
     }
 
-    fn ranges_of(&self, query: &Query) -> Ranges {
+    fn ranges_of(&self, query: &QueryRanges) -> Ranges {
         let above = &self.0.above[query.above as usize];
         joined(above.iter().copied().chain([(query.start, query.end)]))
     }

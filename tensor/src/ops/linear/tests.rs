@@ -7,7 +7,7 @@ use crate::check::reference::{
     linear_op as linear,
 };
 use crate::ops::matmul::tests::{length, with_each_variant};
-use crate::ops::weight::{Format, Weight};
+use crate::ops::weight::{Weight, WeightFormat};
 use crate::testing::{Array, check, gpu};
 
 proptest! {
@@ -16,7 +16,7 @@ proptest! {
     #[test]
     fn a_frozen_matrix_with_everything(
         m in length(), n in length(), k in length(), r in select(vec![1, 4, 6, 8, 20]),
-        format in select(vec![Format::F32, Format::F16, Format::Bf16]), seed: u64,
+        format in select(vec![WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16]), seed: u64,
     ) {
         let w = Array::random(&[n, k], seed, -1.0..1.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
@@ -53,7 +53,7 @@ proptest! {
             few[i] = Array { shape: vec![m, cols], values: all[i].values[..m * cols].to_vec() };
         }
         let values: Vec<f32> = Array::random(&[n, k], seed, -1.0..1.0).values.iter().map(|v| *v as f32).collect();
-        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, Format::F16));
+        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, WeightFormat::F16));
         with_each_variant(|_| {
             let bits = |x: &[Array]| -> Vec<u32> {
                 let t: Vec<_> = x.iter().map(|a| a.tensor(&gpu)).collect();
@@ -71,7 +71,11 @@ fn a_frozen_matrix_and_few_rows() {
     let (n, k, r) = (36, 20, 4);
     let w = Array::random(&[n, k], 4, -1.0..1.0);
     let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
-    for (m, format) in [(5, Format::F16), (16, Format::Bf16), (20, Format::F16)] {
+    for (m, format) in [
+        (5, WeightFormat::F16),
+        (16, WeightFormat::Bf16),
+        (20, WeightFormat::F16),
+    ] {
         let weight = Weight::from_f32(&gpu(), &values, n, k, format);
         let stored = weight.to_vec().unwrap().into_iter().map(f64::from);
         let stored = Array {
@@ -113,7 +117,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
         .collect();
     let narrow = narrow();
     let run = |gpu: &crate::Gpu| -> Vec<Vec<f32>> {
-        let weight = Weight::from_f32(gpu, &values, n, k, Format::Bf16);
+        let weight = Weight::from_f32(gpu, &values, n, k, WeightFormat::Bf16);
         assert_eq!(
             weight.shards().len(),
             if gpu.caps().max_binding == 4096 { 3 } else { 1 }
@@ -193,7 +197,7 @@ fn chunks_of_rows_add_up_to_the_gradients() {
             let low_sum = dlow.as_ref().filter(|_| rows.end == n);
             let low_sum = low_sum.map(|dlow| (&lora, dlow));
             dx = Some(matrix.input_gradient(&dy, rows.clone(), dx.as_ref(), low_sum));
-            lora.write_b_gradient(&db, &dy, &low, rows.clone());
+            write_weight_gradient(&db, &dy, &low, rows.clone());
             write_weight_gradient(&dw, &dy, &x, rows);
         }
         let (dx, dlow) = (dx.unwrap(), dlow.unwrap());
@@ -223,7 +227,7 @@ fn what_is_not_tracked_gets_no_gradient() {
         .iter()
         .map(|a| a.tensor(&gpu))
         .collect();
-    let w = Matrix::Frozen(Weight::from_f32(&gpu, &[0.5; 32], 8, 4, Format::F16));
+    let w = Matrix::Frozen(Weight::from_f32(&gpu, &[0.5; 32], 8, 4, WeightFormat::F16));
     assert!(!linear(&t, &w).is_tracked());
     for tracked in 0..t.len() {
         let mut some = t.clone();

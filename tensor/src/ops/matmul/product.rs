@@ -1,7 +1,7 @@
 //! One launch of a product: its operands, what is added to it, and which kernel runs.
 
-use crate::gpu::{Binding, Groups, Kernel};
-use crate::ops::weight::{Format, Piece};
+use crate::gpu::{Bind, Binding, Groups, Kernel};
+use crate::ops::weight::{MatrixPiece, WeightFormat};
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
@@ -10,7 +10,7 @@ const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
 /// How the factors are stored; the numbering is that of `LAYOUT` in the shaders.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Layout {
+pub(crate) enum ProductLayout {
     /// left (m, k), right (n, k)
     Nt,
     /// left (m, k), right (k, n)
@@ -21,45 +21,45 @@ pub(crate) enum Layout {
 
 /// The kernels for products. They give the same numbers up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Variant {
+pub(crate) enum MatmulKernel {
     /// For a processor: eight threads hand values to each other.
     Lanes,
     /// For a GPU: tiles in workgroup memory.
     Tiles,
 }
 
-impl Variant {
-    fn of(gpu: &Gpu) -> Variant {
+impl MatmulKernel {
+    fn of(gpu: &Gpu) -> MatmulKernel {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
         }
         match gpu.is_software() {
-            true => Variant::Lanes,
-            false => Variant::Tiles,
+            true => MatmulKernel::Lanes,
+            false => MatmulKernel::Tiles,
         }
     }
 
     fn kernel(self) -> &'static Kernel {
         match self {
-            Variant::Lanes => &LANES,
-            Variant::Tiles => &TILES,
+            MatmulKernel::Lanes => &LANES,
+            MatmulKernel::Tiles => &TILES,
         }
     }
 
     /// Rows and columns that a workgroup computes.
     fn tile(self, product: &Product<'_>) -> (usize, usize) {
         match self {
-            Variant::Lanes => (product.height_in_lanes(), 32),
-            Variant::Tiles => (64, 64),
+            MatmulKernel::Lanes => (product.height_in_lanes(), 32),
+            MatmulKernel::Tiles => (64, 64),
         }
     }
 
     /// Workgroups below which a long sum is cut into slices to keep all of the device at work.
     fn wanted_groups(self) -> usize {
         match self {
-            Variant::Lanes => 2,
-            Variant::Tiles => 128,
+            MatmulKernel::Lanes => 2,
+            MatmulKernel::Tiles => 128,
         }
     }
 }
@@ -100,8 +100,8 @@ impl Operand {
     }
 }
 
-impl From<Piece> for Operand {
-    fn from(piece: Piece) -> Operand {
+impl From<MatrixPiece> for Operand {
+    fn from(piece: MatrixPiece) -> Operand {
         Operand {
             binding: piece.binding,
             at: piece.at,
@@ -113,12 +113,12 @@ impl From<Piece> for Operand {
 /// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias is that of all of y's columns and is
 /// read from `y.at` on; the residual lies as y does.
 pub(crate) struct Product<'a> {
-    pub(crate) layout: Layout,
+    pub(crate) layout: ProductLayout,
     /// m, n and k
     pub(crate) size: [usize; 3],
     pub(crate) left: Operand,
     pub(crate) right: Operand,
-    pub(crate) format: Format,
+    pub(crate) format: WeightFormat,
     pub(crate) alpha: f32,
     /// low (m, r) and up, which has the layout of `right`
     pub(crate) low: Option<(&'a Tensor, Operand)>,
@@ -160,7 +160,7 @@ struct SliceParams {
 impl<'a> Product<'a> {
     /// left right, nothing added.
     pub(crate) fn new(
-        layout: Layout,
+        layout: ProductLayout,
         size: [usize; 3],
         left: Operand,
         right: Operand,
@@ -171,7 +171,7 @@ impl<'a> Product<'a> {
             size,
             left,
             right,
-            format: Format::F32,
+            format: WeightFormat::F32,
             alpha: 1.0,
             low: None,
             bias: None,
@@ -186,17 +186,17 @@ impl<'a> Product<'a> {
     }
 
     pub(crate) fn launch(self, gpu: &Gpu) {
-        let variant = Variant::of(gpu);
+        let kernel = MatmulKernel::of(gpu);
         let [m, n, k] = self.size;
-        let (height, width) = variant.tile(&self);
+        let (height, width) = kernel.tile(&self);
         let tiles = m.div_ceil(height) * n.div_ceil(width);
         let slice = match self.layout {
-            Layout::Tn => slice_length(k, variant.wanted_groups().div_ceil(tiles.max(1))),
-            Layout::Nt | Layout::Nn => k.max(1),
+            ProductLayout::Tn => slice_length(k, kernel.wanted_groups().div_ceil(tiles.max(1))),
+            ProductLayout::Nt | ProductLayout::Nn => k.max(1),
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.run(gpu, variant, tiles, slice, 0);
+            return self.run(kernel, tiles, slice, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
         let y = self.y;
@@ -208,7 +208,7 @@ impl<'a> Product<'a> {
             },
             ..self
         };
-        in_parts.run(gpu, variant, tiles * slices, slice, m * n);
+        in_parts.run(kernel, tiles * slices, slice, m * n);
         let params = SliceParams {
             m: m as u32,
             n: n as u32,
@@ -216,19 +216,13 @@ impl<'a> Product<'a> {
             y_at: y.at as u32,
             slices: slices as u32,
         };
-        ADD_SLICES.launch(
-            gpu,
-            &[],
-            &[&parts.binding(), &y.binding],
-            &params,
-            Groups::of(m * n, 64),
-        );
+        ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
 
     /// Whether left and right can be read in fours. A sum along the rows of left must end with them: what follows may
     /// belong to something else.
     fn is_wide(&self) -> bool {
-        let ends_with_rows = self.layout == Layout::Tn || self.size[2].is_multiple_of(4);
+        let ends_with_rows = self.layout == ProductLayout::Tn || self.size[2].is_multiple_of(4);
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
@@ -244,14 +238,14 @@ impl<'a> Product<'a> {
     fn height_in_lanes(&self) -> usize {
         let [m, n, k] = self.size;
         match (self.layout, self.is_wide() && self.has_wide_y()) {
-            (Layout::Tn, _) | (_, false) => 32,
+            (ProductLayout::Tn, _) | (_, false) => 32,
             _ if n * k < large() || m > 32 => 64,
             _ if m > 16 => 32,
             _ => 16,
         }
     }
 
-    fn run(self, gpu: &Gpu, variant: Variant, groups: usize, slice: usize, y_slice: usize) {
+    fn run(self, kernel: MatmulKernel, groups: usize, slice: usize, y_slice: usize) {
         let [m, n, k] = self.size;
         let low = self.low.as_ref();
         let params = Params {
@@ -283,26 +277,23 @@ impl<'a> Product<'a> {
             ("HAS_BIAS", self.bias.is_some().into()),
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
-        if variant == Variant::Lanes {
-            constants.push(("HEIGHT", variant.tile(&self).0 as u32));
+        if kernel == MatmulKernel::Lanes {
+            constants.push(("HEIGHT", kernel.tile(&self).0 as u32));
         }
         // Absent terms are bound to something that is there anyway.
-        let left = &self.left.binding;
-        let of = |x: Option<&Tensor>| x.map(Tensor::binding);
-        let (bias, residual) = (of(self.bias), of(self.residual));
-        let low_binding = of(low.map(|(low, _)| *low));
-        let bindings = [
+        let left: &dyn Bind = &self.left.binding;
+        let buffers = [
             left,
             &self.right.binding,
             &self.y.binding,
-            low_binding.as_ref().unwrap_or(left),
+            low.map_or(left, |(low, _)| *low),
             low.map_or(left, |(_, up)| &up.binding),
-            bias.as_ref().unwrap_or(left),
-            residual.as_ref().unwrap_or(left),
+            self.bias.map_or(left, |bias| bias),
+            self.residual.map_or(left, |residual| residual),
         ];
-        variant
+        kernel
             .kernel()
-            .launch(gpu, &constants, &bindings, &params, groups);
+            .launch(&constants, &buffers, &params, groups);
     }
 }
 

@@ -3,25 +3,25 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::product::{LARGE, Variant};
+use super::product::{LARGE, MatmulKernel};
 use super::*;
 use crate::check::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
 use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {
     /// Makes this thread's products use one kernel.
-    pub(super) static FORCED: Cell<Option<Variant>> = const { Cell::new(None) };
+    pub(super) static FORCED: Cell<Option<MatmulKernel>> = const { Cell::new(None) };
 
     /// Makes this thread's matrices large from so many numbers on.
     pub(super) static FORCED_LARGE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Runs `test` with each kernel, and with that for processors as it is for small matrices and for large ones.
-pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
+pub(in crate::ops) fn with_each_variant(test: impl Fn(MatmulKernel)) {
     let kernels = [
-        (Variant::Lanes, usize::MAX),
-        (Variant::Lanes, 0),
-        (Variant::Tiles, LARGE),
+        (MatmulKernel::Lanes, usize::MAX),
+        (MatmulKernel::Lanes, 0),
+        (MatmulKernel::Tiles, LARGE),
     ];
     for (variant, large) in kernels {
         FORCED.set(Some(variant));
@@ -80,7 +80,7 @@ proptest! {
         let (nt, nn) = (w.tensor(&gpu), transposed(&w).tensor(&gpu));
         let seen = std::cell::RefCell::new(Vec::new());
         with_each_variant(|variant| {
-            if variant == Variant::Lanes {
+            if variant == MatmulKernel::Lanes {
                 let bits = [x.matmul_nt(&nt), x.matmul(&nn)].map(|y| -> Vec<u32> {
                     y.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
                 });

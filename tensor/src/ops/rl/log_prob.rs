@@ -19,12 +19,11 @@ mod scoring;
 use crate::ops::{Lora, Matrix};
 use crate::{Indices, Tensor};
 pub(crate) use scoring::Cut;
-use scoring::Wanted;
 pub(super) use scoring::{CUT, Scoring, asked_rows};
 
 /// The output layer of a language model: a row of `weight` (V, C) for each token of the vocabulary.
 #[derive(Clone)]
-pub struct Head {
+pub struct LmHead {
     /// Frozen, or trained when a model is trained whole.
     pub weight: Matrix,
     /// What an adapter adds to it.
@@ -39,17 +38,12 @@ pub struct LogProbs {
     pub entropy: Tensor,
 }
 
-impl Head {
+impl LmHead {
     /// The same, cut off from the tape.
-    fn detached(&self) -> Head {
-        let lora = self.lora.as_ref().map(|lora| Lora {
-            a: lora.a.detach(),
-            b: lora.b.detach(),
-            scale: lora.scale,
-        });
-        Head {
+    fn detached(&self) -> LmHead {
+        LmHead {
             weight: self.weight.detach(),
-            lora,
+            lora: self.lora.as_ref().map(Lora::detach),
         }
     }
 }
@@ -67,7 +61,7 @@ impl Tensor {
     #[track_caller]
     pub fn log_probs(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
@@ -78,7 +72,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn log_probs_cut(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
@@ -111,32 +105,12 @@ impl Tensor {
         let entropy = Tensor::empty(self.gpu(), &[pairs]);
         let normaliser = scoring.finish(&statistics, &log_probs, &entropy);
 
-        // The inputs that can be tracked, in the order of the gradients.
         let lora = head.lora.as_ref();
-        let inputs = [
-            Some(&hidden),
-            head.weight.trained(),
-            lora.map(|l| &l.a),
-            lora.map(|l| &l.b),
-        ];
-        let tracked = inputs.map(|input| input.is_some_and(Tensor::is_tracked));
-        let wanted = Wanted {
-            hidden: tracked[0],
-            weight: tracked[1],
-            a: tracked[2],
-            b: tracked[3],
-        };
-        let present = inputs.map(|input| input.is_some());
-        let inputs: Vec<&Tensor> = inputs.into_iter().flatten().collect();
+        let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
+        let inputs = [Some(&hidden), head.weight.trained(), a, b];
         let targets = targets.clone();
-        let log_probs = log_probs.recorded("log_probs", &inputs, move |dy| {
-            let gradients = scoring.backward(&targets, &normaliser, dy, wanted);
-            gradients
-                .into_iter()
-                .zip(present)
-                .filter(|(_, present)| *present)
-                .map(|(gradient, _)| gradient)
-                .collect()
+        let log_probs = log_probs.recorded("log_probs", inputs, move |dy, wanted| {
+            scoring.backward(&targets, &normaliser, dy, wanted)
         });
         LogProbs { log_probs, entropy }
     }
@@ -145,7 +119,7 @@ impl Tensor {
     #[track_caller]
     fn log_probs_in_parts(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
@@ -170,10 +144,8 @@ impl Tensor {
             parts.push(part.log_probs);
         }
         let [log_probs, entropy] = whole.map(|whole| whole.reshape(&[pairs]));
-        let inputs: Vec<&Tensor> = parts.iter().collect();
-        let log_probs = log_probs.recorded("log_probs", &inputs, move |dy| {
-            let part = |range| Some(dy.window(range));
-            ranges.into_iter().map(part).collect()
+        let log_probs = log_probs.recorded_parts("log_probs", &parts, move |dy| {
+            ranges.into_iter().map(|range| dy.window(range)).collect()
         });
         LogProbs { log_probs, entropy }
     }
@@ -184,7 +156,7 @@ impl Tensor {
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn logits(&self, head: &Head) -> Tensor {
+    pub fn logits(&self, head: &LmHead) -> Tensor {
         let (wanted, found) = (head.weight.cols(), self.shape());
         assert!(
             self.cols() == wanted,

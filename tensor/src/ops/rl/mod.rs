@@ -5,6 +5,6 @@ mod policy_loss;
 mod sample;
 
 pub(crate) use log_prob::Cut;
-pub use log_prob::{Head, LogProbs};
+pub use log_prob::{LmHead, LogProbs};
 pub use policy_loss::{Kl, LossToken, PolicyLoss};
 pub use sample::{Draw, Draws};

@@ -137,35 +137,26 @@ impl Tensor {
 
         let sums = Tensor::empty(gpu, &[count, 4]);
         let slopes = Tensor::empty(gpu, self.shape());
-        let bindings = [
-            &self.binding(),
-            &starts.binding(),
-            &sorted.binding(),
-            &sums.binding(),
-            &slopes.binding(),
-        ];
-        LOSSES.launch(gpu, &[], &bindings, &params, Groups::of(count, GROUP));
+        let groups = Groups::of(count, GROUP);
+        LOSSES.launch(
+            &[],
+            &[self, &starts, &sorted, &sums, &slopes],
+            &params,
+            groups,
+        );
 
         let [loss, kl, clip_fraction] = [(); 3].map(|()| Tensor::empty(gpu, &[]));
-        let bindings = [
-            &sums.binding(),
-            &loss.binding(),
-            &kl.binding(),
-            &clip_fraction.binding(),
-        ];
-        TOTAL.launch(gpu, &[], &bindings, &params, Groups::count(1));
+        TOTAL.launch(
+            &[],
+            &[&sums, &loss, &kl, &clip_fraction],
+            &params,
+            Groups::count(1),
+        );
 
-        let loss = loss.recorded("policy_loss", &[self], move |upstream| {
-            let dx = Tensor::empty(slopes.gpu(), slopes.shape());
-            let bindings = [&slopes.binding(), &upstream.binding(), &dx.binding()];
-            BACKWARD.launch(
-                slopes.gpu(),
-                &[],
-                &bindings,
-                &params,
-                Groups::of(count, GROUP),
-            );
-            vec![Some(dx)]
+        let loss = loss.recorded("policy_loss", [self], move |upstream, _| {
+            let dx = slopes.empty_like();
+            BACKWARD.launch(&[], &[&slopes, upstream, &dx], &params, groups);
+            [Some(dx)]
         });
         PolicyLoss {
             loss,

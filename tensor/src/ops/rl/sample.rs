@@ -8,8 +8,8 @@
 //! 2014), and the largest can be found chunk by chunk. u[v] comes from Philox4x32-10 keyed by the draw, its counter
 //! the token: a draw depends on its key and its row alone, not on the batch, the order or the chunks.
 
-use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
-use crate::gpu::{GpuError, Groups, Kernel};
+use super::log_prob::{CUT, Cut, LmHead, Scoring, asked_rows};
+use crate::gpu::{Bind, GpuError, Groups, Kernel};
 use crate::ops::threads_together;
 use crate::{Gpu, Indices, Tensor};
 
@@ -93,14 +93,20 @@ impl Tensor {
     /// # Panics
     /// If the shapes do not fit, nothing is asked for, a row does not exist, or the temperature is negative.
     #[track_caller]
-    pub fn draw(&self, head: &Head, rows: &Indices, keys: &[[u32; 2]], temperature: f32) -> Draws {
+    pub fn draw(
+        &self,
+        head: &LmHead,
+        rows: &Indices,
+        keys: &[[u32; 2]],
+        temperature: f32,
+    ) -> Draws {
         self.draw_cut(head, rows, keys, temperature, CUT)
     }
 
     #[track_caller]
     fn draw_cut(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         keys: &[[u32; 2]],
         temperature: f32,
@@ -142,32 +148,14 @@ impl Tensor {
             let logits = scoring.logits(&chunk);
             scoring.summarise(&chunk, &logits, &statistics, &scaled, None);
             (params.first, params.length) = (chunk.start as u32, chunk.len() as u32);
-            let bindings = [
-                &logits.binding(),
-                &rows.binding(),
-                &keys.binding(),
-                &scores.binding(),
-                &scaled.binding(),
-                &ids.binding(),
-            ];
+            let buffers: [&dyn Bind; 6] = [&logits, &rows, &keys, &scores, &scaled, &ids];
             let groups = Groups::count(draws * chunk.len().div_ceil(cut.block));
-            DRAW.launch(gpu, &scoring.constants(), &bindings, &params, groups);
+            DRAW.launch(&scoring.constants(), &buffers, &params, groups);
         }
         if blocks > 1 {
-            let bindings = [
-                &scores.binding(),
-                &scaled.binding(),
-                &ids.binding(),
-                &drawn.tokens.binding(),
-                &drawn.log_probs.binding(),
-            ];
-            CHOOSE.launch(
-                gpu,
-                &scoring.constants(),
-                &bindings,
-                &params,
-                Groups::of(draws, threads_together(gpu)),
-            );
+            let buffers: [&dyn Bind; 5] = [&scores, &scaled, &ids, &drawn.tokens, &drawn.log_probs];
+            let groups = Groups::of(draws, threads_together(gpu));
+            CHOOSE.launch(&scoring.constants(), &buffers, &params, groups);
         }
         scoring.finish(&statistics, &drawn.log_probs, &drawn.entropy);
         drawn

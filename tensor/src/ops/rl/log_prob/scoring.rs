@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Head;
-use crate::gpu::{Groups, Kernel};
+use super::LmHead;
+use crate::gpu::{Bind, Groups, Kernel};
 use crate::ops::by_key::by_key;
 use crate::ops::linear::write_weight_gradient;
 use crate::ops::threads_together;
@@ -51,7 +51,7 @@ impl Cut {
 /// Hidden rows, the head over them, and which pairs (or draws) ask for which row.
 pub(in crate::ops) struct Scoring {
     hidden: Tensor,
-    head: Head,
+    head: LmHead,
     /// x A^T
     low: Option<Tensor>,
     /// the pairs of each row are `pairs[starts[row]..starts[row + 1]]`
@@ -92,7 +92,7 @@ impl Scoring {
     pub(in crate::ops) fn new(
         op: &str,
         hidden: &Tensor,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         temperature: f32,
         cut: Cut,
@@ -171,25 +171,14 @@ impl Scoring {
         picked: &Tensor,
         targets: Option<&Indices>,
     ) {
-        let bindings = [
-            &logits.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &targets.unwrap_or(&self.pairs).binding(),
-            &statistics.binding(),
-            &picked.binding(),
-        ];
+        let targets_or_any = targets.unwrap_or(&self.pairs);
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets_or_any, statistics, picked];
         let params = Params {
             pick: u32::from(targets.is_some()),
             ..self.params(chunk)
         };
-        SUMMARISE.launch(
-            self.hidden.gpu(),
-            &self.constants(),
-            &bindings,
-            &params,
-            self.groups(chunk),
-        );
+        SUMMARISE.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 
     /// Turns `picked` into log-probs, in place, once all chunks have gone by, and writes the entropy of each pair's row.
@@ -202,22 +191,10 @@ impl Scoring {
     ) -> Tensor {
         let gpu = self.hidden.gpu();
         let normaliser = Tensor::empty(gpu, &[self.rows(), 2]);
-        let bindings = [
-            &statistics.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &picked.binding(),
-            &entropy.binding(),
-            &normaliser.binding(),
-        ];
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [statistics, starts, pairs, picked, entropy, &normaliser];
         let groups = Groups::of(self.rows(), threads_together(gpu));
-        FINISH.launch(
-            gpu,
-            &self.constants(),
-            &bindings,
-            &self.params(&(0..0)),
-            groups,
-        );
+        FINISH.launch(&self.constants(), &buffers, &self.params(&(0..0)), groups);
         normaliser
     }
 
@@ -245,15 +222,6 @@ impl Scoring {
     }
 }
 
-/// Which gradients somebody wants.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) hidden: bool,
-    pub(super) weight: bool,
-    pub(super) a: bool,
-    pub(super) b: bool,
-}
-
 impl Scoring {
     /// The gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
     pub(super) fn backward(
@@ -261,17 +229,15 @@ impl Scoring {
         targets: &Indices,
         normaliser: &Tensor,
         upstream: &Tensor,
-        wanted: Wanted,
+        [to_hidden, to_weight, to_a, to_b]: [bool; 4],
     ) -> [Option<Tensor>; 4] {
         let gpu = self.hidden.gpu();
         let (head, hidden) = (&self.head, &self.hidden);
         let (vocabulary, width) = (head.weight.rows(), head.weight.cols());
         let adapter = head.lora.as_ref().zip(self.low.as_ref());
-        let weight = wanted
-            .weight
-            .then(|| Tensor::empty(gpu, &[vocabulary, width]));
+        let weight = to_weight.then(|| Tensor::empty(gpu, &[vocabulary, width]));
         let b = adapter
-            .filter(|_| wanted.b)
+            .filter(|_| to_b)
             .map(|(_, low)| Tensor::empty(gpu, &[vocabulary, low.cols()]));
         let (mut x, mut low_sum) = (None, None);
         for chunk in self.chunks() {
@@ -280,20 +246,20 @@ impl Scoring {
             if let Some(weight) = &weight {
                 write_weight_gradient(weight, &dy, hidden, chunk.clone());
             }
-            if let (Some(b), Some((lora, low))) = (&b, adapter) {
-                lora.write_b_gradient(b, &dy, low, chunk.clone());
+            if let (Some(b), Some((_, low))) = (&b, adapter) {
+                write_weight_gradient(b, &dy, low, chunk.clone());
             }
-            if let Some((lora, _)) = adapter.filter(|_| wanted.hidden || wanted.a) {
+            if let Some((lora, _)) = adapter.filter(|_| to_hidden || to_a) {
                 low_sum = Some(lora.low_gradient(&dy, chunk.clone(), low_sum.as_ref()));
             }
-            if wanted.hidden {
+            if to_hidden {
                 // The adapter's part goes in with the last chunk, when its sum is complete.
                 let last = chunk.end == vocabulary;
                 let low = head.lora.as_ref().zip(low_sum.as_ref()).filter(|_| last);
                 x = Some(head.weight.input_gradient(&dy, chunk, x.as_ref(), low));
             }
         }
-        let a = head.lora.as_ref().zip(low_sum).filter(|_| wanted.a);
+        let a = head.lora.as_ref().zip(low_sum).filter(|_| to_a);
         let a = a.map(|(lora, low)| lora.a_gradient(&low, hidden));
         [x, weight, a, b]
     }
@@ -307,20 +273,9 @@ impl Scoring {
         normaliser: &Tensor,
         upstream: &Tensor,
     ) {
-        let bindings = [
-            &logits.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &targets.binding(),
-            &normaliser.binding(),
-            &upstream.binding(),
-        ];
-        BACKWARD.launch(
-            self.hidden.gpu(),
-            &self.constants(),
-            &bindings,
-            &self.params(chunk),
-            self.groups(chunk),
-        );
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, normaliser, upstream];
+        let params = self.params(chunk);
+        BACKWARD.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 }

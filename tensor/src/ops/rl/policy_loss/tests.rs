@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::check::reference::{
-    Knobs, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
+    LossSettings, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
 };
 use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
 
@@ -27,7 +27,7 @@ proptest! {
         beta in prop::sample::select(vec![0.0f32, 0.05]),
         seed: u64,
     ) {
-        let knobs = Knobs { clip: (0.2, 0.28), beta, kl };
+        let knobs = LossSettings { clip: (0.2, 0.28), beta, kl };
         let log_probs = Array::random(&[pairs], seed, -3.0..-0.01);
         let tokens = tokens(&log_probs, count, seed, knobs.clip);
         let part = |which: usize| {
@@ -55,7 +55,7 @@ proptest! {
 }
 
 /// The formulas at the head of policy_loss.rs, written down with small ops: the loss, and the share of clipped tokens.
-fn composed(log_probs: &Tensor, tokens: &[LossToken], knobs: Knobs) -> [Tensor; 2] {
+fn composed(log_probs: &Tensor, tokens: &[LossToken], knobs: LossSettings) -> [Tensor; 2] {
     let gpu = log_probs.gpu();
     let number = |value: f32| Tensor::full(gpu, &[], value);
     let column = |of: fn(&LossToken) -> f32| {
@@ -81,7 +81,16 @@ fn composed(log_probs: &Tensor, tokens: &[LossToken], knobs: Knobs) -> [Tensor; 
     let loss = penalty
         .sub(&free.min(&bounded))
         .mul(&column(|token| token.weight));
-    [loss.sum(), bounded.less(&free).mean()]
+    let [free, bounded] = [free, bounded].map(|t| t.to_vec().unwrap());
+    let clipped = bounded
+        .iter()
+        .zip(&free)
+        .map(|(b, f)| f32::from(u8::from(b < f)));
+    let clipped: Vec<f32> = clipped.collect();
+    [
+        loss.sum(),
+        Tensor::from_slice(gpu, &clipped, &[clipped.len()]).mean(),
+    ]
 }
 
 /// The sum of the magnitudes of what is added up for a token, in its loss as in its slope: what rounding is relative to
@@ -123,7 +132,7 @@ proptest! {
         beta in prop::sample::select(vec![0.0f32, 0.05, 1.0]),
         seed: u64,
     ) {
-        let knobs = Knobs { clip: (0.2, 0.28), beta, kl };
+        let knobs = LossSettings { clip: (0.2, 0.28), beta, kl };
         let array = Array::random(&[pairs], seed, -3.0..-0.01);
         let mut tokens = tokens(&array, count, seed, knobs.clip);
         tokens.extend(corners(&array, pairs as u32 / 2));

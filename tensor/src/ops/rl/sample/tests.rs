@@ -6,12 +6,12 @@ use crate::ops::weight::Matrix;
 use crate::testing::{Array, gpu};
 
 /// A head whose logits for the hidden row [1] are these.
-fn head(logits: &[f64]) -> Head {
+fn head(logits: &[f64]) -> LmHead {
     let weight = Array {
         shape: vec![logits.len(), 1],
         values: logits.to_vec(),
     };
-    Head {
+    LmHead {
         weight: Matrix::Trained(weight.tensor(&gpu())),
         lora: None,
     }
@@ -99,7 +99,7 @@ proptest! {
         seed: u64,
     ) {
         let weight = Array::random(&[vocabulary, 8], seed, -1.0..1.0).tensor(&gpu());
-        let head = Head { weight: Matrix::Trained(weight), lora: None };
+        let head = LmHead { weight: Matrix::Trained(weight), lora: None };
         let hidden = Array::random(&[rows, 8], seed ^ 1, -2.0..2.0);
         let keys = keys(3 * rows);
         let asked: Vec<u32> = (0..3 * rows as u32).map(|i| i % rows as u32).collect();

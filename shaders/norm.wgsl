@@ -1,25 +1,26 @@
-// tensor/src/ops/layer_norm.rs: rows brought to mean 0 and variance 1, then weighted and shifted column by column.
+// tensor/src/ops/norm.rs: RMS norm and layer norm of rows, each row then scaled column by column.
 
 const GROUP: u32 = 64u;
 /// Threads that share a row, a power of two up to GROUP.
 const LANES: u32 = 1u;
+/// 0: RMS norm. 1: layer norm, which subtracts the mean of the row and adds a bias.
+const CENTERED: u32 = 0u;
 
-/// `chunk`: rows that one thread of `weight_backward` adds up.
+/// `chunk`: rows that one thread of `weight_backward` sums.
 struct Params { rows: u32, cols: u32, eps: f32, chunk: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // (rows, cols)
 @group(0) @binding(1) var<storage, read> weight: array<f32>;   // (cols)
-@group(0) @binding(2) var<storage, read> bias: array<f32>;     // (cols)
+@group(0) @binding(2) var<storage, read> bias: array<f32>;     // (cols), read if CENTERED
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;  // (rows, cols)
-/// Mean and 1 / standard deviation of each row: kept for the gradients.
-@group(0) @binding(4) var<storage, read_write> moments: array<vec2<f32>>;
+/// For the gradients, per row: the inverse root mean square or standard deviation; if CENTERED, then the mean.
+@group(0) @binding(4) var<storage, read_write> kept: array<f32>;  // (rows, 1 + CENTERED)
 
-@group(0) @binding(2) var<storage, read> kept: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> read_kept: array<f32>;
 @group(0) @binding(3) var<storage, read> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> x_slope: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
 
-// weight_backward: kept and dy as above
 @group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
 
 alias Shared = vec2<f32>;
@@ -28,22 +29,33 @@ fn combine(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return a + b;
 }
 
+/// The scale of a row, and its mean (0 for RMS norm).
+fn moments_of(row: u32) -> vec2<f32> {
+    if CENTERED == 1u {
+        return vec2(read_kept[2u * row], read_kept[2u * row + 1u]);
+    }
+    return vec2(read_kept[row], 0.0);
+}
+
 @compute @workgroup_size(GROUP)
 fn forward(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    // Threads beyond the last row do a row again and write nothing: they must reach the barriers.
+    // Surplus threads repeat the last row and write nothing: all threads must reach the barriers.
     let row = flat_thread(group, groups, local, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
-    var sum = 0.0;
-    for (var c = local % LANES; c < params.cols; c += LANES) {
-        sum += x[first + c];
-    }
-    let mean = combined(vec2(sum, 0.0), local, LANES).x / f32(params.cols);
-    if LANES > 1u {
-        workgroupBarrier();
+    var mean = 0.0;
+    if CENTERED == 1u {
+        var sum = 0.0;
+        for (var c = local % LANES; c < params.cols; c += LANES) {
+            sum += x[first + c];
+        }
+        mean = combined(vec2(sum, 0.0), local, LANES).x / f32(params.cols);
+        if LANES > 1u {
+            workgroupBarrier();
+        }
     }
     var squares = 0.0;
     for (var c = local % LANES; c < params.cols; c += LANES) {
@@ -56,10 +68,18 @@ fn forward(
         return;
     }
     for (var c = local % LANES; c < params.cols; c += LANES) {
-        y[first + c] = (x[first + c] - mean) * scale * weight[c] + bias[c];
+        let normal = (x[first + c] - mean) * scale * weight[c];
+        if CENTERED == 1u {
+            y[first + c] = normal + bias[c];
+        } else {
+            y[first + c] = normal;
+        }
     }
     if local % LANES == 0u {
-        moments[row] = vec2(mean, scale);
+        kept[row * (1u + CENTERED)] = scale;
+        if CENTERED == 1u {
+            kept[2u * row + 1u] = mean;
+        }
     }
 }
 
@@ -71,23 +91,35 @@ fn backward(
 ) {
     let row = flat_thread(group, groups, local, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
-    let moment = kept[min(row, params.rows - 1u)];
+    let moments = moments_of(min(row, params.rows - 1u));
+    let scale = moments.x;
+    let mean = moments.y;
     var sums = vec2(0.0);
     for (var c = local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
-        sums += vec2(slope, slope * (x[first + c] - moment.x) * moment.y);
+        if CENTERED == 1u {
+            sums += vec2(slope, slope * (x[first + c] - mean) * scale);
+        } else {
+            sums.x += slope * x[first + c];
+        }
     }
-    let means = combined(sums, local, LANES) / f32(params.cols);
+    let totals = combined(sums, local, LANES);
     if row >= params.rows {
         return;
     }
+    let means = totals / f32(params.cols);
+    let pull = totals.x * scale * scale * scale / f32(params.cols);
     for (var c = local % LANES; c < params.cols; c += LANES) {
-        let normal = (x[first + c] - moment.x) * moment.y;
-        x_slope[first + c] = moment.y * (dy[first + c] * weight[c] - means.x - normal * means.y);
+        let slope = dy[first + c] * weight[c];
+        if CENTERED == 1u {
+            dx[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
+        } else {
+            dx[first + c] = slope * scale - x[first + c] * pull;
+        }
     }
 }
 
-/// Sums of dy (x - mean) / deviation over `chunk` rows, column by column.
+/// Sums dy times the normalised x over `chunk` rows, column by column.
 @compute @workgroup_size(GROUP)
 fn weight_backward(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -103,7 +135,8 @@ fn weight_backward(
     var sum = 0.0;
     for (var row = start; row < min(start + params.chunk, params.rows); row += 1u) {
         let at = row * params.cols + col;
-        sum += dy[at] * (x[at] - kept[row].x) * kept[row].y;
+        let moments = moments_of(row);
+        sum += dy[at] * (x[at] - moments.y) * moments.x;
     }
     chunk_sums[i] = sum;
 }
