@@ -38,13 +38,10 @@ fn moments_of(row: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+fn forward(id: Invocation) {
+    let local = id.local;
     // Surplus threads repeat the last row and write nothing: all threads must reach the barriers.
-    let row = flat_thread(group, groups, local, GROUP) / LANES;
+    let row = flat_thread(id, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
     var mean = 0.0;
     if CENTERED == 1u {
@@ -84,18 +81,14 @@ fn forward(
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = flat_thread(group, groups, local, GROUP) / LANES;
+fn backward(id: Invocation) {
+    let row = flat_thread(id, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
     let moments = moments_of(min(row, params.rows - 1u));
     let scale = moments.x;
     let mean = moments.y;
     var sums = vec2(0.0);
-    for (var c = local % LANES; c < params.cols; c += LANES) {
+    for (var c = id.local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
         if CENTERED == 1u {
             sums += vec2(slope, slope * (x[first + c] - mean) * scale);
@@ -103,13 +96,13 @@ fn backward(
             sums.x += slope * x[first + c];
         }
     }
-    let totals = combined(sums, local, LANES);
+    let totals = combined(sums, id.local, LANES);
     if row >= params.rows {
         return;
     }
     let means = totals / f32(params.cols);
     let pull = totals.x * scale * scale * scale / f32(params.cols);
-    for (var c = local % LANES; c < params.cols; c += LANES) {
+    for (var c = id.local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
         if CENTERED == 1u {
             dx[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
@@ -121,12 +114,8 @@ fn backward(
 
 /// Sums dy times the normalised x over `chunk` rows, column by column.
 @compute @workgroup_size(GROUP)
-fn weight_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn weight_backward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     let start = i / params.cols * params.chunk;
     let col = i % params.cols;
     if start >= params.rows {

@@ -1,7 +1,7 @@
-// tensor/src/ops/unary.rs: one function of one number, element by element, and its gradient.
+// tensor/src/ops/unary.rs: functions of one number, and their gradients.
 
 const GROUP: u32 = 64u;
-/// Which function: the numbering of `Unary` in unary.rs.
+/// The numbering is that of `UnaryFunction` in unary.rs.
 const FUNCTION: u32 = 0u;
 
 /// `low` and `high`: the bounds of a clamp, -delta and delta of the Huber loss; `low`: the scalar of add and mul.
@@ -51,24 +51,16 @@ fn slope(v: f32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn forward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         y[i] = value(x[i]);
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn backward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         x_slope[i] = dy[i] * slope(x[i]);
     }

@@ -1,4 +1,4 @@
-//! Whole numbers on the device: token ids, positions, row numbers.
+//! Integers on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::Tensor;
 use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
 
-/// Whole numbers on the device: token ids, positions, row numbers.
+/// A list of integers on the device, such as token ids, positions or row numbers. Cheap to clone.
 #[derive(Clone)]
 pub struct Indices {
     storage: Arc<Storage>,
-    /// in bytes
+    /// In bytes.
     offset: u64,
     len: usize,
     host: Option<Arc<[u32]>>,
 }
 
 impl Indices {
-    /// Copies them to the device and keeps a copy here: gradients of gathers are planned on the host.
+    /// Copies the values to the device, and keeps a copy on the host, which gradients of gathered rows need.
     pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
         Indices {
             storage: gpu.upload(values),
@@ -27,7 +27,7 @@ impl Indices {
         }
     }
 
-    /// To be written by a kernel.
+    /// Uninitialised: a kernel must write them.
     pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
         Indices {
             storage: gpu.alloc(4 * len as u64),
@@ -37,7 +37,7 @@ impl Indices {
         }
     }
 
-    /// A range of them, which begins at a multiple of 64.
+    /// A range of the values. It must start at a multiple of 64.
     pub(crate) fn window(&self, range: Range<usize>) -> Indices {
         Indices {
             storage: self.storage.clone(),
@@ -47,36 +47,36 @@ impl Indices {
         }
     }
 
-    /// A range of them that a kernel is to fill with floats; it begins at a multiple of 64.
+    /// A range of the same memory as floats, for a kernel to write. It must start at a multiple of 64.
     pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
         let offset = self.offset + 4 * range.start as u64;
         Tensor::view(self.storage.clone(), offset, &[range.len()])
     }
 
-    /// How many.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The device that holds them.
+    /// The device that holds the values.
     pub fn gpu(&self) -> &Gpu {
         self.storage.gpu()
     }
 
-    /// The values, if they came from the host.
+    /// The values, if they are known on the host.
     pub fn host(&self) -> Option<&[u32]> {
         self.host.as_deref()
     }
 
-    /// Waits for the values.
+    /// Waits for the values and copies them to the host.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
         if let Some(host) = &self.host {
             return Ok(host.to_vec());

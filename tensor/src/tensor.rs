@@ -1,7 +1,7 @@
-//! The one tensor type: f32 values on one device, contiguous, of any shape; and reverse-mode autodiff over it.
+//! The tensor type, and reverse-mode autodiff on it.
 //!
-//! An op that has a tracked input records how to get from the gradient of its output to those of its inputs; `backward`
-//! walks the records from the newest to the oldest.
+//! An op with a tracked input records a function from the gradient of its output to those of its inputs. `backward` calls
+//! these functions from the newest to the oldest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
 
-/// Values on the device. Cheap to clone: clones share the values, which no public method changes except where it
-/// says so.
+/// A contiguous f32 tensor of any shape on a device.
+///
+/// Cheap to clone: clones share the values. Only the methods that are documented to do so change values in place.
 #[derive(Clone)]
 pub struct Tensor {
     storage: Arc<Storage>,
-    /// in bytes
+    /// In bytes.
     offset: u64,
     shape: Arc<[usize]>,
     node: Option<Arc<TapeNode>>,
@@ -25,7 +26,7 @@ impl Tensor {
     /// Copies `values` to the device.
     ///
     /// # Panics
-    /// If the shape does not hold that many values.
+    /// If the number of values is not that of the shape.
     #[track_caller]
     pub fn from_slice(gpu: &Gpu, values: &[f32], shape: &[usize]) -> Tensor {
         let wanted: usize = shape.iter().product();
@@ -42,19 +43,19 @@ impl Tensor {
         }
     }
 
-    /// Every element zero.
+    /// Returns a tensor of zeros.
     pub fn zeros(gpu: &Gpu, shape: &[usize]) -> Tensor {
         Tensor::full(gpu, shape, 0.0)
     }
 
-    /// Every element `value`.
+    /// Returns a tensor with every element equal to `value`.
     pub fn full(gpu: &Gpu, shape: &[usize], value: f32) -> Tensor {
         let tensor = Tensor::empty(gpu, shape);
         gpu.fill(&tensor.storage, value.to_bits());
         tensor
     }
 
-    /// Whatever the memory held: the kernel that gets this must write all of it.
+    /// Uninitialised: the kernel that gets this must write all of it.
     pub(crate) fn empty(gpu: &Gpu, shape: &[usize]) -> Tensor {
         let bytes = 4 * shape.iter().product::<usize>() as u64;
         Tensor {
@@ -70,13 +71,13 @@ impl Tensor {
         Tensor::empty(self.gpu(), self.shape())
     }
 
-    /// A range of a single axis, which begins at a multiple of 64. Not tracked.
+    /// A range of a single axis, untracked. It must start at a multiple of 64.
     pub(crate) fn window(&self, range: Range<usize>) -> Tensor {
         let offset = self.offset + 4 * range.start as u64;
         Tensor::view(self.storage.clone(), offset, &[range.len()])
     }
 
-    /// A window of a buffer, `offset` in bytes and a multiple of 256.
+    /// A view of a buffer. `offset` is in bytes and a multiple of 256.
     pub(crate) fn view(storage: Arc<Storage>, offset: u64, shape: &[usize]) -> Tensor {
         Tensor {
             storage,
@@ -111,15 +112,15 @@ impl Tensor {
         self.shape.iter().rev().skip(1).product()
     }
 
-    /// The device that holds it.
+    /// The device that holds the values.
     pub fn gpu(&self) -> &Gpu {
         self.storage.gpu()
     }
 
-    /// Waits for the values.
+    /// Waits for the values and copies them to the host.
     ///
     /// # Errors
-    /// What the device reported: lost, out of memory, or refused work.
+    /// An error of the device: lost, out of memory, or refused work.
     pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
         let bytes = self
             .gpu()
@@ -127,7 +128,7 @@ impl Tensor {
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 
-    /// Overwrites the values, after all work recorded so far. Tensors that share them change too.
+    /// Overwrites the values in place, after all work recorded so far. Tensors that share the values change too.
     ///
     /// # Panics
     /// If the number of values differs.
@@ -143,10 +144,10 @@ impl Tensor {
             .write(&self.storage, self.offset, bytemuck::cast_slice(values));
     }
 
-    /// The same values under another shape.
+    /// Returns the same values with another shape.
     ///
     /// # Panics
-    /// If the shape does not hold as many elements.
+    /// If the number of elements differs.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Tensor {
         let wanted: usize = shape.iter().product();
@@ -165,7 +166,7 @@ impl Tensor {
         view.recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
     }
 
-    /// The same values, cut off from the tape.
+    /// Returns the same values without a gradient.
     pub fn detach(&self) -> Tensor {
         Tensor {
             node: None,
@@ -197,9 +198,9 @@ impl std::fmt::Debug for Tensor {
 
 type Backward = Box<dyn FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send>;
 
-/// What a tracked tensor knows of its origin. A leaf has no inputs and no `backward`.
+/// The op that made a tracked tensor. A leaf has no inputs and no `backward`.
 struct TapeNode {
-    /// grows with time, so inputs have smaller numbers than outputs
+    /// Inputs have smaller numbers than outputs.
     id: u64,
     op: &'static str,
     shape: Vec<usize>,
@@ -225,12 +226,12 @@ fn node(
     })
 }
 
-/// The gradients that reached the leaves.
+/// The gradients of the leaves.
 #[derive(Default)]
 pub struct Gradients(HashMap<u64, Tensor>);
 
 impl Gradients {
-    /// The gradient of a tensor made by [`Tensor::tracked`]; `None` if the result did not depend on it.
+    /// Returns the gradient of a tensor from [`Tensor::tracked`]; `None` if the result does not depend on it.
     pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
         self.0.get(&leaf.node.as_ref()?.id)
     }
@@ -245,7 +246,7 @@ impl Gradients {
 }
 
 impl Tensor {
-    /// The same values as a leaf that wants a gradient.
+    /// Returns the same values as a leaf, which gets a gradient in `backward`.
     pub fn tracked(&self) -> Tensor {
         Tensor {
             node: Some(node("leaf", self.shape(), Vec::new(), None)),
@@ -253,13 +254,13 @@ impl Tensor {
         }
     }
 
-    /// Whether a gradient will be asked of it.
+    /// Whether `backward` computes a gradient for it.
     pub fn is_tracked(&self) -> bool {
         self.node.is_some()
     }
 
-    /// Puts `self`, the untracked output of an op, on the tape if one of the inputs is tracked. `backward` gets the
-    /// gradient of the output and which inputs are tracked, and returns one gradient for each of these.
+    /// Puts `self`, the untracked output of an op, on the tape if an input is tracked. `backward` gets the gradient of the
+    /// output and a flag for each input, and returns a gradient for each tracked input.
     pub(crate) fn recorded<'a, const N: usize>(
         self,
         op: &'static str,
@@ -275,7 +276,7 @@ impl Tensor {
         }
     }
 
-    /// As [`Tensor::recorded`], for a list of tracked inputs.
+    /// As [`Tensor::recorded`], for a list of inputs. `backward` returns a gradient for each.
     pub(crate) fn recorded_parts(
         self,
         op: &'static str,
@@ -303,10 +304,10 @@ impl Tensor {
         }
     }
 
-    /// The gradient of this single number with respect to every leaf it was computed from.
+    /// Computes the gradient of this single number with respect to every leaf that it depends on.
     ///
     /// # Panics
-    /// If it is not a single number, depends on no tracked tensor, or `backward` was called before.
+    /// If the tensor is not a single number, does not depend on a tracked tensor, or `backward` was called before.
     #[track_caller]
     pub fn backward(&self) -> Gradients {
         assert!(
@@ -323,7 +324,7 @@ impl Tensor {
     #[track_caller]
     fn backward_from(&self, upstream: Tensor, gradients: &mut Gradients) {
         let Some(root) = self.node.clone() else {
-            panic!("backward: the tensor depends on nothing that is tracked")
+            panic!("backward: the tensor does not depend on a tracked tensor")
         };
         let mut waiting = BTreeMap::from([(root.id, (root, upstream))]);
         while let Some((id, (node, dy))) = waiting.pop_last() {
@@ -333,7 +334,7 @@ impl Tensor {
             }
             let Some(backward) = node.backward.lock().expect("tape").take() else {
                 panic!(
-                    "backward: {} was walked before; a result can be differentiated once",
+                    "backward: the gradient of {} was computed before; a result can be differentiated once",
                     node.op
                 )
             };
@@ -341,7 +342,7 @@ impl Tensor {
             assert_eq!(
                 returned.len(),
                 node.inputs.len(),
-                "{}: gradients returned and inputs",
+                "{}: number of gradients and of inputs",
                 node.op
             );
             for (input, gradient) in node.inputs.iter().zip(returned) {
@@ -351,7 +352,7 @@ impl Tensor {
                 assert_eq!(
                     gradient.shape(),
                     input.shape,
-                    "{}: the gradient's shape and the input's",
+                    "{}: shape of the gradient and of the input",
                     node.op
                 );
                 let sum = match waiting.remove(&input.id) {
@@ -364,8 +365,8 @@ impl Tensor {
     }
 }
 
-/// Computes `block(input)` without keeping what its gradient needs: the backward pass computes the block again.
-/// Tracked tensors that the block captures get their gradients too. Trades time for memory (Chen et al. 2016).
+/// Computes `block(input)` without keeping intermediate results: the backward pass computes the block again, which trades
+/// time for memory (Chen et al. 2016). Tracked tensors that the block captures get their gradients too.
 pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
     let output = block(&input.detach());
     if !output.is_tracked() && !input.is_tracked() {
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "was walked before")]
+    #[should_panic(expected = "was computed before")]
     fn backward_twice_is_refused() {
         let y = Tensor::zeros(&gpu(), &[2]).tracked().sum();
         y.backward();

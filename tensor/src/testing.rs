@@ -1,13 +1,10 @@
-//! For tests: the comparison of an op with its f64 reference (see [`crate::check`]).
+//! Assertions for unit tests of the ops, which compare them with their f64 references (see [`crate::check`]).
 
 use crate::Tensor;
 pub use crate::check::{Array, Tolerance, gpu};
 use crate::check::{OpCase, compare};
 
-/// Compares values with what is wanted.
-///
-/// # Panics
-/// If a value is further away than `tolerance` times the largest magnitude wanted, or not a number.
+/// Panics if a value differs by more than `tolerance` times the largest magnitude wanted, or is not a number.
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
     if let Err(wrong) = compare(what, got, wanted, tolerance, LEAST) {
@@ -15,13 +12,10 @@ pub fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
     }
 }
 
-/// What an error is relative to at the least.
+/// Errors are relative to at least this magnitude.
 const LEAST: f64 = 1e-6;
 
-/// Compares the value of an op with its reference, and demands the same bits of a second run.
-///
-/// # Panics
-/// If they differ.
+/// Compares the value of an op with its reference, and requires the same bits from a second run.
 #[track_caller]
 pub fn check_value(
     op: &dyn Fn(&[Tensor]) -> Tensor,
@@ -32,10 +26,7 @@ pub fn check_value(
     check_value_at(op, reference, inputs, tolerance, LEAST);
 }
 
-/// The same, with a least magnitude that the tolerance is relative to.
-///
-/// # Panics
-/// If they differ.
+/// As [`check_value`], with errors relative to at least `least`.
 #[track_caller]
 pub fn check_value_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,
@@ -56,11 +47,7 @@ pub fn check_value_at(
     }
 }
 
-/// Compares value and gradient of an op with its reference. The op stands in the middle of a graph: its inputs are
-/// results and its upstream gradient is random.
-///
-/// # Panics
-/// If they differ.
+/// Compares value and gradient of an op with its reference.
 #[track_caller]
 pub fn check(
     op: &dyn Fn(&[Tensor]) -> Tensor,
@@ -71,11 +58,7 @@ pub fn check(
     check_at(op, reference, inputs, tolerance, LEAST);
 }
 
-/// The same, with a least magnitude that the tolerance is relative to: for results that are small because large things
-/// cancel in them, such as the log-probability of what is nearly certain.
-///
-/// # Panics
-/// If they differ.
+/// As [`check`], with errors relative to at least `least`.
 #[track_caller]
 pub fn check_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,

@@ -5,7 +5,7 @@ use super::compare::{Array, Tolerance};
 use crate::ops::AdamW;
 use crate::ops::Lora;
 use crate::ops::Matrix;
-use crate::ops::rl::{Cut, Kl, LmHead, LogProbs, LossToken};
+use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
 use crate::{Indices, Tensor, Visibility};
 
 /// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
@@ -384,7 +384,7 @@ impl TokenQuery {
         }
     }
 
-    pub(crate) fn log_probs(&self, hidden: &Tensor, head: &LmHead, cut: Cut) -> LogProbs {
+    pub(crate) fn log_probs(&self, hidden: &Tensor, head: &LmHead, cut: VocabularyCut) -> LogProbs {
         let (rows, targets) = (
             Indices::new(hidden.gpu(), &self.rows),
             Indices::new(hidden.gpu(), &self.targets),
@@ -461,8 +461,8 @@ pub(crate) fn log_prob_inputs(
 }
 
 /// Blocks of 64 tokens, `chunk` blocks in a chunk.
-pub(crate) fn cut(rows: usize, chunk: usize) -> Cut {
-    Cut {
+pub(crate) fn cut(rows: usize, chunk: usize) -> VocabularyCut {
+    VocabularyCut {
         block: 64,
         budget: 4 * rows * 64 * chunk,
     }

@@ -57,7 +57,11 @@ fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
             limits.max_compute_invocations_per_workgroup,
             256,
         ),
-        ("threads per workgroup dimension", limits.max_compute_workgroup_size_x, 256),
+        (
+            "threads per workgroup dimension",
+            limits.max_compute_workgroup_size_x,
+            256,
+        ),
         (
             "bytes of workgroup memory",
             limits.max_compute_workgroup_storage_size,

@@ -152,8 +152,9 @@ impl Kernel {
         if let Some(bound) = bindings.iter().find(|bound| bound.size > most) {
             // Returned when the results are read. The message of the driver would not say how to fix it.
             let (shader, size) = (self.shader, bound.size);
-            let text =
-                format!("{shader} needs {size} bytes of one buffer, the device binds at most {most}");
+            let text = format!(
+                "{shader} needs {size} bytes of one buffer, the device binds at most {most}"
+            );
             inner.failure.set(GpuError::OutOfMemory(text));
             return;
         }
@@ -206,7 +207,9 @@ impl Kernel {
         let text = Kernel::text(self.shader, constants, gpu.caps().dialect());
         let text = {
             let replacements = gpu.0.kernels.replacements.lock().expect("replacements");
-            let ours = replacements.iter().filter(|[shader, ..]| shader == self.shader);
+            let ours = replacements
+                .iter()
+                .filter(|[shader, ..]| shader == self.shader);
             ours.fold(text, |text, [_, right, wrong]| text.replace(right, wrong))
         };
         let text = match gpu.0.options.poison {

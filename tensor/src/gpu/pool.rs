@@ -72,7 +72,8 @@ impl Pool {
     /// Drops the buffers that were unused longest until the limit is kept.
     fn trim(&mut self) {
         while self.free_bytes > 0 && self.held() > self.needed + self.needed / 8 + SPARE {
-            let first = |(size, list): (&u64, &VecDeque<UnusedBuffer>)| Some((list.front()?.order, *size));
+            let first =
+                |(size, list): (&u64, &VecDeque<UnusedBuffer>)| Some((list.front()?.order, *size));
             let Some((_, size)) = self.free.iter().filter_map(first).min() else {
                 return;
             };

@@ -1,10 +1,10 @@
-//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] names (Dao et al. 2022 for the
-//! running softmax and for what is kept).
+//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] lists. The running softmax and the
+//! backward pass are those of Dao et al. 2022.
 //!
 //! p_ij = softmax over the visible j of (q_i · k_j / √D), y_i = Σ_j p_ij v_j
 //! With s_ij = p_ij (dy_i · v_j - dy_i · y_i): dq_i = Σ_j s_ij k_j / √D, dk_j = Σ_i s_ij q_i / √D, dv_j = Σ_i p_ij dy_i.
-//! Only y and one number a row are kept; the p are computed again, once by query and once by key, so no two threads
-//! add to one number.
+//! Only y and one number per row are kept. The backward pass computes p again, once by query and once by key, so no two
+//! threads add to one number.
 
 mod launch;
 mod visibility;
@@ -14,17 +14,16 @@ use launch::{AttentionKernels, Sizes};
 pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
-/// The largest head whose rows the kernels hold.
+/// Channels of the largest head that the kernels support.
 const MAX_HEAD_SIZE: usize = 256;
 
 impl Tensor {
-    /// self (Tq, heads · D), keys and values (S, kv_heads · D) -> (Tq, heads · D): query heads h with the same
-    /// h / (heads / kv_heads) share a key head; scores are scaled by 1/√D. Gradients for all three if the visibility is
-    /// a tree.
+    /// self (Tq, heads · D), keys and values (S, kv_heads · D) -> (Tq, heads · D). The query head h uses the key head
+    /// h / (heads / kv_heads). Scores are scaled by 1/√D. Gradients for all three if the visibility is a tree.
     ///
     /// # Panics
-    /// If the shapes do not fit, D is not a multiple of 4 up to 256, the visibility is for another number of queries
-    /// or more keys, or something is tracked and the visibility is not a tree.
+    /// If the shapes do not fit, D is not a multiple of 4 up to 256, the visibility has another number of queries or more
+    /// keys, or an input is tracked and the visibility is not a tree.
     #[track_caller]
     pub fn attention(
         &self,
@@ -103,10 +102,10 @@ fn check_sizes(
     let tracked = q.is_tracked() || k.is_tracked() || v.is_tracked();
     assert!(
         !tracked || (visible.is_tree() && k.rows() == q.rows()),
-        "attention: a gradient is wanted, and there is none over ranges of an arena; use Visibility::tree, or detach the inputs"
+        "attention: an input is tracked, and Visibility::ranges has no gradient; use Visibility::tree, or detach the inputs"
     );
     Sizes {
-        kernels: AttentionKernels::of(q.gpu(), head_size),
+        kernels: AttentionKernels::for_device(q.gpu(), head_size),
         queries: q.rows(),
         heads,
         kv_heads,

@@ -1,11 +1,11 @@
-//! A linear layer with what stands around it: a frozen or trained matrix, a bias, a low-rank adapter, a residual.
+//! A linear layer: a frozen or trained matrix, optionally with a bias, a low-rank adapter and a residual.
 //!
 //! y = residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ
 //!
 //! low = scale x Aᵀ        dlow = scale dy B
 //! dx = dy W + dlow A      dA = dlowᵀ x      dB = dyᵀ low      dW = dyᵀ x      dbias = column sums of dy      dresidual = dy
 //!
-//! W + scale B A is never formed. Two launches forward with an adapter, one without; what nobody wants is not computed.
+//! W + scale B A is never computed. The forward pass has two launches with an adapter and one without.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use super::matmul::{Operand, Product, ProductLayout};
 use super::weight::Matrix;
 use crate::Tensor;
 
-/// A low-rank term beside a matrix (Hu et al. 2021): adds scale B A.
+/// A low-rank adapter (Hu et al. 2021), which adds scale B A to a matrix.
 #[derive(Debug, Clone)]
 pub struct Lora {
     /// (r, K)
     pub a: Tensor,
     /// (N, r)
     pub b: Tensor,
-    /// what PEFT calls lora_alpha / r
+    /// lora_alpha / r in PEFT
     pub scale: f32,
 }
 
@@ -95,7 +95,7 @@ impl Lora {
         y
     }
 
-    /// The same, cut off from the tape.
+    /// The same without gradients.
     pub(crate) fn detach(&self) -> Lora {
         Lora {
             a: self.a.detach(),
@@ -122,9 +122,9 @@ pub(crate) fn write_weight_gradient(dw: &Tensor, dy: &Tensor, x: &Tensor, rows: 
     .launch(dw.gpu());
 }
 
-/// What is added to x Wᵀ.
+/// The terms added to x Wᵀ.
 #[derive(Clone, Copy, Default)]
-struct Added<'a> {
+struct AddedTerms<'a> {
     low: Option<(&'a Lora, &'a Tensor)>,
     bias: Option<&'a Tensor>,
     residual: Option<&'a Tensor>,
@@ -141,18 +141,18 @@ impl Matrix {
         self.forward(
             x,
             rows,
-            Added {
+            AddedTerms {
                 low,
-                ..Added::default()
+                ..AddedTerms::default()
             },
         )
     }
 
-    /// x W[rows]ᵀ and what is added; a bias only with all rows.
-    fn forward(&self, x: &Tensor, rows: Range<usize>, added: Added<'_>) -> Tensor {
+    /// x W[rows]ᵀ and the added terms; a bias only with all rows.
+    fn forward(&self, x: &Tensor, rows: Range<usize>, added: AddedTerms<'_>) -> Tensor {
         let (m, n, k) = (x.rows(), rows.len(), self.cols());
         let y = Tensor::empty(x.gpu(), &[m, n]);
-        // where the low-rank term does not fit into the launch, it is one of its own
+        // A low-rank term that does not fit into the launch has its own.
         let up = |lora: &Lora, first: usize| Operand {
             at: first * lora.b.cols(),
             ..Operand::of(&lora.b)
@@ -256,7 +256,7 @@ impl Tensor {
         check_shapes(self, weight, bias, lora, residual);
         let x = self.detach();
         let low = lora.map(|lora| lora.down(&x));
-        let added = Added {
+        let added = AddedTerms {
             low: lora.zip(low.as_ref()),
             bias,
             residual,
@@ -276,7 +276,7 @@ impl Tensor {
     }
 }
 
-/// What the gradients of a linear layer are computed from.
+/// The inputs of the backward pass of a linear layer.
 struct LinearBackward {
     x: Tensor,
     weight: Matrix,
@@ -327,7 +327,7 @@ fn check_shapes(
     let shape = x.shape();
     assert!(
         shape.len() == 2 && shape[1] == k,
-        "linear: x has the shape {shape:?}, the matrix [{n}, {k}] wants [rows, {k}]"
+        "linear: x has the shape {shape:?}, wanted [rows, {k}] for the matrix [{n}, {k}]"
     );
     if let Some(bias) = bias {
         assert!(
@@ -348,7 +348,7 @@ fn check_shapes(
         let r = a.rows();
         assert!(
             a.shape() == [r, k] && b.shape() == [n, r],
-            "linear: A has the shape {:?} and B {:?}, beside a matrix [{n}, {k}] wanted [r, {k}] and [{n}, r]",
+            "linear: A has the shape {:?} and B {:?}, wanted [r, {k}] and [{n}, r] for the matrix [{n}, {k}]",
             a.shape(),
             b.shape()
         );

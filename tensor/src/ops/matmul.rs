@@ -1,12 +1,12 @@
-//! Products of matrices.
+//! Matrix products.
 //!
 //! y = x w          dx = dy wᵀ       dw = xᵀ dy
 //! y = x wᵀ         dx = dy w        dw = dyᵀ x
 //! y = xᵀ w         dx = w dyᵀ       dw = x dy
 //!
-//! One launch computes y = alpha left right + low up + bias + residual. Which kernel runs depends on the adapter alone,
-//! and an element of y is summed over k in one order whatever the number of rows and the height of the tiles: the bits of
-//! a row of y do not depend on the rows beside it, so that rollouts and updates agree.
+//! One launch computes y = alpha left right + low up + bias + residual. The kernel depends only on the device and the
+//! matrix, and the order of the sum over k does not depend on the number of rows or the height of the tiles. So the bits
+//! of a row of y do not depend on other rows, and rollouts and updates agree.
 
 mod product;
 

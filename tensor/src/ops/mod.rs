@@ -1,4 +1,4 @@
-//! The ops, a file each: formula, shape rule, launch with its gradient, f64 reference, properties.
+//! The ops, one file each: formula, shapes, launch, gradient, and tests against the f64 reference.
 
 mod adamw;
 mod attention;
@@ -27,8 +27,8 @@ pub(crate) use probe::chains;
 pub use rope::Rotations;
 pub use weight::{Matrix, OutOfRange, Weight, WeightFormat};
 
-/// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a
-/// switch between groups of eight, dearer there than the work between two barriers.
+/// Threads of a workgroup that reduces values together. A processor runs eight threads in lockstep; with more of them
+/// each barrier would cost more than the work between two barriers.
 fn threads_together(gpu: &crate::Gpu) -> usize {
     if gpu.is_software() { 8 } else { 64 }
 }

@@ -1,4 +1,4 @@
-//! Every kernel is met by a check, and is right, in whatever dialect, cut or size.
+//! Tests that the checks run every kernel, and that they pass in every dialect, with any split, and at large sizes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::check::assert_listed;
 
 type Kernels = BTreeSet<(String, String)>;
 
-/// Every entry point of every shader, by the texts.
+/// Every entry point of every shader, from the texts.
 fn entry_points() -> Kernels {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shaders");
     let mut found = Kernels::new();
@@ -39,8 +39,8 @@ fn shaders(kernels: &Kernels) -> BTreeSet<&str> {
     kernels.iter().map(|(shader, _)| &**shader).collect()
 }
 
-/// As this adapter computes, and as a GPU does, each also with only what WebGPU promises; every kernel is met, and every
-/// shader by the short list.
+/// Runs the kernels for this device and those for a GPU, each also with only the features of WebGPU. Together the checks
+/// run every kernel, and the short ones every shader.
 #[test]
 fn every_kernel_is_checked_and_right() {
     let mut met = Kernels::new();
@@ -69,7 +69,7 @@ fn every_kernel_is_checked_and_right() {
             .difference(&shaders(&short))
             .copied()
             .collect();
-        // Beside attention_lanes, `attention` only adds up what gradients are made of.
+        // With attention_lanes, `attention` is used only for gradients.
         assert!(
             missing.is_empty() || missing == ["attention"],
             "{missing:?}"
@@ -83,8 +83,8 @@ fn every_kernel_is_checked_and_right() {
     );
 }
 
-/// What only GPUs run, and what runs on a processor, at the shapes of real models: many tiles, many groups, long walks and
-/// sums in slices.
+/// Runs the kernels for processors and for GPUs at the shapes of real models: many tiles and groups, long walks, and sums
+/// in slices.
 #[test]
 fn large_shapes_are_right() {
     type Op<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
@@ -203,7 +203,7 @@ fn large_shapes_are_right() {
     }
 }
 
-/// However a launch is cut: also where a kernel changes what is there already.
+/// Runs launches in parts, also those of kernels that change values in place.
 #[test]
 fn every_kernel_is_right_in_parts() {
     let options = |max_work| GpuOptions {
@@ -230,7 +230,7 @@ fn every_kernel_is_right_in_parts() {
     );
 }
 
-/// A mistake in any shader that a device might make.
+/// Replaces a part of a shader by a wrong one.
 #[test]
 fn a_wrong_kernel_is_found() {
     let mistakes = [

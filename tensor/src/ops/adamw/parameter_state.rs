@@ -1,117 +1,101 @@
-//! Parameters to the host and back: adapter files and checkpoints.
+//! Reading and restoring parameters, for adapter files and checkpoints.
 
 use super::{NamedValues, ParameterArena, ParameterSlot, Parameters};
 use crate::Tensor;
 use crate::gpu::GpuError;
 
-/// One trained tensor as a checkpoint keeps it.
+/// A trained tensor with its AdamW moments, as in a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterState {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The length of each axis.
     pub shape: Vec<usize>,
     /// The values.
     pub values: Vec<f32>,
-    /// AdamW's mean of gradients.
+    /// The mean of gradients.
     pub first_moment: Vec<f32>,
-    /// AdamW's mean of squared gradients.
+    /// The mean of squared gradients.
     pub second_moment: Vec<f32>,
 }
 
 impl Parameters {
-    /// The values by name, in the form that [`Parameters::new`] takes: what an adapter file holds.
+    /// Reads the values by name, in the form of [`Parameters::new`]: the contents of an adapter file.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
-        let arenas = self.read(ParameterArena::all_values)?;
-        let one = |place: &ParameterSlot| {
+        let arenas = self.read(|arena| &arena.values)?;
+        let one = |slot: &ParameterSlot| {
             (
-                place.name.clone(),
-                place.leaf.shape().to_vec(),
-                place.of(&arenas),
+                slot.name.clone(),
+                slot.leaf.shape().to_vec(),
+                slot.of(&arenas),
             )
         };
-        Ok(self.places.iter().map(one).collect())
+        Ok(self.slots.iter().map(one).collect())
     }
 
-    /// Everything that a checkpoint needs beside [`Parameters::steps`]. Gradients gathered since the last step are not
-    /// part of it.
+    /// Reads values and moments: together with [`Parameters::steps`] the contents of a checkpoint. Accumulated gradients are
+    /// not included.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn state(&self) -> Result<Vec<ParameterState>, GpuError> {
-        let values = self.read(ParameterArena::all_values)?;
-        let first = self.read(|arena| arena.first_moment.clone())?;
-        let second = self.read(|arena| arena.second_moment.clone())?;
-        let one = |place: &ParameterSlot| ParameterState {
-            name: place.name.clone(),
-            shape: place.leaf.shape().to_vec(),
-            values: place.of(&values),
-            first_moment: place.of(&first),
-            second_moment: place.of(&second),
+        let values = self.read(|arena| &arena.values)?;
+        let first = self.read(|arena| &arena.first_moment)?;
+        let second = self.read(|arena| &arena.second_moment)?;
+        let one = |slot: &ParameterSlot| ParameterState {
+            name: slot.name.clone(),
+            shape: slot.leaf.shape().to_vec(),
+            values: slot.of(&values),
+            first_moment: slot.of(&first),
+            second_moment: slot.of(&second),
         };
-        Ok(self.places.iter().map(one).collect())
+        Ok(self.slots.iter().map(one).collect())
     }
 
-    /// Puts back what [`Parameters::state`] gave after `steps` steps. Tensors from [`Parameters::get`] stay valid.
+    /// Restores the result of [`Parameters::state`] after `steps` steps. Tensors from [`Parameters::get`] stay valid.
     ///
     /// # Panics
-    /// If the names or shapes are not those of these parameters, in this order: the reader of a checkpoint checks
-    /// them and says which file is wrong.
+    /// If the names or shapes are not those of these parameters, in this order. The reader of a checkpoint checks this
+    /// first, to name the file in its error.
     #[track_caller]
     pub fn restore(&mut self, state: &[ParameterState], steps: u64) {
         assert_eq!(
             state.len(),
-            self.places.len(),
-            "restore: tensors in the state and here"
+            self.slots.len(),
+            "restore: number of tensors in the state and in the parameters"
         );
-        let blank = || -> Vec<Vec<f32>> {
-            self.arenas
-                .iter()
-                .map(|arena| vec![0.0; arena.len])
-                .collect()
-        };
-        let (mut values, mut first, mut second) = (blank(), blank(), blank());
-        for (place, saved) in self.places.iter().zip(state) {
+        for (slot, saved) in self.slots.iter().zip(state) {
             assert_eq!(
-                saved.name, place.name,
-                "restore: the name of a tensor in the state and here"
+                saved.name, slot.name,
+                "restore: name of a tensor in the state and in the parameters"
             );
             assert_eq!(
                 saved.shape,
-                place.leaf.shape(),
-                "restore: the shape of {} in the state and here",
-                place.name
+                slot.leaf.shape(),
+                "restore: shape of {} in the state and in the parameters",
+                slot.name
             );
-            place.put(&mut values, &saved.values);
-            place.put(&mut first, &saved.first_moment);
-            place.put(&mut second, &saved.second_moment);
+            let arena = &self.arenas[slot.arena];
+            let restore = |part: &Tensor, values| part.window(slot.range.clone()).write(values);
+            restore(&arena.values, &saved.values);
+            restore(&arena.first_moment, &saved.first_moment);
+            restore(&arena.second_moment, &saved.second_moment);
         }
-        for (i, arena) in self.arenas.iter().enumerate() {
-            arena.all_values().write(&values[i]);
-            arena.first_moment.write(&first[i]);
-            arena.second_moment.write(&second[i]);
-            arena.gradients.write(&vec![0.0; arena.len]);
-        }
+        self.discard();
         self.steps = steps;
     }
 
-    fn read(&self, part: impl Fn(&ParameterArena) -> Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
-        self.arenas
-            .iter()
-            .map(|arena| part(arena).to_vec())
-            .collect()
+    fn read(&self, part: impl Fn(&ParameterArena) -> &Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
+        let read = |arena| part(arena).to_vec();
+        self.arenas.iter().map(read).collect()
     }
 }
 
 impl ParameterSlot {
     fn of(&self, arenas: &[Vec<f32>]) -> Vec<f32> {
-        arenas[self.arena][self.offset..self.offset + self.leaf.len()].to_vec()
-    }
-
-    fn put(&self, arenas: &mut [Vec<f32>], values: &[f32]) {
-        arenas[self.arena][self.offset..self.offset + self.leaf.len()].copy_from_slice(values);
+        arenas[self.arena][self.range.clone()].to_vec()
     }
 }

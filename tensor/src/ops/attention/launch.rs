@@ -1,4 +1,4 @@
-//! The two kernelss of attention: what of the sizes their kernels are told, and the launches.
+//! The launches of the two variants of the attention kernels.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::{Gpu, Tensor};
 const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
 const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 
-/// Operations for each channel of a query that meets a key: up to four products and sums, and its share of a softmax.
+/// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
 const WORK: usize = 16;
 
 /// lavapipe takes minutes to compile [`AttentionKernels::Lanes`] for heads of 128.
 pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
-/// The kernels for the walks. They give the same numbers up to rounding.
+/// The variants of the kernels. Their results are equal up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum AttentionKernels {
-    /// For a processor: eight threads hand rows to each other.
+    /// For a processor: eight threads exchange rows.
     Lanes,
     /// For a GPU: the threads of a group read the same row.
     Blocks,
 }
 
 impl AttentionKernels {
-    /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
-    pub(super) fn of(gpu: &Gpu, head_size: usize) -> AttentionKernels {
+    /// Must not depend on the number of queries: a rollout and its update must compute the same bits.
+    pub(super) fn for_device(gpu: &Gpu, head_size: usize) -> AttentionKernels {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
@@ -59,7 +59,7 @@ struct Params {
     values_at: u32,
 }
 
-/// Queries that walk together on a GPU, by how many query heads share a key head.
+/// Queries of a block on a GPU, for this number of query heads per key head.
 pub(crate) fn queries_of_a_block(sharing: usize) -> usize {
     (32 / sharing).clamp(1, 16)
 }
@@ -80,8 +80,7 @@ impl Sizes {
         self.heads / self.kv_heads
     }
 
-    /// Queries that walk together. On a GPU the heads that share a key head, which always see the same keys, fill up a
-    /// subgroup first.
+    /// Queries of a block. On a GPU the query heads of one key head, which always see the same keys, share a subgroup.
     fn queries_together(self) -> usize {
         match self.kernels {
             AttentionKernels::Lanes => 8,
@@ -89,7 +88,7 @@ impl Sizes {
         }
     }
 
-    /// Query heads that a group computes: all that share a key head, or one.
+    /// Query heads that a workgroup computes.
     fn heads_together(self) -> usize {
         match self.kernels {
             AttentionKernels::Lanes => 1,
@@ -97,7 +96,7 @@ impl Sizes {
         }
     }
 
-    /// Keys that walk together.
+    /// Keys of a block.
     pub(super) fn keys_together(self) -> usize {
         match self.kernels {
             AttentionKernels::Lanes => 8,
@@ -132,7 +131,7 @@ impl Sizes {
         );
     }
 
-    /// `block`: how many queries or keys walk together.
+    /// `block`: queries or keys of a block.
     fn constants(self, block: usize) -> [(&'static str, u32); 3] {
         [
             ("HEAD_SIZE", self.head_size as u32),
@@ -152,7 +151,7 @@ impl Sizes {
         }
     }
 
-    /// Of each row and head: the log sum and dy · y.
+    /// The log sum and dy · y of each row and head.
     pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
         SUM_ROWS.launch(
@@ -167,10 +166,10 @@ impl Sizes {
     pub(super) fn key_gradients(self, walk: &KeyWalk, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
         let block = self.keys_together();
-        let cut = walk.items > walk.blocks;
-        let sums = Pair::new(gpu, self.queries, cols);
-        let partial = if cut {
-            Pair::new(gpu, walk.items * block, cols)
+        let split = walk.items > walk.blocks;
+        let sums = TensorPair::new(gpu, self.queries, cols);
+        let partial = if split {
+            TensorPair::new(gpu, walk.items * block, cols)
         } else {
             sums.clone()
         };
@@ -183,7 +182,7 @@ impl Sizes {
             &self.params(groups, partial.second_at()),
             Groups::count(groups).work(work),
         );
-        if cut {
+        if split {
             SUM_ITEMS.launch(
                 &self.constants(block),
                 &[&partial, &walk.starts, &sums],
@@ -195,40 +194,40 @@ impl Sizes {
     }
 }
 
-/// Two tensors of one shape in one buffer: a kernel may bind only so many.
+/// Two tensors of one shape in one buffer, since a kernel can bind only seven.
 #[derive(Clone)]
-struct Pair {
+struct TensorPair {
     storage: Arc<Storage>,
     shape: [usize; 2],
 }
 
-impl Pair {
-    fn new(gpu: &Gpu, rows: usize, cols: usize) -> Pair {
+impl TensorPair {
+    fn new(gpu: &Gpu, rows: usize, cols: usize) -> TensorPair {
         let shape = [rows, cols];
-        Pair {
-            storage: gpu.alloc(2 * Pair::bytes(shape)),
+        TensorPair {
+            storage: gpu.alloc(2 * TensorPair::bytes(shape)),
             shape,
         }
     }
 
-    /// Of one of them, with what keeps the second aligned.
+    /// Bytes of one tensor, padded so that the second is aligned.
     fn bytes([rows, cols]: [usize; 2]) -> u64 {
         (4 * rows * cols).next_multiple_of(256) as u64
     }
 
-    /// Where the second begins, in parts of 16 bytes.
+    /// The start of the second tensor, in units of 16 bytes.
     fn second_at(&self) -> usize {
-        Pair::bytes(self.shape) as usize / 16
+        TensorPair::bytes(self.shape) as usize / 16
     }
 
     fn tensors(self) -> [Tensor; 2] {
-        let second = Pair::bytes(self.shape);
+        let second = TensorPair::bytes(self.shape);
         [0, second].map(|offset| Tensor::view(self.storage.clone(), offset, &self.shape))
     }
 }
 
-impl Bind for Pair {
+impl Bind for TensorPair {
     fn binding(&self) -> Binding {
-        Binding::new(self.storage.clone(), 0, 2 * Pair::bytes(self.shape))
+        Binding::new(self.storage.clone(), 0, 2 * TensorPair::bytes(self.shape))
     }
 }

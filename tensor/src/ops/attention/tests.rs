@@ -10,7 +10,7 @@ use crate::testing::{Array, Tolerance, assert_close, check, gpu};
 use proptest::prelude::*;
 
 thread_local! {
-    /// Makes this thread's attention use one variant.
+    /// The variant that attention on this thread uses.
     pub(super) static FORCED: Cell<Option<AttentionKernels>> = const { Cell::new(None) };
 }
 
@@ -23,7 +23,7 @@ fn with_each_variant(test: impl Fn()) {
     }
 }
 
-/// Few, because each is compiled anew: alone, grouped, in an odd group, and sizes that are not powers of two.
+/// Few, since each is compiled: one head, groups, an odd group, and sizes that are not powers of two.
 fn any_heads() -> impl Strategy<Value = AttentionHeads> {
     prop_oneof![
         Just(AttentionHeads(1, 1, 4)),
@@ -69,8 +69,8 @@ fn numbers(indices: impl Iterator<Item = usize>) -> Indices {
     Indices::new(&gpu(), &indices.map(|i| i as u32).collect::<Vec<_>>())
 }
 
-/// The two variants walk in the same order (walks this short are not cut), so a driver that computes as it is told gives the same bits. One that fuses
-/// multiplications with additions, as a GPU's may, does so in each kernel as it likes: within what rounding allows.
+/// The two variants sum in the same order (walks this short are not split), so without fused operations they give the same
+/// bits. A driver that fuses multiplications and additions does so differently in each kernel, within rounding.
 fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
     let gpu = gpu();
     let visible = Visibility::tree(&gpu, &forest(rows, seed));
@@ -111,7 +111,7 @@ fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
     }
 }
 
-/// A loss on each token, once in the packed tree and once with each token's path as a sequence of its own.
+/// Compares a loss on each token in the packed tree with one on separate sequences, the path of each token.
 fn check_against_separate_sequences(rows: usize, heads: AttentionHeads, seed: u64) {
     let gpu = gpu();
     let until = forest(rows, seed);
@@ -145,7 +145,7 @@ fn check_against_separate_sequences(rows: usize, heads: AttentionHeads, seed: u6
     }
 }
 
-/// The keys lie in runs at scattered rows of a large arena that is NaN elsewhere; only some of the queries decode.
+/// The keys are in scattered rows of a large arena that is NaN elsewhere; only some queries decode.
 fn check_decoding(rows: usize, heads: AttentionHeads, run: usize, keep: usize, seed: u64) {
     let gpu = gpu();
     let until = forest(rows, seed);
@@ -180,7 +180,7 @@ fn check_decoding(rows: usize, heads: AttentionHeads, run: usize, keep: usize, s
     assert_eq!(bits(&decoded), bits(&packed.gather_rows(&chosen)));
 }
 
-/// Long enough that the walks over the rules are cut and added up again.
+/// Long enough that the walks over the first tokens are split.
 #[test]
 fn a_rules_text_that_hundreds_of_tokens_see_gets_the_right_gradient() {
     let observation_end = |token: u32| (20 + (token / 23 + 1) * 23).min(701);
@@ -218,7 +218,7 @@ fn a_rules_text_that_hundreds_of_tokens_see_gets_the_right_gradient() {
     });
 }
 
-/// The formulas at the head of attention.rs.
+/// The formulas in the docs of attention.rs.
 fn reference_gradients(
     a: &[Array; 3],
     dy: &Array,
@@ -268,7 +268,7 @@ fn a_token_alone_gets_its_own_value() {
     assert_eq!(y.to_vec().unwrap(), v.to_vec().unwrap());
 }
 
-/// PyTorch's numbers, in f64.
+/// Numbers from PyTorch, in f64.
 #[test]
 fn agrees_with_pytorch() {
     let text = include_str!("../../../../fixtures/golden/tree_attention.json");
@@ -307,7 +307,7 @@ fn agrees_with_pytorch() {
     }
 }
 
-/// AttentionHeads as wide as the widest models have, wider than what drivers unroll, scores far apart.
+/// Large heads, which drivers do not unroll, with scores that are far apart.
 #[test]
 fn wide_heads_and_large_scores() {
     for (heads, rows) in [
@@ -318,7 +318,7 @@ fn wide_heads_and_large_scores() {
         let visibility = Visibility::tree(&gpu(), &until);
         let mut arrays = inputs(rows, heads, 4);
         arrays[0] = arrays[0].map(|v| 6.0 * v);
-        // Scores of about ±60 differ by roundings of 60 · 6e-8 · √256.
+        // Scores of about ±60 have errors of 60 · 6e-8 · √256.
         let tolerance = Tolerance {
             value: 1e-4,
             gradient: 2e-4,
@@ -329,7 +329,7 @@ fn wide_heads_and_large_scores() {
 }
 
 #[test]
-#[should_panic(expected = "there is none over ranges of an arena")]
+#[should_panic(expected = "Visibility::ranges has no gradient")]
 fn a_gradient_over_ranges_is_refused() {
     let gpu = gpu();
     let x = Tensor::zeros(&gpu, &[1, 4]);

@@ -21,7 +21,7 @@ proptest! {
         let w = Array::random(&[n, k], seed, -1.0..1.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
         let weight = Weight::from_f32(&gpu(), &values, n, k, format);
-        // the reference multiplies by what is stored
+        // The reference uses the stored values.
         let stored = weight.to_vec().unwrap().into_iter().map(f64::from).collect();
         let stored = Array { shape: vec![n, k], values: stored };
         let matrix = Matrix::Frozen(weight);
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-/// The same where tiles of 16 and of 32 rows are used if the matrix is large.
+/// The same for large matrices, which use tiles of 16 and 32 rows too.
 #[test]
 fn a_frozen_matrix_and_few_rows() {
     let (n, k, r) = (36, 20, 4);
@@ -94,7 +94,7 @@ fn a_frozen_matrix_and_few_rows() {
     }
 }
 
-/// A device that pretends to bind 4 KiB, with its own kernels.
+/// A separate device with bindings of at most 4 KiB.
 fn narrow() -> crate::Gpu {
     let options = crate::GpuOptions {
         checked: true,
@@ -134,7 +134,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
             .map(|t| gradients.get(t).unwrap().to_vec().unwrap())
             .collect();
         results.push(y.to_vec().unwrap());
-        // a range of rows that starts and ends inside shards
+        // A range of rows that starts and ends inside shards.
         let (x, lora) = (
             t[0].detach(),
             Lora {
@@ -158,7 +158,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
     });
 }
 
-/// The forms for chunks of rows, put together again, are the whole.
+/// The results for chunks of rows, combined, equal those of the whole matrix.
 #[test]
 fn chunks_of_rows_add_up_to_the_gradients() {
     let (gpu, m, n, k, r) = (gpu(), 11, 50, 20, 4);
@@ -241,7 +241,7 @@ fn what_is_not_tracked_gets_no_gradient() {
 
 #[test]
 #[should_panic(
-    expected = "linear: A has the shape [4, 5] and B [8, 4], beside a matrix [8, 4] wanted [r, 4] and [8, r]"
+    expected = "linear: A has the shape [4, 5] and B [8, 4], wanted [r, 4] and [8, r] for the matrix [8, 4]"
 )]
 fn an_adapter_of_another_layer_is_refused() {
     let gpu = gpu();

@@ -1,4 +1,4 @@
-//! One launch of a product: its operands, what is added to it, and which kernel runs.
+//! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
 use crate::gpu::{Bind, Binding, Groups, Kernel};
 use crate::ops::weight::{MatrixPiece, WeightFormat};
@@ -8,7 +8,7 @@ const LANES: Kernel = Kernel::new("matmul_lanes", "product");
 const TILES: Kernel = Kernel::new("matmul_tiles", "product");
 const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
-/// How the factors are stored; the numbering is that of `LAYOUT` in the shaders.
+/// The layout of the factors. The numbering is that of `LAYOUT` in the shaders.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ProductLayout {
     /// left (m, k), right (n, k)
@@ -19,17 +19,17 @@ pub(crate) enum ProductLayout {
     Tn,
 }
 
-/// The kernels for products. They give the same numbers up to rounding.
+/// The kernels for products. Their results are equal up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum MatmulKernel {
-    /// For a processor: eight threads hand values to each other.
+    /// For a processor: eight threads exchange values.
     Lanes,
     /// For a GPU: tiles in workgroup memory.
     Tiles,
 }
 
 impl MatmulKernel {
-    fn of(gpu: &Gpu) -> MatmulKernel {
+    fn for_device(gpu: &Gpu) -> MatmulKernel {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
@@ -47,7 +47,7 @@ impl MatmulKernel {
         }
     }
 
-    /// Rows and columns that a workgroup computes.
+    /// Rows and columns of the tile of a workgroup.
     fn tile(self, product: &Product<'_>) -> (usize, usize) {
         match self {
             MatmulKernel::Lanes => (product.height_in_lanes(), 32),
@@ -55,7 +55,7 @@ impl MatmulKernel {
         }
     }
 
-    /// Workgroups below which a long sum is cut into slices to keep all of the device at work.
+    /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
     fn wanted_groups(self) -> usize {
         match self {
             MatmulKernel::Lanes => 2,
@@ -64,10 +64,10 @@ impl MatmulKernel {
     }
 }
 
-/// Numbers of k below which a sum is not cut. A multiple of 16, the step of the tiles.
-const SHORTEST_SLICE: usize = 256;
+/// The shortest slice of k. A multiple of 16, the step of the tiles.
+const MIN_SLICE: usize = 256;
 
-/// Numbers of a matrix for which tiles of another height are worth a kernel more to compile: a second or so.
+/// Elements of a matrix above which tiles of another height are worth the second that their compilation takes.
 pub(super) const LARGE: usize = 1 << 18;
 
 fn large() -> usize {
@@ -78,7 +78,7 @@ fn large() -> usize {
     LARGE
 }
 
-/// A matrix in a buffer: numbers before the first one used and from one stored row to the next.
+/// A matrix in a buffer. `at` is the offset of its first element, `step` the distance of two rows, in elements.
 pub(crate) struct Operand {
     pub(crate) binding: Binding,
     pub(crate) at: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// All of a tensor.
+    /// The whole tensor.
     pub(crate) fn of(x: &Tensor) -> Operand {
         Operand {
             binding: x.binding(),
@@ -110,8 +110,8 @@ impl From<MatrixPiece> for Operand {
     }
 }
 
-/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias is that of all of y's columns and is
-/// read from `y.at` on; the residual lies as y does.
+/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias has an element for each stored column of
+/// y and is read from `y.at`; the residual is stored like y.
 pub(crate) struct Product<'a> {
     pub(crate) layout: ProductLayout,
     /// m, n and k
@@ -120,7 +120,7 @@ pub(crate) struct Product<'a> {
     pub(crate) right: Operand,
     pub(crate) format: WeightFormat,
     pub(crate) alpha: f32,
-    /// low (m, r) and up, which has the layout of `right`
+    /// low (m, r), and up with the layout of `right`
     pub(crate) low: Option<(&'a Tensor, Operand)>,
     pub(crate) bias: Option<&'a Tensor>,
     pub(crate) residual: Option<&'a Tensor>,
@@ -147,18 +147,8 @@ struct Params {
     alpha: f32,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct SliceParams {
-    m: u32,
-    n: u32,
-    y_step: u32,
-    y_at: u32,
-    slices: u32,
-}
-
 impl<'a> Product<'a> {
-    /// left right, nothing added.
+    /// left right, with no other terms.
     pub(crate) fn new(
         layout: ProductLayout,
         size: [usize; 3],
@@ -180,13 +170,13 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Whether the low-rank term can be part of the launch: its kernels know only rows of whole fours.
+    /// Whether the low-rank term can be part of the launch: its rows must be multiples of four.
     pub(crate) fn fits(low: &Tensor, up: &Operand) -> bool {
         low.cols().is_multiple_of(4) && up.is_wide()
     }
 
     pub(crate) fn launch(self, gpu: &Gpu) {
-        let kernel = MatmulKernel::of(gpu);
+        let kernel = MatmulKernel::for_device(gpu);
         let [m, n, k] = self.size;
         let (height, width) = kernel.tile(&self);
         let tiles = m.div_ceil(height) * n.div_ceil(width);
@@ -209,32 +199,24 @@ impl<'a> Product<'a> {
             ..self
         };
         in_parts.run(kernel, tiles * slices, slice, m * n);
-        let params = SliceParams {
-            m: m as u32,
-            n: n as u32,
-            y_step: y.step as u32,
-            y_at: y.at as u32,
-            slices: slices as u32,
-        };
+        let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
         ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
 
-    /// Whether left and right can be read in fours. A sum along the rows of left must end with them: what follows may
-    /// belong to something else.
+    /// Whether left and right can be read as vectors of four. A sum along the rows of left must not read beyond a row.
     fn is_wide(&self) -> bool {
         let ends_with_rows = self.layout == ProductLayout::Tn || self.size[2].is_multiple_of(4);
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
-    /// Whether y can be written in fours.
+    /// Whether y can be written as vectors of four.
     fn has_wide_y(&self) -> bool {
         self.y.is_wide() && self.size[1].is_multiple_of(4)
     }
 
-    /// Rows of a tile of the kernel for processors. 64 where the rows are tokens: fewer loads for each number, but weight
-    /// gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which compiles
-    /// faster. Rows that only the tile has are loaded like the others: with 16 rows in a tile of 64, three loads of five
-    /// would be for nothing.
+    /// Rows of a tile of the kernel for processors. Higher tiles need fewer loads per element, but load surplus rows too:
+    /// with 16 rows in a tile of 64, three of five loads would be useless. Gradients of weights have few rows. Lengths that
+    /// are not multiples of four are rare and use one height, to compile fewer kernels.
     fn height_in_lanes(&self) -> usize {
         let [m, n, k] = self.size;
         match (self.layout, self.is_wide() && self.has_wide_y()) {
@@ -280,7 +262,7 @@ impl<'a> Product<'a> {
         if kernel == MatmulKernel::Lanes {
             constants.push(("HEIGHT", kernel.tile(&self).0 as u32));
         }
-        // Absent terms are bound to something that is there anyway.
+        // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
             left,
@@ -297,7 +279,7 @@ impl<'a> Product<'a> {
     }
 }
 
-/// How much of k one of about `wanted` slices sums.
+/// The length of about `wanted` slices of k.
 fn slice_length(k: usize, wanted: usize) -> usize {
-    k.div_ceil(wanted).next_multiple_of(16).max(SHORTEST_SLICE)
+    k.div_ceil(wanted).next_multiple_of(16).max(MIN_SLICE)
 }

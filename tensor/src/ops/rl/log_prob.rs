@@ -1,4 +1,4 @@
-//! Log-probs of chosen tokens, without holding the logits of a whole vocabulary:
+//! Log-probs of given tokens, without holding the logits of a whole vocabulary:
 //!
 //! ```text
 //! z        = (x W^T + scale (x A^T) B^T) / temperature
@@ -7,39 +7,38 @@
 //! dz[v]    = (sum of g over the pairs that target v) - p[v] (sum of g over the pairs of the row)
 //! ```
 //!
-//! and from dz the usual gradients of a linear layer. The vocabulary goes by in chunks; the backward pass computes
-//! each chunk of logits again. This is the chunked head of Liger Kernel and others.
+//! and from dz the usual gradients of a linear layer. The ops process the vocabulary in chunks, and the backward pass
+//! computes the logits of each chunk again, as the chunked head of Liger Kernel does.
 //!
-//! The log-prob of a token has the same bits whatever else is asked, in whatever batch: sums go by blocks of the
-//! vocabulary, and neither the rows nor the length of a chunk changes the order within them. What a rollout computed
-//! is therefore exactly what the update computes as long as the parameters are the same.
+//! The log-prob of a token is bit-identical in any batch: sums go by blocks of the vocabulary, and their order depends
+//! neither on the rows nor on the length of a chunk. So a rollout and an update with the same parameters agree exactly.
 
 mod scoring;
 
 use crate::ops::{Lora, Matrix};
 use crate::{Indices, Tensor};
-pub(crate) use scoring::Cut;
-pub(super) use scoring::{CUT, Scoring, asked_rows};
+pub(crate) use scoring::VocabularyCut;
+pub(super) use scoring::{CUT, Scoring, used_rows};
 
-/// The output layer of a language model: a row of `weight` (V, C) for each token of the vocabulary.
+/// The output layer of a language model.
 #[derive(Clone)]
 pub struct LmHead {
-    /// Frozen, or trained when a model is trained whole.
+    /// (V, C): a row for each token of the vocabulary.
     pub weight: Matrix,
-    /// What an adapter adds to it.
+    /// The LoRA adapter of the layer.
     pub lora: Option<Lora>,
 }
 
-/// What [`Tensor::log_probs`] gives for each pair of a row and a target.
+/// The result of [`Tensor::log_probs`] for each pair of a row and a target.
 pub struct LogProbs {
-    /// Natural logarithms of probabilities; tracked if the hidden rows or the head are.
+    /// Log-probs; tracked if the hidden rows or the head are.
     pub log_probs: Tensor,
-    /// The entropy of the row's whole distribution, in nats; not tracked.
+    /// The entropy of the distribution, in nats; not tracked.
     pub entropy: Tensor,
 }
 
 impl LmHead {
-    /// The same, cut off from the tape.
+    /// The same without gradients.
     fn detached(&self) -> LmHead {
         LmHead {
             weight: self.weight.detach(),
@@ -49,15 +48,14 @@ impl LmHead {
 }
 
 impl Tensor {
-    /// For each pair p the log-prob of token `targets[p]` after the hidden row `rows[p]` of these (R, C), under
-    /// softmax(logits / temperature), and the entropy of that distribution.
+    /// For each pair p returns the log-prob of the token `targets[p]` under softmax(logits / temperature) of the hidden row
+    /// `rows[p]` of self (R, C), and the entropy of that distribution.
     ///
-    /// Never holds all logits. `rows` must come from the host; `targets` may be what [`Tensor::draw`] gave. Gradients go
-    /// to the hidden rows, to the LoRA and to a trained weight.
+    /// Never holds all logits. `rows` must be known on the host; `targets` may be the result of [`Tensor::draw`].
+    /// Gradients for the hidden rows, the LoRA and a trained weight.
     ///
     /// # Panics
-    /// If the shapes do not fit, nothing is asked for, a row or token does not exist, or the temperature is not
-    /// positive.
+    /// If the shapes do not fit, there are no pairs, a row or token does not exist, or the temperature is not positive.
     #[track_caller]
     pub fn log_probs(
         &self,
@@ -76,7 +74,7 @@ impl Tensor {
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
     ) -> LogProbs {
         let (pairs, vocabulary) = (rows.len(), head.weight.rows());
         assert!(
@@ -88,9 +86,9 @@ impl Tensor {
             .host()
             .and_then(|t| t.iter().find(|t| **t as usize >= vocabulary))
         {
-            panic!("log_probs: token {token} is asked for, the vocabulary has {vocabulary}");
+            panic!("log_probs: token {token} of a vocabulary of {vocabulary}");
         }
-        let (hidden, rows) = asked_rows("log_probs", self, rows);
+        let (hidden, rows) = used_rows("log_probs", self, rows);
         let most = cut.most_rows(self.gpu(), vocabulary);
         if hidden.rows() > most {
             return hidden.log_probs_in_parts(head, &rows, targets, temperature, cut, most);
@@ -115,7 +113,7 @@ impl Tensor {
         LogProbs { log_probs, entropy }
     }
 
-    /// The same for more rows than go by together: `most` pairs at a time, put together again.
+    /// The same by parts of `most` pairs, if there are too many rows for one binding.
     #[track_caller]
     fn log_probs_in_parts(
         &self,
@@ -123,7 +121,7 @@ impl Tensor {
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
         most: usize,
     ) -> LogProbs {
         let (gpu, pairs) = (self.gpu(), rows.len());
@@ -150,8 +148,8 @@ impl Tensor {
         LogProbs { log_probs, entropy }
     }
 
-    /// The logits (R, V) of these hidden rows (R, C), untracked: for small things. What is needed of large ones,
-    /// [`Tensor::log_probs`] and [`Tensor::draw`] give without holding them.
+    /// Returns the logits (R, V) of these hidden rows (R, C), untracked. [`Tensor::log_probs`] and [`Tensor::draw`] do not
+    /// hold all logits.
     ///
     /// # Panics
     /// If the shapes do not fit.

@@ -1,4 +1,4 @@
-//! The vocabulary as it goes by: the launches that log-probs, sampling and their gradients have in common.
+//! The launches over chunks of the vocabulary that log-probs, sampling and gradients share.
 
 use std::ops::Range;
 
@@ -24,22 +24,22 @@ struct Params {
     pick: u32,
 }
 
-/// How a vocabulary is cut. One workgroup sums `block` tokens of one row; a chunk is as many whole blocks as keep its
+/// The division of a vocabulary. One workgroup sums a block of tokens of one row. A chunk has as many blocks as keep its
 /// logits below `budget` bytes, but at least one.
 #[derive(Clone, Copy)]
-pub(crate) struct Cut {
+pub(crate) struct VocabularyCut {
     pub(crate) block: usize,
     pub(crate) budget: usize,
 }
 
-pub(in crate::ops) const CUT: Cut = Cut {
+pub(in crate::ops) const CUT: VocabularyCut = VocabularyCut {
     block: 2048,
     budget: 16 << 20,
 };
 
-impl Cut {
-    /// The most rows that go by together: a binding must hold a block of their logits, and what is summed up of each of
-    /// their blocks. A multiple of 64, at which a window of pairs may begin.
+impl VocabularyCut {
+    /// The number of rows that fit: a binding must hold a block of their logits, and the statistics of all their blocks.
+    /// A multiple of 64, since a window of pairs starts there.
     pub(in crate::ops) fn most_rows(self, gpu: &Gpu, vocabulary: usize) -> usize {
         let logits = 4 * self.block.min(vocabulary);
         let statistics = 16 * vocabulary.div_ceil(self.block);
@@ -48,7 +48,7 @@ impl Cut {
     }
 }
 
-/// Hidden rows, the head over them, and which pairs (or draws) ask for which row.
+/// Hidden rows, the head, and the pairs (or draws) of each row.
 pub(in crate::ops) struct Scoring {
     hidden: Tensor,
     head: LmHead,
@@ -58,20 +58,20 @@ pub(in crate::ops) struct Scoring {
     starts: Indices,
     pairs: Indices,
     inverse_temperature: f32,
-    pub(in crate::ops) cut: Cut,
+    pub(in crate::ops) cut: VocabularyCut,
 }
 
-/// Only those hidden rows that somebody asks for, and the row numbers among them: the head is by far the largest matrix
-/// of a small model, and most tokens of a packed tree are prompt.
+/// Selects the hidden rows that are used, and returns them with the row numbers among them. The head is the largest matrix
+/// of a small model, and most rows of a packed tree belong to prompts.
 #[track_caller]
-pub(in crate::ops) fn asked_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
+pub(in crate::ops) fn used_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
     let Some(host) = rows.host() else {
-        panic!("{op}: the row numbers must come from the host")
+        panic!("{op}: the row numbers are on the device only; make them with Indices::new")
     };
-    assert!(!host.is_empty(), "{op}: no row is asked for");
+    assert!(!host.is_empty(), "{op}: there are no rows");
     let count = hidden.rows();
     if let Some(row) = host.iter().find(|row| **row as usize >= count) {
-        panic!("{op}: row {row} is asked for, there are {count}");
+        panic!("{op}: row {row} of {count} rows");
     }
     let mut distinct = host.to_vec();
     distinct.sort_unstable();
@@ -82,12 +82,12 @@ pub(in crate::ops) fn asked_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (
     let place = |row| distinct.binary_search(row).expect("one of them") as u32;
     let places: Vec<u32> = host.iter().map(place).collect();
     let gpu = hidden.gpu();
-    let asked = hidden.gather_rows(&Indices::new(gpu, &distinct));
-    (asked, Indices::new(gpu, &places))
+    let used = hidden.gather_rows(&Indices::new(gpu, &distinct));
+    (used, Indices::new(gpu, &places))
 }
 
 impl Scoring {
-    /// `hidden` and `rows` as [`asked_rows`] gave them.
+    /// `hidden` and `rows` are the result of [`used_rows`].
     #[track_caller]
     pub(in crate::ops) fn new(
         op: &str,
@@ -95,7 +95,7 @@ impl Scoring {
         head: &LmHead,
         rows: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
     ) -> Scoring {
         let (count, width) = (hidden.rows(), hidden.cols());
         let (vocabulary, wanted) = (head.weight.rows(), head.weight.cols());
@@ -106,14 +106,14 @@ impl Scoring {
         );
         assert!(
             temperature > 0.0 && temperature.is_finite(),
-            "{op}: the temperature is {temperature}"
+            "{op}: the temperature is {temperature}, wanted a positive number"
         );
-        let host = rows.host().expect("as asked_rows gave them");
+        let host = rows.host().expect("rows from used_rows");
         let gpu = hidden.gpu();
         let most = cut.most_rows(gpu, vocabulary);
         assert!(
             count <= most,
-            "{op}: {count} rows of a vocabulary of {vocabulary}, the device binds what {most} need: ask for fewer rows at once"
+            "{op}: {count} rows of a vocabulary of {vocabulary}, a binding of the device holds {most}; pass fewer rows at once"
         );
         let (starts, pairs) = by_key(host.iter().copied(), count);
         let hidden = hidden.detach();
@@ -123,7 +123,7 @@ impl Scoring {
             starts: Indices::new(gpu, &starts),
             pairs: Indices::new(gpu, &pairs),
             inverse_temperature: temperature.recip(),
-            cut: Cut {
+            cut: VocabularyCut {
                 budget: cut.budget.min(gpu.caps().max_binding as usize),
                 ..cut
             },
@@ -141,7 +141,7 @@ impl Scoring {
         self.head.weight.rows().div_ceil(self.cut.block)
     }
 
-    /// Which tokens go by together.
+    /// The ranges of tokens of the chunks.
     pub(in crate::ops) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let vocabulary = self.head.weight.rows();
         let length = (self.cut.budget / (4 * self.rows() * self.cut.block)).max(1) * self.cut.block;
@@ -156,13 +156,13 @@ impl Scoring {
         self.head.weight.project(&self.hidden, chunk.clone(), low)
     }
 
-    /// Room for what [`Scoring::summarise`] finds.
+    /// Memory for the results of [`Scoring::summarise`].
     pub(in crate::ops) fn statistics(&self) -> Tensor {
         Tensor::empty(self.hidden.gpu(), &[self.rows(), self.blocks(), 4])
     }
 
-    /// Sums up the blocks of a chunk. Writes into `picked` the scaled logits of the targets within the chunk, if there
-    /// are targets.
+    /// Computes the statistics of the blocks of a chunk. If there are targets, writes the scaled logits of those within the
+    /// chunk into `picked`.
     pub(in crate::ops) fn summarise(
         &self,
         chunk: &Range<usize>,
@@ -171,18 +171,19 @@ impl Scoring {
         picked: &Tensor,
         targets: Option<&Indices>,
     ) {
-        let targets_or_any = targets.unwrap_or(&self.pairs);
+        let pick = u32::from(targets.is_some());
+        let targets = targets.unwrap_or(&self.pairs);
         let (starts, pairs) = (&self.starts, &self.pairs);
-        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets_or_any, statistics, picked];
+        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, statistics, picked];
         let params = Params {
-            pick: u32::from(targets.is_some()),
+            pick,
             ..self.params(chunk)
         };
         SUMMARISE.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 
-    /// Turns `picked` into log-probs, in place, once all chunks have gone by, and writes the entropy of each pair's row.
-    /// Gives the normaliser (R, 2) that the backward pass needs.
+    /// After all chunks, turns `picked` into log-probs in place, and writes the entropy of each pair. Returns the normaliser
+    /// (R, 2) for the backward pass.
     pub(in crate::ops) fn finish(
         &self,
         statistics: &Tensor,
@@ -198,7 +199,7 @@ impl Scoring {
         normaliser
     }
 
-    /// What both shaders are compiled with.
+    /// The constants of both shaders.
     pub(in crate::ops) fn constants(&self) -> [(&'static str, u32); 2] {
         [
             ("GROUP", threads_together(self.hidden.gpu()) as u32),
@@ -223,7 +224,7 @@ impl Scoring {
 }
 
 impl Scoring {
-    /// The gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
+    /// Returns the gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
     pub(super) fn backward(
         &self,
         targets: &Indices,
@@ -253,7 +254,7 @@ impl Scoring {
                 low_sum = Some(lora.low_gradient(&dy, chunk.clone(), low_sum.as_ref()));
             }
             if to_hidden {
-                // The adapter's part goes in with the last chunk, when its sum is complete.
+                // The term of the adapter is added with the last chunk, when its sum is complete.
                 let last = chunk.end == vocabulary;
                 let low = head.lora.as_ref().zip(low_sum.as_ref()).filter(|_| last);
                 x = Some(head.weight.input_gradient(&dy, chunk, x.as_ref(), low));
@@ -264,7 +265,7 @@ impl Scoring {
         [x, weight, a, b]
     }
 
-    /// Turns the logits of a chunk into their gradient, in place.
+    /// Replaces the logits of a chunk by their gradient.
     fn differentiate(
         &self,
         chunk: &Range<usize>,

@@ -45,7 +45,7 @@ proptest! {
         let question = TokenQuery::random(pairs, rows, vocabulary, temperature, seed);
         let cut = cut(rows, chunk);
 
-        // Everything trained.
+        // All weights trained.
         let trained = |t: &[Tensor]| question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
         let all = [hidden.clone(), weight.clone(), a.clone(), b.clone()];
         check_at(&|t| question.log_probs(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE, LEAST);
@@ -63,7 +63,7 @@ proptest! {
         check_at(&op, &|x| reference(&with_weight(x), &question)[0].clone(), &[hidden], TOLERANCE, LEAST);
     }
 
-    /// Rollout and update ask for different rows in different batches, and must get the same numbers.
+    /// Rollout and update use different rows in different batches, and must get the same bits.
     #[test]
     fn the_bits_of_a_log_prob_depend_on_its_row_alone(
         rows in 2usize..40,
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// More tokens than a block of the size that is used, so that the vocabulary goes by in several blocks and chunks.
+/// A vocabulary of several blocks and chunks of the default size.
 #[test]
 fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     let (rows, vocabulary) = (3, 5000);
@@ -98,7 +98,7 @@ fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
         let leaves = arrays.clone().map(|array| array.tensor(&gpu()).tracked());
         let [hidden, weight, a, b] = &leaves;
         let head = question.head(Matrix::Trained(weight.clone()), Some((a, b)));
-        let result = question.log_probs(hidden, &head, Cut { budget, ..CUT });
+        let result = question.log_probs(hidden, &head, VocabularyCut { budget, ..CUT });
         let entropy = result.entropy.to_vec().unwrap();
         let gradients = result.log_probs.sum().backward();
         let gradients = leaves.map(|leaf| gradients.get(&leaf).unwrap().to_vec().unwrap());
@@ -115,7 +115,7 @@ fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     }
 }
 
-/// A binding of 64 KiB holds a block of 64 logits of 256 rows: 600 rows go by in parts, which some rows share.
+/// A binding of 64 KiB holds a block of 64 logits for 256 rows, so 600 rows are processed in parts; some rows occur in several.
 #[test]
 fn rows_that_exceed_a_binding_go_by_in_parts() {
     let narrow = crate::Gpu::open(crate::GpuOptions {
@@ -177,7 +177,7 @@ fn the_probabilities_of_all_tokens_sum_to_one() {
         .iter()
         .map(|l| f64::from(*l).exp())
         .sum();
-    // A hundred errors of about 1e-6 of either sign, each times a probability.
+    // A hundred errors of about 1e-6 with random signs, each times a probability.
     assert!((sum - 1.0).abs() < 2e-6, "{sum}");
 }
 
@@ -205,7 +205,7 @@ fn logits_are_those_that_log_probs_come_from() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: token 70 is asked for, the vocabulary has 70")]
+#[should_panic(expected = "log_probs: token 70 of a vocabulary of 70")]
 fn a_token_beyond_the_vocabulary_is_refused() {
     let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
     let question = TokenQuery {
@@ -222,7 +222,7 @@ fn a_token_beyond_the_vocabulary_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: row 3 is asked for, there are 3")]
+#[should_panic(expected = "log_probs: row 3 of 3 rows")]
 fn a_row_that_does_not_exist_is_refused() {
     let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
     let question = TokenQuery {
