@@ -1,6 +1,6 @@
 //! What must hold of play, on the embedded base: the referee, and players of every kind in one game.
 
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use lapwing_train::Error;
 use lapwing_train::play::evaluate::evaluate;
 use lapwing_train::play::players::scripted::{Random, Scripted};

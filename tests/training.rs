@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use lapwing_model::Tokens;
-use lapwing_tensor::{Indices, testing::gpu};
+use lapwing_tensor::{Indices, check::gpu};
 use lapwing_train::base::pretrain::{Pretraining, pretrain};
 use lapwing_train::learn::batch::{self, Chosen, pack};
 use lapwing_train::learn::ms_grpo;

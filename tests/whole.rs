@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use lapwing_model::{Adapter, Model, Tokens};
-use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, testing::gpu};
+use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, check::gpu};
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::learn::group::{Group, all_chosen};

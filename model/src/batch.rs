@@ -6,7 +6,7 @@
 //! follows it. What is drawn does not depend on what else is under way, to the last bit.
 
 use lapwing_tensor::random::mix;
-use lapwing_tensor::{Head, Indices};
+use lapwing_tensor::{Indices, rl::LmHead};
 
 use crate::sampling::{draw, each_row};
 use crate::{Adapter, Arena, Model, ModelError, Node, Sampling};
@@ -75,7 +75,7 @@ pub struct Drawn {
 pub struct Batch {
     model: Model,
     adapter: Option<Adapter>,
-    head: Head,
+    head: LmHead,
     at_once: usize,
     living: Vec<Living>,
     next: u64,

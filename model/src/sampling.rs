@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{Draw, Head, Indices, Tensor};
+use lapwing_tensor::{
+    Indices, Tensor,
+    rl::{Draw, LmHead},
+};
 
 use crate::ModelError;
 
@@ -47,7 +50,7 @@ impl Default for Sampling {
 /// in question. A kernel takes at most `at_once` rows.
 pub(crate) fn draw(
     hidden: &Tensor,
-    head: &Head,
+    head: &LmHead,
     asked: &[(u32, u64, &Sampling)],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
@@ -98,7 +101,7 @@ const LOGITS: usize = 4 << 20;
 /// Shows the logits after each of these rows, some rows at a time.
 pub(crate) fn each_row(
     hidden: &Tensor,
-    head: &Head,
+    head: &LmHead,
     rows: &[u32],
     mut show: impl FnMut(usize, &[f32]),
 ) -> Result<(), ModelError> {

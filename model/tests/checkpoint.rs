@@ -3,7 +3,7 @@
 use std::fs;
 
 use lapwing_model::{Checkpoint, Config, LoadOptions, Model, Precision, Shape, Tokens, initial};
-use lapwing_tensor::{AdamW, Format, NamedValues, Parameters, testing};
+use lapwing_tensor::{AdamW, NamedValues, Parameters, WeightFormat, check};
 
 use crate::support::*;
 
@@ -23,12 +23,8 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
         Precision::F16,
         Precision::Bf16,
     ] {
-        let model = Model::load(
-            &testing::gpu(),
-            &golden("qwen3"),
-            &LoadOptions { precision },
-        )
-        .unwrap();
+        let model =
+            Model::load(&check::gpu(), &golden("qwen3"), &LoadOptions { precision }).unwrap();
         let index = match precision {
             Precision::F32 => 0,
             Precision::Auto | Precision::F16 => 1,
@@ -60,7 +56,7 @@ fn a_saved_model_is_loaded_again() {
     for name in CHECKPOINTS {
         let home = tempfile::tempdir().unwrap();
         let model = load(name);
-        model.save(home.path(), Format::F32).unwrap();
+        model.save(home.path(), WeightFormat::F32).unwrap();
         let again = Model::load(model.gpu(), home.path(), &LoadOptions::default()).unwrap();
         assert_eq!(again.config(), model.config());
         let ids = Expected::of(name).ids("ids2");
@@ -82,7 +78,7 @@ fn small() -> Config {
 
 #[test]
 fn a_model_trained_from_nothing_learns_and_is_saved() {
-    let gpu = testing::gpu();
+    let gpu = check::gpu();
     let config = Config {
         eos: vec![5],
         ..small()
@@ -110,7 +106,7 @@ fn a_model_trained_from_nothing_learns_and_is_saved() {
     assert!(after < 0.5, "{before} -> {after}");
 
     let home = tempfile::tempdir().unwrap();
-    model.save(home.path(), Format::F16).unwrap();
+    model.save(home.path(), WeightFormat::F16).unwrap();
     let again = Model::load(&gpu, home.path(), &LoadOptions::default()).unwrap();
     assert_eq!(again.config(), model.config());
     // f16 keeps eleven bits of every weight.
@@ -133,7 +129,7 @@ fn starting_values_come_from_the_seed() {
 /// against; what is written after an update is a model with all that lay beside the first.
 #[test]
 fn a_published_model_is_trained_whole() {
-    let gpu = testing::gpu();
+    let gpu = check::gpu();
     for name in CHECKPOINTS {
         let dir = golden(name);
         let checkpoint = Checkpoint::open(&dir).unwrap();
@@ -154,7 +150,7 @@ fn a_published_model_is_trained_whole() {
         let reference = checkpoint.load(&gpu, &options, &mut |_, _| ()).unwrap();
         let values = |model: &Model| -> Vec<NamedValues> {
             let home = tempfile::tempdir().unwrap();
-            model.save(home.path(), Format::F32).unwrap();
+            model.save(home.path(), WeightFormat::F32).unwrap();
             let saved = Checkpoint::open(home.path()).unwrap();
             let (_, parameters) = saved.load_trained(&gpu, &mut |_, _| ()).unwrap();
             parameters.values().unwrap()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lapwing_model::{Adapter, LoadOptions, Model, PackedTree, TokenTree, Tokens};
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{Indices, Parameters, Tensor, testing};
+use lapwing_tensor::{Indices, Parameters, Tensor, check};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub fn golden(name: &str) -> PathBuf {
 }
 
 pub fn load(name: &str) -> Model {
-    Model::load(&testing::gpu(), &golden(name), &LoadOptions::default()).unwrap()
+    Model::load(&check::gpu(), &golden(name), &LoadOptions::default()).unwrap()
 }
 
 /// A checkpoint with the adapter that lies beside it.
@@ -188,7 +188,7 @@ impl Copy {
 
     /// The complaint about this directory, its name left out. It must come within a second.
     pub fn complaint(&self) -> String {
-        let gpu = testing::gpu();
+        let gpu = check::gpu();
         let start = Instant::now();
         let result = Model::load(&gpu, self.0.path(), &LoadOptions::default());
         let error = result.err().expect("an error").to_string();

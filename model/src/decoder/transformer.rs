@@ -13,7 +13,9 @@
 //!
 //! Training and sampling run the same blocks; they differ in where keys and values come from ([`Model::run`]).
 
-use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed};
+use lapwing_tensor::{
+    Gpu, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed, rl::LmHead,
+};
 
 use crate::{Adapter, Config, Linear, LoadReport, PackedTree};
 
@@ -114,9 +116,9 @@ impl Model {
     }
 
     /// What turns hidden states into log-probs: for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
-    pub fn head(&self, adapter: Option<&Adapter>) -> Head {
+    pub fn head(&self, adapter: Option<&Adapter>) -> LmHead {
         let lora = adapter.and_then(|adapter| adapter.head()).cloned();
-        Head {
+        LmHead {
             weight: self.head.clone(),
             lora,
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
+use lapwing_tensor::{Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight, WeightFormat};
 use safetensors::Dtype;
 
 use super::weights::Weights;
@@ -148,12 +148,14 @@ impl Checkpoint {
     }
 
     /// How a matrix is held, if its values allow.
-    fn format(&self, name: &str, precision: Precision) -> Format {
+    fn format(&self, name: &str, precision: Precision) -> WeightFormat {
         match (precision, self.weights.dtype(name)) {
             (Precision::F32, _)
-            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => Format::F32,
-            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => Format::Bf16,
-            (Precision::F16 | Precision::Auto | Precision::Stored, _) => Format::F16,
+            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => {
+                WeightFormat::F32
+            }
+            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => WeightFormat::Bf16,
+            (Precision::F16 | Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
         }
     }
 }
@@ -175,10 +177,10 @@ impl Source for Streamed<'_> {
             Ok(weight) => (format, weight),
             Err(OutOfRange { .. }) => {
                 self.report.out_of_f16_range.push(name.to_owned());
-                let weight = self.upload(name, shape, Format::Bf16)?;
+                let weight = self.upload(name, shape, WeightFormat::Bf16)?;
                 let path = self.checkpoint.weights.path_of(name);
                 let too_large = |e: OutOfRange| ModelError::tensor(path, name, e);
-                (Format::Bf16, weight.map_err(too_large)?)
+                (WeightFormat::Bf16, weight.map_err(too_large)?)
             }
         };
         self.report.matrices[format as usize] += 1;
@@ -200,11 +202,11 @@ impl Streamed<'_> {
         &mut self,
         name: &str,
         (rows, cols): (usize, usize),
-        format: Format,
+        format: WeightFormat,
     ) -> Result<Result<Weight, OutOfRange>, ModelError> {
         let weights = &self.checkpoint.weights;
         let may_be_small = weights.dtype(name) == Some(Dtype::BF16)
-            && format == Format::F16
+            && format == WeightFormat::F16
             && self.precision == Precision::Auto;
         let (mut damage, mut small) = (None, None);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {

@@ -133,9 +133,9 @@ fn hint(error: &anyhow::Error) -> &'static str {
         _ => None,
     };
     match error.downcast_ref::<GpuError>().or(gpu) {
-        Some(
-            GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
-        ) => " (--adapter-index N chooses one; `lapwing adapters` lists them)",
+        Some(GpuError::NoSuchDevice { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. }) => {
+            " (--adapter-index N chooses one; `lapwing adapters` lists them)"
+        }
         Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
         Some(GpuError::Failed(_)) => " (`lapwing doctor` tells whether the GPU computes right)",
         _ => "",

@@ -262,7 +262,7 @@ fn what_the_doctor_cannot_open_is_bad_with_a_cure() {
     assert_eq!(said.code, 1);
     assert!(
         said.out
-            .starts_with("BAD  adapter        there is no adapter 99, wanted one of 0 ("),
+            .starts_with("BAD  adapter        there is no device 99, wanted one of 0 ("),
         "{}",
         said.out
     );

@@ -72,7 +72,7 @@ fn files_at_fault_end_with_1() {
     // Whatever this machine has.
     let (before, rest) = told.split_once("0 (").unwrap();
     let (_, after) = rest.rsplit_once(") (").unwrap();
-    assert_snapshot!(format!("{before}0 (NAME) ({after}"), @"error: there is no adapter 99, wanted one of 0 (NAME) (--adapter-index N chooses one; `lapwing adapters` lists them)");
+    assert_snapshot!(format!("{before}0 (NAME) ({after}"), @"error: there is no device 99, wanted one of 0 (NAME) (--adapter-index N chooses one; `lapwing adapters` lists them)");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn without_an_adapter_the_cure_is_named() {
         said.err
     };
     let text = told(&["adapters"]);
-    assert_snapshot!(text, @"error: no GPU adapter found: Vulkan did not begin (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if there is one, give the process more memory (ulimit -v, a container's limit)");
+    assert_snapshot!(text, @"error: no GPU found: Vulkan did not start (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)");
     for arguments in [&["train"][..], &["eval"], &["play", "frozen-lake"]] {
         assert_eq!(told(arguments), text);
     }

@@ -13,7 +13,7 @@ use lapwing_env::rng::Stream;
 use lapwing_model::{
     ChatTemplate, Config, Model, Shape, TextFiles, TokenTree, Tokenizer, Tokens, initial,
 };
-use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
+use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
 use super::vocabulary;
 use crate::Error;
@@ -203,7 +203,7 @@ fn make(
             });
         }
     }
-    Ok(model.save(dir, Format::F16)?)
+    Ok(model.save(dir, WeightFormat::F16)?)
 }
 
 /// Rises linearly, falls along a cosine.

@@ -105,7 +105,7 @@ pub(super) fn look(caps: &Caps) -> Seen {
 
 #[cfg(test)]
 mod tests {
-    use lapwing_tensor::testing::gpu;
+    use lapwing_tensor::check::gpu;
 
     use super::*;
 

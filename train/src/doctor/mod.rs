@@ -9,7 +9,7 @@ mod training;
 
 use std::time::Instant;
 
-use lapwing_tensor::{Caps, Gpu, GpuError, checks};
+use lapwing_tensor::{Caps, Gpu, GpuError, check::checks};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ pub fn examine(
         Ok(gpu) => (adapter(gpu.caps()), Some(gpu)),
         Err(error) => {
             let otherwise = match error {
-                GpuError::NoSuchAdapter { .. } => "choose one of these",
+                GpuError::NoSuchDevice { .. } => "choose one of these",
                 _ => "install a driver for the GPU, or update it",
             };
             let (text, cure) = halves(error.to_string(), otherwise);

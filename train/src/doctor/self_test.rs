@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use lapwing_tensor::check::Wrong;
-use lapwing_tensor::{Caps, Gpu, checks};
+use lapwing_tensor::{Caps, Gpu, check::checks};
 use serde_json::json;
 
 use crate::{Error, folders};
@@ -161,7 +161,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let gpu = device();
-            gpu.miscompile("rms_norm", "+ params.eps", "");
+            gpu.miscompile("norm", "+ params.eps", "");
             let error = self_test_in(&gpu, Some(home.path()))
                 .unwrap_err()
                 .to_string();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
-use lapwing_tensor::{Gpu, Indices, LossToken, Tensor};
+use lapwing_tensor::{Gpu, Indices, Tensor, rl::LossToken};
 
 use crate::learn::entropy::bonus;
 use crate::play::{Episode, Sampled};

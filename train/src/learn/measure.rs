@@ -20,7 +20,7 @@
 //! lengths.
 
 use lapwing_env::rng::Stream;
-use lapwing_tensor::Kl;
+use lapwing_tensor::rl::Kl;
 
 use crate::Error;
 use crate::learn::batch::{self, pack};

@@ -119,8 +119,7 @@ fn update(
                 .forward_of(&batch, chosen.iter().map(|aim| aim.action));
             let targets: Vec<f32> = chosen.iter().map(|aim| aim.target).collect();
             let errors = Tensor::from_slice(q.gpu(), &targets, &[targets.len(), 1]).sub(&q);
-            let half = Tensor::full(q.gpu(), &[], 0.5);
-            let loss = errors.square().mean().mul(&half);
+            let loss = errors.square().mean().mul_scalar(0.5);
             state.parameters.accumulate(&loss.backward());
             let norm = state.parameters.step(knobs);
 

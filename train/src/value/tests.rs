@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapwing_env::Scenario;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use serde_json::json;
 
 use super::dqn::{targets, transitions};

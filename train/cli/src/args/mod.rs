@@ -40,7 +40,7 @@ impl Cli {
     /// The adapter asked for, or the best there is.
     pub fn open_gpu(&self) -> Result<Gpu, GpuError> {
         Gpu::open(GpuOptions {
-            index: self.adapter_index,
+            device: self.adapter_index,
             ..GpuOptions::default()
         })
     }

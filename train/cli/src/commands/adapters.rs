@@ -15,7 +15,7 @@ pub fn list(asked: Option<usize>) -> Result<()> {
         return Err(Gpu::none_found().into());
     }
     if let Some(index) = asked.filter(|&index| index >= found.len()) {
-        return Err(GpuError::NoSuchAdapter {
+        return Err(GpuError::NoSuchDevice {
             index,
             found: found.iter().map(|caps| caps.name.clone()).collect(),
         }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn adapters_read_so() {
         let Some(mut caps) = Gpu::list().into_iter().next() else {
-            panic!("{}", GpuError::NoAdapter);
+            panic!("{}", GpuError::NoDevice);
         };
         caps.name = "Example 9000".to_owned();
         caps.backend = "vulkan".to_owned();

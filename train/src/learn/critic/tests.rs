@@ -1,8 +1,8 @@
 //! Values and loss by hand, on the embedded base.
 
 use lapwing_tensor::ParameterState;
+use lapwing_tensor::check::gpu;
 use lapwing_tensor::random::Random;
-use lapwing_tensor::testing::gpu;
 use proptest::prelude::*;
 
 use super::*;

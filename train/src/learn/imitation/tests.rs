@@ -2,7 +2,7 @@
 
 use lapwing_model::{TokenTree, Tokens};
 use lapwing_tensor::Indices;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 
 use super::*;
 use crate::play::players::scripted::Scripted;

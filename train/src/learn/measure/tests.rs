@@ -1,7 +1,7 @@
 //! The estimates against what they estimate.
 
 use super::*;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use proptest::prelude::*;
 
 use crate::learn::rollout::rollout;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 
 use super::*;
 use crate::learn::ms_grpo;

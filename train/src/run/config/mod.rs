@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
 use lapwing_model::{ChatTemplate, LoraConfig, Repository};
-use lapwing_tensor::Kl;
+use lapwing_tensor::rl::Kl;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::Source;
