@@ -1,12 +1,12 @@
 //! Assertions for unit tests of the ops, which compare them with their f64 references (see [`crate::check`]).
 
 use crate::Tensor;
-pub use crate::check::{Array, Tolerance, gpu};
+pub(crate) use crate::check::{Array, Tolerance, gpu};
 use crate::check::{OpCase, compare};
 
 /// Panics if a value differs by more than `tolerance` times the largest magnitude wanted, or is not a number.
 #[track_caller]
-pub fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
+pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
     if let Err(wrong) = compare(what, got, wanted, tolerance, LEAST) {
         panic!("{wrong}");
     }
@@ -17,7 +17,7 @@ const LEAST: f64 = 1e-6;
 
 /// Compares the value of an op with its reference, and requires the same bits from a second run.
 #[track_caller]
-pub fn check_value(
+pub(crate) fn check_value(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
@@ -28,7 +28,7 @@ pub fn check_value(
 
 /// As [`check_value`], with errors relative to at least `least`.
 #[track_caller]
-pub fn check_value_at(
+pub(crate) fn check_value_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
@@ -49,7 +49,7 @@ pub fn check_value_at(
 
 /// Compares value and gradient of an op with its reference.
 #[track_caller]
-pub fn check(
+pub(crate) fn check(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
@@ -60,7 +60,7 @@ pub fn check(
 
 /// As [`check`], with errors relative to at least `least`.
 #[track_caller]
-pub fn check_at(
+pub(crate) fn check_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],

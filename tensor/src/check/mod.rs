@@ -7,11 +7,9 @@ mod op_checks;
 pub(crate) mod reference;
 mod variants;
 
+pub use compare::Wrong;
 #[cfg(test)]
-pub(crate) use compare::OpCase;
-#[cfg(test)]
-pub(crate) use compare::compare;
-pub use compare::{Array, Tolerance, Wrong};
+pub(crate) use compare::{Array, OpCase, Tolerance, compare};
 pub use op_checks::{Check, checks};
 use variants::assert_listed;
 pub use variants::{KernelVariant, kernel_variants};
