@@ -331,18 +331,18 @@ fn lookups(table: &mut CheckTable) {
 
 fn products(table: &mut CheckTable) {
     use reference::{matmul, transposed};
-    type Product = (
+    type ProductCase = (
         &'static str,
         fn(&Tensor, &Tensor) -> Tensor,
         fn(&Array, &Array) -> Array,
     );
-    let nn: Product = ("x w", |x, w| x.matmul(w), matmul);
-    let nt: Product = (
+    let nn: ProductCase = ("x w", |x, w| x.matmul(w), matmul);
+    let nt: ProductCase = (
         "x wT",
         |x, w| x.matmul_nt(w),
         |x, w| matmul(x, &transposed(w)),
     );
-    let tn: Product = (
+    let tn: ProductCase = (
         "xT w",
         |x, w| x.matmul_tn(w),
         |x, w| matmul(&transposed(x), w),

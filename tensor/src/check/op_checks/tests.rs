@@ -87,8 +87,8 @@ fn every_kernel_is_checked_and_right() {
 /// in slices.
 #[test]
 fn large_shapes_are_right() {
-    type Op<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
-    type Reference<'a> = &'a dyn Fn(&[Array]) -> Array;
+    type OpFn<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
+    type ReferenceFn<'a> = &'a dyn Fn(&[Array]) -> Array;
     for software in [true, false] {
         let options = GpuOptions {
             poison: true,
@@ -98,7 +98,7 @@ fn large_shapes_are_right() {
         let gpu = Gpu::open(options).unwrap();
         let gpu = gpu.with_caps(|caps| caps.is_software &= software);
         let right =
-            |what: &str, tolerance, inputs: &[Array], op: Op<'_>, reference: Reference<'_>| {
+            |what: &str, tolerance, inputs: &[Array], op: OpFn<'_>, reference: ReferenceFn<'_>| {
                 let case = OpCase {
                     op,
                     reference,
