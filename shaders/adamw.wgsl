@@ -1,4 +1,4 @@
-// tensor/src/ops/adamw.rs: the norm of the gathered gradients, and the update.
+// tensor/src/ops/adamw.rs: the norm of the accumulated gradients, and the update.
 
 const GROUP: u32 = 64u;
 /// elements of an arena whose squares one workgroup sums
@@ -7,7 +7,7 @@ const SPAN: u32 = 4096u;
 struct Params {
     /// elements of the arena, or partial sums
     count: u32,
-    /// where this arena's partial sums begin
+    /// index of the first partial sum of this arena
     first: u32,
     max_norm: f32,
     /// 1 - rate * weight decay
@@ -38,19 +38,15 @@ fn combine(a: f32, b: f32) -> f32 {
 
 /// One workgroup sums the squares of SPAN gradients.
 @compute @workgroup_size(GROUP)
-fn square_sums(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let span = flat_group(group, groups);
+fn square_sums(id: Invocation) {
+    let span = flat_group(id);
     let end = min((span + 1u) * SPAN, params.count);
     var sum = 0.0;
-    for (var i = span * SPAN + local; i < end; i += GROUP) {
+    for (var i = span * SPAN + id.local; i < end; i += GROUP) {
         sum += read_gradients[i] * read_gradients[i];
     }
-    let total = combined(sum, local, GROUP);
-    if local == 0u && span * SPAN < params.count {
+    let total = combined(sum, id.local, GROUP);
+    if id.local == 0u && span * SPAN < params.count {
         partials[params.first + span] = total;
     }
 }
@@ -58,15 +54,15 @@ fn square_sums(
 @group(0) @binding(0) var<storage, read> read_partials: array<f32>;
 @group(0) @binding(1) var<storage, read_write> norm: array<f32>;
 
-/// The square root of the sum of the partial sums; one workgroup.
+/// The square root of the sum of the partial sums, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn finish_norm(@builtin(local_invocation_index) local: u32) {
+fn finish_norm(id: Invocation) {
     var sum = 0.0;
-    for (var i = local; i < params.count; i += GROUP) {
+    for (var i = id.local; i < params.count; i += GROUP) {
         sum += read_partials[i];
     }
-    let total = combined(sum, local, GROUP);
-    if local == 0u {
+    let total = combined(sum, id.local, GROUP);
+    if id.local == 0u {
         norm[0] = sqrt(total);
     }
 }
@@ -76,22 +72,18 @@ fn finish_norm(@builtin(local_invocation_index) local: u32) {
 @group(0) @binding(3) var<storage, read_write> second_moment: array<f32>;
 @group(0) @binding(4) var<storage, read> read_norm: array<f32>;
 
-/// One AdamW step of a whole arena, which also clears its gradients. A norm that is infinite or not a number leaves
-/// everything else as it was.
+/// One AdamW step of an arena, which also clears its gradients. If the norm is infinite or not a number, nothing else
+/// changes.
 @compute @workgroup_size(GROUP)
-fn update(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn update(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }
     let raw = gradients[i];
     gradients[i] = 0.0;
     let total = read_norm[0];
-    // Looks at the exponent: a compiler may assume that x == x.
+    // Tests the exponent, since a compiler may assume that x == x.
     if (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u {
         return;
     }

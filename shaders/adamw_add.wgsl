@@ -1,10 +1,10 @@
-// tensor/src/ops/adamw.rs: gradients into the arena.
+// tensor/src/ops/adamw.rs: addition of gradients to the arena.
 
 const GROUP: u32 = 64u;
 
 struct Params {
-    /// Of the tensors being added: where each begins in the arena and how long it is. No arrays: HLSL would space
-    /// their elements by 16 bytes.
+    /// The offset in the arena and the length of each added tensor. Not arrays, since HLSL aligns their elements to 16
+    /// bytes.
     offset_0: u32,
     offset_1: u32,
     offset_2: u32,
@@ -30,15 +30,11 @@ var<immediate> params: Params;
 @group(0) @binding(5) var<storage, read> added_4: array<f32>;
 @group(0) @binding(6) var<storage, read> added_5: array<f32>;
 
-/// gradients[offset_k + i] += added_k[i] for six tensors at once (unused ones have length 0): a training step has
-/// dozens of small tensors, and on them a dispatch costs more than the sum.
+/// gradients[offset_k + i] += added_k[i] for six tensors (unused ones have length 0). A training step has dozens of small
+/// tensors, for which a dispatch costs more than the sum.
 @compute @workgroup_size(GROUP)
-fn add(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    var i = flat_thread(group, groups, local, GROUP);
+fn add(id: Invocation) {
+    var i = flat_thread(id, GROUP);
     if i < params.length_0 {
         gradients[params.offset_0 + i] += added_0[i];
         return;

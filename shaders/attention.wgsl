@@ -1,8 +1,7 @@
 // tensor/src/ops/attention.rs: scaled dot-product attention over the keys that each query sees, and its gradients.
 //
-// All threads of a group read the same key (or, in `keys_backward`, the same query) at the same time: one load serves
-// them all, on a GPU from the cache and on a processor as one scalar. The constants, the parameters, the bindings of the
-// walks and the softmax are in attention_shared.wgsl.
+// All threads of a workgroup read the same key (in `keys_backward` the same query) at the same time, so they share one
+// load. The constants, the parameters, the bindings and the softmax are in attention_shared.wgsl.
 
 const LANES: u32 = BLOCK * SHARING;
 
@@ -11,26 +10,22 @@ const LANES: u32 = BLOCK * SHARING;
 @group(0) @binding(2) var<storage, read> upstream: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> row_sums: array<vec2<f32>>;  // (queries, heads)
 
-@group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // as gradients, BLOCK keys an item
+@group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // like `gradients`, BLOCK keys for each item
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read_write> summed: array<vec4<f32>>;
 
-/// The threads of a group: `local % BLOCK` is the query, `local / BLOCK` which of the heads that share a key head.
+/// A thread computes the query `local % BLOCK` of the block and the head `local / BLOCK` of those that share a key head.
 @compute @workgroup_size(LANES)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let index = flat_group(group, groups);
+fn forward(id: Invocation) {
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let block = index / params.kv_heads;
     let kv_head = index % params.kv_heads;
-    // Threads beyond the last query do it again and write nothing.
-    let query = block * BLOCK + local % BLOCK;
-    let row = min(query, params.count - 1u) * params.heads + kv_head * SHARING + local / BLOCK;
+    // Surplus threads repeat the last query and write nothing.
+    let query = block * BLOCK + id.local % BLOCK;
+    let row = min(query, params.count - 1u) * params.heads + kv_head * SHARING + id.local / BLOCK;
 
     var own: array<vec4<f32>, PARTS>;
     var sum: array<vec4<f32>, PARTS>;
@@ -41,7 +36,7 @@ fn forward(
     var highest = LOWEST;
     var total = 0.0;
     for (var item = walk[block]; item < walk[block + 1u]; item += 3u) {
-        let mine = ((walk[item + 2u] >> (local % BLOCK)) & 1u) == 1u;
+        let mine = ((walk[item + 2u] >> (id.local % BLOCK)) & 1u) == 1u;
         for (var key = walk[item]; key < walk[item + 1u]; key += 1u) {
             let at = (key * params.kv_heads + kv_head) * PARTS;
             var products = vec4<f32>();
@@ -64,14 +59,10 @@ fn forward(
     }
 }
 
-/// What both gradient walks need of each row, put side by side. One thread a row.
+/// Puts the log sum and dy · y of each row side by side for both gradients. One thread per row.
 @compute @workgroup_size(64)
-fn sum_rows(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = flat_thread(group, groups, local, 64u);
+fn sum_rows(id: Invocation) {
+    let row = flat_thread(id, 64u);
     if row >= params.count * params.heads {
         return;
     }
@@ -84,19 +75,15 @@ fn sum_rows(
 
 /// dq, with the threads and the walk of `forward`.
 @compute @workgroup_size(LANES)
-fn queries_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let index = flat_group(group, groups);
+fn queries_backward(id: Invocation) {
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let block = index / params.kv_heads;
     let kv_head = index % params.kv_heads;
-    let query = block * BLOCK + local % BLOCK;
-    let row = min(query, params.count - 1u) * params.heads + kv_head * SHARING + local / BLOCK;
+    let query = block * BLOCK + id.local % BLOCK;
+    let row = min(query, params.count - 1u) * params.heads + kv_head * SHARING + id.local / BLOCK;
 
     var own: array<vec4<f32>, PARTS>;
     var own_dy: array<vec4<f32>, PARTS>;
@@ -108,7 +95,7 @@ fn queries_backward(
     }
     let sums = kept_row_sums[row];
     for (var item = walk[block]; item < walk[block + 1u]; item += 3u) {
-        let mine = ((walk[item + 2u] >> (local % BLOCK)) & 1u) == 1u;
+        let mine = ((walk[item + 2u] >> (id.local % BLOCK)) & 1u) == 1u;
         for (var key = walk[item]; key < walk[item + 1u]; key += 1u) {
             let at = (key * params.kv_heads + kv_head) * PARTS;
             var scores = vec4<f32>();
@@ -130,20 +117,16 @@ fn queries_backward(
     }
 }
 
-/// dk and dv: one thread a key and key head, over the queries of one item and all heads that share the key head.
+/// dk and dv: one thread per key and key head, over the queries of an item and all heads that share the key head.
 @compute @workgroup_size(BLOCK)
-fn keys_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let index = flat_group(group, groups);
+fn keys_backward(id: Invocation) {
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let item = params.count + index / params.kv_heads * 3u;
     let kv_head = index % params.kv_heads;
-    let key = walk[item] + local;
+    let key = walk[item] + id.local;
     let known_key = min(key, params.count - 1u);
     let until = walk[known_key];
 
@@ -177,8 +160,8 @@ fn keys_backward(
             }
         }
     }
-    // With one item a block of keys, this is the key itself.
-    let slot = index / params.kv_heads * BLOCK + local;
+    // With one item for each block of keys, this is the key.
+    let slot = index / params.kv_heads * BLOCK + id.local;
     if key < params.count {
         let to = (slot * params.kv_heads + kv_head) * PARTS;
         for (var i = 0u; i < PARTS; i += 1u) {
@@ -188,16 +171,11 @@ fn keys_backward(
     }
 }
 
-/// Adds the parts of blocks of keys that were cut, in their order. One thread four numbers. `groups` is where dv
-/// begins in `summed`.
+/// Sums the items of each block of keys in order. One thread per four numbers. `groups` is the offset of dv in `summed`.
 @compute @workgroup_size(64)
-fn sum_items(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+fn sum_items(id: Invocation) {
     let width = params.kv_heads * PARTS;
-    let i = flat_thread(group, groups, local, 64u);
+    let i = flat_thread(id, 64u);
     if i >= params.count * width {
         return;
     }

@@ -1,27 +1,23 @@
-// tensor/src/ops/attention.rs: attention where a processor plays the GPU (lavapipe: eight threads in step).
+// tensor/src/ops/attention.rs: attention for processors (lavapipe: eight threads in lockstep).
 //
-// There a load costs a nanosecond for every number of every thread, also where all threads read the same place. So each
-// of the eight threads of a group loads one of eight rows, and the rows are handed round (exchange_subgroup.wgsl): BLOCK is 8,
-// and the walk over the keys names each by itself. The sums are those of attention.wgsl, in the same order; the
-// constants, the parameters, the bindings and the softmax are in attention_shared.wgsl.
+// On lavapipe a load costs a nanosecond per number and thread, even if all threads read the same address. So each of the
+// eight threads loads one of eight rows, and the threads exchange the rows (exchange_subgroup.wgsl). BLOCK is 8, and the
+// walk lists single keys. The sums are those of attention.wgsl, in the same order.
 
-/// A row of each of two tensors; then what else is known of the rows.
+/// A row of each of two tensors, and a vector of other values.
 const SLOTS: u32 = 2u * PARTS + 1u;
 
-/// One thread a query, one group eight queries and a head.
+/// One thread per query, one workgroup per eight queries and head.
 @compute @workgroup_size(BLOCK)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let index = flat_group(group, groups);
+fn forward(id: Invocation) {
+    let lane = id.local;
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let block = index / params.heads;
     let head = index % params.heads;
-    // Threads beyond the last query do it again and write nothing.
+    // Surplus threads repeat the last query and write nothing.
     let query = block * BLOCK + lane;
     let row = min(query, params.count - 1u) * params.heads + head;
 
@@ -73,12 +69,9 @@ fn forward(
 
 /// dq, with the threads and the walk of `forward`.
 @compute @workgroup_size(BLOCK)
-fn queries_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let index = flat_group(group, groups);
+fn queries_backward(id: Invocation) {
+    let lane = id.local;
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
@@ -135,14 +128,11 @@ fn queries_backward(
     }
 }
 
-/// dk and dv: one thread a key and key head, over the queries of one item and all heads that share the key head.
+/// dk and dv: one thread per key and key head, over the queries of an item and all heads that share the key head.
 @compute @workgroup_size(BLOCK)
-fn keys_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let index = flat_group(group, groups);
+fn keys_backward(id: Invocation) {
+    let lane = id.local;
+    let index = flat_group(id);
     if index >= params.groups {
         return;
     }
@@ -163,7 +153,7 @@ fn keys_backward(
         dk[i] = vec4<f32>();
         dv[i] = vec4<f32>();
     }
-    // Of the rows of q, those of the heads that share this key head, query by query.
+    // The rows of q of the heads that share this key head, query by query.
     let first = walk[item + 1u];
     let count = (walk[item + 2u] - first) * SHARING;
     for (var tile = 0u; tile < count; tile += BLOCK) {
@@ -202,7 +192,7 @@ fn keys_backward(
         }
         all_taken();
     }
-    // With one item a block of keys, this is the key itself.
+    // With one item for each block of keys, this is the key.
     let slot = index / params.kv_heads * BLOCK + lane;
     if key < params.count {
         let to = (slot * params.kv_heads + kv_head) * PARTS;

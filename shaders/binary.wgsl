@@ -1,10 +1,10 @@
 // tensor/src/ops/binary.rs: two tensors element by element, with broadcasting over up to four axes.
 
 const GROUP: u32 = 64u;
-/// Which operation: the numbering of `Binary` in binary.rs.
+/// The numbering is that of `BinaryFunction` in binary.rs.
 const FUNCTION: u32 = 0u;
 
-/// The shape of the result, right-aligned, and how far each input steps along each axis (0 where it is broadcast).
+/// The shape of the result, right-aligned, and the step of each input along each axis (0 if it is broadcast).
 struct Params { shape: vec4<u32>, a_steps: vec4<u32>, b_steps: vec4<u32>, count: u32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -20,24 +20,14 @@ fn apply(a: f32, b: f32) -> f32 {
         case 3u: { return a / b; }
         case 4u: { return min(a, b); }
         case 5u: { return max(a, b); }
-        case 6u: { return select(0.0, 1.0, a < b); }
-        case 7u: { return select(0.0, 1.0, a > b); }
-        case 8u: { return select(0.0, 1.0, a >= b); }
-        // how much of min(a, b) is a: half where they are equal
-        case 9u: { return select(select(0.0, 0.5, a == b), 1.0, a < b); }
-        // not a product: what is not chosen may be infinite
-        case 10u: { return select(0.0, b, a != 0.0); }
-        default: { return select(b, 0.0, a != 0.0); }
+        // MinSlope: half to each input where they are equal
+        default: { return select(select(0.0, 0.5, a == b), 1.0, a < b); }
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn forward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }
@@ -52,14 +42,10 @@ fn forward(
     y[i] = apply(left[a.x + a.y + a.z + a.w], right[b.x + b.y + b.z + b.w]);
 }
 
-/// The same where neither input is broadcast.
+/// The same without broadcasting.
 @compute @workgroup_size(GROUP)
-fn forward_flat(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn forward_flat(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         y[i] = apply(left[i], right[i]);
     }

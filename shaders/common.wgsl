@@ -1,15 +1,22 @@
-// Put behind every shader.
+// Appended to every shader.
 
-/// Stands for minus infinity, which WGSL cannot write.
+/// Stands for minus infinity, which WGSL has no literal for.
 const LOWEST: f32 = -1e30;
 
-/// The index of this workgroup: launches of more than 65,535 groups are folded into two dimensions, and long ones come in
-/// parts. Each shader's parameters end with the first group of the part at hand.
-fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
-    return params.first_group + group.y * groups.x + group.x;
+struct Invocation {
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    /// The index of the thread in its workgroup.
+    @builtin(local_invocation_index) local: u32,
 }
 
-/// The index of this thread. The fold launches surplus groups: compare it with the true count.
-fn flat_thread(group: vec3<u32>, groups: vec3<u32>, local: u32, per_group: u32) -> u32 {
-    return flat_group(group, groups) * per_group + local;
+/// The index of the workgroup. Launches of more than 65,535 workgroups are folded into two dimensions, and long launches
+/// are split: `first_group`, the last parameter of each shader, is the first workgroup of the part.
+fn flat_group(id: Invocation) -> u32 {
+    return params.first_group + id.group.y * id.groups.x + id.group.x;
+}
+
+/// The index of the thread. The fold adds surplus workgroups, so it must be compared with the true count.
+fn flat_thread(id: Invocation, per_group: u32) -> u32 {
+    return flat_group(id) * per_group + id.local;
 }

@@ -1,21 +1,21 @@
-// tensor/src/ops/embedding.rs: rows of a table. Its gradient is that of gathered rows: rows.wgsl.
+// tensor/src/ops/embedding.rs: rows of a table by id. The gradient is in rows.wgsl.
 
 const GROUP: u32 = 64u;
-/// How the table is stored. 0: f32. 1: f16. 2: bf16.
+/// The format of the table. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
 
 struct Params {
-    /// Numbers of the result, and in one of its rows.
+    /// Elements of the result, and of one of its rows.
     count: u32, cols: u32,
-    /// Numbers from one stored row of the table to the next.
+    /// Distance of two stored rows of the table, in elements.
     step: u32,
-    /// Which rows of the table are in this buffer.
+    /// The rows of the table in this buffer.
     first: u32, rows: u32,
     first_group: u32,
 }
 var<immediate> params: Params;
 
-/// (rows, step), two numbers to a word where they have 16 bits
+/// (rows, step), with two 16-bit numbers in a word
 @group(0) @binding(0) var<storage, read> table: array<u32>;
 /// (T)
 @group(0) @binding(1) var<storage, read> ids: array<u32>;
@@ -34,17 +34,13 @@ fn number(i: u32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn gather(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn gather(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }
     let row = ids[i / params.cols] - params.first;
-    // wraps around for the rows before this buffer's
+    // Wraps around for rows before those of this buffer.
     if row < params.rows {
         y[i] = number(row * params.step + i % params.cols);
     }

@@ -1,5 +1,5 @@
-// In the place of exchange_subgroup.wgsl where nothing can be exchanged within a subgroup, or subgroups are too narrow:
-// through workgroup memory. SLOTS is of the kernel.
+// Replaces exchange_subgroup.wgsl where subgroups cannot exchange values or are too small. Uses workgroup memory. The
+// kernel defines SLOTS.
 
 var<workgroup> table: array<vec4<f32>, 8u * SLOTS>;
 var<workgroup> words: array<u32, 8>;

@@ -1,4 +1,4 @@
-// tensor/src/gpu/mod.rs: every word of a buffer becomes the same bits.
+// tensor/src/gpu/mod.rs: sets every word of a buffer to the same bits.
 
 const GROUP: u32 = 64u;
 
@@ -8,13 +8,9 @@ var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(GROUP)
-fn fill(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    // Four words a thread.
-    let first = 4u * flat_thread(group, groups, local, GROUP);
+fn fill(id: Invocation) {
+    // Four words per thread.
+    let first = 4u * flat_thread(id, GROUP);
     for (var i = first; i < min(first + 4u, params.count); i += 1u) {
         y[i] = params.bits;
     }

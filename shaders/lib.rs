@@ -1,13 +1,13 @@
-//! The WGSL kernels of lapwing as text. An op is one file here, or its variants and what they share, and the file of the
-//! same stem in `tensor/src/ops/`.
+//! The WGSL kernels of lapwing as text. An op of `tensor/src/ops/` has a file with the same stem here, or several variants
+//! whose names start with it.
 //!
-//! Each file is plain WGSL, valid once what it shares with others is put behind it (behind, so that line numbers in a
-//! compiler's message are those of the file): `common.wgsl` always, and what the list below names after a plus. What
-//! varies, such as a tile size, is a `const` that the tensor crate replaces.
+//! Each file is plain WGSL that needs the shared files after the plus in the list below, and `common.wgsl`. They are
+//! appended, so that line numbers in compiler messages are those of the file. Values that vary, such as a tile size, are
+//! `const` lines that the tensor crate replaces.
 
 macro_rules! shaders {
     ($($name:ident $(+ $shared:ident)*)*) => {
-        /// The name of each shader, and its own text with those that go behind it.
+        /// The name of each shader, and its text with the shared ones.
         const SHADERS: &[(&str, &[&str])] = &[$((
             stringify!($name),
             &[
@@ -30,15 +30,14 @@ shaders! {
     binary
     embedding
     fill
-    layer_norm + reduce_group
     log_prob + reduce_group
     matmul_lanes + matmul_shared + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared
+    norm + reduce_group
     policy_loss + reduce_group
     probe
     reduce
-    rms_norm + reduce_group
     rope
     rows
     sample + reduce_group
@@ -46,12 +45,12 @@ shaders! {
     unary
 }
 
-/// What an adapter can do that shows in the text of shaders.
+/// The device features that the text of shaders depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
-    /// Parameters come with the command that launches a kernel. Elsewhere they lie in a uniform buffer, `@binding(7)`.
+    /// Whether parameters are passed in the launch command. Otherwise they are in a uniform buffer, `@binding(7)`.
     pub immediates: bool,
-    /// Threads hand values to each other within a subgroup. Elsewhere they do so through workgroup memory.
+    /// Whether threads exchange values within a subgroup. Otherwise they use workgroup memory.
     pub subgroups: bool,
 }
 
@@ -60,10 +59,10 @@ const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
 const BY_SUBGROUP: &str = include_str!("exchange_subgroup.wgsl");
 const BY_GROUP: &str = include_str!("exchange_group.wgsl");
 
-/// The text of the shader `name`, with what it shares with others behind it.
+/// Returns the text of the shader `name` with the shared files.
 ///
 /// # Panics
-/// If there is no such shader: a name is written in code, never read from outside.
+/// If there is no such shader.
 pub fn source(name: &str, dialect: Dialect) -> String {
     let Some((_, texts)) = SHADERS.iter().find(|(known, _)| *known == name) else {
         panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?");
@@ -79,7 +78,7 @@ pub fn source(name: &str, dialect: Dialect) -> String {
     }
 }
 
-/// The name of each shader.
+/// Returns the name of each shader.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SHADERS.iter().map(|(name, _)| *name)
 }
@@ -101,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What an adapter must have for a dialect, which the validator holds the text to.
+    /// The features that the validator accepts in a dialect.
     fn capabilities(dialect: Dialect) -> Capabilities {
         let mut needed = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         needed.set(Capabilities::IMMEDIATES, dialect.immediates);
@@ -109,7 +108,7 @@ mod tests {
         needed
     }
 
-    /// Each shader in each dialect, with the name it is told by.
+    /// Each shader in each dialect, with a name for messages.
     fn all() -> impl Iterator<Item = (String, Dialect, String)> {
         let dialect = |kind| Dialect {
             immediates: kind & 1 == 0,
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_is_what_its_name_says() {
+    fn the_text_uses_the_features_of_its_dialect() {
         for (name, dialect, text) in all() {
             let (immediate, uniform) = (text.contains("<immediate>"), text.contains("<uniform>"));
             assert_eq!(
@@ -164,7 +163,7 @@ mod tests {
         assert_eq!(texts(true), ["attention_lanes", "matmul_lanes"]);
     }
 
-    /// Every adapter offers eight storage buffers to a kernel and Metal keeps one for itself.
+    /// Every device supports eight storage buffers in a kernel, and Metal needs one of them.
     #[test]
     fn no_shader_binds_more_than_seven_buffers() {
         for (name, dialect, text) in all() {

@@ -1,34 +1,34 @@
-// tensor/src/ops/log_prob.rs: log-probs of chosen tokens from chunks of logits, and the way back.
+// tensor/src/ops/rl/log_prob.rs: log-probs of given tokens from chunks of logits, and their gradient.
 //
-// The vocabulary is cut into blocks of BLOCK tokens and one workgroup handles one block of one row. A chunk is a few
-// whole blocks, so that no sum depends on how many blocks a chunk has.
+// One workgroup processes a block of BLOCK tokens of one row. A chunk has a few whole blocks, and no sum depends on their
+// number.
 
 const GROUP: u32 = 64u;
 const BLOCK: u32 = 2048u;
 
 struct Params {
     rows: u32,
-    /// the chunk at hand: its first token and its length
+    /// first token and length of the chunk
     first: u32,
     length: u32,
     /// blocks of the whole vocabulary
     blocks: u32,
     inverse_temperature: f32,
-    /// 1 where the targets are known: sampling finds them later
+    /// 1 if there are targets; sampling has none yet
     pick: u32,
     first_group: u32,
 }
 var<immediate> params: Params;
 
-/// Which pairs ask for a row: pairs[starts[row]] up to pairs[starts[row + 1]], ascending.
+/// The pairs of a row are pairs[starts[row]..starts[row + 1]], ascending.
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read> pairs: array<u32>;
 @group(0) @binding(3) var<storage, read> targets: array<u32>;
 
-/// What a workgroup handles.
+/// The work of a workgroup.
 struct Part {
     row: u32,
-    /// counted over the whole vocabulary
+    /// index in the whole vocabulary
     block: u32,
     /// columns of the chunk
     begin: u32,
@@ -42,12 +42,12 @@ fn part_of(index: u32) -> Part {
 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
-/// per row and block: the largest scaled logit m, the sum of e^(z - m), the sum of e^(z - m) (z - m)
+/// For each row and block: the largest scaled logit m, the sum of e^(z - m), the sum of e^(z - m) (z - m).
 @group(0) @binding(4) var<storage, read_write> statistics: array<vec4<f32>>;
-/// per pair the scaled logit of its target
+/// For each pair the scaled logit of its target.
 @group(0) @binding(5) var<storage, read_write> picked: array<f32>;
 
-/// The threads of a workgroup first agree on their largest number, then on two sums.
+/// The threads of a workgroup reduce their largest number first, then two sums.
 alias Shared = vec3<f32>;
 
 fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
@@ -55,14 +55,11 @@ fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
 }
 
 @compute @workgroup_size(GROUP)
-fn summarise(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let part = part_of(flat_group(group, groups));
+fn summarise(id: Invocation) {
+    let local = id.local;
+    let part = part_of(flat_group(id));
     let there = part.row < params.rows;
-    // A surplus workgroup walks along with nothing to do: a barrier must be met by all.
+    // A surplus workgroup has an empty range, since all threads must reach the barriers.
     let base = select(0u, part.row * params.length, there);
     let end = select(0u, part.end, there);
 
@@ -98,20 +95,16 @@ fn summarise(
 }
 
 @group(0) @binding(0) var<storage, read> read_statistics: array<vec4<f32>>;
-/// in: the scaled logit of the target; out: its log-prob
+/// Input: the scaled logit of the target; output: its log-prob.
 @group(0) @binding(3) var<storage, read_write> log_probs: array<f32>;
 @group(0) @binding(4) var<storage, read_write> entropy: array<f32>;
-/// per row: the largest scaled logit m and the sum of e^(z - m)
+/// For each row: the largest scaled logit m and the sum of e^(z - m).
 @group(0) @binding(5) var<storage, read_write> normaliser: array<vec2<f32>>;
 
-/// One thread per row puts its blocks together, in order, and answers the pairs.
+/// Combines the blocks of a row in order, and writes the results of its pairs. One thread per row.
 @compute @workgroup_size(GROUP)
-fn finish(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = flat_thread(group, groups, local, GROUP);
+fn finish(id: Invocation) {
+    let row = flat_thread(id, GROUP);
     if row >= params.rows {
         return;
     }
@@ -138,19 +131,15 @@ fn finish(
     }
 }
 
-/// in: logits; out: their gradient
+/// Input: logits; output: their gradient.
 @group(0) @binding(0) var<storage, read_write> chunk: array<f32>;
 @group(0) @binding(4) var<storage, read> read_normaliser: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read> upstream: array<f32>;
 
 /// d logit[v] = (sum of g over the pairs that target v - p[v] * sum of g over the pairs of the row) / temperature
 @compute @workgroup_size(GROUP)
-fn backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let part = part_of(flat_group(group, groups));
+fn backward(id: Invocation) {
+    let part = part_of(flat_group(id));
     if part.row >= params.rows {
         return;
     }
@@ -163,13 +152,13 @@ fn backward(
     }
     let largest = read_normaliser[part.row].x;
     let scale = -total / read_normaliser[part.row].y * params.inverse_temperature;
-    for (var i = part.begin + local; i < part.end; i += GROUP) {
+    for (var i = part.begin + id.local; i < part.end; i += GROUP) {
         chunk[base + i] = scale * exp(chunk[base + i] * params.inverse_temperature - largest);
     }
-    // Each thread adds to the columns that it has just written, pairs in order: no two threads meet.
+    // Each thread adds only to columns that it wrote, pairs in order, so no two threads write to one column.
     for (var i = from_pair; i < to_pair; i += 1u) {
         let column = targets[pairs[i]] - params.first;
-        if column >= part.begin && column < part.end && (column - part.begin) % GROUP == local {
+        if column >= part.begin && column < part.end && (column - part.begin) % GROUP == id.local {
             chunk[base + column] += upstream[pairs[i]] * params.inverse_temperature;
         }
     }

@@ -1,15 +1,15 @@
-// tensor/src/ops/matmul.rs: products of matrices where a processor plays the GPU (lavapipe: eight threads in step).
+// tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
-// There a load costs a nanosecond for every number of every thread and arithmetic next to nothing, so this kernel is
-// built to load little. The eight threads of a group share a tile of 32 x 32 (or of 16 or 64 rows). A thread loads a block of
-// its own four rows of `left` and one of its own four columns of `right`; the blocks of `left` are handed round
-// (exchange_subgroup.wgsl: no shared memory, no barrier), so that each thread sums all 32 rows of its four columns.
-// The constants, the parameters, the bindings and the loads are in matmul_shared.wgsl.
+// On lavapipe a load costs a nanosecond per number and thread, and arithmetic almost nothing, so this kernel minimises
+// loads. The eight threads of a workgroup share a tile of 32 x 32 (or of 16 or 64 rows). A thread loads blocks of four rows
+// of `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
+// each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
+// the loads.
 
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-/// Adds the residual and writes four columns of a row of the y that begins at `start`. One number at a time, as
-/// matmul_tiles.wgsl does.
+/// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers, for the
+/// reason in matmul_tiles.wgsl.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     if row >= params.m || column >= params.n {
         return;
@@ -35,8 +35,8 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-/// Rows of a tile: 16, 32 or 64. With 64 a block of `right` serves twice. With 16 half of the threads have all the rows, and
-/// the other half load the next four of k. Each number of y is the same sum in the same order whichever it is.
+/// Rows of a tile: 16, 32 or 64. With 64 each block of `right` is used twice. With 16 half of the threads load all rows, and
+/// the other half load them for the next four of k. The order of each sum is the same for all heights.
 const HEIGHT: u32 = 32u;
 
 /// Four rows (the columns of the result) by four of k.
@@ -92,35 +92,35 @@ fn offer_block(thread: u32, block: mat4x4<f32>) {
     offered();
 }
 
-/// The block that a thread of the group offered.
-fn handed(own: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
+/// The block that `thread` offered.
+fn taken_block(own: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
     return mat4x4(
         taken(own[0], 0u, thread), taken(own[1], 1u, thread),
         taken(own[2], 2u, thread), taken(own[3], 3u, thread),
     );
 }
 
-/// The 32 rows of a thread's four columns. Not an array: that would live in memory.
+/// The 32 rows of the four columns of a thread. An array would be in memory instead of registers.
 struct Tile {
     r0: mat4x4<f32>, r1: mat4x4<f32>, r2: mat4x4<f32>, r3: mat4x4<f32>,
     r4: mat4x4<f32>, r5: mat4x4<f32>, r6: mat4x4<f32>, r7: mat4x4<f32>,
 }
 
-/// The first 16 rows, from four threads of which this is the first.
+/// The first 16 rows, from four threads starting at `thread`.
 fn multiply_half(tile: ptr<function, Tile>, left: mat4x4<f32>, thread: u32, right: mat4x4<f32>) {
-    (*tile).r0 += right * handed(left, thread);
-    (*tile).r1 += right * handed(left, thread + 1u);
-    (*tile).r2 += right * handed(left, thread + 2u);
-    (*tile).r3 += right * handed(left, thread + 3u);
+    (*tile).r0 += right * taken_block(left, thread);
+    (*tile).r1 += right * taken_block(left, thread + 1u);
+    (*tile).r2 += right * taken_block(left, thread + 2u);
+    (*tile).r3 += right * taken_block(left, thread + 3u);
 }
 
 fn multiply(tile: ptr<function, Tile>, local: u32, left: mat4x4<f32>, right: mat4x4<f32>) {
     offer_block(local, left);
     multiply_half(tile, left, 0u, right);
-    (*tile).r4 += right * handed(left, 4u);
-    (*tile).r5 += right * handed(left, 5u);
-    (*tile).r6 += right * handed(left, 6u);
-    (*tile).r7 += right * handed(left, 7u);
+    (*tile).r4 += right * taken_block(left, 4u);
+    (*tile).r5 += right * taken_block(left, 5u);
+    (*tile).r6 += right * taken_block(left, 6u);
+    (*tile).r7 += right * taken_block(left, 7u);
     all_taken();
 }
 
@@ -147,14 +147,11 @@ fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
 }
 
 @compute @workgroup_size(8)
-fn product(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
+fn product(id: Invocation) {
+    let thread = id.local;
     let across = (params.n + 31u) / 32u;
     let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
-    let flat = flat_group(group, groups);
+    let flat = flat_group(id);
     let slice = flat / tiles;
     let first_row = flat % tiles / across * HEIGHT;
     let row = min(first_row + 4u * thread % HEIGHT, params.m - 1u);

@@ -1,28 +1,28 @@
-// tensor/src/ops/matmul.rs: what matmul_lanes.wgsl and matmul_tiles.wgsl share. Put behind both.
+// tensor/src/ops/matmul.rs: appended to matmul_lanes.wgsl and matmul_tiles.wgsl.
 
 /// 0: left (m, k), right (n, k) transposed. 1: left (m, k), right (k, n). 2: left (k, m) transposed, right (k, n).
 const LAYOUT: u32 = 0u;
-/// How `right` is stored. 0: f32. 1: f16. 2: bf16.
+/// The format of `right`. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 where every row and the first number used start at a multiple of four numbers: of left and right, and of y (read by matmul_lanes.wgsl
-/// alone).
+/// 1 if all rows start at a multiple of four numbers: those of left and right, and those of y (only used by
+/// matmul_lanes.wgsl).
 const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
-/// 1 where there is a low-rank term, a bias, a residual.
+/// 1 if there is a low-rank term, a bias, a residual.
 const HAS_LOW: u32 = 0u;
 const HAS_BIAS: u32 = 0u;
 const HAS_RESIDUAL: u32 = 0u;
 
-/// y = alpha left right + low up + bias + residual, k summed in ascending order. Of the seven buffers, those of absent
-/// terms are bound to something else and not read.
+/// y = alpha left right + low up + bias + residual, summed over k in ascending order. The buffers of absent terms are not
+/// read.
 struct Params {
-    /// y has m rows of n columns. The low-rank term has the layout of the main one and sums over rank.
+    /// y is (m, n). The low-rank term has the layout of the main term and sums over `rank`.
     m: u32, n: u32, k: u32, rank: u32,
-    /// In numbers, from one stored row to the next.
+    /// Distance of two stored rows, in numbers.
     left_step: u32, right_step: u32, up_step: u32, y_step: u32,
-    /// In numbers, before the first one used.
+    /// Offset of the first number.
     left_at: u32, right_at: u32, up_at: u32, y_at: u32,
-    /// How much of k one slice sums, and how far apart the results of the slices are.
+    /// Length of a slice of k, and distance of the results of two slices.
     slice: u32, y_slice: u32,
     alpha: f32,
     first_group: u32,
@@ -36,13 +36,13 @@ var<immediate> params: Params;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 @group(0) @binding(6) var<storage, read> residual: array<vec4<f32>>;
 
-/// Where the numbers `at` .. `at` + 4 of a row are that begins at `start` and has `end` numbers; the last stands in
-/// for those past the end.
+/// The indices of the numbers `at` .. `at` + 4 of a row that starts at `start` and has `end` numbers; beyond the end that of
+/// the last number.
 fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
     return start + min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(end - 1u));
 }
 
-/// Four numbers of a row of `left`, from `at`; 0 past the end.
+/// Four numbers of a row of `left`, from `at`; 0 beyond the end.
 fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     let start = params.left_at + row * params.left_step;
     if WIDE == 1u {
@@ -53,7 +53,8 @@ fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     return select(vec4<f32>(), four, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
 }
 
-/// Four numbers of a row of `right`, from `at`; anything finite past the end, where `left` is 0 or nobody looks.
+/// Four numbers of a row of `right`, from `at`; beyond the end any finite number, since `left` is 0 there or the result is
+/// not written.
 fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     let start = params.right_at + row * params.right_step;
     let first = start + at;

@@ -1,9 +1,9 @@
-// tensor/src/ops/matmul.rs: the results of the slices of a long sum, added in order.
+// tensor/src/ops/matmul.rs: sums the results of the slices of k in order.
 
 const GROUP: u32 = 64u;
 
 struct Params {
-    /// y has m rows of n columns; its rows begin y_step numbers apart, the first at y_at.
+    /// y is (m, n), with rows y_step numbers apart, the first at y_at.
     m: u32, n: u32, y_step: u32, y_at: u32,
     slices: u32,
     first_group: u32,
@@ -15,12 +15,8 @@ var<immediate> params: Params;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(GROUP)
-fn add(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn add(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     let count = params.m * params.n;
     if i >= count {
         return;

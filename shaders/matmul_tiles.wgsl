@@ -1,14 +1,13 @@
-// tensor/src/ops/matmul.rs: products of matrices on a GPU.
+// tensor/src/ops/matmul.rs: matrix products for GPUs.
 //
-// The 256 threads of a group share a tile of 64 x 64. Sixteen of k at a time, they stage their rows of `left` and
-// columns of `right` in workgroup memory; then each thread sums four rows of four columns.
-// The constants, the parameters, the bindings and the loads are in matmul_shared.wgsl.
+// The 256 threads of a workgroup share a tile of 64 x 64. In steps of 16 of k they stage rows of `left` and columns of
+// `right` in workgroup memory, then each thread sums four rows of four columns. matmul_shared.wgsl has the constants, the
+// parameters, the bindings and the loads.
 
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-/// Adds the residual and writes four columns of a row of the y that begins at `start`. One number at a time, as staging
-/// does: a store to one component of a vector may touch the whole vector (it does on Metal), and the neighbours are
-/// other threads'.
+/// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers: a store to
+/// a component of a vector may write the whole vector (as on Metal), and other threads write the other components.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     if row >= params.m || column >= params.n {
         return;
@@ -23,11 +22,11 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-/// Sixteen of k by 64 rows, and by 64 columns.
+/// 16 of k by 64 rows, and by 64 columns.
 var<workgroup> rows: array<f32, 1024>;
 var<workgroup> columns: array<f32, 1024>;
 
-/// Puts four numbers of k, of one row or column, where they are read four rows or columns at a time.
+/// Stages four numbers of a row along k, transposed, so that `multiply` reads four rows at a time.
 fn stage_rows(row: u32, k: u32, four: vec4<f32>) {
     rows[k * 64u + row] = four.x;
     rows[(k + 1u) * 64u + row] = four.y;
@@ -42,7 +41,7 @@ fn stage_columns(column: u32, k: u32, four: vec4<f32>) {
     columns[(k + 3u) * 64u + column] = four.w;
 }
 
-/// Each of the 256 threads stages four numbers of `left`; 0 past the end of k.
+/// Each thread stages four numbers of `left`; 0 beyond the end of k.
 fn stage_left(thread: u32, first_row: u32, k: u32, end: u32) {
     if LAYOUT == 2u {
         let i = thread / 16u;
@@ -72,7 +71,7 @@ fn stage_right(thread: u32, first_column: u32, k: u32, end: u32) {
     }
 }
 
-/// The same for the low-rank term, which is always wide.
+/// The same for the low-rank term, whose rows are multiples of four.
 fn stage_low(thread: u32, first_row: u32, k: u32) {
     let i = k + thread % 4u * 4u;
     let row = min(first_row + thread / 4u, params.m - 1u);
@@ -95,7 +94,7 @@ fn stage_up(thread: u32, first_column: u32, k: u32) {
     }
 }
 
-/// What is staged, multiplied: the four columns are those of `sum`'s rows, the four rows its columns.
+/// Adds the product of the staged tiles. `sum` has a column for each of the four rows of y.
 fn multiply(sum: mat4x4<f32>, row: u32, column: u32) -> mat4x4<f32> {
     var total = sum;
     for (var k = 0u; k < 16u; k++) {
@@ -109,14 +108,11 @@ fn multiply(sum: mat4x4<f32>, row: u32, column: u32) -> mat4x4<f32> {
 }
 
 @compute @workgroup_size(256)
-fn product(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
+fn product(id: Invocation) {
+    let thread = id.local;
     let across = (params.n + 63u) / 64u;
     let tiles = across * ((params.m + 63u) / 64u);
-    let flat = flat_group(group, groups);
+    let flat = flat_group(id);
     let slice = flat / tiles;
     let first_row = flat % tiles / across * 64u;
     let first_column = flat % across * 64u;

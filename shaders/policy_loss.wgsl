@@ -1,8 +1,8 @@
-// tensor/src/ops/policy_loss.rs: the clipped objective with its KL penalty, per token, summed in a fixed order.
+// tensor/src/ops/rl/policy_loss.rs: the clipped objective with its KL penalty, summed in a fixed order.
 
 const GROUP: u32 = 64u;
-/// The logarithm of a ratio is cut here: e^60 is far beyond any use and far from overflow, and 0 times it is still 0.
-const MOST: f32 = 60.0;
+/// Limit of the logarithm of a ratio: e^60 is large enough and does not overflow.
+const MAX_LOG: f32 = 60.0;
 
 struct Params {
     /// pairs
@@ -20,27 +20,27 @@ struct Params {
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> log_probs: array<f32>;
-/// Where the loss tokens of each pair begin; one more at the end.
+/// The loss tokens of a pair are tokens[starts[pair]..starts[pair + 1]].
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 /// advantage, weight, old log-prob, reference log-prob
 @group(0) @binding(2) var<storage, read> tokens: array<vec4<f32>>;
-/// per pair the sums of: weighted loss, KL, clipped tokens
+/// For each pair the sums of: weighted loss, KL, clipped tokens.
 @group(0) @binding(3) var<storage, read_write> sums: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> gradient: array<f32>;
 
-/// e^x that is exactly 1 at 0, so that a policy that has not moved has a ratio of exactly 1 (WGSL allows exp an error).
+/// e^x that is exactly 1 at 0, so that an unchanged policy has a ratio of exactly 1. WGSL does not guarantee this of exp.
 fn ratio_of(x: f32) -> f32 {
-    return select(exp(min(x, MOST)), 1.0, x == 0.0);
+    return select(exp(min(x, MAX_LOG)), 1.0, x == 0.0);
 }
 
-/// e^x - 1 - x. Near 0 by its series: the difference would be all rounding where KL is small, and that is everywhere
-/// at the start of training. The term left out is below 2e-8 of the sum.
+/// e^x - 1 - x, near 0 by its series, since the difference would be mostly rounding error for a small KL, as at the start
+/// of training. The next term of the series is below 2e-8 of the sum.
 fn exp_beyond_line(x: f32) -> f32 {
     let near = x * x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 + x * (1.0 / 720.0 + x / 5040.0)))));
-    return select(exp(min(x, MOST)) - 1.0 - x, near, abs(x) < 0.25);
+    return select(exp(min(x, MAX_LOG)) - 1.0 - x, near, abs(x) < 0.25);
 }
 
-/// The KL estimate of one token and its slope, of d = log-prob minus reference log-prob.
+/// The KL estimate of a token and its slope, for d = log-prob - reference log-prob.
 fn kl_of(d: f32) -> vec2<f32> {
     switch params.estimator {
         case 2u: {
@@ -54,14 +54,10 @@ fn kl_of(d: f32) -> vec2<f32> {
     }
 }
 
-/// One thread per pair: many loss tokens ask for the same log-prob where equal states were merged.
+/// One thread per pair. Many loss tokens use the same log-prob where equal states were merged.
 @compute @workgroup_size(GROUP)
-fn losses(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let pair = flat_thread(group, groups, local, GROUP);
+fn losses(id: Invocation) {
+    let pair = flat_thread(id, GROUP);
     if pair >= params.count {
         return;
     }
@@ -94,15 +90,15 @@ fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
 @group(0) @binding(2) var<storage, read_write> mean_kl: array<f32>;
 @group(0) @binding(3) var<storage, read_write> clip_fraction: array<f32>;
 
-/// One workgroup: the loss, and the means over tokens of KL and of being clipped.
+/// The loss, the mean KL and the share of clipped tokens, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn total(@builtin(local_invocation_index) local: u32) {
+fn total(id: Invocation) {
     var sum = vec3<f32>(0.0);
-    for (var pair = local; pair < params.count; pair += GROUP) {
+    for (var pair = id.local; pair < params.count; pair += GROUP) {
         sum += read_sums[pair].xyz;
     }
-    let whole = combined(sum, local, GROUP);
-    if local == 0u {
+    let whole = combined(sum, id.local, GROUP);
+    if id.local == 0u {
         loss[0] = whole.x;
         mean_kl[0] = whole.y / f32(params.tokens);
         clip_fraction[0] = whole.z / f32(params.tokens);
@@ -113,14 +109,10 @@ fn total(@builtin(local_invocation_index) local: u32) {
 @group(0) @binding(1) var<storage, read> upstream: array<f32>;
 @group(0) @binding(2) var<storage, read_write> scaled: array<f32>;
 
-/// The gradient of the log-probs, given that of the loss.
+/// The gradient of the log-probs.
 @compute @workgroup_size(GROUP)
-fn backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let pair = flat_thread(group, groups, local, GROUP);
+fn backward(id: Invocation) {
+    let pair = flat_thread(id, GROUP);
     if pair < params.count {
         scaled[pair] = slopes[pair] * upstream[0];
     }

@@ -1,4 +1,4 @@
-// tensor/src/ops/probe.rs: multiplications and additions and next to nothing else, to see how many a device can do.
+// tensor/src/ops/probe.rs: a chain of multiplications and additions, to measure the speed of a device.
 
 const GROUP: u32 = 64u;
 
@@ -7,14 +7,10 @@ var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;
 
-/// Eight chains that do not wait for each other, each two steps x = x factor + more a round.
+/// Eight independent chains, each with two steps x = x factor + more in a round.
 @compute @workgroup_size(GROUP)
-fn chains(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn chains(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }

@@ -1,15 +1,15 @@
-// tensor/src/ops/reduce.rs: sums and maxima.
+// tensor/src/ops/reduce.rs: sums.
 
 const GROUP: u32 = 64u;
 
 struct Params {
     /// of the input, right-aligned
     shape: vec4<u32>,
-    /// 1 for an axis that is summed away, 0 for one that stays
+    /// 1 for an axis that is summed
     summed: vec4<u32>,
-    /// results
+    /// elements of the result
     count: u32,
-    /// for `rows`: elements in a row, and in the whole input (the last row may be short)
+    /// for `sum_rows`: elements of a row, and of the whole input (the last row may be shorter)
     length: u32,
     total: u32,
     first_group: u32,
@@ -21,12 +21,8 @@ var<immediate> params: Params;
 
 /// The sum of each row of `length` consecutive elements, in order.
 @compute @workgroup_size(GROUP)
-fn sum_rows(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn sum_rows(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }
@@ -38,33 +34,10 @@ fn sum_rows(
     y[i] = sum;
 }
 
-/// The largest element of each row.
+/// Sums over the axes marked in `summed`, which keep length one.
 @compute @workgroup_size(GROUP)
-fn max_rows(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
-    if i >= params.count {
-        return;
-    }
-    let first = i * params.length;
-    var largest = x[first];
-    for (var j = first + 1u; j < min(first + params.length, params.total); j += 1u) {
-        largest = max(largest, x[j]);
-    }
-    y[i] = largest;
-}
-
-/// Sums the axes marked in `summed`; the result keeps them with length one.
-@compute @workgroup_size(GROUP)
-fn sum_axes(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn sum_axes(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }

@@ -1,11 +1,11 @@
-// Put behind the shaders whose threads combine a value each. Such a shader says what the value is and how two become
-// one, `alias Shared = ...;` and `fn combine(a: Shared, b: Shared) -> Shared`, and has GROUP threads in a workgroup.
+// Appended to shaders whose threads reduce values. Such a shader defines the type of the values and their combination,
+// `alias Shared = ...;` and `fn combine(a: Shared, b: Shared) -> Shared`, and has GROUP threads in a workgroup.
 
 var<workgroup> shared_values: array<Shared, GROUP>;
 
-/// The values of `lanes` neighbouring threads as one, known to all of them. `lanes` is a power of two up to GROUP and
-/// the same everywhere, and every thread of the workgroup must come here. One half is folded onto the other, so the
-/// order is fixed. The values are still being read afterwards: a barrier must stand between two calls.
+/// Combines the values of `lanes` neighbouring threads and returns the result to each of them. `lanes` is a power of two
+/// up to GROUP and the same for all threads, and every thread of the workgroup must call this. The order is fixed: one
+/// half is added to the other. Between two calls there must be a barrier.
 fn combined(own: Shared, local: u32, lanes: u32) -> Shared {
     if lanes == 1u {
         return own;

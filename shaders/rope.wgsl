@@ -1,8 +1,8 @@
-// tensor/src/ops/rope.rs: pairs of channels rotated by an angle that grows with the token's position.
+// tensor/src/ops/rope.rs: rotation of pairs of channels by an angle proportional to the position.
 
 const GROUP: u32 = 64u;
 
-/// `half`: pairs in a head; `sign`: 1 turns forward, -1 back.
+/// `half`: pairs of a head; `sign`: 1 forward, -1 backward.
 struct Params { count: u32, heads: u32, half: u32, sign: f32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -11,14 +11,10 @@ var<immediate> params: Params;
 @group(0) @binding(2) var<storage, read> rotations: array<vec2<f32>>;  // (positions, half): cosine, sine
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;     // as x
 
-/// One thread a pair.
+/// One thread per pair.
 @compute @workgroup_size(GROUP)
-fn rotate(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn rotate(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }

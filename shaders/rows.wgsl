@@ -1,8 +1,8 @@
-// tensor/src/ops/rows.rs: rows picked from a matrix, and written into one. The gradient serves embedding.rs too.
+// tensor/src/ops/rows.rs: gathers and writes rows of a matrix. embedding.rs uses the gradient too.
 
 const GROUP: u32 = 64u;
 
-/// `count`: elements to write.
+/// `count`: elements of the result.
 struct Params { count: u32, cols: u32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -10,43 +10,31 @@ var<immediate> params: Params;
 @group(0) @binding(1) var<storage, read> rows: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-// gather_backward: the places where row r was picked are places[starts[r]..starts[r + 1]].
+// gather_backward: the gathered rows that come from row r are places[starts[r]..starts[r + 1]].
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
 @group(0) @binding(3) var<storage, read_write> x_slope: array<f32>;
 
 @compute @workgroup_size(GROUP)
-fn gather(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn gather(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         y[i] = x[rows[i / params.cols] * params.cols + i % params.cols];
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn scatter(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn scatter(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         y[rows[i / params.cols] * params.cols + i % params.cols] = x[i];
     }
 }
 
-/// `x` is the gradient of what was gathered.
+/// `x` is the gradient of the gathered rows.
 @compute @workgroup_size(GROUP)
-fn gather_backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn gather_backward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i >= params.count {
         return;
     }

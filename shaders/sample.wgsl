@@ -1,19 +1,19 @@
-// tensor/src/ops/sample.rs: one token per draw, the largest of scaled logit + Gumbel noise.
+// tensor/src/ops/rl/sample.rs: for each draw the token with the largest sum of scaled logit and Gumbel noise.
 
 const GROUP: u32 = 64u;
 const BLOCK: u32 = 2048u;
-/// An id that no vocabulary has: nothing drawn yet.
+/// Not the id of a token.
 const NONE: u32 = 0xffffffffu;
 
 struct Params {
     draws: u32,
-    /// the chunk at hand: its first token and its length
+    /// first token and length of the chunk
     first: u32,
     length: u32,
     /// blocks of the whole vocabulary
     blocks: u32,
     inverse_temperature: f32,
-    /// 0 takes the likeliest token
+    /// 0 selects the most likely token
     noisy: u32,
     first_group: u32,
 }
@@ -29,8 +29,8 @@ fn multiply_high(a: u32, b: u32) -> u32 {
     return high * (b >> 16u) + (second >> 16u) + (third >> 16u);
 }
 
-/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011): four random words
-/// for each counter and key.
+/// Philox4x32-10: four random words for each counter and key (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as
+/// easy as 1, 2, 3; SC 2011).
 fn philox(counter: u32, key: vec2<u32>) -> vec4<u32> {
     var x = vec4<u32>(counter, 0u, 0u, 0u);
     var k = key;
@@ -46,8 +46,8 @@ fn philox(counter: u32, key: vec2<u32>) -> vec4<u32> {
     return x;
 }
 
-/// -log(-log(1 - u)) for u = (bits + 1/2) / 2^32. Large noise comes from small u, where a float is finest and the
-/// series gives -log(1 - u) to the last bit; 1 - u is counted from the other end, so neither logarithm meets 0.
+/// -log(-log(1 - u)) for u = (bits + 1/2) / 2^32. Large noise comes from small u, where floats are finest and the series of
+/// -log(1 - u) is exact. Elsewhere 1 - u is computed from the inverted bits, so neither logarithm gets 0.
 fn gumbel(bits: u32) -> f32 {
     const UNIT = 1.0 / 4294967296.0;
     let u = (f32(bits) + 0.5) * UNIT;
@@ -59,7 +59,7 @@ fn gumbel(bits: u32) -> f32 {
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> rows: array<u32>;
 @group(0) @binding(2) var<storage, read> keys: array<vec2<u32>>;
-/// per draw and block: the best score, its scaled logit and its token
+/// For each draw and block: the best score, its scaled logit and its token.
 @group(0) @binding(3) var<storage, read_write> scores: array<f32>;
 @group(0) @binding(4) var<storage, read_write> scaled: array<f32>;
 @group(0) @binding(5) var<storage, read_write> ids: array<u32>;
@@ -70,7 +70,7 @@ struct Best {
     id: u32,
 }
 
-/// The better of two; of equals the lower id, so that the order of comparing does not matter.
+/// The better of two, of equals the one with the lower id, so that the result does not depend on the order.
 fn better(a: Best, b: Best) -> Best {
     if b.score > a.score || (b.score == a.score && b.id < a.id) {
         return b;
@@ -84,29 +84,25 @@ fn combine(a: Best, b: Best) -> Best {
     return better(a, b);
 }
 
-/// One workgroup finds the best token of one block for one draw.
+/// The best token of one block for one draw, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn draw(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let index = flat_group(group, groups);
+fn draw(id: Invocation) {
+    let index = flat_group(id);
     let per_draw = (params.length + BLOCK - 1u) / BLOCK;
-    let place = index / per_draw;
-    let there = place < params.draws;
+    let draw_index = index / per_draw;
+    let there = draw_index < params.draws;
     let begin = (index % per_draw) * BLOCK;
     let end = select(0u, min(begin + BLOCK, params.length), there);
     var base = 0u;
     var key = vec2<u32>(0u);
     if there {
-        base = rows[place] * params.length;
-        key = keys[place];
+        base = rows[draw_index] * params.length;
+        key = keys[draw_index];
     }
 
     var best = Best(LOWEST, LOWEST, NONE);
-    // Four tokens at a time, as the generator gives four words. Blocks begin at multiples of four.
-    for (var i = begin + 4u * local; i < end; i += 4u * GROUP) {
+    // Four tokens at a time, since the generator returns four words. Blocks start at multiples of four.
+    for (var i = begin + 4u * id.local; i < end; i += 4u * GROUP) {
         var noise = vec4<f32>(0.0);
         if params.noisy == 1u {
             let words = philox((params.first + i) / 4u, key);
@@ -117,12 +113,12 @@ fn draw(
             best = better(best, Best(logit + noise[j], logit, params.first + i + j));
         }
     }
-    best = combined(best, local, GROUP);
-    if local == 0u && there {
-        let out = place * params.blocks + (params.first + begin) / BLOCK;
+    best = combined(best, id.local, GROUP);
+    if id.local == 0u && there {
+        let out = draw_index * params.blocks + (params.first + begin) / BLOCK;
         scores[out] = best.score;
         scaled[out] = best.logit;
-        // Logits that are not numbers leave nothing to choose. The log-prob will show it; the id must stay a valid one.
+        // If no logit is a number, the log-prob is not either; the id must be valid.
         ids[out] = select(best.id, params.first + begin, best.id == NONE);
     }
 }
@@ -133,21 +129,17 @@ fn draw(
 @group(0) @binding(3) var<storage, read_write> tokens: array<u32>;
 @group(0) @binding(4) var<storage, read_write> picked: array<f32>;
 
-/// The best of a draw's blocks, its token and its scaled logit. One thread per draw.
+/// The best token of all blocks and its scaled logit. One thread per draw.
 @compute @workgroup_size(GROUP)
-fn choose(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let place = flat_thread(group, groups, local, GROUP);
-    if place >= params.draws {
+fn choose(id: Invocation) {
+    let draw_index = flat_thread(id, GROUP);
+    if draw_index >= params.draws {
         return;
     }
     var best = Best(LOWEST, LOWEST, NONE);
-    for (var i = place * params.blocks; i < (place + 1u) * params.blocks; i += 1u) {
+    for (var i = draw_index * params.blocks; i < (draw_index + 1u) * params.blocks; i += 1u) {
         best = better(best, Best(read_scores[i], read_scaled[i], read_ids[i]));
     }
-    tokens[place] = best.id;
-    picked[place] = best.logit;
+    tokens[draw_index] = best.id;
+    picked[draw_index] = best.logit;
 }

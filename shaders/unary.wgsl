@@ -1,10 +1,10 @@
-// tensor/src/ops/unary.rs: one function of one number, element by element, and its gradient.
+// tensor/src/ops/unary.rs: functions of one number, and their gradients.
 
 const GROUP: u32 = 64u;
-/// Which function: the numbering of `Unary` in unary.rs.
+/// The numbering is that of `UnaryFunction` in unary.rs.
 const FUNCTION: u32 = 0u;
 
-/// `low` and `high`: the bounds of a clamp; of the Huber function minus delta and delta.
+/// `low` and `high`: the bounds of a clamp, -delta and delta of the Huber loss; `low`: the scalar of add and mul.
 struct Params { count: u32, low: f32, high: f32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -28,6 +28,8 @@ fn value(v: f32) -> f32 {
         case 5u: { return sqrt(v); }
         case 6u: { return clamp(v, params.low, params.high); }
         case 7u: { return max(v, 0.0); }
+        case 9u: { return v + params.low; }
+        case 10u: { return v * params.low; }
         default: { let cut = clamp(v, params.low, params.high); return cut * (v - 0.5 * cut); }
     }
 }
@@ -42,29 +44,23 @@ fn slope(v: f32) -> f32 {
         case 5u: { return 0.5 / sqrt(v); }
         case 6u: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
         case 7u: { return select(0.0, 1.0, v > 0.0); }
+        case 9u: { return 1.0; }
+        case 10u: { return params.low; }
         default: { return clamp(v, params.low, params.high); }
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn forward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         y[i] = value(x[i]);
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = flat_thread(group, groups, local, GROUP);
+fn backward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
     if i < params.count {
         x_slope[i] = dy[i] * slope(x[i]);
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use lapwing_tensor::testing::gpu;
-use lapwing_tensor::{Caps, Gpu, GpuOptions, checks};
+use lapwing_tensor::check::gpu;
+use lapwing_tensor::{Caps, Gpu, GpuOptions, check::checks};
 use lapwing_tests::smoke::{find, smoke};
 
 fn named(names: [(&str, &str); 3]) -> Vec<Caps> {

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use lapwing_tensor::testing::{Variant, variants};
+use lapwing_tensor::check::{KernelVariant, kernel_variants};
 use lapwing_tests::translation::Translation;
 use naga::{AddressSpace, Expression, Module, Statement, TypeInner};
 
 #[test]
 fn every_kernel_is_translated_for_every_system() {
     let mut hlsl_5 = 0;
-    let all = variants();
+    let all = kernel_variants();
     for variant in &all {
         let name = &variant.name;
         let translation =
@@ -29,12 +29,12 @@ fn every_kernel_is_translated_for_every_system() {
         );
     }
     // All but those that exchange values within a subgroup, which FXC cannot.
-    let exchanging = |variant: &&Variant| variant.text.contains("subgroupShuffle");
+    let exchanging = |variant: &&KernelVariant| variant.text.contains("subgroupShuffle");
     assert_eq!(hlsl_5, all.len() - all.iter().filter(exchanging).count());
     assert!(hlsl_5 > 1000, "{hlsl_5}");
 }
 
-fn parsed(variant: &Variant) -> Module {
+fn parsed(variant: &KernelVariant) -> Module {
     naga::front::wgsl::parse_str(&variant.text)
         .unwrap_or_else(|error| panic!("{}: {error}", variant.name))
 }
@@ -123,7 +123,7 @@ fn leads_to(
 /// gfx-rs' GPU library), and races with the threads that own the neighbours.
 #[test]
 fn no_kernel_stores_a_part_of_a_vector() {
-    for variant in variants() {
+    for variant in kernel_variants() {
         let module = parsed(&variant);
         for function in functions(&module) {
             each_statement(&function.body, &mut |statement| {
@@ -144,7 +144,7 @@ fn no_kernel_stores_a_part_of_a_vector() {
 /// towards a bound.
 #[test]
 fn no_kernel_uses_what_compilers_get_wrong() {
-    for variant in variants() {
+    for variant in kernel_variants() {
         for word in [
             "workgroupUniformLoad",
             "atomic",
@@ -190,7 +190,7 @@ fn no_kernel_uses_what_compilers_get_wrong() {
 #[test]
 fn every_kernel_fits_every_adapter() {
     let mut largest = BTreeMap::new();
-    for variant in variants() {
+    for variant in kernel_variants() {
         let (name, module) = (&variant.name, parsed(&variant));
         let info = naga::valid::Validator::new(
             naga::valid::ValidationFlags::all(),

@@ -5,7 +5,7 @@ use lapwing_play::evaluate::play_evaluation;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::{Random, Scripted};
 use lapwing_play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use lapwing_train::state::{Purpose, State};
 
 use crate::training::{config, seats, state};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lapwing_model::{Adapter, Model, Precision, Tokens};
-use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, checks};
+use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, check::checks};
 use lapwing_train::Config;
 use lapwing_train::learner::Learner;
 use lapwing_train::state::{Purpose, State};

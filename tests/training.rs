@@ -11,7 +11,7 @@ use lapwing_learn::config::{Aggregation, Sampling};
 use lapwing_learn::metrics::{Learned, StepMetrics};
 use lapwing_model::Tokens;
 use lapwing_play::Seat;
-use lapwing_tensor::{Indices, testing::gpu};
+use lapwing_tensor::{Indices, check::gpu};
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::{Record, RecordError, Sink};

@@ -5,7 +5,7 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, SubgroupOperationSet, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, ShaderStage};
 
-use lapwing_tensor::testing::Variant;
+use lapwing_tensor::check::KernelVariant;
 
 /// One kernel in the languages of the vendors.
 pub struct Translation {
@@ -29,7 +29,7 @@ impl Translation {
     ///
     /// # Errors
     /// What naga says, with the name of the language.
-    pub fn of(variant: &Variant) -> Result<Translation, String> {
+    pub fn of(variant: &KernelVariant) -> Result<Translation, String> {
         let module = naga::front::wgsl::parse_str(&variant.text)
             .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
         let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;

@@ -10,7 +10,7 @@ use lapwing_learn::metrics::{Learned, StepMetrics};
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
 use lapwing_play::players::model::Reference;
-use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, testing::gpu};
+use lapwing_tensor::{Indices, NamedValues, ParameterState, Parameters, Tensor, check::gpu};
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::learner::Learner;

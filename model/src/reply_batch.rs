@@ -5,7 +5,7 @@
 //! not run through the model, because no token follows it. A reply is bit-identical whatever else is in the batch.
 
 use lapwing_tensor::random::mix;
-use lapwing_tensor::{Head, Indices};
+use lapwing_tensor::{Indices, rl::LmHead};
 
 use crate::sampling::{draw, each_row};
 use crate::{Adapter, KvArena, Model, ModelError, SamplingOptions, TokenNode};
@@ -72,7 +72,7 @@ pub struct SampledToken {
 pub struct ReplyBatch {
     model: Model,
     adapter: Option<Adapter>,
-    head: Head,
+    head: LmHead,
     rows_at_once: usize,
     active: Vec<ActiveReply>,
     next: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{Draw, Head, Indices, Tensor};
+use lapwing_tensor::{Indices, Tensor, rl::Draw, rl::LmHead};
 
 use crate::ModelError;
 
@@ -46,7 +46,7 @@ impl Default for SamplingOptions {
 /// with top-k or top-p. A kernel takes at most `at_once` rows.
 pub(crate) fn draw(
     hidden: &Tensor,
-    head: &Head,
+    head: &LmHead,
     asked: &[(u32, u64, &SamplingOptions)],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
@@ -97,7 +97,7 @@ const MAX_LOGITS: usize = 4 << 20;
 /// Calls `show` with the index and the logits of each row.
 pub(crate) fn each_row(
     hidden: &Tensor,
-    head: &Head,
+    head: &LmHead,
     rows: &[u32],
     mut show: impl FnMut(usize, &[f32]),
 ) -> Result<(), ModelError> {

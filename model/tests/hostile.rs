@@ -8,8 +8,8 @@ use lapwing_model::{
     Adapter, ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision,
     SamplingOptions, StoredAdapter, Tokenizer, generate,
 };
+use lapwing_tensor::check;
 use lapwing_tensor::random::Random;
-use lapwing_tensor::testing;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -202,14 +202,14 @@ fn unsupported_features_are_named() {
 
 #[test]
 fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated() {
-    let before = testing::gpu().bytes_in_use();
+    let before = check::gpu().bytes_in_use();
     let lying = GoldenCopy::of("qwen2").edit("config.json", |config| {
         config["vocab_size"] = json!(4_000_000)
     });
     let wanted = "model.safetensors: tensor model.embed_tokens.weight: the shape is [384, 64], wanted [4000000, 64]";
     assert_eq!(lying.complaint(), wanted);
     // Other tests run at the same time; 4,000,000 rows would be a gigabyte.
-    assert!(testing::gpu().bytes_in_use() < before + (256 << 20));
+    assert!(check::gpu().bytes_in_use() < before + (256 << 20));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn logits_that_are_not_numbers_are_an_error() {
             *value = [0x7f, 0x7f];
         }
     });
-    let model = Model::load(&testing::gpu(), huge.0.path(), Precision::Auto).unwrap();
+    let model = Model::load(&check::gpu(), huge.0.path(), Precision::Auto).unwrap();
     let request = GenerationRequest {
         prompt: vec![1, 2, 3],
         key: 1,
@@ -463,7 +463,7 @@ proptest! {
                 let config = ModelConfig::read(&golden("llama")).unwrap();
                 StoredAdapter::read(&config, copy.0.path()).map(|_| ())
             }
-            false => Model::load(&testing::gpu(), copy.0.path(), Precision::Auto).map(|_| ()),
+            false => Model::load(&check::gpu(), copy.0.path(), Precision::Auto).map(|_| ()),
         };
         if let Err(error) = read {
             let here = copy.0.path().to_str().unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use lapwing_model::{Model, ModelConfig, Precision, Rope, RopeScaling};
-use lapwing_tensor::testing;
+use lapwing_tensor::check;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -23,7 +23,7 @@ fn values_beyond_f16_keep_their_matrix_in_bf16() {
     let gate = "model.layers.0.mlp.gate_proj.weight";
     let large = GoldenCopy::of("qwen2")
         .edit_tensor(FILE, gate, |data| data[..2].copy_from_slice(&[0x80, 0x48]));
-    let model = Model::load(&testing::gpu(), large.0.path(), Precision::Auto).unwrap();
+    let model = Model::load(&check::gpu(), large.0.path(), Precision::Auto).unwrap();
     assert_eq!(model.report().out_of_f16_range, [gate]);
     assert_eq!(model.report().matrices, [0, 14, 1]);
 }
@@ -121,7 +121,7 @@ fn a_tied_head_that_is_stored_is_tied_only_if_it_is_the_same() {
         header["lm_head.weight"] =
             json!({"dtype": table["dtype"], "shape": table["shape"], "data_offsets": place});
         join(&copy.path(FILE), &header, &data);
-        let model = Model::load(&testing::gpu(), copy.0.path(), Precision::Auto).unwrap();
+        let model = Model::load(&check::gpu(), copy.0.path(), Precision::Auto).unwrap();
         assert_eq!(model.config().tied, !differs);
         assert_eq!(model.report().ignored, [""; 0]);
     }
@@ -137,6 +137,6 @@ fn rows_too_small_for_f16_keep_their_matrix_in_bf16() {
             *value = (tiny as u16).to_le_bytes();
         }
     });
-    let model = Model::load(&testing::gpu(), small.0.path(), Precision::Auto).unwrap();
+    let model = Model::load(&check::gpu(), small.0.path(), Precision::Auto).unwrap();
     assert_eq!(model.report().out_of_f16_range, [gate]);
 }

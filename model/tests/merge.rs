@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lapwing_model::{Adapter, LoraConfig, Model, ModelDirectory, Precision, Targets};
-use lapwing_tensor::{Parameters, testing};
+use lapwing_tensor::{Parameters, check};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -197,7 +197,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
         );
         merge(base.0.path(), &adapter_dir, &out).unwrap();
 
-        let merged = Model::load(&testing::gpu(), &out, Precision::Auto).unwrap();
+        let merged = Model::load(&check::gpu(), &out, Precision::Auto).unwrap();
         assert!(!merged.config().tied);
         let (adapter, _): (Adapter, Parameters) = Adapter::load(&model, &adapter_dir).unwrap();
         let ids = Expected::of(name).ids("ids3");

@@ -5,7 +5,7 @@ use std::fs;
 use lapwing_model::{
     Model, ModelConfig, ModelDirectory, ModelShape, Precision, Tokens, initial_weights,
 };
-use lapwing_tensor::{AdamW, Format, NamedValues, Parameters, testing};
+use lapwing_tensor::{AdamW, NamedValues, Parameters, WeightFormat, check};
 
 use crate::support::*;
 
@@ -25,7 +25,7 @@ fn every_precision_gives_the_same_numbers_within_its_own() {
         Precision::F16,
         Precision::Bf16,
     ] {
-        let model = Model::load(&testing::gpu(), &golden("qwen3"), precision).unwrap();
+        let model = Model::load(&check::gpu(), &golden("qwen3"), precision).unwrap();
         let index = match precision {
             Precision::F32 => 0,
             Precision::Auto | Precision::F16 => 1,
@@ -57,7 +57,7 @@ fn a_saved_model_is_loaded_again() {
     for name in CHECKPOINTS {
         let home = tempfile::tempdir().unwrap();
         let model = load(name);
-        model.save(home.path(), Format::F32).unwrap();
+        model.save(home.path(), WeightFormat::F32).unwrap();
         let again = Model::load(model.gpu(), home.path(), Precision::Auto).unwrap();
         assert_eq!(again.config(), model.config());
         let ids = Expected::of(name).ids("ids2");
@@ -79,7 +79,7 @@ fn small() -> ModelConfig {
 
 #[test]
 fn a_new_model_learns_and_is_saved() {
-    let gpu = testing::gpu();
+    let gpu = check::gpu();
     let mut config = small();
     config.eos = vec![5];
     let mut parameters = Parameters::new(&gpu, &initial_weights(&config, 1));
@@ -105,7 +105,7 @@ fn a_new_model_learns_and_is_saved() {
     assert!(after < 0.5, "{before} -> {after}");
 
     let home = tempfile::tempdir().unwrap();
-    model.save(home.path(), Format::F16).unwrap();
+    model.save(home.path(), WeightFormat::F16).unwrap();
     let again = Model::load(&gpu, home.path(), Precision::Auto).unwrap();
     assert_eq!(again.config(), model.config());
     // f16 keeps eleven bits of every weight.
@@ -128,7 +128,7 @@ fn starting_values_come_from_the_seed() {
 /// original.
 #[test]
 fn a_published_model_is_trained_whole() {
-    let gpu = testing::gpu();
+    let gpu = check::gpu();
     for name in CHECKPOINTS {
         let dir = golden(name);
         let checkpoint = ModelDirectory::open(&dir).unwrap();
@@ -148,7 +148,7 @@ fn a_published_model_is_trained_whole() {
         let reference = checkpoint.load(&gpu, stored, &mut |_, _| ()).unwrap();
         let values = |model: &Model| -> Vec<NamedValues> {
             let home = tempfile::tempdir().unwrap();
-            model.save(home.path(), Format::F32).unwrap();
+            model.save(home.path(), WeightFormat::F32).unwrap();
             let saved = ModelDirectory::open(home.path()).unwrap();
             let (_, parameters) = saved.load_trained(&gpu, &mut |_, _| ()).unwrap();
             parameters.values().unwrap()

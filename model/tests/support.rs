@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lapwing_model::{Adapter, Model, PackedTree, Precision, TokenTree, Tokens};
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{Indices, Parameters, Tensor, testing};
+use lapwing_tensor::{Indices, Parameters, Tensor, check};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub fn golden(name: &str) -> PathBuf {
 }
 
 pub fn load(name: &str) -> Model {
-    Model::load(&testing::gpu(), &golden(name), Precision::Auto).unwrap()
+    Model::load(&check::gpu(), &golden(name), Precision::Auto).unwrap()
 }
 
 /// Loads a checkpoint with its adapter.
@@ -193,7 +193,7 @@ impl GoldenCopy {
 
     /// Returns the error of loading this directory without the directory's name. It must come within a second.
     pub fn complaint(&self) -> String {
-        let gpu = testing::gpu();
+        let gpu = check::gpu();
         let start = Instant::now();
         let result = Model::load(&gpu, self.0.path(), Precision::Auto);
         let error = result.err().expect("an error").to_string();

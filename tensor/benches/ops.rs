@@ -1,17 +1,21 @@
-//! How fast the ops are at the shapes of training: `cargo bench -p lapwing-tensor -- matmul/nt`.
+//! Benchmarks of the ops at the shapes of training: `cargo bench -p lapwing-tensor -- matmul/nt`.
 //!
-//! A launch is timed among many that wait once, as in a training step. Throughput is in floating-point operations, so
-//! "Gelem/s" reads GFLOP/s; of the head it is in rows.
+//! Each measurement has many launches and one wait, as a training step. The throughput of products is in floating-point
+//! operations, so "Gelem/s" means GFLOP/s; that of the head is in rows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+};
+use lapwing_tensor::rl::LmHead;
 use lapwing_tensor::{
-    Format, Gpu, GpuOptions, Head, Indices, Lora, Matrix, Tensor, Visibility, Weight,
+    Gpu, GpuOptions, Indices, Lora, Matrix, Tensor, Visibility, Weight, WeightFormat,
 };
 
-/// Tokens of a small, a usual and a large batch.
+/// Tokens of a small, a typical and a large batch.
 const ROWS: [usize; 3] = [64, 512, 1024];
 
 /// (N, K) of the matrices of small models, and one of a large model.
@@ -32,7 +36,7 @@ fn matrix(gpu: &Gpu, rows: usize, cols: usize) -> Tensor {
     Tensor::from_slice(gpu, &values(rows * cols), &[rows, cols])
 }
 
-/// The time of `launches` calls, the device's part included.
+/// The time of `launches` calls, including the work of the device.
 fn timed(gpu: &Gpu, launches: u64, launch: &dyn Fn() -> Tensor) -> Duration {
     let start = Instant::now();
     for i in 1..=launches {
@@ -44,19 +48,29 @@ fn timed(gpu: &Gpu, launches: u64, launch: &dyn Fn() -> Tensor) -> Duration {
     start.elapsed()
 }
 
+fn short_group<'a>(c: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
+    let mut group = c.benchmark_group(name);
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1));
+    group
+}
+
 fn matmul(c: &mut Criterion) {
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    let gpu = Gpu::open(GpuOptions::default()).expect("a device");
     for name in ["nt", "nn", "tn", "f16", "lora"] {
-        let mut group = c.benchmark_group(format!("matmul/{name}"));
-        group
-            .sample_size(10)
-            .warm_up_time(Duration::from_millis(200))
-            .measurement_time(Duration::from_secs(1));
+        let mut group = short_group(c, &format!("matmul/{name}"));
         for m in ROWS {
             for (n, k) in MATRICES {
                 let (x, w, dy) = (matrix(&gpu, m, k), matrix(&gpu, n, k), matrix(&gpu, m, n));
-                let frozen =
-                    Matrix::Frozen(Weight::from_f32(&gpu, &values(n * k), n, k, Format::F16));
+                let frozen = Matrix::Frozen(Weight::from_f32(
+                    &gpu,
+                    &values(n * k),
+                    n,
+                    k,
+                    WeightFormat::F16,
+                ));
                 let lora = Lora {
                     a: matrix(&gpu, RANK, k),
                     b: matrix(&gpu, n, RANK),
@@ -80,8 +94,7 @@ fn matmul(c: &mut Criterion) {
     }
 }
 
-/// (vocabulary, width, rows): the head of a small model in an update and in a decode step, and those of two language
-/// models.
+/// (vocabulary, width, rows): the heads of a small model and of two language models, in updates and in decode steps.
 const HEADS: [(usize, usize, usize); 5] = [
     (100, 64, 1024),
     (100, 64, 100),
@@ -90,23 +103,19 @@ const HEADS: [(usize, usize, usize); 5] = [
     (151_936, 896, 16),
 ];
 
-/// Log-probs with and without their gradient, and one token for each row.
+/// Log-probs with and without their gradient, and one draw per row.
 fn head(c: &mut Criterion) {
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    let gpu = Gpu::open(GpuOptions::default()).expect("a device");
     for name in ["log_probs", "log_probs_backward", "draw"] {
-        let mut group = c.benchmark_group(format!("head/{name}"));
-        group
-            .sample_size(10)
-            .warm_up_time(Duration::from_millis(200))
-            .measurement_time(Duration::from_secs(1));
+        let mut group = short_group(c, &format!("head/{name}"));
         for (v, c, rows) in HEADS {
-            let weight = Weight::from_f32(&gpu, &values(v * c), v, c, Format::F16);
+            let weight = Weight::from_f32(&gpu, &values(v * c), v, c, WeightFormat::F16);
             let lora = Lora {
                 a: matrix(&gpu, RANK, c).tracked(),
                 b: matrix(&gpu, v, RANK).tracked(),
                 scale: 1.0,
             };
-            let head = Head {
+            let head = LmHead {
                 weight: Matrix::Frozen(weight),
                 lora: Some(lora),
             };
@@ -140,15 +149,15 @@ fn head(c: &mut Criterion) {
     }
 }
 
-/// Rules, and observations below them; heads, kv heads, head size.
+/// (heads, key heads, head size)
 const TREES: [(usize, usize, usize); 2] = [(4, 4, 16), (4, 2, 64)];
 const RULES: u32 = 60;
 const OBSERVATIONS: u32 = 40;
 const OBSERVATION: u32 = 22;
 
-/// Attention over a packed tree, and over the same prompts as one sequence that sees everything before it.
+/// Attention over a packed tree of rules with observations below them, and causal attention over as many tokens.
 fn attention(c: &mut Criterion) {
-    let gpu = Gpu::open(GpuOptions::default()).expect("an adapter");
+    let gpu = Gpu::open(GpuOptions::default()).expect("a device");
     let tokens = RULES + OBSERVATIONS * OBSERVATION;
     let mut tree = vec![tokens; RULES as usize];
     for observation in 1..=OBSERVATIONS {
@@ -157,11 +166,7 @@ fn attention(c: &mut Criterion) {
     let masks = [("tree", tree), ("causal", vec![tokens; tokens as usize])];
     for (name, visible_until) in masks {
         let visible = Visibility::tree(&gpu, &visible_until);
-        let mut group = c.benchmark_group(format!("attention/{name}"));
-        group
-            .sample_size(10)
-            .warm_up_time(Duration::from_millis(200))
-            .measurement_time(Duration::from_secs(1));
+        let mut group = short_group(c, &format!("attention/{name}"));
         for (heads, kv_heads, size) in TREES {
             let q = matrix(&gpu, tokens as usize, heads * size);
             let k = matrix(&gpu, tokens as usize, kv_heads * size);

@@ -1,4 +1,4 @@
-//! The tensor library alone learns a curve: `cargo run --release -p lapwing-tensor --example regression`.
+//! Fits a curve with the tensor library alone: `cargo run --release -p lapwing-tensor --example regression`.
 use lapwing_tensor::{AdamW, Gpu, GpuError, GpuOptions, Parameters, Tensor};
 
 /// Fits y = a x^2 + b to the points of y = 2 x^2 - 1, and returns a and b.
@@ -31,7 +31,7 @@ pub fn fit() -> Result<[f32; 2], GpuError> {
     Ok([a.to_vec()?[0], b.to_vec()?[0]])
 }
 
-#[allow(dead_code)] // a test calls fit instead
+#[allow(dead_code)] // the test calls `fit`
 fn main() -> Result<(), GpuError> {
     let [a, b] = fit()?;
     println!("y = {a:.3} x^2 + {b:.3}");

@@ -12,37 +12,37 @@
 //! # Ok::<(), lapwing_tensor::GpuError>(())
 //! ```
 //!
-//! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one kind of device ([`Gpu`]: any adapter of
-//! Vulkan, Metal or Direct3D 12, a software driver included). An op records its gradient only if one of its inputs is
-//! tracked. Work is recorded and sent to the device in batches; [`Tensor::to_vec`] waits for it.
+//! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one device type ([`Gpu`]: any device of Vulkan,
+//! Metal or Direct3D 12, including software drivers). An op records its gradient only if one of its inputs is tracked.
+//! Work is recorded and submitted in batches; [`Tensor::to_vec`] waits for it. Ops for reinforcement learning of language
+//! models are in [`rl`].
 //!
 //! # Panics
-//! Shapes that do not fit are mistakes in the program: ops panic, at the caller's line, with the op's name and the
-//! shapes. What the world can do wrong (no adapter, a lost device, no memory) is a [`GpuError`].
+//! Shapes that do not fit are bugs in the program: ops panic, at the caller's line, with the name of the op and the
+//! shapes. Errors at run time (no device, a lost device, no memory) are a [`GpuError`].
 //!
 //! # Determinism
-//! On one adapter the same calls give the same bits: no kernel adds floats in an order that depends on timing.
+//! On one device the same calls give the same bits: no kernel adds floats in an order that depends on timing.
 
 pub mod check;
-// The example names this crate from outside.
+// The example imports this crate by its name.
 #[cfg(test)]
 extern crate self as lapwing_tensor;
 
 #[cfg(test)]
 mod examples;
 mod gpu;
+mod indices;
 mod ops;
 pub mod random;
-mod tape;
 mod tensor;
-#[cfg(feature = "testing")]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 
 pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
+pub use indices::Indices;
 pub use ops::{
-    AdamW, Check, Draw, Draws, Format, Head, Kl, LogProbs, Lora, LossToken, Matrix, NamedValues,
-    OutOfRange, ParameterState, Parameters, PolicyLoss, Rotations, Speed, Visibility, Weight,
-    checks,
+    AdamW, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters, Rotations, Speed,
+    Visibility, Weight, WeightFormat, rl,
 };
-pub use tape::{Gradients, recomputed};
-pub use tensor::{Indices, Tensor};
+pub use tensor::{Gradients, Tensor, recomputed};

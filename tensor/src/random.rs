@@ -1,36 +1,36 @@
-//! The random numbers of the host: initial weights, seeds made from seeds, the arrays of tests. The same on every
-//! platform, for ever. (Tokens are drawn on the device, from a generator of its own: `ops/sample.rs`.)
+//! Random numbers on the host, for initial weights, derived seeds and tests. They are the same on every platform and in
+//! every version. Tokens are drawn on the device with another generator: `ops/rl/sample.rs`.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed. All streams are stretches of one sequence of 2^64 numbers; those of seeds that are random
-    /// themselves, or went through [`mix`], begin far apart.
+    /// Starts the stream of a seed. All streams are parts of one sequence of 2^64 numbers. The streams of seeds that are
+    /// random, or results of [`mix`], start far apart.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// Uniform in 0 .. 1.
+    /// Returns a uniform number from 0 to 1.
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Mean 0, variance 1, nearly normal: the sum of twelve uniforms. It has no logarithm or cosine, whose last bits
-    /// differ between platforms, so a base model made from a seed is the same file everywhere.
+    /// Returns a nearly normal number with mean 0 and variance 1: a sum of twelve uniform numbers. It uses no logarithm or
+    /// cosine, whose bits differ between platforms, so a base model made from a seed is the same file everywhere.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 }
 
-/// The finishing step of SplitMix64: one number to another, every bit depending on every bit. 0 stays 0.
+/// The output function of SplitMix64: each bit of the result depends on all bits of the input. 0 gives 0.
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_numbers_come_out() {
+    fn the_published_numbers_are_reproduced() {
         let mut random = Random::new(1234567);
         let drawn: Vec<u64> = (0..3).map(|_| random.next_u64()).collect();
         assert_eq!(

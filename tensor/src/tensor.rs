@@ -1,27 +1,32 @@
-//! The one tensor type: f32 values on one device, contiguous, of any shape.
+//! The tensor type, and reverse-mode autodiff on it.
+//!
+//! An op with a tracked input records a function from the gradient of its output to those of its inputs. `backward` calls
+//! these functions from the newest to the oldest.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use crate::gpu::{Binding, Gpu, GpuError, Storage};
-use crate::tape::Node;
+use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
 
-/// Values on the device. Cheap to clone: clones share the values, which no public method changes except where it
-/// says so.
+/// A contiguous f32 tensor of any shape on a device.
+///
+/// Cheap to clone: clones share the values. Only the methods that are documented to do so change values in place.
 #[derive(Clone)]
 pub struct Tensor {
     storage: Arc<Storage>,
-    /// in bytes
+    /// In bytes.
     offset: u64,
     shape: Arc<[usize]>,
-    pub(crate) node: Option<Arc<Node>>,
+    node: Option<Arc<TapeNode>>,
 }
 
 impl Tensor {
     /// Copies `values` to the device.
     ///
     /// # Panics
-    /// If the shape does not hold that many values.
+    /// If the number of values is not that of the shape.
     #[track_caller]
     pub fn from_slice(gpu: &Gpu, values: &[f32], shape: &[usize]) -> Tensor {
         let wanted: usize = shape.iter().product();
@@ -38,19 +43,19 @@ impl Tensor {
         }
     }
 
-    /// Every element zero.
+    /// Returns a tensor of zeros.
     pub fn zeros(gpu: &Gpu, shape: &[usize]) -> Tensor {
         Tensor::full(gpu, shape, 0.0)
     }
 
-    /// Every element `value`.
+    /// Returns a tensor with every element equal to `value`.
     pub fn full(gpu: &Gpu, shape: &[usize], value: f32) -> Tensor {
         let tensor = Tensor::empty(gpu, shape);
         gpu.fill(&tensor.storage, value.to_bits());
         tensor
     }
 
-    /// Whatever the memory held: the kernel that gets this must write all of it.
+    /// Uninitialised: the kernel that gets this must write all of it.
     pub(crate) fn empty(gpu: &Gpu, shape: &[usize]) -> Tensor {
         let bytes = 4 * shape.iter().product::<usize>() as u64;
         Tensor {
@@ -61,13 +66,18 @@ impl Tensor {
         }
     }
 
-    /// A range of a single axis, which begins at a multiple of 64. Not tracked.
+    /// As [`Tensor::empty`], with the shape of self.
+    pub(crate) fn empty_like(&self) -> Tensor {
+        Tensor::empty(self.gpu(), self.shape())
+    }
+
+    /// A range of a single axis, untracked. It must start at a multiple of 64.
     pub(crate) fn window(&self, range: Range<usize>) -> Tensor {
         let offset = self.offset + 4 * range.start as u64;
         Tensor::view(self.storage.clone(), offset, &[range.len()])
     }
 
-    /// A window of a buffer, `offset` in bytes and a multiple of 256.
+    /// A view of a buffer. `offset` is in bytes and a multiple of 256.
     pub(crate) fn view(storage: Arc<Storage>, offset: u64, shape: &[usize]) -> Tensor {
         Tensor {
             storage,
@@ -102,15 +112,15 @@ impl Tensor {
         self.shape.iter().rev().skip(1).product()
     }
 
-    /// The device that holds it.
+    /// The device that holds the values.
     pub fn gpu(&self) -> &Gpu {
         self.storage.gpu()
     }
 
-    /// Waits for the values.
+    /// Waits for the values and copies them to the host.
     ///
     /// # Errors
-    /// What the device reported: lost, out of memory, or refused work.
+    /// An error of the device: lost, out of memory, or refused work.
     pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
         let bytes = self
             .gpu()
@@ -118,7 +128,7 @@ impl Tensor {
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 
-    /// Overwrites the values, after all work recorded so far. Tensors that share them change too.
+    /// Overwrites the values in place, after all work recorded so far. Tensors that share the values change too.
     ///
     /// # Panics
     /// If the number of values differs.
@@ -134,10 +144,10 @@ impl Tensor {
             .write(&self.storage, self.offset, bytemuck::cast_slice(values));
     }
 
-    /// The same values under another shape.
+    /// Returns the same values with another shape.
     ///
     /// # Panics
-    /// If the shape does not hold as many elements.
+    /// If the number of elements differs.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Tensor {
         let wanted: usize = shape.iter().product();
@@ -153,27 +163,20 @@ impl Tensor {
             node: None,
             ..self.clone()
         };
-        view.recorded("reshape", &[self], move |dy| {
-            vec![Some(dy.reshape(&before))]
-        })
+        view.recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
     }
 
-    /// The same values, cut off from the tape.
+    /// Returns the same values without a gradient.
     pub fn detach(&self) -> Tensor {
         Tensor {
             node: None,
             ..self.clone()
         }
     }
+}
 
-    pub(crate) fn with_node(self, node: Arc<Node>) -> Tensor {
-        Tensor {
-            node: Some(node),
-            ..self
-        }
-    }
-
-    pub(crate) fn binding(&self) -> Binding {
+impl Bind for Tensor {
+    fn binding(&self) -> Binding {
         Binding::new(
             self.storage.clone(),
             self.offset,
@@ -193,93 +196,244 @@ impl std::fmt::Debug for Tensor {
     }
 }
 
-/// Whole numbers on the device: token ids, positions, row numbers.
-#[derive(Clone)]
-pub struct Indices {
-    storage: Arc<Storage>,
-    /// in bytes
-    offset: u64,
-    len: usize,
-    host: Option<Arc<[u32]>>,
+type Backward = Box<dyn FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send>;
+
+/// The op that made a tracked tensor. A leaf has no inputs and no `backward`.
+struct TapeNode {
+    /// Inputs have smaller numbers than outputs.
+    id: u64,
+    op: &'static str,
+    shape: Vec<usize>,
+    inputs: Vec<Option<Arc<TapeNode>>>,
+    backward: Mutex<Option<Backward>>,
 }
 
-impl Indices {
-    /// Copies them to the device and keeps a copy here: gradients of gathers are planned on the host.
-    pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
-        Indices {
-            storage: gpu.upload(values),
-            offset: 0,
-            len: values.len(),
-            host: Some(values.into()),
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn node(
+    op: &'static str,
+    shape: &[usize],
+    inputs: Vec<Option<Arc<TapeNode>>>,
+    backward: Option<Backward>,
+) -> Arc<TapeNode> {
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    Arc::new(TapeNode {
+        id,
+        op,
+        shape: shape.to_vec(),
+        inputs,
+        backward: Mutex::new(backward),
+    })
+}
+
+/// The gradients of the leaves.
+#[derive(Default)]
+pub struct Gradients(HashMap<u64, Tensor>);
+
+impl Gradients {
+    /// Returns the gradient of a tensor from [`Tensor::tracked`]; `None` if the result does not depend on it.
+    pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
+        self.0.get(&leaf.node.as_ref()?.id)
+    }
+
+    fn add(&mut self, id: u64, gradient: Tensor) {
+        let sum = match self.0.remove(&id) {
+            Some(before) => before.add(&gradient),
+            None => gradient,
+        };
+        self.0.insert(id, sum);
+    }
+}
+
+impl Tensor {
+    /// Returns the same values as a leaf, which gets a gradient in `backward`.
+    pub fn tracked(&self) -> Tensor {
+        Tensor {
+            node: Some(node("leaf", self.shape(), Vec::new(), None)),
+            ..self.clone()
         }
     }
 
-    /// To be written by a kernel.
-    pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
-        Indices {
-            storage: gpu.alloc(4 * len as u64),
-            offset: 0,
-            len,
-            host: None,
+    /// Whether `backward` computes a gradient for it.
+    pub fn is_tracked(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Puts `self`, the untracked output of an op, on the tape if an input is tracked. `backward` gets the gradient of the
+    /// output and a flag for each input, and returns a gradient for each tracked input.
+    pub(crate) fn recorded<'a, const N: usize>(
+        self,
+        op: &'static str,
+        inputs: [impl Into<Option<&'a Tensor>>; N],
+        backward: impl FnOnce(&Tensor, [bool; N]) -> [Option<Tensor>; N] + Send + 'static,
+    ) -> Tensor {
+        let nodes = inputs.map(|input| input.into().and_then(|tensor| tensor.node.clone()));
+        let tracked = nodes.each_ref().map(Option::is_some);
+        if tracked.contains(&true) {
+            self.on_tape(op, nodes.into(), move |dy, _| backward(dy, tracked).into())
+        } else {
+            self
         }
     }
 
-    /// A range of them, which begins at a multiple of 64.
-    pub(crate) fn window(&self, range: Range<usize>) -> Indices {
-        Indices {
-            storage: self.storage.clone(),
-            offset: self.offset + 4 * range.start as u64,
-            len: range.len(),
-            host: self.host.as_ref().map(|host| host[range].into()),
+    /// As [`Tensor::recorded`], for a list of inputs. `backward` returns a gradient for each.
+    pub(crate) fn recorded_parts(
+        self,
+        op: &'static str,
+        inputs: &[Tensor],
+        backward: impl FnOnce(&Tensor) -> Vec<Tensor> + Send + 'static,
+    ) -> Tensor {
+        let nodes: Vec<_> = inputs.iter().map(|input| input.node.clone()).collect();
+        match nodes.iter().any(Option::is_some) {
+            true => self.on_tape(op, nodes, move |dy, _| {
+                backward(dy).into_iter().map(Some).collect()
+            }),
+            false => self,
         }
     }
 
-    /// A range of them that a kernel is to fill with floats; it begins at a multiple of 64.
-    pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
-        let offset = self.offset + 4 * range.start as u64;
-        Tensor::view(self.storage.clone(), offset, &[range.len()])
+    fn on_tape(
+        self,
+        op: &'static str,
+        inputs: Vec<Option<Arc<TapeNode>>>,
+        backward: impl FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send + 'static,
+    ) -> Tensor {
+        Tensor {
+            node: Some(node(op, self.shape(), inputs, Some(Box::new(backward)))),
+            ..self
+        }
     }
 
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device that holds them.
-    pub fn gpu(&self) -> &Gpu {
-        self.storage.gpu()
-    }
-
-    /// The values, if they came from the host.
-    pub fn host(&self) -> Option<&[u32]> {
-        self.host.as_deref()
-    }
-
-    /// Waits for the values.
+    /// Computes the gradient of this single number with respect to every leaf that it depends on.
     ///
-    /// # Errors
-    /// What the device reported.
-    pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
-        if let Some(host) = &self.host {
-            return Ok(host.to_vec());
-        }
-        let bytes = self
-            .storage
-            .gpu()
-            .read(&self.storage, self.offset, 4 * self.len as u64)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    /// # Panics
+    /// If the tensor is not a single number, does not depend on a tracked tensor, or `backward` was called before.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients {
+        assert!(
+            self.len() == 1,
+            "backward: wanted a single number, got the shape {:?}",
+            self.shape()
+        );
+        let one = Tensor::full(self.gpu(), self.shape(), 1.0);
+        let mut gradients = Gradients::default();
+        self.backward_from(one, &mut gradients);
+        gradients
     }
 
-    pub(crate) fn binding(&self) -> Binding {
-        Binding::new(
-            self.storage.clone(),
-            self.offset,
-            4 * self.len.max(1) as u64,
-        )
+    #[track_caller]
+    fn backward_from(&self, upstream: Tensor, gradients: &mut Gradients) {
+        let Some(root) = self.node.clone() else {
+            panic!("backward: the tensor does not depend on a tracked tensor")
+        };
+        let mut waiting = BTreeMap::from([(root.id, (root, upstream))]);
+        while let Some((id, (node, dy))) = waiting.pop_last() {
+            if node.inputs.is_empty() {
+                gradients.add(id, dy);
+                continue;
+            }
+            let Some(backward) = node.backward.lock().expect("tape").take() else {
+                panic!(
+                    "backward: the gradient of {} was computed before; a result can be differentiated once",
+                    node.op
+                )
+            };
+            let returned = backward(&dy, gradients);
+            assert_eq!(
+                returned.len(),
+                node.inputs.len(),
+                "{}: number of gradients and of inputs",
+                node.op
+            );
+            for (input, gradient) in node.inputs.iter().zip(returned) {
+                let (Some(input), Some(gradient)) = (input, gradient) else {
+                    continue;
+                };
+                assert_eq!(
+                    gradient.shape(),
+                    input.shape,
+                    "{}: shape of the gradient and of the input",
+                    node.op
+                );
+                let sum = match waiting.remove(&input.id) {
+                    Some((_, before)) => before.add(&gradient),
+                    None => gradient,
+                };
+                waiting.insert(input.id, (input.clone(), sum));
+            }
+        }
+    }
+}
+
+/// Computes `block(input)` without keeping intermediate results: the backward pass computes the block again, which trades
+/// time for memory (Chen et al. 2016). Tracked tensors that the block captures get their gradients too.
+pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
+    let output = block(&input.detach());
+    if !output.is_tracked() && !input.is_tracked() {
+        return output;
+    }
+    let (kept, wanted) = (input.detach(), input.is_tracked());
+    let inputs = vec![input.node.clone()];
+    output
+        .detach()
+        .on_tape("recomputed", inputs, move |dy, gradients| {
+            let leaf = kept.tracked();
+            block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
+            vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::gpu;
+
+    #[test]
+    fn a_tensor_used_twice_gets_both_gradients() {
+        let x = Tensor::from_slice(&gpu(), &[3.0, -2.0], &[2]).tracked();
+        // y = sum(x² + x), dy/dx = 2x + 1
+        let gradients = x.mul(&x).add(&x).sum().backward();
+        assert_eq!(gradients.get(&x).unwrap().to_vec().unwrap(), [7.0, -3.0]);
+    }
+
+    #[test]
+    fn what_is_not_tracked_gets_no_gradient_and_records_nothing() {
+        let x = Tensor::from_slice(&gpu(), &[3.0], &[1]);
+        assert!(!x.mul(&x).is_tracked());
+        let y = x.tracked();
+        assert!(y.sum().backward().get(&x).is_none());
+    }
+
+    #[test]
+    fn a_recomputed_block_gives_the_same_gradients() {
+        let gpu = gpu();
+        let x = Tensor::from_slice(&gpu, &[0.5, -1.5, 2.0], &[3]);
+        let w = Tensor::from_slice(&gpu, &[1.0, 2.0, -0.5], &[3]).tracked();
+        let block = move |w: &Tensor, x: &Tensor| x.mul(w).silu().mul(x);
+        for tracked in [false, true] {
+            let x = if tracked { x.tracked() } else { x.clone() };
+            let plain = block(&w, &block(&w, &x)).sum().backward();
+            let (w1, w2) = (w.clone(), w.clone());
+            let once = recomputed(&x, move |x| block(&w1, x));
+            let again = recomputed(&once, move |x| block(&w2, x)).sum().backward();
+            for leaf in [&w, &x] {
+                let values = |g: &Gradients| g.get(leaf).map(|t| t.to_vec().unwrap());
+                assert_eq!(values(&plain), values(&again));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "backward: wanted a single number, got the shape [2]")]
+    fn backward_of_many_numbers_is_refused() {
+        Tensor::zeros(&gpu(), &[2]).tracked().backward();
+    }
+
+    #[test]
+    #[should_panic(expected = "was computed before")]
+    fn backward_twice_is_refused() {
+        let y = Tensor::zeros(&gpu(), &[2]).tracked().sum();
+        y.backward();
+        y.backward();
     }
 }

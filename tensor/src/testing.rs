@@ -1,56 +1,23 @@
-//! For tests: a shared device, arrays in f64, and the comparison of an op with its f64 reference (see [`crate::check`]).
+//! Assertions for unit tests of the ops, which compare them with their f64 references (see [`crate::check`]).
 
-use std::sync::OnceLock;
+use crate::Tensor;
+pub(crate) use crate::check::{Array, Tolerance, gpu};
+use crate::check::{OpCase, compare};
 
-pub use crate::check::{Array, Tolerance};
-use crate::check::{Case, compare};
-pub use crate::ops::variants::{Variant, variants};
-use crate::{Gpu, GpuOptions, Tensor};
-
-/// The device that all tests of a process share: kernels are compiled once, with bounds checks, and new buffers hold
-/// NaN. `LAPWING_ADAPTER_INDEX` chooses the adapter.
-///
-/// # Panics
-/// If there is no adapter; the message says what to install.
-pub fn gpu() -> Gpu {
-    static SHARED: OnceLock<Gpu> = OnceLock::new();
-    let open = || {
-        let index = std::env::var("LAPWING_ADAPTER_INDEX")
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let options = GpuOptions {
-            index,
-            checked: true,
-            poison: true,
-            max_binding: None,
-            webgpu: false,
-            max_work: None,
-        };
-        Gpu::open(options).unwrap_or_else(|e| panic!("{e}"))
-    };
-    SHARED.get_or_init(open).clone()
-}
-
-/// Compares values with what is wanted.
-///
-/// # Panics
-/// If a value is further away than `tolerance` times the largest magnitude wanted, or not a number.
+/// Panics if a value differs by more than `tolerance` times the largest magnitude wanted, or is not a number.
 #[track_caller]
-pub fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
+pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f64) {
     if let Err(wrong) = compare(what, got, wanted, tolerance, LEAST) {
         panic!("{wrong}");
     }
 }
 
-/// What an error is relative to at the least.
+/// Errors are relative to at least this magnitude.
 const LEAST: f64 = 1e-6;
 
-/// Compares the value of an op with its reference, and demands the same bits of a second run.
-///
-/// # Panics
-/// If they differ.
+/// Compares the value of an op with its reference, and requires the same bits from a second run.
 #[track_caller]
-pub fn check_value(
+pub(crate) fn check_value(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
@@ -59,19 +26,16 @@ pub fn check_value(
     check_value_at(op, reference, inputs, tolerance, LEAST);
 }
 
-/// The same, with a least magnitude that the tolerance is relative to.
-///
-/// # Panics
-/// If they differ.
+/// As [`check_value`], with errors relative to at least `least`.
 #[track_caller]
-pub fn check_value_at(
+pub(crate) fn check_value_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
     tolerance: Tolerance,
     least: f64,
 ) {
-    let case = Case {
+    let case = OpCase {
         op,
         reference,
         inputs,
@@ -83,13 +47,9 @@ pub fn check_value_at(
     }
 }
 
-/// Compares value and gradient of an op with its reference. The op stands in the middle of a graph: its inputs are
-/// results and its upstream gradient is random.
-///
-/// # Panics
-/// If they differ.
+/// Compares value and gradient of an op with its reference.
 #[track_caller]
-pub fn check(
+pub(crate) fn check(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
@@ -98,20 +58,16 @@ pub fn check(
     check_at(op, reference, inputs, tolerance, LEAST);
 }
 
-/// The same, with a least magnitude that the tolerance is relative to: for results that are small because large things
-/// cancel in them, such as the log-probability of what is nearly certain.
-///
-/// # Panics
-/// If they differ.
+/// As [`check`], with errors relative to at least `least`.
 #[track_caller]
-pub fn check_at(
+pub(crate) fn check_at(
     op: &dyn Fn(&[Tensor]) -> Tensor,
     reference: &dyn Fn(&[Array]) -> Array,
     inputs: &[Array],
     tolerance: Tolerance,
     least: f64,
 ) {
-    let case = Case {
+    let case = OpCase {
         op,
         reference,
         inputs,

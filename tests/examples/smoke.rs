@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     print!("{}", describe(&list[index]));
     let open = |options| {
         Gpu::open(GpuOptions {
-            index: Some(index),
+            device: Some(index),
             ..options
         })
     };

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use lapwing_tensor::testing::variants;
+use lapwing_tensor::check::kernel_variants;
 use lapwing_tests::translation::Translation;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for kind in ["wgsl", "spv", "metal", "hlsl5", "hlsl6"] {
         fs::create_dir_all(folder.join(kind))?;
     }
-    let all = variants();
+    let all = kernel_variants();
     for variant in &all {
         let name = &variant.name;
         let translation = Translation::of(variant).map_err(|error| format!("{name}: {error}"))?;

@@ -13,7 +13,9 @@
 //!
 //! Training and sampling run the same blocks and differ in the source of keys and values ([`Model::run`]).
 
-use lapwing_tensor::{Gpu, Head, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed};
+use lapwing_tensor::{
+    Gpu, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed, rl::LmHead,
+};
 
 use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree};
 
@@ -113,9 +115,9 @@ impl Model {
     }
 
     /// Returns the head for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
-    pub fn head(&self, adapter: Option<&Adapter>) -> Head {
+    pub fn head(&self, adapter: Option<&Adapter>) -> LmHead {
         let lora = adapter.and_then(|adapter| adapter.head()).cloned();
-        Head {
+        LmHead {
             weight: self.head.clone(),
             lora,
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Format, Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight};
+use lapwing_tensor::{Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight, WeightFormat};
 use safetensors::Dtype;
 
 use super::weight_files::WeightFiles;
@@ -147,12 +147,14 @@ impl ModelDirectory {
     }
 
     /// Returns the format of a matrix on the device, if its values allow it.
-    fn format(&self, name: &str, precision: Precision) -> Format {
+    fn format(&self, name: &str, precision: Precision) -> WeightFormat {
         match (precision, self.weights.dtype(name)) {
             (Precision::F32, _)
-            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => Format::F32,
-            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => Format::Bf16,
-            (Precision::F16 | Precision::Auto | Precision::Stored, _) => Format::F16,
+            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => {
+                WeightFormat::F32
+            }
+            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => WeightFormat::Bf16,
+            (Precision::F16 | Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
         }
     }
 }
@@ -174,10 +176,10 @@ impl WeightSource for StreamedWeights<'_> {
             Ok(weight) => (format, weight),
             Err(OutOfRange { .. }) => {
                 self.report.out_of_f16_range.push(name.to_owned());
-                let weight = self.upload(name, shape, Format::Bf16)?;
+                let weight = self.upload(name, shape, WeightFormat::Bf16)?;
                 let path = self.checkpoint.weights.path_of(name);
                 let too_large = |e: OutOfRange| ModelError::tensor(path, name, e);
-                (Format::Bf16, weight.map_err(too_large)?)
+                (WeightFormat::Bf16, weight.map_err(too_large)?)
             }
         };
         self.report.matrices[format as usize] += 1;
@@ -199,11 +201,11 @@ impl StreamedWeights<'_> {
         &mut self,
         name: &str,
         (rows, cols): (usize, usize),
-        format: Format,
+        format: WeightFormat,
     ) -> Result<Result<Weight, OutOfRange>, ModelError> {
         let weights = &self.checkpoint.weights;
         let may_be_small = weights.dtype(name) == Some(Dtype::BF16)
-            && format == Format::F16
+            && format == WeightFormat::F16
             && self.precision == Precision::Auto;
         let (mut damage, mut small) = (None, None);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {

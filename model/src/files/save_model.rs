@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lapwing_tensor::{Format, Gpu};
+use lapwing_tensor::{Gpu, WeightFormat};
 use safetensors::Dtype;
 
 use super::companion_files::CompanionFiles;
@@ -22,11 +22,11 @@ impl Model {
     ///
     /// # Errors
     /// A full or read-only disk, a lost device, or a weight that the format cannot represent.
-    pub fn save(&self, dir: &Path, format: Format) -> Result<(), ModelError> {
+    pub fn save(&self, dir: &Path, format: WeightFormat) -> Result<(), ModelError> {
         let (dtype, name) = match format {
-            Format::F32 => (Dtype::F32, "float32"),
-            Format::F16 => (Dtype::F16, "float16"),
-            Format::Bf16 => (Dtype::BF16, "bfloat16"),
+            WeightFormat::F32 => (Dtype::F32, "float32"),
+            WeightFormat::F16 => (Dtype::F16, "float16"),
+            WeightFormat::Bf16 => (Dtype::BF16, "bfloat16"),
         };
         let path = dir.join("model.safetensors");
         let bytes = weight_files::serialize(&self.tensors()?, dtype).map_err(|tensor| {
@@ -48,7 +48,7 @@ impl Model {
             for (name, bytes) in &companions.files {
                 disk::write_atomically(&new.join(name), bytes)?;
             }
-            self.save(new, Format::F32)
+            self.save(new, WeightFormat::F32)
         })
     }
 }

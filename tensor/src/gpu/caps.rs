@@ -1,13 +1,13 @@
-//! Which adapters there are and what each can do.
+//! The devices found, and their properties and limits.
 
 use lapwing_shaders::Dialect;
 
 use super::GpuError;
 
-/// What an adapter is and can do.
+/// The properties and limits of a device.
 #[derive(Debug, Clone)]
 pub struct Caps {
-    /// The name that the driver gives.
+    /// The name reported by the driver.
     pub name: String,
     /// vulkan, metal, dx12 or gl.
     pub backend: String,
@@ -15,63 +15,67 @@ pub struct Caps {
     pub driver: String,
     /// discrete, integrated, virtual, software or other.
     pub kind: &'static str,
-    /// A processor does the work; there is no GPU behind it.
+    /// Whether it is a software driver on a processor.
     pub is_software: bool,
-    /// Bytes that a kernel can see of one buffer.
+    /// Largest binding of a buffer, in bytes.
     pub max_binding: u64,
-    /// Bytes of the largest buffer.
+    /// Largest buffer, in bytes.
     pub max_buffer: u64,
-    /// Bytes of memory that the adapter has; of a software adapter, what the machine had to spare when this was asked.
-    /// None when not known (Metal, Direct3D 12).
+    /// Bytes of device memory; of a software driver, the available memory of the machine. `None` if unknown (Metal,
+    /// Direct3D 12).
     pub memory: Option<u64>,
-    /// Bytes of memory that the threads of a group share.
+    /// Bytes of workgroup memory.
     pub max_workgroup_memory: u32,
-    /// Threads in a group.
+    /// Largest number of threads in a workgroup.
     pub max_workgroup_threads: u32,
-    /// Smallest and largest number of threads that run in step; 0 when not known or when they cannot exchange values.
+    /// Smallest and largest size of a subgroup; 0 if unknown or if its threads cannot exchange values.
     pub subgroup: (u32, u32),
-    /// Whether parameters reach a kernel with the command that launches it (push constants); elsewhere they come in a buffer.
+    /// Whether parameters are passed in the launch command (push constants). Otherwise they come in a buffer.
     pub immediates: bool,
-    /// Arithmetic in 16 bits.
+    /// Whether shaders can compute in f16.
     pub f16: bool,
-    /// Tile sizes (m, n, k) of its matrix units, as the driver lists them for f16 inputs.
+    /// Tile sizes (m, n, k) of the matrix units for f16 inputs.
     pub matrix_tiles: Vec<(u32, u32, u32)>,
-    /// Something without which no kernel runs, if it is missing.
+    /// A missing feature that every kernel needs.
     pub lacks: Option<String>,
     pub(super) rank: u32,
 }
 
-/// Bytes of parameters that a kernel may have: what WebGPU promises where it has immediates at all.
+/// Largest parameters of a kernel in bytes: the limit that WebGPU guarantees for immediates.
 pub(super) const MAX_PARAMS: u32 = 64;
 
-/// What every kernel needs, which is no more than WebGPU promises; each with its name, what there is and what is needed.
+/// The limits that every kernel needs, at most those that WebGPU guarantees: name, limit of the device, needed limit.
 fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
     [
         (
-            "storage buffers for a kernel",
+            "storage buffers per kernel",
             limits.max_storage_buffers_per_shader_stage,
             7,
         ),
         (
-            "threads in a group",
+            "threads per workgroup",
             limits.max_compute_invocations_per_workgroup,
             256,
         ),
-        ("threads in a row", limits.max_compute_workgroup_size_x, 256),
         (
-            "bytes of memory that a group shares",
+            "threads per workgroup dimension",
+            limits.max_compute_workgroup_size_x,
+            256,
+        ),
+        (
+            "bytes of workgroup memory",
             limits.max_compute_workgroup_storage_size,
             16 << 10,
         ),
         (
-            "groups in a row",
+            "workgroups per dimension",
             limits.max_compute_workgroups_per_dimension,
             super::kernel::MAX_GROUPS as u32,
         ),
     ]
 }
 
-/// OpenGL is asked only where there is nothing else: it is for old cards, and lists every other one a second time.
+/// Uses OpenGL only if no other API finds a device, since it lists each device a second time.
 pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
     use wgpu::Backends;
     let found = adapters_of(Backends::VULKAN | Backends::METAL | Backends::DX12);
@@ -84,7 +88,7 @@ pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
 fn adapters_of(backends: wgpu::Backends) -> Vec<(wgpu::Adapter, Caps)> {
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
     description.backends = backends;
-    // Validation of indirect dispatches, which we do not use, would cut buffers to 4 GiB.
+    // The default flags validate indirect dispatches, which we do not use, and that limits buffers to 4 GiB.
     description.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(description);
     let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
@@ -97,7 +101,7 @@ fn adapters_of(backends: wgpu::Backends) -> Vec<(wgpu::Adapter, Caps)> {
         .collect()
 }
 
-/// What Vulkan says of itself where no adapter was found: nothing, if it is not installed.
+/// Returns why Vulkan found no device; `None` if it is not installed.
 #[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 pub(super) fn why_none() -> Option<String> {
     use std::error::Error;
@@ -110,9 +114,9 @@ pub(super) fn why_none() -> Option<String> {
         telemetry: None,
         display: None,
     };
-    // SAFETY: the instance is dropped at once, nothing is made from it.
-    let begun = unsafe { <wgpu::hal::api::Vulkan as Api>::Instance::init(&description) };
-    let Err(error) = begun else {
+    // SAFETY: the instance is dropped at once, and nothing is created from it.
+    let instance = unsafe { <wgpu::hal::api::Vulkan as Api>::Instance::init(&description) };
+    let Err(error) = instance else {
         let text = "Vulkan is installed, but none of its drivers could be loaded";
         return Some(text.to_owned());
     };
@@ -122,12 +126,12 @@ pub(super) fn why_none() -> Option<String> {
         reason = deeper.to_string();
         cause = deeper.source();
     }
-    // The loader's library is not there: what is to be done is known.
+    // The library of the loader is missing, so the general advice applies.
     let missing = reason.contains("No such file") || reason.contains("LoadLibrary");
-    (!missing).then(|| format!("Vulkan did not begin ({reason})"))
+    (!missing).then(|| format!("Vulkan did not start ({reason})"))
 }
 
-/// There is only Metal, or only the browser.
+/// Here the only API is Metal or that of the browser.
 #[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 pub(super) fn why_none() -> Option<String> {
     None
@@ -145,7 +149,7 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
     let short = needs(&limits)
         .into_iter()
         .find(|(_, has, needed)| has < needed)
-        .map(|(what, has, needed)| format!("{what}: it has {has} of {needed}"));
+        .map(|(what, has, needed)| format!("{what}: it has {has}, needed are {needed}"));
     let computes = wgpu::DownlevelFlags::COMPUTE_SHADERS;
     let lacks = match adapter
         .get_downlevel_capabilities()
@@ -165,8 +169,8 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         is_software,
         max_binding: limits.max_storage_buffer_binding_size,
         max_buffer: limits.max_buffer_size,
-        // Mesa's software drivers have a heap of 2 GiB, or of all the host's memory, depending on their age: neither is
-        // what there is.
+        // Mesa's software drivers report 2 GiB or all memory of the host, depending on their version. Neither is the
+        // available memory.
         memory: match is_software {
             true => available_on_host().or_else(|| device_heap(adapter)),
             false => device_heap(adapter),
@@ -193,13 +197,13 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
     }
 }
 
-/// Bytes of the largest heap that the device calls its own. wgpu does not tell, Vulkan does.
+/// Bytes of the largest device-local heap. Vulkan reports it, wgpu does not.
 #[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 fn device_heap(adapter: &wgpu::Adapter) -> Option<u64> {
     /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`
     const DEVICE_LOCAL: u32 = 1;
-    // SAFETY: the adapter is only asked, neither destroyed nor kept. The guard keeps it and its instance alive until
-    // the answer is there, and the physical device is one of that very instance, which is all that Vulkan demands.
+    // SAFETY: this only queries the adapter. The guard keeps the adapter and its instance alive during the call, and the
+    // physical device belongs to that instance.
     let memory = unsafe {
         let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
         let instance = vulkan.shared_instance().raw_instance();
@@ -218,12 +222,12 @@ fn device_heap(_: &wgpu::Adapter) -> Option<u64> {
     None
 }
 
-/// Bytes of the host's memory that new work can have without swapping. Linux alone says so.
+/// Bytes of host memory that are available without swapping. Only Linux reports it.
 fn available_on_host() -> Option<u64> {
     mem_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// The line `MemAvailable:   12345 kB`, in bytes.
+/// Reads the line `MemAvailable:   12345 kB`, in bytes.
 fn mem_available(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -232,11 +236,11 @@ fn mem_available(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Threads of the groups that hand rows to each other, which must be in one subgroup to do so without workgroup memory.
+/// Threads of the groups that exchange rows. They need a subgroup of that size to do so without workgroup memory.
 const EXCHANGING: u32 = 8;
 
 impl Caps {
-    /// The dialect that its shaders are in.
+    /// Returns the dialect of its shaders.
     pub(super) fn dialect(&self) -> Dialect {
         Dialect {
             immediates: self.immediates,
@@ -244,8 +248,8 @@ impl Caps {
         }
     }
 
-    /// What a page in a browser may count on, whatever the adapter has beyond it: the default limits of WebGPU, without
-    /// what is optional there. A buffer is as long as the adapter allows: WebGPU's 256 MiB would only refuse large models.
+    /// Lowers the limits to the defaults of WebGPU, without optional features. The buffer size stays: 256 MiB, the default
+    /// of WebGPU, would only refuse large models.
     pub(super) fn lower_to_webgpu(&mut self) {
         let limits = wgpu::Limits::default();
         self.max_binding = self.max_binding.min(limits.max_storage_buffer_binding_size);
@@ -268,7 +272,7 @@ pub(super) fn open(
             lacks: lacks.clone(),
         });
     }
-    // No more than the kernels for these capabilities use, so that the device itself refuses what they do not have.
+    // The device gets only the features that the kernels for these capabilities use, so that it refuses all others.
     let mut features = wgpu::Features::empty();
     features.set(wgpu::Features::IMMEDIATES, caps.immediates);
     features.set(wgpu::Features::SUBGROUP, caps.dialect().subgroups);
@@ -284,7 +288,7 @@ pub(super) fn open(
         label: Some("lapwing"),
         required_features: features,
         required_limits: limits,
-        // We pool buffers ourselves.
+        // Buffers are pooled in pool.rs.
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
@@ -299,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_has_to_spare_is_read_from_linux() {
+    fn available_memory_is_read_from_linux() {
         let text = "MemTotal:       24681000 kB\nMemFree:        18273000 kB\nMemAvailable:   23113000 kB\nBuffers: 1 kB\n";
         assert_eq!(mem_available(text), Some(23_113_000 * 1024));
         assert_eq!(mem_available("MemTotal: 24681000 kB\n"), None);
@@ -307,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_adapter_can_is_used_and_nothing_else() {
+    fn the_dialect_uses_only_features_of_the_device() {
         let mut caps = crate::testing::gpu().caps().clone();
-        // Narrow subgroups, and those that may be narrow, do not hold the eight threads that exchange.
+        // Subgroups that have, or may have, fewer than eight threads cannot exchange values.
         for (subgroup, immediates, subgroups) in [
             ((8, 8), true, true),
             ((32, 64), true, true),
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_that_has_less_than_webgpu_promises_is_told_what() {
+    fn a_limit_below_that_of_webgpu_is_reported() {
         let short =
             |limits: &wgpu::Limits| needs(limits).iter().any(|(_, has, needed)| has < needed);
         assert!(!short(&wgpu::Limits::default()));
@@ -346,13 +350,13 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_an_adapter_is_known() {
+    fn the_memory_of_a_device_is_known() {
         for caps in crate::Gpu::list() {
             let Some(bytes) = caps.memory else {
                 assert!(caps.backend != "vulkan", "{caps:?}");
                 continue;
             };
-            // No adapter that computes has less, and none has more: a misread field would.
+            // A misread field would be outside of these bounds.
             assert!((64 << 20..1 << 48).contains(&bytes), "{caps:?}");
         }
     }

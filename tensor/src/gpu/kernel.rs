@@ -1,4 +1,4 @@
-//! Kernels: compiled once for each set of constants, then launched.
+//! Kernels, compiled once for each set of constants.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use lapwing_shaders::Dialect;
 
 use super::caps::MAX_PARAMS;
-use super::nonsense::with_nonsense;
-use super::{Binding, Gpu, GpuError};
+use super::poison::with_poison;
+use super::{Bind, Binding, Gpu, GpuError};
 
 /// An entry point of a shader.
 pub(crate) struct Kernel {
@@ -15,20 +15,20 @@ pub(crate) struct Kernel {
     entry: &'static str,
 }
 
-/// How many workgroups to launch, and how much work they are.
+/// The number of workgroups of a launch, and their work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
     pub(super) count: usize,
     work: Option<u64>,
 }
 
-/// Where the parameters are bound that come in a buffer. The other numbers are those of storage buffers.
+/// The binding of parameters that come in a buffer. Storage buffers have the lower numbers.
 const PARAMS_BINDING: u32 = 7;
 
-/// The most workgroups along one dimension that every adapter allows.
+/// Workgroups along one dimension that every device allows.
 pub(super) const MAX_GROUPS: usize = 65_535;
 
-/// Operations that take as long as a byte that is read or written.
+/// Operations that take as long as reading or writing a byte.
 const PER_BYTE: u64 = 4;
 
 impl Groups {
@@ -37,7 +37,7 @@ impl Groups {
         Groups::count(threads.div_ceil(per_group))
     }
 
-    /// That many groups.
+    /// This number of groups.
     pub(crate) fn count(groups: usize) -> Groups {
         Groups {
             count: groups,
@@ -45,8 +45,8 @@ impl Groups {
         }
     }
 
-    /// Multiplications and additions of all groups together. Without this it is guessed from the bytes that the kernel
-    /// binds, which is right where each is met once.
+    /// Sets the multiplications and additions of all groups together. The default is an estimate from the bytes that the
+    /// kernel binds, which is right if it reads each of them once.
     pub(crate) fn work(self, operations: usize) -> Groups {
         Groups {
             work: Some(operations as u64),
@@ -54,7 +54,7 @@ impl Groups {
         }
     }
 
-    /// In two dimensions where one is too short; there may be a few surplus groups then.
+    /// Uses a second dimension if one is too short; there may be a few surplus groups then.
     pub(super) fn folded(self) -> (u32, u32) {
         let rows = self.count.div_ceil(MAX_GROUPS).max(1);
         (self.count.div_ceil(rows) as u32, rows as u32)
@@ -64,7 +64,8 @@ impl Groups {
 /// Values for the `const` lines of a shader, by name.
 pub(crate) type Constants = Vec<(&'static str, u32)>;
 
-type Key = (&'static str, &'static str, Constants);
+/// Shader, entry point and constants.
+type PipelineKey = (&'static str, &'static str, Constants);
 
 struct Pipeline {
     pipeline: wgpu::ComputePipeline,
@@ -72,32 +73,31 @@ struct Pipeline {
 }
 
 #[derive(Default)]
-pub(super) struct Compiled {
-    pipelines: Mutex<HashMap<Key, Arc<Pipeline>>>,
+pub(super) struct CompiledKernels {
+    pipelines: Mutex<HashMap<PipelineKey, Arc<Pipeline>>>,
     /// See [`Gpu::miscompile`].
-    #[cfg(any(test, feature = "testing"))]
-    wrong: Mutex<Vec<[String; 3]>>,
+    replacements: Mutex<Vec<[String; 3]>>,
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Gpu {
-    /// Plays a broken driver: puts `wrong` in the place of `right` in the text of a shader, for kernels that are compiled
-    /// from then on.
+    /// Simulates a broken driver: replaces `right` by `wrong` in the text of a shader, for all kernels that are compiled
+    /// afterwards. For tests of the self-test.
     ///
     /// # Panics
-    /// If the shader does not have that text.
+    /// If the shader does not contain `right`.
     #[track_caller]
     pub fn miscompile(&self, shader: &str, right: &str, wrong: &str) {
         let text = lapwing_shaders::source(shader, self.caps().dialect());
         assert!(text.contains(right), "{shader} has no {right}");
         let change = [shader, right, wrong].map(str::to_owned);
-        self.0.kernels.wrong.lock().expect("changes").push(change);
+        let mut replacements = self.0.kernels.replacements.lock().expect("replacements");
+        replacements.push(change);
     }
 }
 
 #[cfg(test)]
-impl Compiled {
-    /// The entry points that were used, each with the name of its shader.
+impl CompiledKernels {
+    /// The shader and entry point of each kernel compiled so far.
     pub(super) fn used(&self) -> Vec<(&'static str, &'static str)> {
         let known = self.pipelines.lock().expect("kernels");
         known
@@ -109,12 +109,12 @@ impl Compiled {
 
 pub(super) struct Dispatch<'a> {
     pub(super) pipeline: &'a wgpu::ComputePipeline,
-    /// Binds the buffers, and the parameters too where they lie in one; nothing if the device does not.
+    /// Creates the bind group, with the parameters if they are in a buffer; `None` if the device failed.
     pub(super) bind: &'a dyn Fn(Option<wgpu::BufferBinding<'_>>) -> Option<wgpu::BindGroup>,
-    /// without the first group, which comes behind them
+    /// without the last member, the first group
     pub(super) params: &'a [u8],
     pub(super) groups: Groups,
-    /// in operations
+    /// multiplications and additions
     pub(super) work: u64,
 }
 
@@ -123,17 +123,18 @@ impl Kernel {
         Kernel { shader, entry }
     }
 
-    /// Records one run. `constants` replace the shader's `const` lines of these names; `bindings` are
+    /// Records one run. `constants` replace the shader's `const` lines of these names; `buffers` are
     /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>` but for the last member, `first_group`.
     pub(crate) fn launch<P: bytemuck::Pod>(
         &self,
-        gpu: &Gpu,
         constants: &[(&'static str, u32)],
-        bindings: &[&Binding],
+        buffers: &[&dyn Bind],
         params: &P,
         groups: Groups,
     ) {
-        // After a failure nothing is computed until it is told: what the device holds stays as it was.
+        let bindings: Vec<Binding> = buffers.iter().map(|buffer| buffer.binding()).collect();
+        let gpu = bindings[0].storage.gpu();
+        // After a failure nothing is computed until the caller has got the error.
         if groups.count == 0 || gpu.has_failed() {
             return;
         }
@@ -146,13 +147,14 @@ impl Kernel {
         );
         let compiled = self.compiled(gpu, constants);
         let inner = &gpu.0;
-        // The device's own limit: capabilities may be changed for a test.
+        // Not the limit in `caps`, which a test may have changed.
         let most = inner.device.limits().max_storage_buffer_binding_size;
         if let Some(bound) = bindings.iter().find(|bound| bound.size > most) {
-            // Reported when the results are read, in place of the driver's words, which name no cure.
+            // Returned when the results are read. The message of the driver would not say how to fix it.
             let (shader, size) = (self.shader, bound.size);
-            let text =
-                format!("{shader} needs {size} bytes of one buffer, the adapter binds {most}");
+            let text = format!(
+                "{shader} needs {size} bytes of one buffer, the device binds at most {most}"
+            );
             inner.failure.set(GpuError::OutOfMemory(text));
             return;
         }
@@ -168,7 +170,7 @@ impl Kernel {
                 layout: &compiled.layout,
                 entries: &buffers.chain(params).map(entry).collect::<Vec<_>>(),
             });
-            // Nothing if the kernel or its bindings could not be made.
+            // The kernel or its bindings may have failed.
             (!gpu.has_failed()).then_some(bound)
         };
         let dispatch = Dispatch {
@@ -182,8 +184,8 @@ impl Kernel {
         };
         let mut recorder = inner.recorder.lock().expect("recorder");
         recorder.record(&inner.device, &inner.queue, dispatch);
-        // Afterwards: what was recorded before may have been submitted first.
-        for bound in bindings {
+        // Only now: recording may have submitted earlier work and begun a new submission.
+        for bound in &bindings {
             bound.storage.mark_used(recorder.epoch());
         }
     }
@@ -199,22 +201,19 @@ impl Kernel {
 
     fn compile(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Pipeline {
         let device = &gpu.0.device;
-        #[cfg(any(test, feature = "testing"))]
-        assert!(
-            crate::ops::variants::covers(self.shader, self.entry, constants),
-            "ops/variants.rs does not list {} of {} with {constants:?}",
-            self.entry,
-            self.shader
-        );
+        if let Some(on_compile) = gpu.0.options.on_compile {
+            on_compile(self.shader, self.entry, constants);
+        }
         let text = Kernel::text(self.shader, constants, gpu.caps().dialect());
-        #[cfg(any(test, feature = "testing"))]
         let text = {
-            let wrong = gpu.0.kernels.wrong.lock().expect("changes");
-            let ours = wrong.iter().filter(|[shader, ..]| shader == self.shader);
+            let replacements = gpu.0.kernels.replacements.lock().expect("replacements");
+            let ours = replacements
+                .iter()
+                .filter(|[shader, ..]| shader == self.shader);
             ours.fold(text, |text, [_, right, wrong]| text.replace(right, wrong))
         };
         let text = match gpu.0.options.poison {
-            true => with_nonsense(&text, self.entry),
+            true => with_poison(&text, self.entry),
             false => text,
         };
         let description = wgpu::ShaderModuleDescriptor {
@@ -224,8 +223,8 @@ impl Kernel {
         let module = if gpu.0.options.checked {
             device.create_shader_module(description)
         } else {
-            // SAFETY: the kernels compare every index with the counts they are given; the same kernels run with
-            // checks in the tests.
+            // SAFETY: the kernels compare each index with the counts in their parameters. The tests run the same kernels
+            // with checks.
             unsafe {
                 device.create_shader_module_trusted(
                     description,
@@ -248,7 +247,7 @@ impl Kernel {
         Pipeline { pipeline, layout }
     }
 
-    /// A shader with its constants replaced.
+    /// Returns the text of a shader with its constants replaced.
     pub(crate) fn text(
         shader: &str,
         constants: &[(&'static str, u32)],
@@ -276,7 +275,7 @@ impl Kernel {
         assert_eq!(
             replaced,
             constants.len(),
-            "{shader}: not every constant of {constants:?} is in the shader"
+            "{shader}: the shader lacks some of the constants {constants:?}"
         );
         text
     }

@@ -1,8 +1,8 @@
-//! The device: adapter, limits, memory, compiled kernels, recorded work. The only folder that knows wgpu.
+//! The device: its limits, memory pool, compiled kernels and recorded work. Only this folder uses wgpu.
 
 mod caps;
 mod kernel;
-mod nonsense;
+mod poison;
 mod pool;
 mod recorder;
 
@@ -10,53 +10,52 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
-#[cfg(any(test, feature = "testing"))]
 pub(crate) use kernel::Constants;
 pub(crate) use kernel::{Groups, Kernel};
-pub(crate) use pool::{Binding, Storage};
+pub(crate) use pool::{Bind, Binding, Storage};
 
-/// What can go wrong with the device. The text names the cure.
+/// An error of the device. The text says how to fix it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GpuError {
-    /// No adapter that can compute.
+    /// No device was found.
     #[error(
-        "no GPU adapter found: install a Vulkan driver (on Debian or Ubuntu without a GPU: \
-         apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the system's driver"
+        "no GPU found: install a Vulkan driver (on Debian or Ubuntu without a GPU: \
+         apt-get install mesa-vulkan-drivers libvulkan1), on macOS and Windows update the GPU driver"
     )]
-    NoAdapter,
-    /// Vulkan could not begin, or offers no adapter though it is there.
+    NoDevice,
+    /// Vulkan could not start, or is installed and offers no device.
     #[error(
-        "no GPU adapter found: {0}; install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install \
-         mesa-vulkan-drivers libvulkan1), or, if there is one, give the process more memory (ulimit -v, a container's limit)"
+        "no GPU found: {0}; install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install \
+         mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)"
     )]
     NoDriver(String),
-    /// An adapter was asked for by a number that does not exist.
-    #[error("there is no adapter {index}, wanted one of {}", numbered(.found))]
-    NoSuchAdapter {
-        /// the number asked for
+    /// The requested device number does not exist.
+    #[error("there is no device {index}, wanted one of {}", numbered(.found))]
+    NoSuchDevice {
+        /// The requested number.
         index: usize,
-        /// the names of those there are, in the order of their numbers
+        /// The names of the devices found, in the order of their numbers.
         found: Vec<String>,
     },
-    /// The adapter lacks something that every kernel needs.
+    /// The device lacks a feature that every kernel needs.
     #[error(
-        "the adapter {name} lacks {lacks}, and every kernel needs that; choose another adapter, or update its driver"
+        "the device {name} lacks {lacks}, which every kernel needs; choose another device, or update its driver"
     )]
     Unfit {
-        /// the adapter
+        /// The name of the device.
         name: String,
-        /// the missing feature
+        /// The missing feature.
         lacks: String,
     },
-    /// The driver refused to give a device.
-    #[error("the adapter {name} gave no device: {reason}")]
+    /// The driver refused to open the device.
+    #[error("the device {name} could not be opened: {reason}")]
     Refused {
-        /// the adapter
+        /// The name of the device.
         name: String,
-        /// the driver's words
+        /// The message of the driver.
         reason: String,
     },
-    /// The device stopped answering.
+    /// The device was lost.
     #[error(
         "the device was lost: {0}; another program or a driver time limit may have reset it, run again"
     )]
@@ -66,12 +65,12 @@ pub enum GpuError {
         "the device is out of memory: {0}; work on fewer tokens at once or with a smaller model"
     )]
     OutOfMemory(String),
-    /// wgpu or the driver refused a piece of work: a mistake in lapwing or in the driver.
+    /// wgpu or the driver refused some work: a bug in lapwing or in the driver.
     #[error("the device refused some work: {0}")]
     Failed(String),
 }
 
-/// "0 (this adapter), 1 (that adapter)"
+/// "0 (first name), 1 (second name)"
 fn numbered(names: &[String]) -> String {
     let one = |(index, name)| format!("{index} ({name})");
     let all: Vec<_> = names.iter().enumerate().map(one).collect();
@@ -81,65 +80,70 @@ fn numbered(names: &[String]) -> String {
 /// How to open a [`Gpu`].
 #[derive(Debug, Clone, Default)]
 pub struct GpuOptions {
-    /// Which adapter of [`Gpu::list`]; by default the first real GPU, else whatever there is.
-    pub index: Option<usize>,
-    /// Compile kernels with bounds checks. Tests do; it is slower.
+    /// The index in [`Gpu::list`]. The default is that of [`Gpu::choice`].
+    pub device: Option<usize>,
+    /// Compile kernels with bounds checks, which are slower. For tests.
     pub checked: bool,
-    /// Fill every new buffer with NaN, and what a group shares with large numbers, so that a read of what nobody wrote shows.
-    /// Tests do.
+    /// Fill each new buffer with NaN, and workgroup memory with large numbers, so that reads of uninitialised memory
+    /// change results. For tests.
     pub poison: bool,
-    /// Pretend that a binding holds at most this many bytes, to try the splitting of weights.
+    /// Limit bindings to this many bytes. For tests of the splitting of weights.
     pub max_binding: Option<u64>,
-    /// Pretend that the adapter is a browser's: only what WebGPU promises everywhere. Parameters come in a buffer, nothing is
-    /// exchanged within a subgroup, and the device refuses whatever goes beyond.
+    /// Use only what WebGPU guarantees everywhere, as in a browser: parameters come in a buffer, subgroups exchange no
+    /// values, and the device refuses everything else.
     pub webgpu: bool,
-    /// Operations of a submission, in place of what the device was seen to do in a quarter of a second: to try the cutting
-    /// of long work.
+    /// Limit submissions to this many operations instead of the measured limit. For tests of the splitting of long work.
     pub max_work: Option<u64>,
+    /// Called with the shader, the entry point and the constants of each kernel before it is compiled. Tests use it to
+    /// check that the list of kernel variants is complete.
+    pub on_compile: Option<OnCompile>,
 }
 
-/// One device with its memory pool, its compiled kernels and the work recorded for it. Cheap to clone.
-///
-/// Work is recorded and submitted in batches; reading a tensor back submits what is outstanding and waits.
-#[derive(Clone)]
-pub struct Gpu(Arc<Inner>);
+/// See [`GpuOptions::on_compile`].
+type OnCompile = fn(shader: &str, entry: &str, constants: &[(&'static str, u32)]);
 
-struct Inner {
+/// A device with its memory pool, compiled kernels and recorded work. Cheap to clone.
+///
+/// Work is recorded and submitted in batches. Reading a tensor submits the outstanding work and waits.
+#[derive(Clone)]
+pub struct Gpu(Arc<GpuInner>);
+
+struct GpuInner {
     device: wgpu::Device,
     queue: wgpu::Queue,
     caps: Caps,
     options: GpuOptions,
-    kernels: kernel::Compiled,
+    kernels: kernel::CompiledKernels,
     recorder: Mutex<recorder::Recorder>,
     pool: Mutex<pool::Pool>,
-    failure: Arc<Failure>,
-    /// bytes written since the device was last made to take them
-    waiting: AtomicU64,
+    failure: Arc<DeviceFailure>,
+    /// bytes written since the last wait for uploads
+    pending_upload: AtomicU64,
 }
 
-/// The first thing that went wrong and was not told yet. From then on nothing is computed or written, so that what the
-/// device holds stays what it was before.
+/// The first error that was not returned to the caller yet. While there is one, nothing is computed or written, so the
+/// contents of the device stay as they were before.
 #[derive(Default)]
-struct Failure {
+struct DeviceFailure {
     error: Mutex<Option<GpuError>>,
-    /// whether there is one: asked at each launch
+    /// read at each launch
     is_there: AtomicBool,
 }
 
-impl Failure {
+impl DeviceFailure {
     fn set(&self, error: GpuError) {
         self.error.lock().expect("failure").get_or_insert(error);
         self.is_there.store(true, Ordering::Release);
     }
 
-    /// The device is gone, whatever else went wrong before.
+    /// Records the loss of the device, which replaces any other error.
     fn lose(&self, message: String) {
         *self.error.lock().expect("failure") = Some(GpuError::Lost(message));
         self.is_there.store(true, Ordering::Release);
     }
 
-    /// What went wrong, if anything did. It is told once, but for a lost device, which holds nothing any more.
-    fn tell(&self) -> Result<(), GpuError> {
+    /// Returns the error and clears it, except for a lost device, which stays lost.
+    fn take(&self) -> Result<(), GpuError> {
         let mut error = self.error.lock().expect("failure");
         match &*error {
             None => Ok(()),
@@ -152,27 +156,27 @@ impl Failure {
     }
 }
 
-/// Bytes that may wait in host memory on their way to the device.
-const MOST_WAITING: u64 = 64 << 20;
+/// Bytes of uploads that may wait in host memory.
+const MAX_PENDING_UPLOAD: u64 = 64 << 20;
 
 impl Gpu {
     /// Opens a device.
     ///
     /// # Errors
-    /// When there is no adapter, no such adapter, or the adapter cannot do what the kernels need.
+    /// If there is no device, no such device, or the device lacks a feature that the kernels need.
     pub fn open(options: GpuOptions) -> Result<Gpu, GpuError> {
         let adapters = caps::adapters();
         let all = || adapters.iter().map(|(_, caps)| caps);
         let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
-        let index = match options.index {
+        let index = match options.device {
             Some(index) if !found.is_empty() => index,
             _ if found.is_empty() => return Err(Gpu::none_found()),
-            _ => Gpu::choice(all()).ok_or(GpuError::NoAdapter)?,
+            _ => Gpu::choice(all()).ok_or(GpuError::NoDevice)?,
         };
         let (adapter, mut caps) = adapters
             .into_iter()
             .nth(index)
-            .ok_or(GpuError::NoSuchAdapter { index, found })?;
+            .ok_or(GpuError::NoSuchDevice { index, found })?;
         if options.webgpu {
             caps.lower_to_webgpu();
         }
@@ -182,7 +186,7 @@ impl Gpu {
         let (device, queue) = caps::open(&adapter, &caps)?;
         let recorder = recorder::Recorder::new(&device, caps.immediates, options.max_work);
 
-        let failure = Arc::new(Failure::default());
+        let failure = Arc::new(DeviceFailure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
         device.set_device_lost_callback(move |reason, message| {
             let message = match message.is_empty() {
@@ -199,8 +203,8 @@ impl Gpu {
                 other => GpuError::Failed(other.to_string()),
             });
         }));
-        Ok(Gpu(Arc::new(Inner {
-            kernels: kernel::Compiled::default(),
+        Ok(Gpu(Arc::new(GpuInner {
+            kernels: kernel::CompiledKernels::default(),
             recorder: Mutex::new(recorder),
             pool: Mutex::default(),
             device,
@@ -208,22 +212,22 @@ impl Gpu {
             caps,
             options,
             failure,
-            waiting: AtomicU64::new(0),
+            pending_upload: AtomicU64::new(0),
         })))
     }
 
-    /// Why [`Gpu::list`] is empty, as far as the system tells.
+    /// Returns the reason why [`Gpu::list`] is empty, as far as it is known.
     pub fn none_found() -> GpuError {
-        caps::why_none().map_or(GpuError::NoAdapter, GpuError::NoDriver)
+        caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver)
     }
 
-    /// Every adapter found, in the order of their numbers.
+    /// Returns every device found, in the order of their numbers.
     pub fn list() -> Vec<Caps> {
         caps::adapters().into_iter().map(|(_, caps)| caps).collect()
     }
 
-    /// Which of these adapters [`Gpu::open`] takes when none is asked for: a discrete GPU before an integrated one
-    /// before anything else, the first of equals.
+    /// Returns the index of the default device: a discrete GPU before an integrated one before anything else, the first
+    /// of equals.
     pub fn choice<'a>(list: impl Iterator<Item = &'a Caps>) -> Option<usize> {
         list.enumerate()
             .filter(|(_, caps)| caps.lacks.is_none())
@@ -231,54 +235,43 @@ impl Gpu {
             .map(|(i, _)| i)
     }
 
-    /// What this device is and can do.
+    /// The properties and limits of this device.
     pub fn caps(&self) -> &Caps {
         &self.0.caps
     }
 
-    /// Whether a processor, not a GPU, does the work.
+    /// Whether the device is a software driver on a processor.
     pub fn is_software(&self) -> bool {
         self.0.caps.is_software
     }
 
-    /// Bytes that tensors hold on the device now, unused buffers of the pool not counted.
+    /// Bytes that tensors hold on the device now, without unused buffers of the pool.
     pub fn bytes_in_use(&self) -> u64 {
-        self.0.pool.lock().expect("pool").in_use()
+        self.0.pool.lock().expect("pool").in_use
     }
 
-    /// Bytes of all buffers that exist for tensors now: those in use, and the unused ones that the pool keeps.
-    pub fn bytes_held(&self) -> u64 {
-        self.0.pool.lock().expect("pool").held()
-    }
-
-    /// The most that [`Gpu::bytes_held`] was since the device was opened or [`Gpu::reset_peak`] was called: what the
-    /// card must have, but for kernels and what is on its way to or from the host.
-    pub fn peak_bytes(&self) -> u64 {
-        self.0.pool.lock().expect("pool").peak()
-    }
-
-    /// The most that [`Gpu::bytes_in_use`] was in that time: what the work needs, however the pool does its part.
+    /// The largest value of [`Gpu::bytes_in_use`] since the device was opened or [`Gpu::reset_peak`] was called.
     pub fn peak_in_use(&self) -> u64 {
-        self.0.pool.lock().expect("pool").peak_in_use()
+        self.0.pool.lock().expect("pool").peak_in_use
     }
 
-    /// Makes both peaks begin again from what is there now.
+    /// Starts a new measurement of the peak.
     pub fn reset_peak(&self) {
         self.0.pool.lock().expect("pool").reset_peak();
     }
 
-    /// Submits what is recorded and waits until the device has done it.
+    /// Submits the recorded work and waits until the device has finished it.
     ///
     /// # Errors
-    /// What the device reported since this, or a read, last gave an error. From the report until then nothing was
-    /// computed or written: tensors that were there before can still be read, unless the device was lost, which it stays.
+    /// The first error since this function or a read last returned one. Between the failure and this call nothing was
+    /// computed or written, so older tensors can still be read, unless the device was lost. A lost device stays lost.
     pub fn finish(&self) -> Result<(), GpuError> {
         self.submit();
         self.wait();
-        self.told()
+        self.take_failure()
     }
 
-    /// Until the device has done all that was submitted. A failure is kept.
+    /// Waits until the device has finished all submitted work. An error is kept.
     fn wait(&self) {
         if let Err(error) = self.0.device.poll(wgpu::PollType::wait_indefinitely()) {
             self.0.failure.set(GpuError::Failed(error.to_string()));
@@ -286,23 +279,23 @@ impl Gpu {
         self.0.recorder.lock().expect("recorder").finished();
     }
 
-    /// Whether something went wrong that nobody was told.
+    /// Whether there is an error that was not returned yet.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.failure.is_there.load(Ordering::Acquire)
     }
 
-    /// Tells what went wrong.
-    fn told(&self) -> Result<(), GpuError> {
+    /// Returns the pending error, if there is one.
+    fn take_failure(&self) -> Result<(), GpuError> {
         if self.has_failed() {
-            // A device that is lost refuses work before it says that it is lost.
+            // A lost device refuses work before it reports the loss.
             let _ = self.0.device.poll(wgpu::PollType::Poll);
         }
-        let told = self.0.failure.tell();
-        if told.is_err() {
-            // Reading back what is to be saved takes memory too.
+        let result = self.0.failure.take();
+        if result.is_err() {
+            // Reading values back to save them needs memory too.
             self.0.pool.lock().expect("pool").drop_free();
         }
-        told
+        result
     }
 
     pub(crate) fn submit(&self) {
@@ -313,7 +306,7 @@ impl Gpu {
             .submit(&self.0.queue);
     }
 
-    /// A buffer of `bytes` with whatever was in it before (NaN when poisoned).
+    /// A buffer of `bytes`, uninitialised (NaN when poisoned).
     pub(crate) fn alloc(&self, bytes: u64) -> Arc<Storage> {
         let storage = pool::take(self, bytes);
         if self.0.options.poison {
@@ -335,8 +328,8 @@ impl Gpu {
         if bytes.is_empty() || self.has_failed() {
             return;
         }
-        // A write through the queue happens before the next submission, hence before work that is recorded but not
-        // submitted: submit that first if it can know this buffer.
+        // A write through the queue happens before the next submission, so before the work that is recorded and not
+        // submitted. If that work may use this buffer, it is submitted first.
         let mut recorder = self.0.recorder.lock().expect("recorder");
         if storage.used_since(recorder.epoch()) {
             recorder.submit(&self.0.queue);
@@ -344,16 +337,16 @@ impl Gpu {
         storage.mark_used(recorder.epoch());
         drop(recorder);
         self.0.queue.write_buffer(storage.buffer(), offset, bytes);
-        // What is written waits in host memory for the next submission. A model that is loaded makes none for gigabytes.
-        let waiting = &self.0.waiting;
-        if waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MOST_WAITING {
-            waiting.store(0, Ordering::Relaxed);
+        // Uploads wait in host memory for the next submission. Loading a model writes gigabytes without one.
+        let pending_upload = &self.0.pending_upload;
+        if pending_upload.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MAX_PENDING_UPLOAD {
+            pending_upload.store(0, Ordering::Relaxed);
             self.0.queue.submit([]);
             self.wait();
         }
     }
 
-    /// Waits for `bytes` of a buffer.
+    /// Waits for and returns `bytes` of a buffer.
     pub(crate) fn read(
         &self,
         storage: &Storage,
@@ -363,7 +356,7 @@ impl Gpu {
         if bytes == 0 {
             return Ok(Vec::new());
         }
-        self.told()?;
+        self.take_failure()?;
         if !storage.is_there() {
             let text = "this tensor was made after a failure and never computed".to_owned();
             return Err(GpuError::Failed(text));
@@ -374,8 +367,8 @@ impl Gpu {
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        // Before the copy is recorded, which would take what is recorded already down with it.
-        self.told()?;
+        // If the staging buffer failed, recording the copy would invalidate the work recorded before it.
+        self.take_failure()?;
         {
             let mut recorder = self.0.recorder.lock().expect("recorder");
             recorder.copy_out(&self.0.device, storage.buffer(), offset, &staging, bytes);
@@ -386,7 +379,7 @@ impl Gpu {
             let _ = sender.send(mapped);
         });
         self.wait();
-        self.told()?;
+        self.take_failure()?;
         let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
         receiver
             .recv()
@@ -405,33 +398,27 @@ impl Gpu {
             bits: u32,
         }
         const FILL: Kernel = Kernel::new("fill", "fill");
-        // Windows of what one binding holds.
+        // One launch per binding.
         let window = (self.caps().max_binding / 1024 * 1024).max(1024);
         let mut offset = 0;
         while offset < storage.size() {
             let size = window.min(storage.size() - offset);
             let count = (size / 4) as u32;
             let binding = Binding::new(storage.clone(), offset, size);
-            FILL.launch(
-                self,
-                &[],
-                &[&binding],
-                &Params { count, bits },
-                Groups::of(count.div_ceil(4) as usize, 64),
-            );
+            let groups = Groups::of(count.div_ceil(4) as usize, 64);
+            FILL.launch(&[], &[&binding], &Params { count, bits }, groups);
             offset += size;
         }
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Gpu {
-    /// The same device with other capabilities than the driver says, to try the kernels of other adapters on it.
+    /// Changes the reported capabilities, to run the kernels for other devices on this one. For tests and benchmarks.
     ///
     /// # Panics
-    /// If the device is in use already.
+    /// If the device is already shared.
     pub fn with_caps(mut self, change: impl FnOnce(&mut Caps)) -> Gpu {
-        let inner = Arc::get_mut(&mut self.0).expect("a device that nobody else has");
+        let inner = Arc::get_mut(&mut self.0).expect("a device with one owner");
         change(&mut inner.caps);
         self
     }
@@ -439,12 +426,22 @@ impl Gpu {
 
 #[cfg(test)]
 impl Gpu {
-    /// How often work was handed to the device.
+    /// Bytes of all buffers for tensors: those in use, and the unused ones of the pool.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        self.0.pool.lock().expect("pool").held()
+    }
+
+    /// The largest value of `bytes_held` since the last [`Gpu::reset_peak`].
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.0.pool.lock().expect("pool").peak
+    }
+
+    /// The number of submissions so far.
     pub(crate) fn submissions(&self) -> u64 {
         self.0.recorder.lock().expect("recorder").epoch() - 1
     }
 
-    /// The shader and entry point of every kernel that was launched.
+    /// The shader and entry point of each kernel launched so far.
     pub(crate) fn kernels_used(&self) -> Vec<(&'static str, &'static str)> {
         self.0.kernels.used()
     }
@@ -455,18 +452,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_adapter_that_is_not_there_is_answered_with_those_that_are() {
-        let index = Some(99);
+    fn an_unknown_device_number_lists_the_devices() {
+        let device = Some(99);
         let options = GpuOptions {
-            index,
+            device,
             ..GpuOptions::default()
         };
         let Err(error) = Gpu::open(options) else {
-            panic!("an adapter 99 was opened")
+            panic!("a device 99 was opened")
         };
         let text = error.to_string();
         assert!(
-            text.starts_with("there is no adapter 99, wanted one of 0 ("),
+            text.starts_with("there is no device 99, wanted one of 0 ("),
             "{text}"
         );
         for (index, caps) in Gpu::list().iter().enumerate() {
@@ -480,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn after_memory_ran_out_what_was_there_can_be_read_and_nothing_has_moved() {
+    fn after_an_out_of_memory_error_older_values_are_unchanged_and_readable() {
         use crate::{AdamW, Parameters, Tensor};
         let gpu = small();
         let x = Tensor::from_slice(&gpu, &[1.0, 2.0, 3.0], &[3]);
@@ -492,7 +489,7 @@ mod tests {
         let large = Tensor::zeros(&gpu, &[1 << 20]);
         let after = x.add(&x);
         x.write(&[7.0, 7.0, 7.0]);
-        let knobs = AdamW {
+        let settings = AdamW {
             lr: 0.1,
             beta1: 0.9,
             beta2: 0.99,
@@ -500,11 +497,11 @@ mod tests {
             weight_decay: 0.0,
             max_norm: 1.0,
         };
-        parameters.step(knobs);
-        let told = before.to_vec().unwrap_err();
-        assert!(matches!(told, GpuError::OutOfMemory(_)), "{told}");
+        parameters.step(settings);
+        let error = before.to_vec().unwrap_err();
+        assert!(matches!(error, GpuError::OutOfMemory(_)), "{error}");
 
-        // Told once, what can be saved is saved.
+        // The error is returned once; then older values can be read.
         assert_eq!(before.to_vec().unwrap(), [-1.0, -2.0, -3.0]);
         assert_eq!(x.to_vec().unwrap(), [1.0, 2.0, 3.0]);
         assert_eq!(
@@ -514,7 +511,7 @@ mod tests {
             ),
             (&[4.0, 5.0][..], 0)
         );
-        // What could not be computed says so, however often it is asked for.
+        // Tensors that were not computed return an error each time.
         for tensor in [&large, &after, &large, &after] {
             let error = tensor.to_vec().unwrap_err().to_string();
             assert!(
@@ -522,23 +519,23 @@ mod tests {
                 "{error}"
             );
         }
-        // And work goes on.
+        // Work continues.
         assert_eq!(x.add(&x).to_vec().unwrap(), [2.0, 4.0, 6.0]);
-        parameters.step(knobs);
+        parameters.step(settings);
         assert_eq!(parameters.steps(), 1);
         assert!(parameters.values().unwrap()[0].2[0] < 4.0);
         gpu.finish().unwrap();
     }
 
     #[test]
-    fn a_lost_device_is_told_again_and_again_and_nothing_panics() {
+    fn a_lost_device_returns_an_error_each_time_and_nothing_panics() {
         use crate::{Tensor, Visibility};
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
         let x = Tensor::from_slice(&gpu, &[0.5; 64], &[4, 16]).tracked();
         x.to_vec().unwrap();
         gpu.0.device.destroy();
         for _ in 0..3 {
-            // Kernels that are new, buffers that are new, writes, reads, gradients.
+            // New kernels, new buffers, writes, reads, gradients.
             let y = x.attention(&x, &x, &Visibility::tree(&gpu, &[4; 4]), 1, 1);
             let gradients = y.matmul_nt(&x).sum().backward();
             x.write(&[1.0; 64]);

@@ -1,4 +1,4 @@
-//! Buffers, used again. There is one queue, so a buffer may be given out as soon as its last use is recorded.
+//! The pool of reusable buffers. There is one queue, so a buffer can be reused as soon as its last use is recorded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,53 +6,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Gpu, GpuError};
 
-/// Bytes that the pool may hold beyond the most that was ever in use, and beyond an eighth of that.
+/// Bytes that the pool may hold beyond 9/8 of the largest use so far.
 const SPARE: u64 = 256 << 20;
 
-/// The device must have had room for the most that was ever in use, so holding on to that much costs nobody anything,
-/// and a training step finds all that the step before gave back, however little is in use between the two. What is
-/// held beyond is for sizes that differ from one batch to the next, of which large models have larger ones: a constant
-/// and an eighth. When that is full, what was unused longest goes first: the sizes of a batch that does not come again.
+/// The pool keeps as much as was ever in use at once: the device had room for it, and the next training step needs it
+/// again. The sizes differ a little from batch to batch, so it keeps an eighth and a constant more. Beyond that it drops
+/// the buffers that were unused longest.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// by size; in each list the buffer that was unused longest comes first
-    free: HashMap<u64, VecDeque<Unused>>,
+    /// by size; in each list the buffer that was unused longest is first
+    free: HashMap<u64, VecDeque<UnusedBuffer>>,
     free_bytes: u64,
-    in_use: u64,
-    /// the most that was in use since the device was opened
+    pub(super) in_use: u64,
+    /// the largest `in_use` since the device was opened
     needed: u64,
-    /// the most that was held since this was last asked to begin again
-    peak: u64,
-    /// the most that was in use since then
-    peak_in_use: u64,
-    /// how many buffers were given back so far
+    /// the largest `held()` since the last reset
+    pub(super) peak: u64,
+    /// the largest `in_use` since the last reset
+    pub(super) peak_in_use: u64,
+    /// the number of buffers returned so far
     returned: u64,
 }
 
-struct Unused {
+struct UnusedBuffer {
     buffer: wgpu::Buffer,
-    /// the submission that last knew it
+    /// the last submission that used it
     epoch: u64,
-    /// its number among those given back
-    turn: u64,
+    /// the value of `returned` when it was returned
+    order: u64,
 }
 
 impl Pool {
-    pub(super) fn in_use(&self) -> u64 {
-        self.in_use
-    }
-
-    /// In use and free.
+    /// Bytes in use and free.
     pub(super) fn held(&self) -> u64 {
         self.in_use + self.free_bytes
-    }
-
-    pub(super) fn peak(&self) -> u64 {
-        self.peak
-    }
-
-    pub(super) fn peak_in_use(&self) -> u64 {
-        self.peak_in_use
     }
 
     pub(super) fn reset_peak(&mut self) {
@@ -60,8 +47,8 @@ impl Pool {
         self.peak_in_use = self.in_use;
     }
 
-    /// A free buffer of this size, the one that was used last: a cache may still hold some of it.
-    fn reuse(&mut self, size: u64) -> Option<Unused> {
+    /// Takes the free buffer of this size that was used last, since a cache may still hold some of it.
+    fn reuse(&mut self, size: u64) -> Option<UnusedBuffer> {
         let found = self.free.get_mut(&size)?.pop_back()?;
         self.free_bytes -= size;
         Some(found)
@@ -72,20 +59,21 @@ impl Pool {
         self.in_use -= size;
         self.free_bytes += size;
         self.returned += 1;
-        let turn = self.returned;
-        let unused = Unused {
+        let order = self.returned;
+        let unused = UnusedBuffer {
             buffer,
             epoch,
-            turn,
+            order,
         };
         self.free.entry(size).or_default().push_back(unused);
         self.trim();
     }
 
-    /// Drops what was unused longest until no more is held than may be.
+    /// Drops the buffers that were unused longest until the limit is kept.
     fn trim(&mut self) {
         while self.free_bytes > 0 && self.held() > self.needed + self.needed / 8 + SPARE {
-            let first = |(size, list): (&u64, &VecDeque<Unused>)| Some((list.front()?.turn, *size));
+            let first =
+                |(size, list): (&u64, &VecDeque<UnusedBuffer>)| Some((list.front()?.order, *size));
             let Some((_, size)) = self.free.iter().filter_map(first).min() else {
                 return;
             };
@@ -102,19 +90,19 @@ impl Pool {
     }
 }
 
-/// A buffer that goes back to the pool when the last tensor on it is gone.
+/// A buffer that returns to the pool when its last tensor is dropped.
 pub(crate) struct Storage {
     gpu: Gpu,
-    // None only while it is being dropped
+    /// `None` only during the drop
     buffer: Option<wgpu::Buffer>,
-    /// The submission that last knew this buffer.
+    /// the last submission that used it
     epoch: AtomicU64,
-    /// False if there was no memory for it, or nothing will ever be in it.
+    /// false if there was no memory for it, or an earlier failure prevents its computation
     is_there: bool,
 }
 
-/// Sizes come in classes, so that tensors of nearly the same size share buffers: powers of two below 1 MiB, eighths
-/// of a power of two above.
+/// Rounds a size up, so that tensors of nearly the same size share buffers: to powers of two below 1 MiB, to eighths of a
+/// power of two above.
 fn size_class(bytes: u64) -> u64 {
     let power = bytes.max(256).next_power_of_two();
     if power <= 1 << 20 {
@@ -129,14 +117,13 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
     let caps = &gpu.0.caps;
     let wanted = size_class(bytes);
     if wanted > caps.max_buffer {
-        // Reported when the results are read; the stand-in lets the caller go on until then.
+        // The error is returned when the results are read. Until then the caller works with a smaller buffer.
         let text = format!(
-            "a buffer of {bytes} bytes, the adapter allows {}",
+            "a buffer of {bytes} bytes, the device allows {}",
             caps.max_buffer
         );
         gpu.0.failure.set(GpuError::OutOfMemory(text));
     }
-    // What is counted is what is there.
     let size = wanted.min(caps.max_buffer);
     let mut pool = gpu.0.pool.lock().expect("pool");
     let reused = pool.reuse(size);
@@ -148,7 +135,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
         None => {
             pool.trim();
             if caps.memory.is_some_and(|memory| pool.held() > memory) {
-                // The device takes memory back only when the work that knew it is done.
+                // The device frees memory only when the work that uses it has finished.
                 pool.drop_free();
                 gpu.submit();
                 gpu.wait();
@@ -162,7 +149,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
         gpu: gpu.clone(),
         buffer: Some(buffer),
         epoch: AtomicU64::new(epoch),
-        // If there was no memory, that is known by now; and after any failure nothing is computed.
+        // An allocation failure is known by now, and after any failure nothing is computed.
         is_there: !gpu.has_failed(),
     })
 }
@@ -215,15 +202,27 @@ impl Drop for Storage {
     }
 }
 
+/// A value that a kernel can bind: a tensor, indices, or a range of a buffer.
+pub(crate) trait Bind {
+    fn binding(&self) -> Binding;
+}
+
 /// A range of a buffer as a kernel sees it.
+#[derive(Clone)]
 pub(crate) struct Binding {
     pub(super) storage: Arc<Storage>,
     pub(super) offset: u64,
     pub(super) size: u64,
 }
 
+impl Bind for Binding {
+    fn binding(&self) -> Binding {
+        self.clone()
+    }
+}
+
 impl Binding {
-    /// `offset` and `size` in bytes; the offset a multiple of 256.
+    /// `offset` and `size` are in bytes; the offset is a multiple of 256.
     pub(crate) fn new(storage: Arc<Storage>, offset: u64, size: u64) -> Binding {
         Binding {
             storage,
@@ -232,7 +231,7 @@ impl Binding {
         }
     }
 
-    /// As wgpu binds it. Buffers are longer than what they hold, so that kernels may see them as vectors of four.
+    /// Buffers are padded, so that kernels can read them as vectors of four.
     pub(super) fn in_full(&self) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding {
             buffer: self.storage.buffer(),

@@ -1,63 +1,61 @@
-//! Work on its way to the device: one encoder, one compute pass, many dispatches, submitted before they take long.
+//! Recording of dispatches: one encoder and one compute pass with many dispatches, submitted in short batches.
 //!
-//! A desktop resets a GPU that is silent for too long: Windows after two seconds, Linux after a few. What counts is one
-//! submission, and within it one dispatch. So a submission ends before it holds more work than the device is believed
-//! to do in [`AT_MOST`], and a dispatch that holds more by itself is cut into parts of its workgroups, each a submission.
-//! Groups know nothing of each other, so no bit depends on where the cuts are.
+//! A desktop resets a GPU whose submission takes too long: Windows after two seconds, Linux after a few. So a submission
+//! holds no more work than the device is estimated to do in [`SUBMISSION_TIME`], and a longer dispatch is split into
+//! parts of its workgroups, each a submission. Workgroups are independent, so no bit depends on the split.
 
 use std::time::{Duration, Instant};
 
 use super::caps::MAX_PARAMS;
 use super::kernel::{Dispatch, MAX_GROUPS};
 
-/// From the parameters of one dispatch to those of the next, where they come in a buffer: every adapter lets a binding begin at
-/// a multiple of this.
+/// Distance of the parameters of two dispatches in the parameter buffer: the alignment that every device accepts.
 const SLOT: usize = 256;
 
-/// Dispatches after which a batch is submitted, so that the device works while the next batch is recorded.
+/// Dispatches in a submission. The device works on one while the next is recorded.
 const BATCH: usize = 64;
 
-/// How long a submission should take at most. An eighth of what Windows allows: the work is estimated.
-const AT_MOST: Duration = Duration::from_millis(250);
+/// The longest time of a submission: an eighth of the limit of Windows, since the work is an estimate.
+const SUBMISSION_TIME: Duration = Duration::from_millis(250);
 
-/// Operations (see [`super::kernel::Groups::work`]) of a submission, whatever was measured. At least: what a GPU worth the name
-/// does in a fraction of [`AT_MOST`]. At most: what it does in two seconds if it does no more than 16 billion a second,
-/// and what a fast one does in a few milliseconds, so that longer ones would gain nothing.
+/// Bounds for the operations (see [`super::kernel::Groups::work`]) of a submission. Any GPU does the least in a fraction
+/// of [`SUBMISSION_TIME`]. A GPU with 16 billion operations a second does the most in two seconds, and a fast one in a few
+/// milliseconds, so that longer submissions would not be more efficient.
 const LEAST_WORK: u64 = 1 << 30;
 const MOST_WORK: u64 = 32 << 30;
 
-/// ... as long as nothing was measured.
+/// The limit before the first measurement.
 const FIRST_WORK: u64 = 4 << 30;
 
 pub(super) struct Recorder {
-    // the pass before the encoder: it must be dropped first
+    // The pass must be dropped before the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
     dispatches: usize,
     submissions: u64,
     /// operations recorded and not yet submitted
     work: u64,
-    limit: Limit,
-    uniform: Option<Uniform>,
+    limit: WorkLimit,
+    uniform: Option<UniformParams>,
 }
 
-/// The parameters of a batch, where the device has no immediates. They are written when the batch is submitted: a write
-/// happens after all that was submitted before, so the next batch may use the same buffer.
-struct Uniform {
+/// The parameters of a batch on a device without immediates. They are written when the batch is submitted. A write happens
+/// after all earlier submissions, so the next batch can use the same buffer.
+struct UniformParams {
     buffer: wgpu::Buffer,
     /// a slot for each dispatch recorded
     slots: Vec<u8>,
 }
 
-impl Uniform {
-    fn new(device: &wgpu::Device) -> Uniform {
+impl UniformParams {
+    fn new(device: &wgpu::Device) -> UniformParams {
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("parameters"),
             size: (BATCH * SLOT) as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        Uniform {
+        UniformParams {
             buffer,
             slots: Vec::with_capacity(BATCH * SLOT),
         }
@@ -86,16 +84,16 @@ impl Uniform {
 }
 
 impl Recorder {
-    /// `fixed`: operations of a submission, in place of what is measured.
+    /// `fixed` is a limit for the operations of a submission that replaces the measured one.
     pub(super) fn new(device: &wgpu::Device, immediates: bool, fixed: Option<u64>) -> Recorder {
         Recorder {
-            uniform: (!immediates).then(|| Uniform::new(device)),
+            uniform: (!immediates).then(|| UniformParams::new(device)),
             pass: None,
             encoder: None,
             dispatches: 0,
             submissions: 0,
             work: 0,
-            limit: Limit::new(fixed),
+            limit: WorkLimit::new(fixed),
         }
     }
 
@@ -104,7 +102,7 @@ impl Recorder {
         self.submissions + 1
     }
 
-    /// Records a dispatch of `work` operations, in parts where that is too long for one submission.
+    /// Records a dispatch, in parts if it is too long for one submission.
     pub(super) fn record(
         &mut self,
         device: &wgpu::Device,
@@ -116,7 +114,7 @@ impl Recorder {
         if parts <= 1 {
             return self.record_part(device, queue, &dispatch, 0, dispatch.groups.folded(), work);
         }
-        // Without surplus groups, which would be the first of the next part.
+        // In one dimension: a fold would add surplus groups, which belong to the next part.
         let length = groups.div_ceil(parts).min(MAX_GROUPS);
         for first in (0..groups).step_by(length) {
             let count = length.min(groups - first);
@@ -137,7 +135,7 @@ impl Recorder {
         if self.dispatches > 0 && self.work + work > self.limit.work {
             self.submit(queue);
         }
-        let slot = self.uniform.as_ref().map(Uniform::next);
+        let slot = self.uniform.as_ref().map(UniformParams::next);
         let Some(bound) = (dispatch.bind)(slot) else {
             return;
         };
@@ -196,23 +194,23 @@ impl Recorder {
         }
     }
 
-    /// The device has done all that was submitted.
+    /// Measures the speed, after the device has finished all submitted work.
     pub(super) fn finished(&mut self) {
         self.limit.finished(Instant::now());
     }
 }
 
-/// How much work a submission may hold: what the device does in [`AT_MOST`], by what it was seen to do.
-struct Limit {
+/// The operations that a submission may hold: the measured work of the device in [`SUBMISSION_TIME`].
+struct WorkLimit {
     work: u64,
     fixed: bool,
-    /// the work submitted since the device was last seen to be done, and when the first of it was
+    /// the start and the work of all submissions since the device was last idle
     since: Option<(Instant, u64)>,
 }
 
-impl Limit {
-    fn new(fixed: Option<u64>) -> Limit {
-        Limit {
+impl WorkLimit {
+    fn new(fixed: Option<u64>) -> WorkLimit {
+        WorkLimit {
             work: fixed.unwrap_or(FIRST_WORK).max(1),
             fixed: fixed.is_some(),
             since: None,
@@ -224,8 +222,8 @@ impl Limit {
         *so_far += work;
     }
 
-    /// The host may have been slower than the device, or have compiled kernels meanwhile, so what was done in the time is
-    /// the least that the device can do: a higher figure is believed at once, a lower one slowly.
+    /// The measured speed is a lower bound, since the host may have been slower than the device, or have compiled kernels.
+    /// So a higher speed raises the limit at once, and a lower one reduces it slowly.
     fn finished(&mut self, now: Instant) {
         let Some((start, work)) = self.since.take() else {
             return;
@@ -234,9 +232,9 @@ impl Limit {
             return;
         }
         let seconds = now.duration_since(start).as_secs_f64().max(1e-6);
-        let seen = work as f64 / seconds * AT_MOST.as_secs_f64();
-        let believed = seen.max(0.9 * self.work as f64) as u64;
-        self.work = believed.clamp(LEAST_WORK, MOST_WORK);
+        let measured = work as f64 / seconds * SUBMISSION_TIME.as_secs_f64();
+        let limit = measured.max(0.9 * self.work as f64) as u64;
+        self.work = limit.clamp(LEAST_WORK, MOST_WORK);
     }
 }
 
@@ -247,7 +245,7 @@ mod tests {
     #[test]
     fn a_submission_grows_at_once_and_shrinks_slowly_within_bounds() {
         let start = Instant::now();
-        let mut limit = Limit::new(None);
+        let mut limit = WorkLimit::new(None);
         let mut run = |work: u64, milliseconds: u64| {
             limit.submitted(work, start);
             limit.finished(start + Duration::from_millis(milliseconds));
@@ -257,21 +255,21 @@ mod tests {
         assert_eq!(run(8 << 30, 500), FIRST_WORK);
         assert_eq!(run(8 << 30, 250), 8 << 30);
         assert_eq!(run(64 << 30, 10), MOST_WORK);
-        // One slow round may have been the host's fault; many are the device's.
+        // One slow round may be caused by the host, many are caused by the device.
         assert_eq!(run(8 << 30, 60_000), (0.9 * MOST_WORK as f64) as u64);
         for _ in 0..50 {
             run(8 << 30, 60_000);
         }
         assert_eq!(run(8 << 30, 60_000), LEAST_WORK);
-        // Little work says nothing of the device.
+        // Little work is no measurement.
         assert_eq!(run(1 << 20, 1), LEAST_WORK);
-        let mut fixed = Limit::new(Some(100));
+        let mut fixed = WorkLimit::new(Some(100));
         fixed.submitted(8 << 30, start);
         fixed.finished(start + Duration::from_millis(1));
         assert_eq!(fixed.work, 100);
     }
 
-    /// Long products and walks, and what comes of them, with and without a limit, and with only what WebGPU promises.
+    /// Long products and walks with their gradients, with and without a limit, also with only the features of WebGPU.
     #[test]
     fn neither_cuts_nor_the_dialect_change_a_bit() {
         use crate::testing::{Array, assert_close};
@@ -315,9 +313,8 @@ mod tests {
             assert!(bits(&whole) == bits(&parts));
             for limit in [None, Some(LIMIT)] {
                 let (web, _) = run(limit, true, software);
-                // The sums of a kernel for processors have one order, whichever way its threads hand each other rows. But
-                // what they take from memory a driver's compiler may multiply out otherwise (lavapipe does in one of the
-                // gradients of attention, that of x).
+                // Kernels for processors sum in the same order in each dialect, but the compiler of the driver may contract
+                // operations on values from memory (lavapipe does so in the gradient of x).
                 let same = if software { 3 } else { 4 };
                 assert!(bits(&whole[..same]) == bits(&web[..same]), "{limit:?}");
                 let wanted: Vec<f64> = whole[3].iter().map(|v| f64::from(*v)).collect();

@@ -1,31 +1,30 @@
-//! Trained parameters in flat arenas, and AdamW (Loshchilov and Hutter 2019) over a whole arena at once:
+//! Trained parameters in flat arenas, and AdamW (Loshchilov and Hutter 2019) for a whole arena at once:
 //!
 //! ```text
-//! g = gradient * min(1, max_norm / (norm + 1e-6))          norm over all parameters, as clip_grad_norm_ in PyTorch
+//! g = gradient * min(1, max_norm / (norm + 1e-6))          norm of all gradients, as in PyTorch's clip_grad_norm_
 //! m = beta1 m + (1 - beta1) g
 //! v = beta2 v + (1 - beta2) g^2
 //! value = (1 - lr weight_decay) value - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //! ```
 //!
-//! The gradients live in a buffer of their own: the API forbids reading a buffer that the same dispatch writes, even at
-//! another place, so a forward pass that reads values could not run beside an update otherwise.
+//! The gradients have their own buffer, since a dispatch must not read a buffer that it writes, even at other slots.
 
-mod state;
+mod parameter_state;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
 
 use super::threads_together;
-use crate::gpu::{Gpu, GpuError, Groups, Kernel, Storage};
+use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel};
 use crate::{Gradients, Tensor};
-pub use state::ParameterState;
+pub use parameter_state::ParameterState;
 
 const GROUP: usize = 64;
 /// Elements whose squares one workgroup sums.
 const SPAN: usize = 4096;
-/// Tensors that one dispatch adds: with the arena that makes seven bindings, the most there may be.
+/// Tensors that one dispatch adds: with the arena these are seven bindings, the limit.
 const AT_ONCE: usize = 6;
-/// Every tensor begins at a multiple of this many elements, 256 bytes, as a binding must.
+/// Each tensor starts at a multiple of this number of elements: 256 bytes, the alignment of bindings.
 const ALIGNMENT: usize = 64;
 
 const ADD: Kernel = Kernel::new("adamw_add", "add");
@@ -56,7 +55,7 @@ struct AddParams {
     lengths: [u32; AT_ONCE],
 }
 
-/// The knobs of one update.
+/// The settings of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate.
@@ -65,43 +64,42 @@ pub struct AdamW {
     pub beta1: f64,
     /// Decay of the mean of squared gradients.
     pub beta2: f64,
-    /// Keeps the division finite.
+    /// Added to the divisor.
     pub eps: f64,
-    /// Share of the learning rate by which values shrink, apart from the gradient.
+    /// Decoupled weight decay, a factor of the learning rate.
     pub weight_decay: f64,
-    /// Longer gradients are scaled down to this norm; infinity leaves them alone.
+    /// Gradients with a larger norm are scaled down to this norm; infinity disables clipping.
     pub max_norm: f64,
 }
 
 /// A tensor on the host: its name, the length of each axis, its values.
 pub type NamedValues = (String, Vec<usize>, Vec<f32>);
 
-/// As many tensors as fit into one binding.
-struct Arena {
-    values: Arc<Storage>,
-    len: usize,
+/// Tensors that share a binding.
+struct ParameterArena {
+    values: Tensor,
     gradients: Tensor,
     first_moment: Tensor,
     second_moment: Tensor,
 }
 
-struct Place {
+struct ParameterSlot {
     name: String,
     arena: usize,
-    /// in elements
-    offset: usize,
-    /// the tracked view that the model computes with
+    /// Its elements of the arena.
+    range: Range<usize>,
+    /// The tracked view of the values.
     leaf: Tensor,
 }
 
-/// What is trained, with gradients and AdamW moments.
+/// Trained tensors with their gradients and AdamW moments.
 ///
-/// An update costs three dispatches however many tensors there are (three per 128 MiB on a device that binds no more
-/// at once). Nothing is read back: the caller may read the norm that [`Parameters::step`] gives, or not.
+/// An update has three dispatches for any number of tensors (per 128 MiB on a device with that limit of a binding), and
+/// reads nothing back.
 pub struct Parameters {
     gpu: Gpu,
-    arenas: Vec<Arena>,
-    places: Vec<Place>,
+    arenas: Vec<ParameterArena>,
+    slots: Vec<ParameterSlot>,
     by_name: HashMap<String, usize>,
     steps: u64,
 }
@@ -110,13 +108,13 @@ impl Parameters {
     /// Copies tensors to the device, with zero moments and no steps taken.
     ///
     /// # Panics
-    /// If there are none, a name occurs twice, or a shape does not hold the values given.
+    /// If there are no tensors, a name occurs twice, or the number of values is not that of the shape.
     #[track_caller]
     pub fn new(gpu: &Gpu, tensors: &[NamedValues]) -> Parameters {
         Parameters::packed(gpu, tensors, gpu.caps().max_binding as usize / 4)
     }
 
-    /// As `new`, with arenas of at most `limit` elements unless a single tensor is longer.
+    /// As `new`, with arenas of at most `limit` elements, or of one longer tensor.
     #[track_caller]
     fn packed(gpu: &Gpu, tensors: &[NamedValues], limit: usize) -> Parameters {
         assert!(
@@ -124,7 +122,7 @@ impl Parameters {
             "parameters: there are no tensors to train"
         );
         let mut contents: Vec<Vec<f32>> = vec![Vec::new()];
-        let mut spots = Vec::new();
+        let mut starts = Vec::new();
         for (name, shape, values) in tensors {
             let wanted: usize = shape.iter().product();
             assert!(
@@ -139,87 +137,78 @@ impl Parameters {
             }
             let arena = contents.len() - 1;
             let content = &mut contents[arena];
-            spots.push((arena, content.len()));
+            starts.push((arena, content.len()));
             content.extend_from_slice(values);
             content.resize(content.len().next_multiple_of(ALIGNMENT), 0.0);
         }
-        let arenas: Vec<Arena> = contents
+        let arenas = contents
             .iter()
-            .map(|values| Arena::new(gpu, values))
-            .collect();
+            .map(|values| ParameterArena::new(gpu, values));
         let mut parameters = Parameters {
             gpu: gpu.clone(),
-            arenas,
-            places: Vec::new(),
+            arenas: arenas.collect(),
+            slots: Vec::new(),
             by_name: HashMap::new(),
             steps: 0,
         };
-        for ((name, shape, _), (arena, offset)) in tensors.iter().zip(spots) {
-            let leaf = Tensor::view(
-                parameters.arenas[arena].values.clone(),
-                4 * offset as u64,
-                shape,
-            )
-            .tracked();
-            let before = parameters
-                .by_name
-                .insert(name.clone(), parameters.places.len());
+        for ((name, shape, values), (arena, offset)) in tensors.iter().zip(starts) {
+            let range = offset..offset + values.len();
+            let view = parameters.arenas[arena].values.window(range.clone());
+            let index = parameters.slots.len();
+            let before = parameters.by_name.insert(name.clone(), index);
             assert!(
                 before.is_none(),
                 "parameters: two tensors are called {name}"
             );
-            parameters.places.push(Place {
+            parameters.slots.push(ParameterSlot {
                 name: name.clone(),
                 arena,
-                offset,
-                leaf,
+                range,
+                leaf: view.reshape(shape).tracked(),
             });
         }
         parameters
     }
 
-    /// The names, in the order given.
+    /// The names, in the order of [`Parameters::new`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.places.iter().map(|place| place.name.as_str())
+        self.slots.iter().map(|slot| slot.name.as_str())
     }
 
-    /// How many numbers are trained.
+    /// The number of trained elements.
     pub fn count(&self) -> u64 {
-        self.places
-            .iter()
-            .map(|place| place.leaf.len() as u64)
-            .sum()
+        self.slots.iter().map(|slot| slot.leaf.len() as u64).sum()
     }
 
-    /// A tracked tensor that views the values: it shows every later update.
+    /// Returns a tracked view of a tensor. Later updates change its values.
     ///
     /// # Panics
-    /// If nothing has that name.
+    /// If no tensor has that name.
     #[track_caller]
     pub fn get(&self, name: &str) -> Tensor {
         match self.by_name.get(name) {
-            Some(&place) => self.places[place].leaf.clone(),
+            Some(&slot) => self.slots[slot].leaf.clone(),
             None => panic!(
-                "parameters: nothing is called {name} among {} tensors",
-                self.places.len()
+                "parameters: none of the {} tensors is called {name}",
+                self.slots.len()
             ),
         }
     }
 
-    /// How many updates were made, those skipped for a norm that was not finite included.
+    /// The number of updates, including those that were skipped because the norm was not finite.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Adds the gradients of a loss to those gathered since the last step. Tensors that the loss did not depend on are
-    /// left alone.
+    /// Adds the gradients of a loss to those accumulated since the last step. Tensors that the loss does not depend on keep
+    /// theirs.
     pub fn accumulate(&mut self, gradients: &Gradients) {
         for (index, arena) in self.arenas.iter().enumerate() {
-            let added: Vec<(&Place, &Tensor)> = self
-                .places
+            let added: Vec<(&ParameterSlot, &Tensor)> = self
+                .slots
                 .iter()
-                .filter(|place| place.arena == index)
-                .filter_map(|place| Some((place, gradients.get(&place.leaf)?)))
+                .filter(|slot| slot.arena == index)
+                .filter_map(|slot| Some((slot, gradients.get(&slot.leaf)?)))
                 .collect();
             for some in added.chunks(AT_ONCE) {
                 arena.add(some);
@@ -227,10 +216,10 @@ impl Parameters {
         }
     }
 
-    /// The gradients gathered since the last step, tensor after tensor with zeros between them; the same layout each time.
+    /// Returns the accumulated gradients, tensor after tensor with zeros as padding, in a fixed layout.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// An error of the device.
     pub fn gathered(&self) -> Result<Vec<f32>, GpuError> {
         let mut all = Vec::new();
         for arena in &self.arenas {
@@ -239,64 +228,59 @@ impl Parameters {
         Ok(all)
     }
 
-    /// Forgets the gradients gathered since the last step.
+    /// Sets the accumulated gradients to zero.
     pub fn discard(&mut self) {
         for arena in &self.arenas {
-            arena.gradients.write(&vec![0.0; arena.len]);
+            arena.gradients.write(&vec![0.0; arena.gradients.len()]);
         }
     }
 
-    /// One AdamW update with the gathered gradients, which are zero afterwards. Gives their norm before clipping.
+    /// Makes an AdamW update with the accumulated gradients, which are zero afterwards. Returns their norm before clipping.
     ///
-    /// A norm that is infinite or not a number changes neither values nor moments, only the count of steps: one bad
-    /// batch does not spoil the run. The norm shows it.
-    pub fn step(&mut self, knobs: AdamW) -> Tensor {
-        // After a failure nothing moves until it was told.
+    /// If the norm is infinite or not a number, values and moments stay as they are and only the number of steps changes,
+    /// so that one bad batch does not destroy the run.
+    pub fn step(&mut self, settings: AdamW) -> Tensor {
+        // After a failure nothing is computed until the caller has got the error.
         self.steps += u64::from(!self.gpu.has_failed());
         let norm = self.norm();
         let correction = |beta: f64| 1.0 - beta.powf(self.steps as f64);
         let params = Params {
-            // Infinity stays out of the shader, which may assume that there is none.
-            max_norm: knobs.max_norm.min(1e30) as f32,
-            decay: (1.0 - knobs.lr * knobs.weight_decay) as f32,
-            rate: (knobs.lr / correction(knobs.beta1)) as f32,
-            correction: correction(knobs.beta2).sqrt().recip() as f32,
-            eps: knobs.eps as f32,
-            beta1: knobs.beta1 as f32,
-            one_minus_beta1: (1.0 - knobs.beta1) as f32,
-            beta2: knobs.beta2 as f32,
-            one_minus_beta2: (1.0 - knobs.beta2) as f32,
+            // A shader may assume that there is no infinity.
+            max_norm: settings.max_norm.min(1e30) as f32,
+            decay: (1.0 - settings.lr * settings.weight_decay) as f32,
+            rate: (settings.lr / correction(settings.beta1)) as f32,
+            correction: correction(settings.beta2).sqrt().recip() as f32,
+            eps: settings.eps as f32,
+            beta1: settings.beta1 as f32,
+            one_minus_beta1: (1.0 - settings.beta1) as f32,
+            beta2: settings.beta2 as f32,
+            one_minus_beta2: (1.0 - settings.beta2) as f32,
             ..Params::default()
         };
         for arena in &self.arenas {
-            let bindings = [
-                &arena.gradients.binding(),
-                &arena.all_values().binding(),
-                &arena.first_moment.binding(),
-                &arena.second_moment.binding(),
-                &norm.binding(),
-            ];
+            let (values, gradients) = (&arena.values, &arena.gradients);
+            let (first, second) = (&arena.first_moment, &arena.second_moment);
             let params = Params {
-                count: arena.len as u32,
+                count: arena.values.len() as u32,
                 ..params
             };
+            let groups = Groups::of(arena.values.len(), GROUP);
             UPDATE.launch(
-                &self.gpu,
                 &[],
-                &bindings,
+                &[gradients, values, first, second, &norm],
                 &params,
-                Groups::of(arena.len, GROUP),
+                groups,
             );
         }
         norm
     }
 
-    /// The norm of all gathered gradients together: sums of SPAN squares first, then the sum of those.
+    /// The norm of all accumulated gradients: sums of SPAN squares first, then the sum of those.
     fn norm(&self) -> Tensor {
         let spans: Vec<usize> = self
             .arenas
             .iter()
-            .map(|arena| arena.len.div_ceil(SPAN))
+            .map(|arena| arena.values.len().div_ceil(SPAN))
             .collect();
         let count = spans.iter().sum();
         let partials = Tensor::empty(&self.gpu, &[count]);
@@ -304,18 +288,12 @@ impl Parameters {
         let mut first = 0;
         for (arena, spans) in self.arenas.iter().zip(spans) {
             let params = Params {
-                count: arena.len as u32,
+                count: arena.values.len() as u32,
                 first: first as u32,
                 ..Params::default()
             };
-            let bindings = [&arena.gradients.binding(), &partials.binding()];
-            SQUARE_SUMS.launch(
-                &self.gpu,
-                &together,
-                &bindings,
-                &params,
-                Groups::count(spans),
-            );
+            let buffers: [&dyn Bind; 2] = [&arena.gradients, &partials];
+            SQUARE_SUMS.launch(&together, &buffers, &params, Groups::count(spans));
             first += spans;
         }
         let norm = Tensor::empty(&self.gpu, &[]);
@@ -323,53 +301,34 @@ impl Parameters {
             count: count as u32,
             ..Params::default()
         };
-        FINISH_NORM.launch(
-            &self.gpu,
-            &together,
-            &[&partials.binding(), &norm.binding()],
-            &params,
-            Groups::count(1),
-        );
+        FINISH_NORM.launch(&together, &[&partials, &norm], &params, Groups::count(1));
         norm
     }
 }
 
-impl Arena {
-    fn new(gpu: &Gpu, values: &[f32]) -> Arena {
+impl ParameterArena {
+    fn new(gpu: &Gpu, values: &[f32]) -> ParameterArena {
         let zeros = || Tensor::zeros(gpu, &[values.len()]);
-        Arena {
-            values: gpu.upload(values),
-            len: values.len(),
+        ParameterArena {
+            values: Tensor::from_slice(gpu, values, &[values.len()]),
             gradients: zeros(),
             first_moment: zeros(),
             second_moment: zeros(),
         }
     }
 
-    fn all_values(&self) -> Tensor {
-        Tensor::view(self.values.clone(), 0, &[self.len])
-    }
-
-    /// Adds up to AT_ONCE gradients at their places.
-    fn add(&self, added: &[(&Place, &Tensor)]) {
+    /// Adds up to AT_ONCE gradients.
+    fn add(&self, added: &[(&ParameterSlot, &Tensor)]) {
         let mut params = AddParams::default();
-        for (i, (place, gradient)) in added.iter().enumerate() {
-            params.offsets[i] = place.offset as u32;
+        for (i, (slot, gradient)) in added.iter().enumerate() {
+            params.offsets[i] = slot.range.start as u32;
             params.lengths[i] = gradient.len() as u32;
         }
-        // A kernel binds all of its buffers: the last gradient stands in, with length 0, where there are fewer.
-        let bindings: Vec<_> = std::iter::once(self.gradients.binding())
-            .chain((0..AT_ONCE).map(|i| added[i.min(added.len() - 1)].1.binding()))
-            .collect();
-        let bindings: Vec<_> = bindings.iter().collect();
+        // A kernel binds all of its buffers: the last gradient fills the unused bindings, with length 0.
+        let mut buffers: Vec<&dyn Bind> = vec![&self.gradients];
+        buffers.extend((0..AT_ONCE).map(|i| added[i.min(added.len() - 1)].1 as &dyn Bind));
         let total: u32 = params.lengths.iter().sum();
-        ADD.launch(
-            self.gradients.gpu(),
-            &[],
-            &bindings,
-            &params,
-            Groups::of(total as usize, GROUP),
-        );
+        ADD.launch(&[], &buffers, &params, Groups::of(total as usize, GROUP));
     }
 }
 

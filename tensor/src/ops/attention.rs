@@ -1,31 +1,29 @@
-//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] names (Dao et al. 2022 for the
-//! running softmax and for what is kept).
+//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] lists. The running softmax and the
+//! backward pass are those of Dao et al. 2022.
 //!
 //! p_ij = softmax over the visible j of (q_i · k_j / √D), y_i = Σ_j p_ij v_j
 //! With s_ij = p_ij (dy_i · v_j - dy_i · y_i): dq_i = Σ_j s_ij k_j / √D, dk_j = Σ_i s_ij q_i / √D, dv_j = Σ_i p_ij dy_i.
-//! Only y and one number a row are kept; the p are computed again, once by query and once by key, so no two threads
-//! add to one number.
+//! Only y and one number per row are kept. The backward pass computes p again, once by query and once by key, so no two
+//! threads add to one number.
 
 mod launch;
 mod visibility;
 
 use crate::Tensor;
-use launch::{Sizes, Variant};
-#[cfg(any(test, feature = "testing"))]
-pub(super) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
+use launch::{AttentionKernels, Sizes};
+pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
-/// The largest head whose rows the kernels hold.
+/// Channels of the largest head that the kernels support.
 const MAX_HEAD_SIZE: usize = 256;
 
 impl Tensor {
-    /// self (Tq, heads · D), keys and values (S, kv_heads · D) -> (Tq, heads · D): query heads h with the same
-    /// h / (heads / kv_heads) share a key head; scores are scaled by 1/√D. Gradients for all three if the visibility is
-    /// a tree.
+    /// self (Tq, heads · D), keys and values (S, kv_heads · D) -> (Tq, heads · D). The query head h uses the key head
+    /// h / (heads / kv_heads). Scores are scaled by 1/√D. Gradients for all three if the visibility is a tree.
     ///
     /// # Panics
-    /// If the shapes do not fit, D is not a multiple of 4 up to 256, the visibility is for another number of queries
-    /// or more keys, or something is tracked and the visibility is not a tree.
+    /// If the shapes do not fit, D is not a multiple of 4 up to 256, the visibility has another number of queries or more
+    /// keys, or an input is tracked and the visibility is not a tree.
     #[track_caller]
     pub fn attention(
         &self,
@@ -40,23 +38,22 @@ impl Tensor {
         let y = Tensor::empty(gpu, self.shape());
         let log_sums = Tensor::empty(gpu, &[sizes.queries, heads]);
         let inputs = [self, keys, values];
-        let wanted = inputs.map(Tensor::is_tracked);
         let [q, k, v] = inputs.map(Tensor::detach);
         if sizes.queries > 0 {
             let walk = sizes.by_query(visible);
             sizes.launch_by_query("forward", &walk, [&q, &k, &v], [&y, &log_sums]);
         }
         let (kept_y, visible) = (y.clone(), visible.clone());
-        y.recorded("attention", &inputs, move |dy| {
+        y.recorded("attention", inputs, move |dy, [to_q, to_k, to_v]| {
             let row_sums = sizes.row_sums(&kept_y, &log_sums, dy);
-            let dq = wanted[0].then(|| {
-                let dq = Tensor::empty(q.gpu(), q.shape());
+            let dq = to_q.then(|| {
+                let dq = q.empty_like();
                 let walk = sizes.by_query(&visible);
                 let others = [dy, &row_sums, &dq];
                 sizes.launch_by_query("queries_backward", &walk, [&q, &k, &v], others);
                 dq
             });
-            let [dk, dv] = if wanted[1] || wanted[2] {
+            let [dk, dv] = if to_k || to_v {
                 let walk = visible.by_key(sizes.keys_together());
                 sizes
                     .key_gradients(&walk, [&q, &k, &v, dy, &row_sums])
@@ -64,7 +61,7 @@ impl Tensor {
             } else {
                 [None, None]
             };
-            vec![dq, dk.filter(|_| wanted[1]), dv.filter(|_| wanted[2])]
+            [dq, dk.filter(|_| to_k), dv.filter(|_| to_v)]
         })
     }
 }
@@ -105,10 +102,10 @@ fn check_sizes(
     let tracked = q.is_tracked() || k.is_tracked() || v.is_tracked();
     assert!(
         !tracked || (visible.is_tree() && k.rows() == q.rows()),
-        "attention: a gradient is wanted, and there is none over ranges of an arena; use Visibility::tree, or detach the inputs"
+        "attention: an input is tracked, and Visibility::ranges has no gradient; use Visibility::tree, or detach the inputs"
     );
     Sizes {
-        variant: Variant::of(q.gpu(), head_size),
+        kernels: AttentionKernels::for_device(q.gpu(), head_size),
         queries: q.rows(),
         heads,
         kv_heads,

@@ -1,9 +1,10 @@
-//! Items put into order by a small integer key, for kernels that sum what shares a key without atomics.
+//! Grouping of items by a small integer key, so that kernels can sum the items of a key without atomics.
 
-/// The items of each key, ascending: those of key k are `order[starts[k]..starts[k + 1]]`. `starts` has `count + 1` entries.
+/// Returns `starts` with `count + 1` entries, and `order`: the items of key k, ascending, are
+/// `order[starts[k]..starts[k + 1]]`.
 ///
 /// # Panics
-/// If a key is not below `count`: callers check with a message that names what the keys are.
+/// If a key is not below `count`. Callers check this first, for a better message.
 pub(crate) fn by_key(
     keys: impl Iterator<Item = u32> + Clone,
     count: usize,

@@ -1,6 +1,6 @@
-//! Rows of a table, one for each id.
+//! Rows of a table by token id.
 //!
-//! y[t] = table[ids[t]]      dtable[v] = the sum of dy[t] over all t with ids[t] = v, in ascending order of t
+//! y[t] = table[ids[t]]      dtable[v] = Σ of dy[t] over all t with ids[t] = v, in ascending order of t
 
 use super::rows::gather_gradient;
 use super::weight::Matrix;
@@ -20,10 +20,10 @@ struct Params {
 }
 
 impl Tensor {
-    /// (T, C): for each of T ids that row of the table (V, C). The gradient goes to a tracked [`Matrix::Trained`].
+    /// (T, C): the row of the table (V, C) for each of T ids. The gradient goes to a tracked [`Matrix::Trained`].
     ///
     /// # Panics
-    /// If the table is not a matrix or an id known to the host is beyond its rows.
+    /// If an id known to the host is beyond the rows of the table.
     #[track_caller]
     pub fn embedding(table: &Matrix, ids: &Indices) -> Tensor {
         let (rows, cols) = (table.rows(), table.cols());
@@ -42,22 +42,18 @@ impl Tensor {
                 first: piece.rows.start as u32,
                 rows: piece.rows.len() as u32,
             };
-            GATHER.launch(
-                y.gpu(),
-                &[("FORMAT", piece.format as u32)],
-                &[&piece.binding, &ids.binding(), &y.binding()],
-                &params,
-                Groups::of(y.len(), 64),
-            );
+            let constants = [("FORMAT", piece.format as u32)];
+            let groups = Groups::of(y.len(), 64);
+            GATHER.launch(&constants, &[&piece.binding, ids, &y], &params, groups);
         }
         let Some(trained) = table.trained() else {
             return y;
         };
         let ids = ids.clone();
-        y.recorded("embedding", &[trained], move |dy| {
-            // A gradient of ids that the device chose waits for them here; training knows its tokens.
+        y.recorded("embedding", [trained], move |dy, _| {
+            // Ids that were drawn on the device are read back here; training has them on the host.
             let ids = ids.to_vec().expect("the ids of an embedding");
-            vec![Some(gather_gradient(dy, &ids, &[rows, cols]))]
+            [Some(gather_gradient(dy, &ids, &[rows, cols]))]
         })
     }
 }
@@ -65,8 +61,8 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::reference::{EMBEDDING as TOLERANCE, gather as reference};
-    use crate::ops::{Format, Weight};
+    use crate::check::reference::{EMBEDDING as TOLERANCE, gather as reference};
+    use crate::ops::{Weight, WeightFormat};
     use crate::testing::{Array, check, gpu};
     use crate::{Gpu, GpuOptions};
     use proptest::prelude::*;
@@ -101,7 +97,7 @@ mod tests {
             .flat_map(|id| values[*id as usize * 17..][..17].to_vec())
             .collect();
         for gpu in [gpu(), Gpu::open(narrow).unwrap()] {
-            for format in [Format::F32, Format::F16, Format::Bf16] {
+            for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
                 let table = Matrix::Frozen(Weight::from_f32(&gpu, &values, 50, 17, format));
                 let y = Tensor::embedding(&table, &Indices::new(&gpu, &ids));
                 assert!(!y.is_tracked());

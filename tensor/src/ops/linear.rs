@@ -1,26 +1,26 @@
-//! A linear layer with what stands around it: a frozen or trained matrix, a bias, a low-rank adapter, a residual.
+//! A linear layer: a frozen or trained matrix, optionally with a bias, a low-rank adapter and a residual.
 //!
 //! y = residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ
 //!
 //! low = scale x Aᵀ        dlow = scale dy B
 //! dx = dy W + dlow A      dA = dlowᵀ x      dB = dyᵀ low      dW = dyᵀ x      dbias = column sums of dy      dresidual = dy
 //!
-//! W + scale B A is never formed. Two launches forward with an adapter, one without; what nobody wants is not computed.
+//! W + scale B A is never computed. The forward pass has two launches with an adapter and one without.
 
 use std::ops::Range;
 
-use super::matmul::{Layout, Operand, Product};
+use super::matmul::{Operand, Product, ProductLayout};
 use super::weight::Matrix;
 use crate::Tensor;
 
-/// A low-rank term beside a matrix (Hu et al. 2021): adds scale B A.
+/// A low-rank adapter (Hu et al. 2021), which adds scale B A to a matrix.
 #[derive(Debug, Clone)]
 pub struct Lora {
     /// (r, K)
     pub a: Tensor,
     /// (N, r)
     pub b: Tensor,
-    /// what PEFT calls lora_alpha / r
+    /// lora_alpha / r in PEFT
     pub scale: f32,
 }
 
@@ -34,7 +34,7 @@ impl Lora {
         let alpha = self.scale;
         Product {
             alpha,
-            ..Product::new(Layout::Nt, [m, r, k], left, right, Operand::of(&y))
+            ..Product::new(ProductLayout::Nt, [m, r, k], left, right, Operand::of(&y))
         }
         .launch(x.gpu());
         y
@@ -54,7 +54,7 @@ impl Lora {
             ..Operand::of(&self.b)
         };
         let product = Product::new(
-            Layout::Nn,
+            ProductLayout::Nn,
             [m, r, rows.len()],
             Operand::of(dy),
             right,
@@ -74,7 +74,7 @@ impl Lora {
         let (m, r, k) = (dlow.rows(), self.a.rows(), self.a.cols());
         let y = Tensor::empty(dlow.gpu(), &[m, k]);
         let product = Product::new(
-            Layout::Nn,
+            ProductLayout::Nn,
             [m, k, r],
             Operand::of(dlow),
             Operand::of(&self.a),
@@ -95,15 +95,13 @@ impl Lora {
         y
     }
 
-    /// dB[rows] = dyᵀ low, written into db (N, r).
-    pub(crate) fn write_b_gradient(
-        &self,
-        db: &Tensor,
-        dy: &Tensor,
-        low: &Tensor,
-        rows: Range<usize>,
-    ) {
-        write_weight_gradient(db, dy, low, rows);
+    /// The same without gradients.
+    pub(crate) fn detach(&self) -> Lora {
+        Lora {
+            a: self.a.detach(),
+            b: self.b.detach(),
+            scale: self.scale,
+        }
     }
 }
 
@@ -114,12 +112,19 @@ pub(crate) fn write_weight_gradient(dw: &Tensor, dy: &Tensor, x: &Tensor, rows: 
         at: rows.start * k,
         ..Operand::of(dw)
     };
-    Product::new(Layout::Tn, [n, k, m], Operand::of(dy), Operand::of(x), y).launch(dw.gpu());
+    Product::new(
+        ProductLayout::Tn,
+        [n, k, m],
+        Operand::of(dy),
+        Operand::of(x),
+        y,
+    )
+    .launch(dw.gpu());
 }
 
-/// What is added to x Wᵀ.
+/// The terms added to x Wᵀ.
 #[derive(Clone, Copy, Default)]
-struct Added<'a> {
+struct AddedTerms<'a> {
     low: Option<(&'a Lora, &'a Tensor)>,
     bias: Option<&'a Tensor>,
     residual: Option<&'a Tensor>,
@@ -136,18 +141,18 @@ impl Matrix {
         self.forward(
             x,
             rows,
-            Added {
+            AddedTerms {
                 low,
-                ..Added::default()
+                ..AddedTerms::default()
             },
         )
     }
 
-    /// x W[rows]ᵀ and what is added; a bias only with all rows.
-    fn forward(&self, x: &Tensor, rows: Range<usize>, added: Added<'_>) -> Tensor {
+    /// x W[rows]ᵀ and the added terms; a bias only with all rows.
+    fn forward(&self, x: &Tensor, rows: Range<usize>, added: AddedTerms<'_>) -> Tensor {
         let (m, n, k) = (x.rows(), rows.len(), self.cols());
         let y = Tensor::empty(x.gpu(), &[m, n]);
-        // where the low-rank term does not fit into the launch, it is one of its own
+        // A low-rank term that does not fit into the launch has its own.
         let up = |lora: &Lora, first: usize| Operand {
             at: first * lora.b.cols(),
             ..Operand::of(&lora.b)
@@ -159,7 +164,7 @@ impl Matrix {
             let y = Tensor::empty(x.gpu(), &[m, n]);
             let size = [m, n, low.cols()];
             let product = Product::new(
-                Layout::Nt,
+                ProductLayout::Nt,
                 size,
                 Operand::of(low),
                 up(lora, rows.start),
@@ -179,7 +184,7 @@ impl Matrix {
                 at: first - rows.start,
                 ..Operand::of(&y)
             };
-            let product = Product::new(Layout::Nt, size, Operand::of(x), piece.into(), to);
+            let product = Product::new(ProductLayout::Nt, size, Operand::of(x), piece.into(), to);
             Product {
                 format,
                 low: added
@@ -216,7 +221,8 @@ impl Matrix {
                 at: piece.rows.start - rows.start,
                 ..Operand::of(dy)
             };
-            let product = Product::new(Layout::Nn, size, left, piece.into(), Operand::of(&y));
+            let product =
+                Product::new(ProductLayout::Nn, size, left, piece.into(), Operand::of(&y));
             let low = low.filter(|_| fits && i == 0);
             Product {
                 format,
@@ -250,95 +256,62 @@ impl Tensor {
         check_shapes(self, weight, bias, lora, residual);
         let x = self.detach();
         let low = lora.map(|lora| lora.down(&x));
-        let added = Added {
+        let added = AddedTerms {
             low: lora.zip(low.as_ref()),
             bias,
             residual,
         };
         let y = weight.forward(&x, 0..weight.rows(), added);
-        let wants = |t: Option<&Tensor>| t.is_some_and(Tensor::is_tracked);
-        let kept = Kept {
-            dx: self.is_tracked(),
-            dresidual: wants(residual),
-            dbias: wants(bias),
-            da: lora.is_some_and(|l| l.a.is_tracked()),
-            db: lora.is_some_and(|l| l.b.is_tracked()),
-            dw: weight.is_tracked(),
+        let kept = LinearBackward {
             weight: weight.detach(),
-            lora: lora.map(|l| Lora {
-                a: l.a.detach(),
-                b: l.b.detach(),
-                scale: l.scale,
-            }),
+            lora: lora.map(Lora::detach),
             low,
             x,
         };
-        let mut inputs = vec![self];
-        inputs.extend(residual);
-        inputs.extend(bias);
-        inputs.extend(lora.iter().flat_map(|l| [&l.a, &l.b]));
-        inputs.extend(weight.trained());
-        let has = (residual.is_some(), bias.is_some());
-        y.recorded("linear", &inputs, move |dy| kept.gradients(dy, has))
+        let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
+        let inputs = [Some(self), residual, bias, a, b, weight.trained()];
+        y.recorded("linear", inputs, move |dy, wanted| {
+            kept.gradients(dy, wanted)
+        })
     }
 }
 
-/// What the gradients of a linear layer need, and which of them are wanted.
-struct Kept {
+/// The inputs of the backward pass of a linear layer.
+struct LinearBackward {
     x: Tensor,
     weight: Matrix,
     lora: Option<Lora>,
     low: Option<Tensor>,
-    dx: bool,
-    dresidual: bool,
-    dbias: bool,
-    da: bool,
-    db: bool,
-    dw: bool,
 }
 
-impl Kept {
-    /// In the order of the inputs: x, residual, bias, A, B, W.
-    fn gradients(
-        &self,
-        dy: &Tensor,
-        (has_residual, has_bias): (bool, bool),
-    ) -> Vec<Option<Tensor>> {
-        let rows = 0..self.weight.rows();
-        let lora = self.lora.as_ref();
+impl LinearBackward {
+    /// The gradients of x, residual, bias, A, B and W, as far as wanted.
+    fn gradients(&self, dy: &Tensor, wanted: [bool; 6]) -> [Option<Tensor>; 6] {
+        let [to_x, to_residual, to_bias, to_a, to_b, to_w] = wanted;
+        let (rows, lora) = (0..self.weight.rows(), self.lora.as_ref());
         let dlow = lora
-            .filter(|_| self.dx || self.da)
+            .filter(|_| to_x || to_a)
             .map(|lora| lora.low_gradient(dy, rows.clone(), None));
         let low = lora.zip(dlow.as_ref());
-        let dx = self
-            .dx
-            .then(|| self.weight.input_gradient(dy, rows.clone(), None, low));
-        let mut gradients = vec![dx];
-        if has_residual {
-            gradients.push(self.dresidual.then(|| dy.clone()));
-        }
-        if has_bias {
-            gradients.push(self.dbias.then(|| dy.sum_to(&[rows.len()])));
-        }
-        if let (Some(lora), Some(low)) = (lora, &self.low) {
-            gradients.push(
-                dlow.filter(|_| self.da)
-                    .map(|dlow| lora.a_gradient(&dlow, &self.x)),
-            );
-            gradients.push(self.db.then(|| {
-                let db = Tensor::empty(dy.gpu(), lora.b.shape());
-                lora.write_b_gradient(&db, dy, low, rows.clone());
-                db
-            }));
-        }
-        if let Some(w) = self.weight.trained() {
-            gradients.push(self.dw.then(|| {
-                let dw = Tensor::empty(dy.gpu(), w.shape());
-                write_weight_gradient(&dw, dy, &self.x, rows.clone());
-                dw
-            }));
-        }
-        gradients
+        let dx = to_x.then(|| self.weight.input_gradient(dy, rows.clone(), None, low));
+        let da = low
+            .filter(|_| to_a)
+            .map(|(lora, dlow)| lora.a_gradient(dlow, &self.x));
+        let product = |shape: &[usize], right: &Tensor| {
+            let gradient = Tensor::empty(dy.gpu(), shape);
+            write_weight_gradient(&gradient, dy, right, rows.clone());
+            gradient
+        };
+        let db = lora.zip(self.low.as_ref()).filter(|_| to_b);
+        let dw = self.weight.trained().filter(|_| to_w);
+        [
+            dx,
+            to_residual.then(|| dy.clone()),
+            to_bias.then(|| dy.sum_to(&[rows.len()])),
+            da,
+            db.map(|(lora, low)| product(lora.b.shape(), low)),
+            dw.map(|w| product(w.shape(), &self.x)),
+        ]
     }
 }
 
@@ -354,7 +327,7 @@ fn check_shapes(
     let shape = x.shape();
     assert!(
         shape.len() == 2 && shape[1] == k,
-        "linear: x has the shape {shape:?}, the matrix [{n}, {k}] wants [rows, {k}]"
+        "linear: x has the shape {shape:?}, wanted [rows, {k}] for the matrix [{n}, {k}]"
     );
     if let Some(bias) = bias {
         assert!(
@@ -375,7 +348,7 @@ fn check_shapes(
         let r = a.rows();
         assert!(
             a.shape() == [r, k] && b.shape() == [n, r],
-            "linear: A has the shape {:?} and B {:?}, beside a matrix [{n}, {k}] wanted [r, {k}] and [{n}, r]",
+            "linear: A has the shape {:?} and B {:?}, wanted [r, {k}] and [{n}, r] for the matrix [{n}, {k}]",
             a.shape(),
             b.shape()
         );

@@ -1,17 +1,17 @@
-//! Products of matrices.
+//! Matrix products.
 //!
 //! y = x w          dx = dy wᵀ       dw = xᵀ dy
 //! y = x wᵀ         dx = dy w        dw = dyᵀ x
 //! y = xᵀ w         dx = w dyᵀ       dw = x dy
 //!
-//! One launch computes y = alpha left right + low up + bias + residual. Which kernel runs depends on the adapter alone,
-//! and an element of y is summed over k in one order whatever the number of rows and the height of the tiles: the bits of
-//! a row of y do not depend on the rows beside it, so that rollouts and updates agree.
+//! One launch computes y = alpha left right + low up + bias + residual. The kernel depends only on the device and the
+//! matrix, and the order of the sum over k does not depend on the number of rows or the height of the tiles. So the bits
+//! of a row of y do not depend on other rows, and rollouts and updates agree.
 
 mod product;
 
 use crate::Tensor;
-pub(super) use product::{Layout, Operand, Product};
+pub(super) use product::{Operand, Product, ProductLayout};
 
 impl Tensor {
     /// (M, K) times (K, N).
@@ -20,15 +20,7 @@ impl Tensor {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn matmul(&self, rhs: &Tensor) -> Tensor {
-        let (x, w) = (self.detach(), rhs.detach());
-        let (track_x, track_w) = (self.is_tracked(), rhs.is_tracked());
-        x.product("matmul", Layout::Nn, &w)
-            .recorded("matmul", &[self, rhs], move |dy| {
-                vec![
-                    track_x.then(|| dy.product("matmul", Layout::Nt, &w)),
-                    track_w.then(|| x.product("matmul", Layout::Tn, dy)),
-                ]
-            })
+        self.recorded_product("matmul", ProductLayout::Nn, rhs)
     }
 
     /// (M, K) times the transpose of (N, K).
@@ -37,15 +29,7 @@ impl Tensor {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn matmul_nt(&self, rhs: &Tensor) -> Tensor {
-        let (x, w) = (self.detach(), rhs.detach());
-        let (track_x, track_w) = (self.is_tracked(), rhs.is_tracked());
-        x.product("matmul_nt", Layout::Nt, &w)
-            .recorded("matmul_nt", &[self, rhs], move |dy| {
-                vec![
-                    track_x.then(|| dy.product("matmul_nt", Layout::Nn, &w)),
-                    track_w.then(|| dy.product("matmul_nt", Layout::Tn, &x)),
-                ]
-            })
+        self.recorded_product("matmul_nt", ProductLayout::Nt, rhs)
     }
 
     /// The transpose of (K, M) times (K, N).
@@ -54,29 +38,41 @@ impl Tensor {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn matmul_tn(&self, rhs: &Tensor) -> Tensor {
-        let (x, w) = (self.detach(), rhs.detach());
-        let (track_x, track_w) = (self.is_tracked(), rhs.is_tracked());
-        x.product("matmul_tn", Layout::Tn, &w)
-            .recorded("matmul_tn", &[self, rhs], move |dy| {
-                vec![
-                    track_x.then(|| w.product("matmul_tn", Layout::Nt, dy)),
-                    track_w.then(|| x.product("matmul_tn", Layout::Nn, dy)),
-                ]
-            })
+        self.recorded_product("matmul_tn", ProductLayout::Tn, rhs)
     }
 
-    /// A product that nothing records.
     #[track_caller]
-    pub(crate) fn product(&self, op: &str, layout: Layout, right: &Tensor) -> Tensor {
+    fn recorded_product(&self, op: &'static str, layout: ProductLayout, rhs: &Tensor) -> Tensor {
+        use ProductLayout::{Nn, Nt, Tn};
+        let (x, w) = (self.detach(), rhs.detach());
+        let y = x.product(op, layout, &w);
+        y.recorded(op, [self, rhs], move |dy, [to_x, to_w]| {
+            let dx = || match layout {
+                Nn => dy.product(op, Nt, &w),
+                Nt => dy.product(op, Nn, &w),
+                Tn => w.product(op, Nt, dy),
+            };
+            let dw = || match layout {
+                Nn => x.product(op, Tn, dy),
+                Nt => dy.product(op, Tn, &x),
+                Tn => x.product(op, Nn, dy),
+            };
+            [to_x.then(dx), to_w.then(dw)]
+        })
+    }
+
+    /// Computes a product without recording it.
+    #[track_caller]
+    fn product(&self, op: &str, layout: ProductLayout, right: &Tensor) -> Tensor {
         let (a, b) = (self.shape(), right.shape());
         assert!(
             a.len() == 2 && b.len() == 2,
             "{op}: wanted two matrices, got the shapes {a:?} and {b:?}"
         );
         let ([m, k], [inner, n]) = match layout {
-            Layout::Nt => ([a[0], a[1]], [b[1], b[0]]),
-            Layout::Nn => ([a[0], a[1]], [b[0], b[1]]),
-            Layout::Tn => ([a[1], a[0]], [b[0], b[1]]),
+            ProductLayout::Nt => ([a[0], a[1]], [b[1], b[0]]),
+            ProductLayout::Nn => ([a[0], a[1]], [b[0], b[1]]),
+            ProductLayout::Tn => ([a[1], a[0]], [b[0], b[1]]),
         };
         assert!(
             k == inner,

@@ -1,42 +1,34 @@
-//! The ops, a file each: formula, shape rule, launch with its gradient, f64 reference, properties.
+//! The ops, one file each: formula, shapes, launch, gradient, and tests against the f64 reference.
 
 mod adamw;
 mod attention;
 mod binary;
 mod by_key;
-mod checks;
 mod embedding;
-mod layer_norm;
 mod linear;
-mod log_prob;
 mod matmul;
-mod policy_loss;
+mod norm;
 mod probe;
 mod reduce;
-mod reference;
-mod rms_norm;
+pub mod rl;
 mod rope;
 mod rows;
-mod sample;
 mod swiglu;
 mod unary;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod variants;
 mod weight;
 
 pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
-pub use checks::{Check, checks};
+pub(crate) use attention::{WIDEST_FOR_LANES, queries_of_a_block};
+pub(crate) use binary::broadcast;
 pub use linear::Lora;
-pub use log_prob::{Head, LogProbs};
-pub use policy_loss::{Kl, LossToken, PolicyLoss};
 pub use probe::Speed;
+pub(crate) use probe::chains;
 pub use rope::Rotations;
-pub use sample::{Draw, Draws};
-pub use weight::{Format, Matrix, OutOfRange, Weight};
+pub use weight::{Matrix, OutOfRange, Weight, WeightFormat};
 
-/// Threads of a workgroup that adds up together. A processor runs eight in step; more of them would make every barrier a
-/// switch between groups of eight, dearer there than the work between two barriers.
+/// Threads of a workgroup that reduces values together. A processor runs eight threads in lockstep; with more of them
+/// each barrier would cost more than the work between two barriers.
 fn threads_together(gpu: &crate::Gpu) -> usize {
     if gpu.is_software() { 8 } else { 64 }
 }

@@ -1,7 +1,6 @@
-//! How fast a device is: what it can do, and what the kernels that matter most make of it.
+//! Measurement of the speed of a device: independent multiplications and additions, a matrix product, and a copy.
 //!
-//! What it can do is what it did here: multiplications and additions that wait for nothing, and a copy of a long tensor.
-//! The figures of a data sheet are higher; they count units (for matrices of 16 bits, say) that no kernel here uses.
+//! The figures of a data sheet are higher, since they count units that no kernel here uses, such as 16-bit matrix units.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use crate::{Gpu, GpuError, Tensor};
 
 const CHAINS: Kernel = Kernel::new("probe", "chains");
 
-/// Operations of a thread in a round: eight chains, two steps each, a product and a sum.
+/// Operations of a thread in a round: eight chains, two steps, a product and a sum.
 const PER_ROUND: usize = 32;
 
 #[repr(C)]
@@ -22,50 +21,43 @@ struct Params {
     more: f32,
 }
 
-/// What was measured.
+/// The measured speed of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Speed {
-    /// Multiplications and additions a second that wait for nothing: what the device can do.
+    /// Independent multiplications and additions per second: the peak of the device.
     pub operations: f64,
-    /// Of these, how many a product of two large matrices does.
+    /// Multiplications and additions per second in a product of two large matrices.
     pub product: f64,
-    /// Bytes a second, read and written, when a long tensor is copied.
+    /// Bytes read and written per second in a copy of a long tensor.
     pub bytes: f64,
 }
 
 impl Gpu {
-    /// Measures the device: some tenths of a second.
+    /// Measures the speed of the device, which takes a few tenths of a second.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn speed(&self) -> Result<Speed, GpuError> {
-        let software = self.is_software();
-        let (threads, rounds) = if software {
-            (1 << 14, 512)
-        } else {
-            (1 << 20, 512)
+        const ROUNDS: usize = 512;
+        let (threads, size, length) = match self.is_software() {
+            true => (1 << 14, 512, 4 << 20),
+            false => (1 << 20, 2048, 16 << 20),
         };
-        let size = if software { 512 } else { 2048 };
-        let length = if software { 4 << 20 } else { 16 << 20 };
-        let random = |shape: &[usize]| Tensor::full(self, shape, 0.5);
-        let (x, w, long) = (
-            random(&[size, size]),
-            random(&[size, size]),
-            random(&[length]),
-        );
+        let full = |shape: &[usize]| Tensor::full(self, shape, 0.5);
+        let (x, w, long) = (full(&[size, size]), full(&[size, size]), full(&[length]));
         let product = self.rate(2 * size * size * size, || drop(x.matmul_nt(&w)))?;
-        let chains = self.rate(threads * rounds * PER_ROUND, || {
-            drop(chains(self, threads, rounds, 0.999, 0.001));
+        let chains = self.rate(threads * ROUNDS * PER_ROUND, || {
+            drop(chains(self, threads, ROUNDS, 0.999, 0.001));
         })?;
         Ok(Speed {
-            // If the product beats the probe, then the device can do that.
+            // A product that is faster than the probe is a better lower bound of the peak.
             operations: chains.max(product),
             product,
             bytes: self.rate(8 * length, || drop(long.neg()))?,
         })
     }
 
-    /// `amount` a second of a launch, the best of three.
+    /// Returns `amount` per second of a launch, the best of three measurements.
     fn rate(&self, amount: usize, launch: impl Fn()) -> Result<f64, GpuError> {
         const LONG_ENOUGH: Duration = Duration::from_millis(60);
         let (mut best, mut launches) = (0.0f64, 1);
@@ -88,8 +80,8 @@ impl Gpu {
     }
 }
 
-/// For each thread the sum of its chains.
-pub(super) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: f32) -> Tensor {
+/// Runs the probe; each thread returns the sum of its chains.
+pub(crate) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: f32) -> Tensor {
     let y = Tensor::empty(gpu, &[count]);
     let params = Params {
         count: count as u32,
@@ -98,7 +90,7 @@ pub(super) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: 
         more,
     };
     let groups = Groups::of(count, 64).work(count * rounds * PER_ROUND);
-    CHAINS.launch(gpu, &[], &[&y.binding()], &params, groups);
+    CHAINS.launch(&[], &[&y], &params, groups);
     y
 }
 

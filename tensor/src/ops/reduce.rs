@@ -1,17 +1,16 @@
-//! Sums, means and maxima.
+//! Sums and means.
 //!
-//! Sums go through rows of fixed length, then the sums of those, in a fixed order: the bits do not depend on the
-//! device's schedule. dx of a sum is dy repeated.
+//! A sum goes by rows of fixed length, then by the sums of those, in a fixed order, so its bits do not depend on the
+//! schedule of the device. dx of a sum is dy, repeated.
 
 use super::binary::right_aligned;
 use crate::Tensor;
 use crate::gpu::{Groups, Kernel};
 
 const SUM_ROWS: Kernel = Kernel::new("reduce", "sum_rows");
-const MAX_ROWS: Kernel = Kernel::new("reduce", "max_rows");
 const SUM_AXES: Kernel = Kernel::new("reduce", "sum_axes");
 
-/// Elements that one thread adds up when a whole tensor is summed.
+/// Elements that one thread sums when a whole tensor is summed.
 const RUN: usize = 64;
 
 #[repr(C)]
@@ -30,11 +29,11 @@ impl Tensor {
         let mut y = self.detach();
         while y.len() > 1 {
             let count = y.len().div_ceil(RUN);
-            y = y.over_rows(&SUM_ROWS, RUN, &[count]);
+            y = y.sum_rows(RUN, &[count]);
         }
         let shape = self.shape().to_vec();
         y.reshape(&[])
-            .recorded("sum", &[self], move |dy| vec![Some(dy.repeated(&shape))])
+            .recorded("sum", [self], move |dy, _| [Some(dy.repeated(&shape))])
     }
 
     /// The mean of all elements, a tensor of shape `[]`.
@@ -45,32 +44,23 @@ impl Tensor {
 
     /// The sum over the last axis, which keeps length one.
     pub fn sum_last(&self) -> Tensor {
-        let mut shape = self.shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = 1;
-        }
         let before = self.shape().to_vec();
-        self.over_rows(&SUM_ROWS, self.cols(), &shape)
-            .recorded("sum_last", &[self], move |dy| {
-                vec![Some(dy.repeated(&before))]
-            })
-    }
-
-    /// The largest element of the last axis, which keeps length one. Not differentiated: the result is untracked.
-    pub fn max_last(&self) -> Tensor {
-        let mut shape = self.shape().to_vec();
+        let mut shape = before.clone();
         if let Some(last) = shape.last_mut() {
             *last = 1;
         }
-        self.over_rows(&MAX_ROWS, self.cols(), &shape)
+        self.sum_rows(self.cols(), &shape)
+            .recorded("sum_last", [self], move |dy, _| {
+                [Some(dy.repeated(&before))]
+            })
     }
 
     /// Sums over the axes that `shape` lacks or has with length one: the gradient of broadcasting.
     ///
     /// # Panics
-    /// If `shape` cannot be broadcast to this one, or this one has more than four axes.
+    /// If `shape` cannot be broadcast to the shape of self, or self has more than four axes.
     #[track_caller]
-    pub fn sum_to(&self, shape: &[usize]) -> Tensor {
+    pub(crate) fn sum_to(&self, shape: &[usize]) -> Tensor {
         if self.shape() == shape {
             return self.clone();
         }
@@ -84,68 +74,52 @@ impl Tensor {
             self.shape()
         );
         let y = Tensor::empty(self.gpu(), shape);
-        let summed = std::array::from_fn(|i| u32::from(to[i] == 1));
         let params = Params {
             shape: from,
-            summed,
+            summed: to.map(|length| u32::from(length == 1)),
             count: y.len() as u32,
             ..Params::default()
         };
-        SUM_AXES.launch(
-            y.gpu(),
-            &[],
-            &[&self.binding(), &y.binding()],
-            &params,
-            Groups::of(y.len(), 64),
-        );
+        SUM_AXES.launch(&[], &[self, &y], &params, Groups::of(y.len(), 64));
         let before = self.shape().to_vec();
-        y.recorded("sum_to", &[self], move |dy| {
-            vec![Some(dy.repeated(&before))]
-        })
+        y.recorded("sum_to", [self], move |dy, _| [Some(dy.repeated(&before))])
     }
 
-    /// Broadcast to `shape`, untracked.
+    /// Broadcasts to `shape`, untracked.
     fn repeated(&self, shape: &[usize]) -> Tensor {
         Tensor::zeros(self.gpu(), shape).add(&self.detach())
     }
 
-    fn over_rows(&self, kernel: &Kernel, length: usize, shape: &[usize]) -> Tensor {
+    /// The sums of runs of `length` elements; the last run may be shorter.
+    fn sum_rows(&self, length: usize, shape: &[usize]) -> Tensor {
         let y = Tensor::empty(self.gpu(), shape);
-        let (count, length, total) = (y.len() as u32, length as u32, self.len() as u32);
         let params = Params {
-            count,
-            length,
-            total,
+            count: y.len() as u32,
+            length: length as u32,
+            total: self.len() as u32,
             ..Params::default()
         };
-        kernel.launch(
-            y.gpu(),
-            &[],
-            &[&self.binding(), &y.binding()],
-            &params,
-            Groups::of(y.len(), 64),
-        );
+        SUM_ROWS.launch(&[], &[self, &y], &params, Groups::of(y.len(), 64));
         y
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::reference::{REDUCE as TOLERANCE, columns, of_rows as rows};
-    use crate::testing::{Array, check, check_value};
+    use crate::check::reference::{REDUCE as TOLERANCE, columns, of_rows as rows};
+    use crate::testing::{Array, check};
     use proptest::prelude::*;
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
         #[test]
-        fn sums_means_and_maxima_agree_with_their_references(m in 1usize..40, n in 1usize..130, seed: u64) {
+        fn sums_and_means_agree_with_their_references(m in 1usize..40, n in 1usize..130, seed: u64) {
             let x = [Array::random(&[m, n], seed, 0.1..1.0)];
             let all = |a: &Array| Array { shape: vec![], values: vec![a.values.iter().sum()] };
             check(&|t| t[0].sum(), &|a| all(&a[0]), &x, TOLERANCE);
             check(&|t| t[0].mean(), &|a| all(&a[0]).map(|v| v / (m * n) as f64), &x, TOLERANCE);
             check(&|t| t[0].sum_last(), &|a| rows(&a[0], |r| r.iter().sum()), &x, TOLERANCE);
-            check_value(&|t| t[0].max_last(), &|a| rows(&a[0], |r| r.iter().copied().fold(f64::MIN, f64::max)), &x, TOLERANCE);
             check(&|t| t[0].sum_to(&[n]), &|a| columns(&a[0]), &x, TOLERANCE);
         }
     }

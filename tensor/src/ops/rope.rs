@@ -1,8 +1,8 @@
-//! Rotary position embedding (Su et al. 2021) in the rotate-half order of transformers: channel i of a head turns
+//! Rotary position embedding (Su et al. 2021) in the rotate-half order of transformers: channel i of a head is rotated
 //! with channel i + D/2.
 //!
 //! θ = position · f_i, y_i = x_i cos θ - x_{i+D/2} sin θ, y_{i+D/2} = x_{i+D/2} cos θ + x_i sin θ
-//! dx is dy turned back by θ.
+//! dx is dy rotated by -θ.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +11,10 @@ use crate::{Gpu, Indices, Tensor};
 
 const ROTATE: Kernel = Kernel::new("rope", "rotate");
 
-/// Cosines and sines by position. WGSL promises its own only to 2⁻¹¹, and only within [-π, π], so they are computed on
-/// the host: the angle rounded to f32 as transformers does, the rest in f64. Clones share the table, which grows to
-/// the largest position asked for.
+/// A table of cosines and sines by position, which grows to the largest position used. Clones share it.
+///
+/// WGSL guarantees its own functions only to 2⁻¹¹ and only within [-π, π], so the host computes them: the angle is
+/// rounded to f32 as in transformers, the rest is in f64.
 #[derive(Clone)]
 pub struct Rotations {
     inverse_frequencies: Arc<[f32]>,
@@ -22,7 +23,7 @@ pub struct Rotations {
 }
 
 impl Rotations {
-    /// For heads of twice as many channels as there are `inverse_frequencies` (radians per position).
+    /// Makes a table for heads with two channels for each of the `inverse_frequencies` (radians per position).
     pub fn new(gpu: &Gpu, inverse_frequencies: &[f32]) -> Rotations {
         let none = Tensor::zeros(gpu, &[0, inverse_frequencies.len(), 2]);
         Rotations {
@@ -31,32 +32,28 @@ impl Rotations {
         }
     }
 
-    /// A table that holds all positions below `positions`.
+    /// Returns the table with all positions below `positions`.
     fn reaching(&self, gpu: &Gpu, positions: usize) -> Tensor {
         const SMALLEST: usize = 256;
         let mut table = self.table.lock().expect("rotations");
         if table.shape()[0] < positions {
             let positions = positions.next_power_of_two().max(SMALLEST);
+            let frequencies = &self.inverse_frequencies;
+            let rotation = |position: usize, frequency: &f32| {
+                let (sine, cosine) = f64::from(position as f32 * frequency).sin_cos();
+                [cosine as f32, sine as f32]
+            };
             let values: Vec<f32> = (0..positions)
-                .flat_map(|position| {
-                    self.inverse_frequencies.iter().flat_map(move |f| {
-                        let (sine, cosine) = f64::from(position as f32 * f).sin_cos();
-                        [cosine as f32, sine as f32]
-                    })
-                })
+                .flat_map(|position| frequencies.iter().flat_map(move |f| rotation(position, f)))
                 .collect();
-            *table = Tensor::from_slice(
-                gpu,
-                &values,
-                &[positions, self.inverse_frequencies.len(), 2],
-            );
+            *table = Tensor::from_slice(gpu, &values, &[positions, frequencies.len(), 2]);
         }
         table.clone()
     }
 }
 
 impl Tensor {
-    /// self (T, heads · D), each head turned by its token's position.
+    /// self (T, heads · D), each head rotated according to the position of its token.
     ///
     /// # Panics
     /// If `positions` does not have T entries or is not known on the host, or if a row is not `heads` times as long
@@ -77,8 +74,8 @@ impl Tensor {
         let reach = host.iter().max().map_or(0, |last| *last as usize + 1);
         let table = rotations.reaching(self.gpu(), reach);
         let positions = positions.clone();
-        let turn = move |x: &Tensor, sign| rotate(x, &positions, &table, heads, sign);
-        turn(self, 1.0).recorded("rope", &[self], move |dy| vec![Some(turn(dy, -1.0))])
+        let rotate = move |x: &Tensor, sign| rotate(x, &positions, &table, heads, sign);
+        rotate(self, 1.0).recorded("rope", [self], move |dy, _| [Some(rotate(dy, -1.0))])
     }
 }
 
@@ -91,32 +88,22 @@ fn rotate(x: &Tensor, positions: &Indices, table: &Tensor, heads: usize, sign: f
         half: u32,
         sign: f32,
     }
-    let y = Tensor::empty(x.gpu(), x.shape());
+    let y = x.empty_like();
     let params = Params {
         count: x.len() as u32 / 2,
         heads: heads as u32,
         half: table.shape()[1] as u32,
         sign,
     };
-    ROTATE.launch(
-        x.gpu(),
-        &[],
-        &[
-            &x.binding(),
-            &positions.binding(),
-            &table.binding(),
-            &y.binding(),
-        ],
-        &params,
-        Groups::of(x.len() / 2, 64),
-    );
+    let groups = Groups::of(x.len() / 2, 64);
+    ROTATE.launch(&[], &[x, positions, table, &y], &params, groups);
     y
 }
 
 #[cfg(test)]
 mod tests {
     use super::Rotations;
-    use crate::ops::reference::{ROPE as TOLERANCE, frequencies, rope as reference};
+    use crate::check::reference::{ROPE as TOLERANCE, frequencies, rope as reference};
     use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;

@@ -1,22 +1,22 @@
-//! Rows picked by number, and rows written in place.
+//! Gathering rows by number, and writing rows in place.
 //!
-//! y_i = x_{rows[i]}, dx_r = Σ of dy_i over the i with rows[i] = r, in the order of i: which those are is listed on the
-//! host, so no two threads add to one number.
+//! y_i = x_{rows[i]}, dx_r = Σ of dy_i over all i with rows[i] = r, in the order of i. The host lists these i for each
+//! row, so no two threads add to one number.
 
 use super::by_key::by_key;
-use crate::gpu::{Groups, Kernel};
-use crate::{Gpu, Indices, Tensor};
+use crate::gpu::{Bind, Groups, Kernel};
+use crate::{Indices, Tensor};
 
 const GATHER: Kernel = Kernel::new("rows", "gather");
 const SCATTER: Kernel = Kernel::new("rows", "scatter");
 const GATHER_BACKWARD: Kernel = Kernel::new("rows", "gather_backward");
 
 impl Tensor {
-    /// self (N, C) -> (R, C): the rows of these numbers, any number of times each.
+    /// self (N, C) -> (R, C): the rows with these numbers, which may repeat.
     ///
     /// # Panics
-    /// If a row does not exist (checked where the numbers are known on the host), or if self is tracked and they are
-    /// not.
+    /// If a row does not exist (checked if the numbers are known on the host), or if self is tracked and the numbers
+    /// are not known on the host.
     #[track_caller]
     pub fn gather_rows(&self, rows: &Indices) -> Tensor {
         check_numbers("gather_rows", rows, self.rows());
@@ -25,17 +25,11 @@ impl Tensor {
             "gather_rows: the gradient needs row numbers that are known on the host; make them with Indices::new"
         );
         let y = Tensor::empty(self.gpu(), &[rows.len(), self.cols()]);
-        launch(
-            &GATHER,
-            y.len(),
-            self.cols(),
-            &[&self.binding(), &rows.binding(), &y.binding()],
-            self.gpu(),
-        );
+        launch(&GATHER, y.len(), self.cols(), &[self, rows, &y]);
         let (rows, shape) = (rows.clone(), self.shape().to_vec());
-        y.recorded("gather_rows", &[self], move |dy| {
+        y.recorded("gather_rows", [self], move |dy, _| {
             let rows = rows.host().expect("checked when the rows were gathered");
-            vec![Some(gather_gradient(dy, rows, &shape))]
+            [Some(gather_gradient(dy, rows, &shape))]
         })
     }
 
@@ -43,13 +37,13 @@ impl Tensor {
     /// Tensors that share self's values change too; no gradient flows.
     ///
     /// # Panics
-    /// If the sizes do not fit, a row does not exist or is named twice, the numbers are not known on the host, or self
+    /// If the sizes do not fit, a row does not exist or occurs twice, the numbers are not known on the host, or self
     /// is tracked.
     #[track_caller]
     pub fn write_rows(&self, rows: &Indices, values: &Tensor) {
         assert!(
             !self.is_tracked(),
-            "write_rows: the tensor is tracked, and what is on the tape must not change; detach it"
+            "write_rows: the tensor is tracked, and tracked values must not change; detach it"
         );
         assert!(
             values.rows() == rows.len() && values.cols() == self.cols(),
@@ -67,15 +61,9 @@ impl Tensor {
         let mut written = vec![false; self.rows()];
         for row in host {
             let before = std::mem::replace(&mut written[*row as usize], true);
-            assert!(!before, "write_rows: row {row} is named twice");
+            assert!(!before, "write_rows: row {row} occurs twice");
         }
-        launch(
-            &SCATTER,
-            values.len(),
-            self.cols(),
-            &[&values.binding(), &rows.binding(), &self.binding()],
-            self.gpu(),
-        );
+        launch(&SCATTER, values.len(), self.cols(), &[values, rows, self]);
     }
 }
 
@@ -89,40 +77,28 @@ fn check_numbers(op: &str, rows: &Indices, count: usize) {
     }
 }
 
-/// The gradient of what has this shape, from that of the rows gathered from it. Gathered too, not scattered.
+/// Returns the gradient of a tensor of this shape from that of rows gathered from it.
 pub(super) fn gather_gradient(dy: &Tensor, rows: &[u32], shape: &[usize]) -> Tensor {
-    let gpu = dy.gpu();
-    let dx = Tensor::empty(gpu, shape);
+    let dx = Tensor::empty(dy.gpu(), shape);
     let (starts, places) = by_key(rows.iter().copied(), dx.rows());
+    let [starts, places] = [starts, places].map(|list| Indices::new(dy.gpu(), &list));
     launch(
         &GATHER_BACKWARD,
         dx.len(),
         dx.cols(),
-        &[
-            &dy.binding(),
-            &Indices::new(gpu, &starts).binding(),
-            &Indices::new(gpu, &places).binding(),
-            &dx.binding(),
-        ],
-        gpu,
+        &[dy, &starts, &places, &dx],
     );
     dx
 }
 
-fn launch(
-    kernel: &Kernel,
-    count: usize,
-    cols: usize,
-    bindings: &[&crate::gpu::Binding],
-    gpu: &Gpu,
-) {
+fn launch(kernel: &Kernel, count: usize, cols: usize, buffers: &[&dyn Bind]) {
     let params = [count as u32, cols as u32];
-    kernel.launch(gpu, &[], bindings, &params, Groups::of(count, 64));
+    kernel.launch(&[], buffers, &params, Groups::of(count, 64));
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::reference::{ROWS as TOLERANCE, gather};
+    use crate::check::reference::{ROWS as TOLERANCE, gather};
     use crate::testing::{Array, check, gpu};
     use crate::{Indices, Tensor};
     use proptest::prelude::*;
@@ -156,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "write_rows: row 1 is named twice")]
+    #[should_panic(expected = "write_rows: row 1 occurs twice")]
     fn a_row_written_twice_is_refused() {
         let gpu = gpu();
         Tensor::zeros(&gpu, &[5, 3])

@@ -9,7 +9,7 @@ const FORWARD: Kernel = Kernel::new("swiglu", "forward");
 const BACKWARD: Kernel = Kernel::new("swiglu", "backward");
 
 impl Tensor {
-    /// silu(self) * up, for two tensors of one shape.
+    /// silu(self) · `up`, for two tensors of one shape.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -21,30 +21,21 @@ impl Tensor {
             self.shape(),
             up.shape()
         );
-        let y = Tensor::empty(self.gpu(), self.shape());
-        let (gate, up_kept) = (self.detach(), up.detach());
-        launch(&FORWARD, &[&gate, &up_kept, &y]);
-        let (gate_wanted, up_wanted) = (self.is_tracked(), up.is_tracked());
-        y.recorded("swiglu", &[self, up], move |dy| {
-            let dgate = Tensor::empty(gate.gpu(), gate.shape());
-            let dup = Tensor::empty(gate.gpu(), gate.shape());
-            launch(&BACKWARD, &[&gate, &up_kept, dy, &dgate, &dup]);
-            vec![gate_wanted.then_some(dgate), up_wanted.then_some(dup)]
+        let (count, groups) = (self.len() as u32, Groups::of(self.len(), 64));
+        let (x, u, y) = (self.detach(), up.detach(), self.empty_like());
+        FORWARD.launch(&[], &[&x, &u, &y], &count, groups);
+        y.recorded("swiglu", [self, up], move |dy, [to_x, to_up]| {
+            let (dx, du) = (x.empty_like(), x.empty_like());
+            BACKWARD.launch(&[], &[&x, &u, dy, &dx, &du], &count, groups);
+            [to_x.then_some(dx), to_up.then_some(du)]
         })
     }
-}
-
-fn launch(kernel: &Kernel, tensors: &[&Tensor]) {
-    let (gpu, count) = (tensors[0].gpu(), tensors[0].len());
-    let bindings: Vec<_> = tensors.iter().map(|t| t.binding()).collect();
-    let bindings: Vec<_> = bindings.iter().collect();
-    kernel.launch(gpu, &[], &bindings, &(count as u32), Groups::of(count, 64));
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{SWIGLU as TOLERANCE, swiglu};
+    use crate::check::reference::{SWIGLU as TOLERANCE, swiglu};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 

@@ -1,10 +1,8 @@
-//! One function of one number, element by element.
+//! Functions of one number, applied to each element.
 //!
 //! y = f(x), dx = dy f'(x)
 //!
-//! Of a clamp f' is 1 within the bounds and on them, 0 beyond, and of relu it is 0 at 0, as in PyTorch. The Huber function
-//! (Huber 1964) is x²/2 up to delta on either side of 0 and goes on with the slope that it has there:
-//! c (x - c/2) with c = clamp(x, -delta, delta), and f' = c.
+//! As in PyTorch, f' of a clamp is 1 on its bounds, and f' of relu is 0 at 0.
 
 use crate::Tensor;
 use crate::gpu::{Groups, Kernel};
@@ -14,7 +12,7 @@ const BACKWARD: Kernel = Kernel::new("unary", "backward");
 
 /// The numbering is that of `FUNCTION` in the shader.
 #[derive(Clone, Copy)]
-enum Unary {
+enum UnaryFunction {
     Neg,
     Exp,
     Log,
@@ -24,6 +22,8 @@ enum Unary {
     Clamp,
     Relu,
     Huber,
+    AddScalar,
+    MulScalar,
 }
 
 #[repr(C)]
@@ -37,84 +37,83 @@ struct Params {
 impl Tensor {
     /// -x
     pub fn neg(&self) -> Tensor {
-        self.unary("neg", Unary::Neg)
+        self.unary("neg", UnaryFunction::Neg, [0.0; 2])
     }
 
     /// e^x
     pub fn exp(&self) -> Tensor {
-        self.unary("exp", Unary::Exp)
+        self.unary("exp", UnaryFunction::Exp, [0.0; 2])
     }
 
     /// The natural logarithm.
     pub fn log(&self) -> Tensor {
-        self.unary("log", Unary::Log)
+        self.unary("log", UnaryFunction::Log, [0.0; 2])
     }
 
     /// x / (1 + e^-x)
     pub fn silu(&self) -> Tensor {
-        self.unary("silu", Unary::Silu)
+        self.unary("silu", UnaryFunction::Silu, [0.0; 2])
     }
 
     /// x²
     pub fn square(&self) -> Tensor {
-        self.unary("square", Unary::Square)
+        self.unary("square", UnaryFunction::Square, [0.0; 2])
     }
 
     /// √x
     pub fn sqrt(&self) -> Tensor {
-        self.unary("sqrt", Unary::Sqrt)
+        self.unary("sqrt", UnaryFunction::Sqrt, [0.0; 2])
     }
 
     /// max(x, 0)
     pub fn relu(&self) -> Tensor {
-        self.unary("relu", Unary::Relu)
+        self.unary("relu", UnaryFunction::Relu, [0.0; 2])
     }
 
-    /// x²/2 where |x| is at most `delta`, delta (|x| - delta/2) beyond: the loss of Huber (1964), whose gradient no outlier
-    /// drives beyond delta.
+    /// x + s
+    pub fn add_scalar(&self, s: f32) -> Tensor {
+        self.unary("add_scalar", UnaryFunction::AddScalar, [s, 0.0])
+    }
+
+    /// x s
+    pub fn mul_scalar(&self, s: f32) -> Tensor {
+        self.unary("mul_scalar", UnaryFunction::MulScalar, [s, 0.0])
+    }
+
+    /// The Huber loss (Huber 1964): x²/2 where |x| ≤ `delta`, delta (|x| - delta/2) elsewhere.
     ///
     /// # Panics
     /// If `delta` is not above 0.
     #[track_caller]
     pub fn huber(&self, delta: f32) -> Tensor {
-        assert!(delta > 0.0, "huber: delta is {delta}");
-        self.unary_with("huber", Unary::Huber, [-delta, delta])
+        assert!(delta > 0.0, "huber: delta is {delta}, wanted more than 0");
+        self.unary("huber", UnaryFunction::Huber, [-delta, delta])
     }
 
-    /// What is below `low` becomes `low`, what is above `high` becomes `high`. The gradient passes on the bounds too.
+    /// Limits each element to the range from `low` to `high`.
     ///
     /// # Panics
-    /// If `low` is above `high`, or one is not a number.
+    /// If `low` is above `high`, or one of them is not a number.
     #[track_caller]
     pub fn clamp(&self, low: f32, high: f32) -> Tensor {
-        assert!(low <= high, "clamp: the bounds are {low} and {high}");
-        self.unary_with("clamp", Unary::Clamp, [low, high])
+        assert!(
+            low <= high,
+            "clamp: the bounds are {low} and {high}, wanted the lower one first"
+        );
+        self.unary("clamp", UnaryFunction::Clamp, [low, high])
     }
 
-    fn unary(&self, name: &'static str, function: Unary) -> Tensor {
-        self.unary_with(name, function, [0.0; 2])
-    }
-
-    fn unary_with(&self, name: &'static str, function: Unary, [low, high]: [f32; 2]) -> Tensor {
-        let run = move |kernel: &Kernel, inputs: &[&Tensor]| {
-            let y = Tensor::empty(inputs[0].gpu(), inputs[0].shape());
-            let mut bindings: Vec<_> = inputs.iter().map(|x| x.binding()).collect();
-            bindings.push(y.binding());
-            let bindings: Vec<_> = bindings.iter().collect();
-            let count = y.len() as u32;
-            let params = Params { count, low, high };
-            kernel.launch(
-                y.gpu(),
-                &[("FUNCTION", function as u32)],
-                &bindings,
-                &params,
-                Groups::of(y.len(), 64),
-            );
-            y
-        };
+    fn unary(&self, name: &'static str, function: UnaryFunction, [low, high]: [f32; 2]) -> Tensor {
         let x = self.detach();
-        run(&FORWARD, &[self]).recorded(name, &[self], move |dy| {
-            vec![Some(run(&BACKWARD, &[&x, dy]))]
+        let constants = [("FUNCTION", function as u32)];
+        let count = x.len() as u32;
+        let (params, groups) = (Params { count, low, high }, Groups::of(x.len(), 64));
+        let y = x.empty_like();
+        FORWARD.launch(&constants, &[&x, &y], &params, groups);
+        y.recorded(name, [self], move |dy, _| {
+            let dx = x.empty_like();
+            BACKWARD.launch(&constants, &[&x, dy, &dx], &params, groups);
+            [Some(dx)]
         })
     }
 }
@@ -122,7 +121,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
-    use crate::ops::reference::{UNARY as TOLERANCE, huber};
+    use crate::check::reference::{UNARY as TOLERANCE, huber};
     use crate::testing::{Array, check, gpu};
     use proptest::prelude::*;
 
@@ -131,14 +130,16 @@ mod tests {
 
         #[test]
         fn every_function_agrees_with_its_reference(rows in 1usize..4, cols in 1usize..140, seed: u64) {
-            type Case = (fn(&Tensor) -> Tensor, fn(f64) -> f64, f64);
-            let cases: [Case; 6] = [
+            type UnaryCase = (fn(&Tensor) -> Tensor, fn(f64) -> f64, f64);
+            let cases: [UnaryCase; 8] = [
                 (|x| x.neg(), |v| -v, -4.0),
                 (|x| x.exp(), f64::exp, -4.0),
                 (|x| x.log(), f64::ln, 0.1),
                 (|x| x.silu(), |v| v / (1.0 + (-v).exp()), -4.0),
                 (|x| x.square(), |v| v * v, -4.0),
                 (|x| x.sqrt(), f64::sqrt, 0.1),
+                (|x| x.add_scalar(1.5), |v| v + 1.5, -4.0),
+                (|x| x.mul_scalar(-2.5), |v| -2.5 * v, -4.0),
             ];
             for (op, reference, low) in cases {
                 let x = Array::random(&[rows, cols], seed, low..4.0);

@@ -1,4 +1,4 @@
-//! Frozen matrices: stored in 16 or 32 bits, split by rows where one binding cannot hold them.
+//! Frozen matrices in 16 or 32 bits, split by rows if they exceed a binding.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,38 +7,38 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::gpu::{Binding, Storage};
+use crate::gpu::{Bind, Binding, Storage};
 use crate::{Gpu, GpuError, Tensor};
 
-/// How a frozen matrix is stored. Arithmetic is in f32 whatever the format.
+/// The storage format of a frozen matrix. Arithmetic is always in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// 32 bits, exact.
+pub enum WeightFormat {
+    /// 32 bits.
     F32,
-    /// 16 bits: 11 significant bits, magnitudes 6e-5 to 65,504.
+    /// 16 bits: 11 significant bits, magnitudes from 6e-5 to 65,504.
     F16,
     /// 16 bits: 8 significant bits, the range of f32.
     Bf16,
 }
 
-impl Format {
+impl WeightFormat {
     fn bytes(self) -> usize {
         match self {
-            Format::F32 => 4,
-            Format::F16 | Format::Bf16 => 2,
+            WeightFormat::F32 => 4,
+            WeightFormat::F16 | WeightFormat::Bf16 => 2,
         }
     }
 
-    /// Complains of a finite value that would become infinite. `first` is the number of the first row.
+    /// Returns an error if a finite value would round to infinity. `first` is the number of the first row.
     fn check(self, values: &[f32], cols: usize, first: usize) -> Result<(), OutOfRange> {
-        // From the middle between the largest number and what would come after it on, values round up.
+        // Values from the middle between the largest number and its successor on round to infinity.
         let beyond = match self {
-            Format::F32 => return Ok(()),
-            Format::F16 => 65_520f32,
-            Format::Bf16 => f32::from_bits(0x7f7f_8000),
+            WeightFormat::F32 => return Ok(()),
+            WeightFormat::F16 => 65_520f32,
+            WeightFormat::Bf16 => f32::from_bits(0x7f7f_8000),
         };
         let out = |x: f32| x.is_finite() && x.abs() >= beyond;
-        // Every value is looked at, without a way out: that is several times as fast.
+        // Without an early exit this loop is several times as fast.
         if !values.iter().fold(false, |any, x| any | out(*x)) {
             return Ok(());
         }
@@ -54,14 +54,14 @@ impl Format {
     /// Writes values as little-endian bytes.
     fn encode(self, values: &[f32], to: &mut [u8]) {
         match self {
-            Format::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
-            // The processor's own instruction, where it has one, does eight at a time.
-            Format::F16 => {
+            WeightFormat::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
+            // Uses the instruction of the processor for eight values, if there is one.
+            WeightFormat::F16 => {
                 let mut bits = vec![f16::ZERO; values.len()];
                 bits.convert_from_f32_slice(values);
                 to.copy_from_slice(bytemuck::cast_slice(&bits));
             }
-            Format::Bf16 => {
+            WeightFormat::Bf16 => {
                 let mut bits = vec![bf16::ZERO; values.len()];
                 bits.convert_from_f32_slice(values);
                 to.copy_from_slice(bytemuck::cast_slice(&bits));
@@ -71,42 +71,42 @@ impl Format {
 
     fn value(self, bits: u16) -> f32 {
         match self {
-            Format::Bf16 => bf16::from_bits(bits).to_f32(),
+            WeightFormat::Bf16 => bf16::from_bits(bits).to_f32(),
             _ => f16::from_bits(bits).to_f32(),
         }
     }
 }
 
-/// A value that the chosen format cannot hold.
+/// A value beyond the range of the format.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
     "{value} at row {row}, column {column} is beyond the range of {format:?}; store the matrix as Bf16 or F32"
 )]
 pub struct OutOfRange {
-    /// the value
+    /// The value.
     pub value: f32,
-    /// where it stands
+    /// Its row.
     pub row: usize,
-    /// where it stands
+    /// Its column.
     pub column: usize,
-    /// what it was to be stored as
-    pub format: Format,
+    /// The format.
+    pub format: WeightFormat,
 }
 
-/// A frozen matrix (N rows, K columns). Cheap to clone. It never gets a gradient.
+/// A frozen matrix (N rows, K columns) without a gradient. Cheap to clone.
 ///
-/// Rows are padded with zeros to a multiple of eight numbers and split into shards that one binding can hold.
+/// Rows are padded with zeros to a multiple of eight elements and split into shards that fit into a binding.
 #[derive(Clone)]
-pub struct Weight(Arc<Inner>);
+pub struct Weight(Arc<WeightInner>);
 
-struct Inner {
+struct WeightInner {
     rows: usize,
     cols: usize,
-    format: Format,
+    format: WeightFormat,
     shards: Vec<Shard>,
 }
 
-/// Some consecutive rows in one buffer.
+/// Consecutive rows in one buffer.
 pub(crate) struct Shard {
     pub(crate) rows: Range<usize>,
     storage: Arc<Storage>,
@@ -119,16 +119,22 @@ impl Shard {
     }
 }
 
-/// Numbers copied to the device at a time while a matrix is uploaded.
-const BLOCK: usize = 1 << 20;
+/// Elements of an upload block.
+const UPLOAD_BLOCK: usize = 1 << 20;
 
 impl Weight {
-    /// Copies a matrix to the device, rounding to nearest where the format is shorter.
+    /// Copies a matrix to the device, rounding to the nearest value of the format.
     ///
     /// # Panics
-    /// If there are not rows x cols values, or one is beyond the range of the format.
+    /// If the number of values is not rows · cols, or a value is beyond the range of the format.
     #[track_caller]
-    pub fn from_f32(gpu: &Gpu, values: &[f32], rows: usize, cols: usize, format: Format) -> Weight {
+    pub fn from_f32(
+        gpu: &Gpu,
+        values: &[f32],
+        rows: usize,
+        cols: usize,
+        format: WeightFormat,
+    ) -> Weight {
         assert!(
             values.len() == rows * cols,
             "from_f32: {} values for the shape [{rows}, {cols}] ({})",
@@ -139,7 +145,7 @@ impl Weight {
         Weight::upload(gpu, rows, cols, format, read).unwrap_or_else(|e| panic!("from_f32: {e}"))
     }
 
-    /// Copies a matrix to the device a block of rows at a time: `read` gives the values of a range of rows.
+    /// Copies a matrix to the device by blocks of rows. `read` returns the values of a range of rows.
     ///
     /// # Errors
     /// If a finite value is beyond the range of the format.
@@ -147,7 +153,7 @@ impl Weight {
         gpu: &Gpu,
         rows: usize,
         cols: usize,
-        format: Format,
+        format: WeightFormat,
         mut read: impl FnMut(Range<usize>) -> Cow<'a, [f32]>,
     ) -> Result<Weight, OutOfRange> {
         let step = cols.next_multiple_of(8);
@@ -163,23 +169,23 @@ impl Weight {
         })
     }
 
-    /// `encode` gives the bytes of a range of rows, padded.
+    /// `encode` returns the padded bytes of a range of rows.
     fn build(
         gpu: &Gpu,
         rows: usize,
         cols: usize,
-        format: Format,
+        format: WeightFormat,
         mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, OutOfRange>,
     ) -> Result<Weight, OutOfRange> {
         let row_bytes = row_bytes(cols, format);
-        // A multiple of eight, so that sums along the rows go on at a multiple of four in the next shard.
+        // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
         let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
         let mut shards = Vec::new();
         for first in (0..rows).step_by(most) {
             let held = first..rows.min(first + most);
             let bytes = (held.len() * row_bytes) as u64;
             let storage = gpu.alloc(bytes);
-            let block = (BLOCK / cols.max(1)).max(1);
+            let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
             for start in held.clone().step_by(block) {
                 let end = held.end.min(start + block);
                 gpu.write(
@@ -194,7 +200,7 @@ impl Weight {
                 bytes,
             });
         }
-        Ok(Weight(Arc::new(Inner {
+        Ok(Weight(Arc::new(WeightInner {
             rows,
             cols,
             format,
@@ -202,36 +208,36 @@ impl Weight {
         })))
     }
 
-    /// Bytes that a matrix takes on a device.
-    pub fn device_bytes(rows: usize, cols: usize, format: Format) -> u64 {
+    /// Returns the bytes of a matrix on a device.
+    pub fn device_bytes(rows: usize, cols: usize, format: WeightFormat) -> u64 {
         (rows * row_bytes(cols, format)) as u64
     }
 
-    /// N.
+    /// The number of rows, N.
     pub fn rows(&self) -> usize {
         self.0.rows
     }
 
-    /// K.
+    /// The number of columns, K.
     pub fn cols(&self) -> usize {
         self.0.cols
     }
 
-    /// How it is stored.
-    pub fn format(&self) -> Format {
+    /// The storage format.
+    pub fn format(&self) -> WeightFormat {
         self.0.format
     }
 
-    /// Waits for the values, row by row without the padding.
+    /// Waits for the values and copies them to the host, without the padding.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
         let (cols, step) = (self.cols(), self.step());
         let mut values = Vec::with_capacity(self.rows() * cols);
         for shard in &self.0.shards {
             let bytes = shard.storage.gpu().read(&shard.storage, 0, shard.bytes)?;
-            if self.format() == Format::F32 {
+            if self.format() == WeightFormat::F32 {
                 let padded: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
                 values.extend(padded.chunks_exact(step).flat_map(|row| &row[..cols]));
             } else {
@@ -243,7 +249,7 @@ impl Weight {
         Ok(values)
     }
 
-    /// Numbers from one stored row to the next.
+    /// Distance of two stored rows, in elements.
     pub(crate) fn step(&self) -> usize {
         self.cols().next_multiple_of(8)
     }
@@ -253,8 +259,7 @@ impl Weight {
     }
 }
 
-/// A row is padded to a multiple of eight numbers.
-fn row_bytes(cols: usize, format: Format) -> usize {
+fn row_bytes(cols: usize, format: WeightFormat) -> usize {
     cols.next_multiple_of(8).max(8) * format.bytes()
 }
 
@@ -273,25 +278,24 @@ impl std::fmt::Debug for Weight {
 /// The matrix of a linear layer, (N, K).
 #[derive(Debug, Clone)]
 pub enum Matrix {
-    /// No gradient; 16 or 32 bits.
+    /// 16 or 32 bits, without a gradient.
     Frozen(Weight),
-    /// f32, with a gradient if the tensor is tracked.
+    /// A tensor, with a gradient if it is tracked.
     Trained(Tensor),
 }
 
 /// A range of rows of a matrix in one buffer.
-pub(crate) struct Piece {
-    /// which rows of the matrix
+pub(crate) struct MatrixPiece {
     pub(crate) rows: Range<usize>,
     pub(crate) binding: Binding,
-    /// numbers before the first row, and from one row to the next
+    /// the offset of the first row and the distance of two rows, in elements
     pub(crate) at: usize,
     pub(crate) step: usize,
-    pub(crate) format: Format,
+    pub(crate) format: WeightFormat,
 }
 
 impl Matrix {
-    /// N.
+    /// The number of rows, N.
     pub fn rows(&self) -> usize {
         match self {
             Matrix::Frozen(weight) => weight.rows(),
@@ -299,7 +303,7 @@ impl Matrix {
         }
     }
 
-    /// K.
+    /// The number of columns, K.
     pub fn cols(&self) -> usize {
         match self {
             Matrix::Frozen(weight) => weight.cols(),
@@ -307,12 +311,12 @@ impl Matrix {
         }
     }
 
-    /// Whether a gradient will be asked of it.
+    /// Whether `backward` computes a gradient for it.
     pub fn is_tracked(&self) -> bool {
         self.trained().is_some_and(Tensor::is_tracked)
     }
 
-    /// The tensor, if it can be trained: what a recording op lists among its inputs.
+    /// The tensor of a trained matrix, which is an input on the tape.
     pub(crate) fn trained(&self) -> Option<&Tensor> {
         match self {
             Matrix::Frozen(_) => None,
@@ -329,13 +333,13 @@ impl Matrix {
     }
 
     /// The buffers that hold these rows.
-    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Piece> {
+    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<MatrixPiece> {
         match self {
             Matrix::Frozen(weight) => {
                 let overlap = |shard: &Shard| {
                     let start = shard.rows.start.max(rows.start);
                     let end = shard.rows.end.min(rows.end);
-                    (start < end).then(|| Piece {
+                    (start < end).then(|| MatrixPiece {
                         rows: start..end,
                         binding: shard.binding(),
                         at: (start - shard.rows.start) * weight.step(),
@@ -347,8 +351,8 @@ impl Matrix {
             }
             Matrix::Trained(tensor) => {
                 let (at, step) = (rows.start * tensor.cols(), tensor.cols());
-                let (binding, format) = (tensor.binding(), Format::F32);
-                vec![Piece {
+                let (binding, format) = (tensor.binding(), WeightFormat::F32);
+                vec![MatrixPiece {
                     rows,
                     binding,
                     at,

@@ -135,9 +135,9 @@ fn hint(error: &anyhow::Error) -> &'static str {
         _ => None,
     };
     match error.downcast_ref::<GpuError>().or(gpu) {
-        Some(
-            GpuError::NoSuchAdapter { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. },
-        ) => " (--device N selects a device; `lapwing devices` lists them)",
+        Some(GpuError::NoSuchDevice { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. }) => {
+            " (--device N selects a device; `lapwing devices` lists them)"
+        }
         Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
         Some(GpuError::Failed(_)) => " (`lapwing doctor` tests the device)",
         _ => "",

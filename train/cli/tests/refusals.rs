@@ -13,7 +13,7 @@ fn an_unknown_device_is_refused() {
     // The list depends on the machine.
     let (before, rest) = error.split_once("0 (").unwrap();
     let (_, after) = rest.rsplit_once(") (").unwrap();
-    assert_snapshot!(format!("{before}0 (NAME) ({after}"), @"error: there is no adapter 99, wanted one of 0 (NAME) (--device N selects a device; `lapwing devices` lists them)");
+    assert_snapshot!(format!("{before}0 (NAME) ({after}"), @"error: there is no device 99, wanted one of 0 (NAME) (--device N selects a device; `lapwing devices` lists them)");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn without_a_device_the_error_says_what_to_install() {
         ended.err
     };
     let text = error(&["devices"]);
-    assert_snapshot!(text, @"error: no GPU adapter found: Vulkan did not begin (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if there is one, give the process more memory (ulimit -v, a container's limit)");
+    assert_snapshot!(text, @"error: no GPU found: Vulkan did not start (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)");
     for arguments in [&["train"][..], &["eval"], &["play", "frozen-lake"]] {
         assert_eq!(error(arguments), text);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
 use lapwing_play::{Episode, Sampled};
-use lapwing_tensor::{Gpu, Indices, LossToken, Tensor};
+use lapwing_tensor::{Gpu, Indices, Tensor, rl::LossToken};
 
 use crate::config::Aggregation;
 use crate::entropy::bonus;

@@ -1,6 +1,6 @@
 //! The config sections `[train]`, `[credit]`, `[critic]`, `[value]`, `[dqn]` and `[pqn]`.
 
-use lapwing_tensor::{AdamW, Kl};
+use lapwing_tensor::{AdamW, rl::Kl};
 use serde::{Deserialize, Serialize};
 
 /// How the adapter, or the whole model, is trained.

@@ -279,8 +279,7 @@ pub(crate) fn train(
 fn value_loss(values: &Tensor, old: &Tensor, targets: &Tensor, clip: f32) -> Tensor {
     let near = values.sub(old).clamp(-clip, clip).add(old);
     let miss = |values: &Tensor| values.sub(targets).square();
-    let half = Tensor::full(values.gpu(), &[], 0.5);
-    miss(values).max(&miss(&near)).mean().mul(&half)
+    miss(values).max(&miss(&near)).mean().mul_scalar(0.5)
 }
 
 #[cfg(test)]

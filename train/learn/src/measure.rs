@@ -20,7 +20,7 @@
 //! thirtieth of the lengths.
 
 use lapwing_env::rng::Stream;
-use lapwing_tensor::Kl;
+use lapwing_tensor::rl::Kl;
 
 use crate::LearnError;
 use crate::batch::{Group, count, pack, selected};

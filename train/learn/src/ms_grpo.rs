@@ -20,7 +20,7 @@
 //! In small ops, with one number per token (the fused kernel `Tensor::policy_loss` computes the same):
 //!
 //! ```
-//! # use lapwing_tensor::{Gpu, GpuOptions, Kl, LossToken, Tensor};
+//! # use lapwing_tensor::{Gpu, GpuOptions, Tensor, rl::{Kl, LossToken}};
 //! # let gpu = Gpu::open(GpuOptions::default())?;
 //! # let tensor = |numbers: [f32; 3]| Tensor::from_slice(&gpu, &numbers, &[3]);
 //! # let (clip_low, clip_high) = (0.2, 0.25);

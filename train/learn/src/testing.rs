@@ -8,7 +8,7 @@ use lapwing_play::config::{Game, Policy as PolicyConfig};
 use lapwing_play::players::model::{Policy, Reference};
 use lapwing_play::seeds;
 use lapwing_play::world::World;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use serde::Deserialize;
 
 use crate::config::{Credit, Critic, Dqn, LearnerKind, Method, Pqn, Train, Value};

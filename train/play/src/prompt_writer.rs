@@ -244,7 +244,8 @@ impl PromptTemplate {
                 max_output: MAX_PROMPT,
                 trim_blocks: false,
                 strict: true,
-                python: false,
+                // JSON has a space after each colon and comma.
+                python: true,
             }),
         };
         let jinja = &mut template.jinja;

@@ -28,7 +28,7 @@ fn a_trained_adapter_plays() {
         "eval.episodes=40",
     ];
     let config = Config::load("frozen-lake", &set.map(str::to_owned)).unwrap();
-    let gpu = lapwing_tensor::testing::gpu();
+    let gpu = lapwing_tensor::check::gpu();
     let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
     let mut run = RunDirectory::create(home.path(), &state.config).unwrap();
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();

@@ -3,7 +3,7 @@
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 
 use crate::learner::Learner;
 use crate::memory::Plan;

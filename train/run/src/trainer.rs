@@ -230,7 +230,7 @@ mod tests {
             "eval.every=2",
         ];
         let config = Config::load("frozen-lake", &settings.map(str::to_owned)).unwrap();
-        let gpu = lapwing_tensor::testing::gpu();
+        let gpu = lapwing_tensor::check::gpu();
         let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
         let mut run = match dir.exists() {
             false => RunDirectory::create(dir, &state.config).unwrap(),

@@ -1,11 +1,11 @@
-//! Buffers of tens of MiB that no kernel touches: the software driver gives them no memory.
+//! Tests with buffers of tens of MiB that no kernel writes: the software driver allocates no memory for them.
 
 use super::*;
 use crate::GpuOptions;
 
 const MIB: u64 = 1 << 20;
 
-/// A device of its own, since the shared one is used by other tests meanwhile, whatever the machine's memory.
+/// A separate device, since other tests use the shared one at the same time.
 fn device() -> Gpu {
     device_with(|caps| caps.memory = None)
 }
@@ -43,7 +43,7 @@ fn what_is_held_stays_near_what_was_needed_at_once() {
     let gpu = device();
     let _weights: Vec<_> = (0..16).map(|_| gpu.alloc(128 * MIB)).collect();
     let mut needed = gpu.bytes_in_use();
-    // Batches of ever other sizes, none of which serves the next.
+    // Each batch has other sizes.
     for batch in 0..12 {
         let tensors: Vec<_> = (0..4)
             .map(|i| gpu.alloc((64 + 4 * (batch % 16)) * MIB + i))
@@ -52,7 +52,7 @@ fn what_is_held_stays_near_what_was_needed_at_once() {
         drop(tensors);
         assert!(gpu.bytes_held() <= needed + needed / 8 + SPARE);
     }
-    // Without a bound they would add up to some 4 GiB beside the weights.
+    // Without a bound these would be 4 GiB in addition to the weights.
     assert!(gpu.peak_bytes() <= needed + needed / 8 + SPARE);
     assert!(gpu.bytes_held() > needed, "nothing was kept");
 }
@@ -60,8 +60,8 @@ fn what_is_held_stays_near_what_was_needed_at_once() {
 #[test]
 fn what_was_unused_longest_is_dropped_first() {
     let gpu = device();
-    // Sizes of classes of their own, each given back before the next is taken: 64 to 112 MiB in use at once, so that
-    // some 380 of these 616 MiB may stay.
+    // Each size has its own class, and each buffer is returned before the next is taken: 64 to 112 MiB are in use at once,
+    // so about 380 of these 616 MiB stay.
     let sizes = [64, 72, 80, 88, 96, 104, 112].map(|n| n * MIB);
     let used: Vec<_> = sizes
         .iter()
@@ -72,7 +72,7 @@ fn what_was_unused_longest_is_dropped_first() {
     let is_kept = |i: usize| gpu.alloc(sizes[i]).buffer() == &used[i];
     assert!(is_kept(6) && is_kept(5) && is_kept(4));
     assert_eq!(gpu.bytes_held(), kept, "nothing was made");
-    // Those three were used again, so the fourth is the next to go.
+    // Those three were used again, so the fourth is dropped next.
     drop(gpu.alloc(56 * MIB));
     assert!(is_kept(6) && is_kept(5) && is_kept(4) && !is_kept(3));
 }
@@ -83,7 +83,7 @@ fn the_peak_begins_again_from_what_is_held() {
     assert_eq!((gpu.bytes_held(), gpu.peak_bytes()), (0, 0));
     let (a, b) = (gpu.alloc(10 * MIB), gpu.alloc(20 * MIB));
     drop(b);
-    // Unused buffers count: the card has to have them.
+    // Unused buffers count, since they occupy device memory.
     assert_eq!((gpu.bytes_in_use(), gpu.bytes_held()), (10 * MIB, 30 * MIB));
     drop((a, gpu.alloc(40 * MIB)));
     assert_eq!(gpu.peak_bytes(), 70 * MIB);
@@ -105,28 +105,32 @@ fn unused_buffers_go_before_the_memory_ends() {
     assert_eq!(gpu.bytes_held(), before + 64 * MIB);
     let _other = gpu.alloc(56 * MIB);
     assert_eq!(gpu.bytes_held(), gpu.bytes_in_use());
-    // What was recorded before is done, and tensors are still there.
+    // Earlier work is finished, and tensors keep their values.
     assert_eq!(x.to_vec().unwrap(), [3.0; 1024]);
-    // Beyond the memory it still tries: the figure may be less than what there is.
+    // Allocation beyond the reported memory is tried, since the figure may be too low.
     let _more = gpu.alloc(64 * MIB);
     assert!(gpu.bytes_held() > 100 * MIB);
     gpu.finish().unwrap();
 }
 
 #[test]
-fn a_buffer_beyond_the_largest_is_counted_as_what_stands_in_for_it() {
+fn a_buffer_beyond_the_limit_counts_with_the_limit() {
     let gpu = device_with(|caps| caps.max_buffer = MIB);
     let small = gpu.alloc(1000);
     let large = gpu.alloc(4 * MIB);
     assert_eq!(gpu.bytes_in_use(), 1024 + MIB);
     drop(large);
     assert_eq!(gpu.bytes_in_use(), 1024);
-    assert_eq!(gpu.bytes_held(), 1024, "what only stands in is not kept");
+    assert_eq!(
+        gpu.bytes_held(),
+        1024,
+        "a replacement for a failed buffer is not kept"
+    );
     drop(small);
     assert_eq!(gpu.bytes_in_use(), 0);
     let error = gpu.finish().unwrap_err().to_string();
     assert!(
-        error.contains("a buffer of 4194304 bytes, the adapter allows 1048576"),
+        error.contains("a buffer of 4194304 bytes, the device allows 1048576"),
         "{error}"
     );
 }

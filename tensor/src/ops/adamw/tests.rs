@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::AdamWReference as Reference;
+use crate::check::reference::AdamWReference as Reference;
 use crate::testing::{Array, assert_close, gpu};
 
 const KNOBS: AdamW = AdamW {
@@ -13,11 +13,11 @@ const KNOBS: AdamW = AdamW {
     max_norm: 2.0,
 };
 
-/// The gradients that `parameters` would get from a loss with these slopes.
+/// The gradients of a loss with these slopes.
 fn gradients(parameters: &Parameters, slopes: &[Array]) -> Gradients {
     let mut loss = Tensor::zeros(&parameters.gpu, &[]);
-    for (place, slope) in parameters.places.iter().zip(slopes) {
-        loss = loss.add(&place.leaf.mul(&slope.tensor(&parameters.gpu)).sum());
+    for (slot, slope) in parameters.slots.iter().zip(slopes) {
+        loss = loss.add(&slot.leaf.mul(&slope.tensor(&parameters.gpu)).sum());
     }
     loss.backward()
 }
@@ -63,7 +63,7 @@ fn six_steps_agree_with_pytorch() {
         }
     };
     let number = |name: &str| golden[name].as_f64().unwrap();
-    let knobs = AdamW {
+    let settings = AdamW {
         lr: number("lr"),
         beta1: number("beta1"),
         beta2: number("beta2"),
@@ -74,8 +74,8 @@ fn six_steps_agree_with_pytorch() {
     let mut parameters = Parameters::new(&gpu(), &named(&[numbers(&golden["start"])]));
     for (i, step) in golden["steps"].as_array().unwrap().iter().enumerate() {
         parameters.accumulate(&gradients(&parameters, &[numbers(&step["grad"])]));
-        let norm = parameters.step(knobs).to_vec().unwrap();
-        // A dozen roundings of 6e-8 a step, six steps.
+        let norm = parameters.step(settings).to_vec().unwrap();
+        // A dozen roundings of 6e-8 per step, six steps.
         assert_close(
             &format!("norm {i}"),
             &norm,
@@ -94,7 +94,7 @@ fn six_steps_agree_with_pytorch() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the tensors, and however many arenas and dispatches they need.
+    /// For any tensors, in any number of arenas and dispatches.
     #[test]
     fn three_steps_agree_with_the_reference(
         lengths in prop::collection::vec(prop::sample::select(vec![1usize, 7, 63, 64, 65, 129, 5000]), 1..9),
@@ -107,20 +107,20 @@ proptest! {
             lengths.iter().enumerate().map(one).collect()
         };
         let start = random(0);
-        let knobs = AdamW { max_norm, ..KNOBS };
+        let settings = AdamW { max_norm, ..KNOBS };
         let mut parameters = Parameters::packed(&gpu(), &named(&start), limit);
         let mut wanted = Reference::new(flat(&start));
         for step in 1..4 {
-            // Two losses whose gradients add up.
+            // The gradients of two losses are added.
             let (one, other) = (random(step), random(step + 10));
             parameters.accumulate(&gradients(&parameters, &one));
             parameters.accumulate(&gradients(&parameters, &other));
             let sum: Vec<f64> = flat(&one).iter().zip(flat(&other)).map(|(a, b)| a + b).collect();
-            let wanted_norm = wanted.step(&sum, knobs);
-            let norm = parameters.step(knobs).to_vec().unwrap();
-            // Up to 40,000 squares: each thread adds 64 of them, then trees.
+            let wanted_norm = wanted.step(&sum, settings);
+            let norm = parameters.step(settings).to_vec().unwrap();
+            // Up to 40,000 squares: each thread sums 64, the rest are trees.
             assert_close("norm", &norm, &[wanted_norm], 1e-5);
-            // A dozen roundings of 6e-8 of numbers about 1; sums of two f32 that nearly cancel are exact.
+            // A dozen roundings of 6e-8 of numbers near 1; sums of two f32 that nearly cancel are exact.
             assert_close("values", &all_values(&parameters), &wanted.values, 2e-6);
         }
     }
@@ -153,7 +153,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
             before,
             "{bad}: values and moments"
         );
-        // The next good batch finds clean gradients.
+        // The gradients are zero before the next batch.
         parameters.accumulate(&gradients(&parameters, &slopes));
         let norm = parameters.step(KNOBS).to_vec().unwrap()[0];
         assert_close(
@@ -214,7 +214,7 @@ fn tensors_keep_their_names_shapes_and_values() {
 }
 
 #[test]
-#[should_panic(expected = "parameters: nothing is called lora among 1 tensors")]
+#[should_panic(expected = "parameters: none of the 1 tensors is called lora")]
 fn an_unknown_name_is_refused() {
     Parameters::new(&gpu(), &named(&[Array::random(&[2], 1, -1.0..1.0)])).get("lora");
 }

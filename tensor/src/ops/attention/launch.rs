@@ -1,32 +1,32 @@
-//! The two variants of attention: what of the sizes their kernels are told, and the launches.
+//! The launches of the two variants of the attention kernels.
 
 use std::sync::Arc;
 
 use super::visibility::{KeyWalk, QueryWalk, Visibility};
-use crate::gpu::{Binding, Groups, Kernel, Storage};
+use crate::gpu::{Bind, Binding, Groups, Kernel, Storage};
 use crate::{Gpu, Tensor};
 
 const SUM_ROWS: Kernel = Kernel::new("attention", "sum_rows");
 const SUM_ITEMS: Kernel = Kernel::new("attention", "sum_items");
 
-/// Operations for each channel of a query that meets a key: up to four products and sums, and its share of a softmax.
+/// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
 const WORK: usize = 16;
 
-/// lavapipe takes minutes to compile [`Variant::Lanes`] for heads of 128.
-pub(in crate::ops) const WIDEST_FOR_LANES: u32 = 96;
+/// lavapipe takes minutes to compile [`AttentionKernels::Lanes`] for heads of 128.
+pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
-/// The kernels for the walks. They give the same numbers up to rounding.
+/// The variants of the kernels. Their results are equal up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Variant {
-    /// For a processor: eight threads hand rows to each other.
+pub(super) enum AttentionKernels {
+    /// For a processor: eight threads exchange rows.
     Lanes,
     /// For a GPU: the threads of a group read the same row.
     Blocks,
 }
 
-impl Variant {
-    /// Must not depend on the number of queries: a rollout and its update have to see the same bits.
-    pub(super) fn of(gpu: &Gpu, head_size: usize) -> Variant {
+impl AttentionKernels {
+    /// Must not depend on the number of queries: a rollout and its update must compute the same bits.
+    pub(super) fn for_device(gpu: &Gpu, head_size: usize) -> AttentionKernels {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
@@ -35,15 +35,15 @@ impl Variant {
             && gpu.caps().subgroup.0 >= 8
             && head_size <= WIDEST_FOR_LANES as usize
         {
-            true => Variant::Lanes,
-            false => Variant::Blocks,
+            true => AttentionKernels::Lanes,
+            false => AttentionKernels::Blocks,
         }
     }
 
     fn kernel(self, entry: &'static str) -> Kernel {
         match self {
-            Variant::Lanes => Kernel::new("attention_lanes", entry),
-            Variant::Blocks => Kernel::new("attention", entry),
+            AttentionKernels::Lanes => Kernel::new("attention_lanes", entry),
+            AttentionKernels::Blocks => Kernel::new("attention", entry),
         }
     }
 }
@@ -59,15 +59,15 @@ struct Params {
     values_at: u32,
 }
 
-/// Queries that walk together on a GPU, by how many query heads share a key head.
-pub(in crate::ops) fn queries_of_a_block(sharing: usize) -> usize {
+/// Queries of a block on a GPU, for this number of query heads per key head.
+pub(crate) fn queries_of_a_block(sharing: usize) -> usize {
     (32 / sharing).clamp(1, 16)
 }
 
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    pub(super) variant: Variant,
+    pub(super) kernels: AttentionKernels,
     pub(super) queries: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
@@ -80,33 +80,35 @@ impl Sizes {
         self.heads / self.kv_heads
     }
 
-    /// Queries that walk together. On a GPU the heads that share a key head, which always see the same keys, fill up a
-    /// subgroup first.
+    /// Queries of a block. On a GPU the query heads of one key head, which always see the same keys, share a subgroup.
     fn queries_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 8,
-            Variant::Blocks => queries_of_a_block(self.sharing()),
+        match self.kernels {
+            AttentionKernels::Lanes => 8,
+            AttentionKernels::Blocks => queries_of_a_block(self.sharing()),
         }
     }
 
-    /// Query heads that a group computes: all that share a key head, or one.
+    /// Query heads that a workgroup computes.
     fn heads_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 1,
-            Variant::Blocks => self.sharing(),
+        match self.kernels {
+            AttentionKernels::Lanes => 1,
+            AttentionKernels::Blocks => self.sharing(),
         }
     }
 
-    /// Keys that walk together.
+    /// Keys of a block.
     pub(super) fn keys_together(self) -> usize {
-        match self.variant {
-            Variant::Lanes => 8,
-            Variant::Blocks => 32,
+        match self.kernels {
+            AttentionKernels::Lanes => 8,
+            AttentionKernels::Blocks => 32,
         }
     }
 
     pub(super) fn by_query(self, visible: &Visibility) -> QueryWalk {
-        visible.by_query(self.queries_together(), self.variant == Variant::Lanes)
+        visible.by_query(
+            self.queries_together(),
+            self.kernels == AttentionKernels::Lanes,
+        )
     }
 
     pub(super) fn launch_by_query<const N: usize>(
@@ -116,21 +118,20 @@ impl Sizes {
         inputs: [&Tensor; 3],
         others: [&Tensor; N],
     ) {
-        let mut bindings = Vec::from(inputs.map(Tensor::binding));
-        bindings.push(walk.words.binding());
-        bindings.extend(others.map(Tensor::binding));
+        let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
+        buffers.push(&walk.words);
+        buffers.extend(others.map(|x| x as &dyn Bind));
         let groups = walk.blocks * self.heads / self.heads_together();
         let work = walk.met * self.queries_together() * self.heads * self.head_size * WORK;
-        self.variant.kernel(entry).launch(
-            inputs[0].gpu(),
+        self.kernels.kernel(entry).launch(
             &self.constants(self.queries_together()),
-            &bindings.iter().collect::<Vec<_>>(),
+            &buffers,
             &self.params(groups, 0),
             Groups::count(groups).work(work),
         );
     }
 
-    /// `block`: how many queries or keys walk together.
+    /// `block`: queries or keys of a block.
     fn constants(self, block: usize) -> [(&'static str, u32); 3] {
         [
             ("HEAD_SIZE", self.head_size as u32),
@@ -150,18 +151,12 @@ impl Sizes {
         }
     }
 
-    /// Of each row and head: the log sum and dy · y.
+    /// The log sum and dy · y of each row and head.
     pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
         SUM_ROWS.launch(
-            y.gpu(),
             &self.constants(self.queries_together()),
-            &[
-                &y.binding(),
-                &log_sums.binding(),
-                &dy.binding(),
-                &row_sums.binding(),
-            ],
+            &[y, log_sums, dy, &row_sums],
             &self.params(0, 0),
             Groups::of(self.queries * self.heads, 64),
         );
@@ -171,36 +166,26 @@ impl Sizes {
     pub(super) fn key_gradients(self, walk: &KeyWalk, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
         let block = self.keys_together();
-        let cut = walk.items > walk.blocks;
-        let sums = Pair::new(gpu, self.queries, cols);
-        let partial = if cut {
-            Pair::new(gpu, walk.items * block, cols)
+        let split = walk.items > walk.blocks;
+        let sums = TensorPair::new(gpu, self.queries, cols);
+        let partial = if split {
+            TensorPair::new(gpu, walk.items * block, cols)
         } else {
             sums.clone()
         };
         let groups = walk.items * self.kv_heads;
         let work = walk.met * block * self.heads * self.head_size * WORK;
-        let [q, k, v, dy, row_sums] = inputs.map(Tensor::binding);
-        self.variant.kernel("keys_backward").launch(
-            gpu,
+        let [q, k, v, dy, row_sums] = inputs;
+        self.kernels.kernel("keys_backward").launch(
             &self.constants(block),
-            &[
-                &q,
-                &k,
-                &v,
-                &walk.words.binding(),
-                &dy,
-                &row_sums,
-                &partial.binding(),
-            ],
+            &[q, k, v, &walk.words, dy, row_sums, &partial],
             &self.params(groups, partial.second_at()),
             Groups::count(groups).work(work),
         );
-        if cut {
+        if split {
             SUM_ITEMS.launch(
-                gpu,
                 &self.constants(block),
-                &[&partial.binding(), &walk.starts.binding(), &sums.binding()],
+                &[&partial, &walk.starts, &sums],
                 &self.params(sums.second_at(), partial.second_at()),
                 Groups::of(self.queries * cols / 4, 64),
             );
@@ -209,38 +194,40 @@ impl Sizes {
     }
 }
 
-/// Two tensors of one shape in one buffer: a kernel may bind only so many.
+/// Two tensors of one shape in one buffer, since a kernel can bind only seven.
 #[derive(Clone)]
-struct Pair {
+struct TensorPair {
     storage: Arc<Storage>,
     shape: [usize; 2],
 }
 
-impl Pair {
-    fn new(gpu: &Gpu, rows: usize, cols: usize) -> Pair {
+impl TensorPair {
+    fn new(gpu: &Gpu, rows: usize, cols: usize) -> TensorPair {
         let shape = [rows, cols];
-        Pair {
-            storage: gpu.alloc(2 * Pair::bytes(shape)),
+        TensorPair {
+            storage: gpu.alloc(2 * TensorPair::bytes(shape)),
             shape,
         }
     }
 
-    /// Of one of them, with what keeps the second aligned.
+    /// Bytes of one tensor, padded so that the second is aligned.
     fn bytes([rows, cols]: [usize; 2]) -> u64 {
         (4 * rows * cols).next_multiple_of(256) as u64
     }
 
-    /// Where the second begins, in parts of 16 bytes.
+    /// The start of the second tensor, in units of 16 bytes.
     fn second_at(&self) -> usize {
-        Pair::bytes(self.shape) as usize / 16
-    }
-
-    fn binding(&self) -> Binding {
-        Binding::new(self.storage.clone(), 0, 2 * Pair::bytes(self.shape))
+        TensorPair::bytes(self.shape) as usize / 16
     }
 
     fn tensors(self) -> [Tensor; 2] {
-        let second = Pair::bytes(self.shape);
+        let second = TensorPair::bytes(self.shape);
         [0, second].map(|offset| Tensor::view(self.storage.clone(), offset, &self.shape))
+    }
+}
+
+impl Bind for TensorPair {
+    fn binding(&self) -> Binding {
+        Binding::new(self.storage.clone(), 0, 2 * TensorPair::bytes(self.shape))
     }
 }

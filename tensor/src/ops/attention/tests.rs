@@ -2,34 +2,34 @@ use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::Indices;
-use crate::ops::reference::{
-    ATTENTION as TOLERANCE, Heads, attend, attention as reference, attention_inputs as inputs,
-    forest, visible,
+use crate::check::reference::{
+    ATTENTION as TOLERANCE, AttentionHeads, attend, attention as reference,
+    attention_inputs as inputs, forest, visible,
 };
 use crate::testing::{Array, Tolerance, assert_close, check, gpu};
 use proptest::prelude::*;
 
 thread_local! {
-    /// Makes this thread's attention use one variant.
-    pub(super) static FORCED: Cell<Option<Variant>> = const { Cell::new(None) };
+    /// The variant that attention on this thread uses.
+    pub(super) static FORCED: Cell<Option<AttentionKernels>> = const { Cell::new(None) };
 }
 
 /// Runs `test` with each variant.
 fn with_each_variant(test: impl Fn()) {
-    for variant in [Variant::Lanes, Variant::Blocks] {
+    for variant in [AttentionKernels::Lanes, AttentionKernels::Blocks] {
         FORCED.set(Some(variant));
         test();
         FORCED.set(None);
     }
 }
 
-/// Few, because each is compiled anew: alone, grouped, in an odd group, and sizes that are not powers of two.
-fn any_heads() -> impl Strategy<Value = Heads> {
+/// Few, since each is compiled: one head, groups, an odd group, and sizes that are not powers of two.
+fn any_heads() -> impl Strategy<Value = AttentionHeads> {
     prop_oneof![
-        Just(Heads(1, 1, 4)),
-        Just(Heads(4, 2, 16)),
-        Just(Heads(3, 3, 20)),
-        Just(Heads(7, 1, 8)),
+        Just(AttentionHeads(1, 1, 4)),
+        Just(AttentionHeads(4, 2, 16)),
+        Just(AttentionHeads(3, 3, 20)),
+        Just(AttentionHeads(7, 1, 8)),
     ]
 }
 
@@ -69,9 +69,9 @@ fn numbers(indices: impl Iterator<Item = usize>) -> Indices {
     Indices::new(&gpu(), &indices.map(|i| i as u32).collect::<Vec<_>>())
 }
 
-/// The two variants walk in the same order (walks this short are not cut), so a driver that computes as it is told gives the same bits. One that fuses
-/// multiplications with additions, as a GPU's may, does so in each kernel as it likes: within what rounding allows.
-fn check_variants(rows: usize, heads: Heads, seed: u64) {
+/// The two variants sum in the same order (walks this short are not split), so without fused operations they give the same
+/// bits. A driver that fuses multiplications and additions does so differently in each kernel, within rounding.
+fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
     let gpu = gpu();
     let visible = Visibility::tree(&gpu, &forest(rows, seed));
     let arrays = inputs(rows, heads, seed);
@@ -111,8 +111,8 @@ fn check_variants(rows: usize, heads: Heads, seed: u64) {
     }
 }
 
-/// A loss on each token, once in the packed tree and once with each token's path as a sequence of its own.
-fn check_against_separate_sequences(rows: usize, heads: Heads, seed: u64) {
+/// Compares a loss on each token in the packed tree with one on separate sequences, the path of each token.
+fn check_against_separate_sequences(rows: usize, heads: AttentionHeads, seed: u64) {
     let gpu = gpu();
     let until = forest(rows, seed);
     let leaves = inputs(rows, heads, seed).map(|a| a.tensor(&gpu).tracked());
@@ -145,8 +145,8 @@ fn check_against_separate_sequences(rows: usize, heads: Heads, seed: u64) {
     }
 }
 
-/// The keys lie in runs at scattered rows of a large arena that is NaN elsewhere; only some of the queries decode.
-fn check_decoding(rows: usize, heads: Heads, run: usize, keep: usize, seed: u64) {
+/// The keys are in scattered rows of a large arena that is NaN elsewhere; only some queries decode.
+fn check_decoding(rows: usize, heads: AttentionHeads, run: usize, keep: usize, seed: u64) {
     let gpu = gpu();
     let until = forest(rows, seed);
     let leaves = inputs(rows, heads, seed).map(|a| a.tensor(&gpu));
@@ -180,7 +180,7 @@ fn check_decoding(rows: usize, heads: Heads, run: usize, keep: usize, seed: u64)
     assert_eq!(bits(&decoded), bits(&packed.gather_rows(&chosen)));
 }
 
-/// Long enough that the walks over the rules are cut and added up again.
+/// Long enough that the walks over the first tokens are split.
 #[test]
 fn a_rules_text_that_hundreds_of_tokens_see_gets_the_right_gradient() {
     let observation_end = |token: u32| (20 + (token / 23 + 1) * 23).min(701);
@@ -195,7 +195,7 @@ fn a_rules_text_that_hundreds_of_tokens_see_gets_the_right_gradient() {
             "the test is too short to cut a walk"
         );
     }
-    let heads = Heads(4, 2, 16);
+    let heads = AttentionHeads(4, 2, 16);
     let arrays = inputs(until.len(), heads, 5);
     let upstream = Array::random(&arrays[0].shape, 6, -1.0..1.0);
     let value = reference(&arrays, &until, heads);
@@ -218,9 +218,14 @@ fn a_rules_text_that_hundreds_of_tokens_see_gets_the_right_gradient() {
     });
 }
 
-/// The formulas at the head of attention.rs.
-fn reference_gradients(a: &[Array; 3], dy: &Array, until: &[u32], heads: Heads) -> [Array; 3] {
-    let Heads(count, kv_heads, size) = heads;
+/// The formulas in the docs of attention.rs.
+fn reference_gradients(
+    a: &[Array; 3],
+    dy: &Array,
+    until: &[u32],
+    heads: AttentionHeads,
+) -> [Array; 3] {
+    let AttentionHeads(count, kv_heads, size) = heads;
     let y = reference(a, until, heads);
     let mut d = a.each_ref().map(|x| x.map(|_| 0.0));
     let root = (size as f64).sqrt();
@@ -258,12 +263,12 @@ fn reference_gradients(a: &[Array; 3], dy: &Array, until: &[u32], heads: Heads) 
 #[test]
 fn a_token_alone_gets_its_own_value() {
     let gpu = gpu();
-    let [q, k, v] = inputs(1, Heads(3, 3, 20), 1).map(|a| a.tensor(&gpu));
+    let [q, k, v] = inputs(1, AttentionHeads(3, 3, 20), 1).map(|a| a.tensor(&gpu));
     let y = q.attention(&k, &v, &Visibility::tree(&gpu, &[1]), 3, 3);
     assert_eq!(y.to_vec().unwrap(), v.to_vec().unwrap());
 }
 
-/// PyTorch's numbers, in f64.
+/// Numbers from PyTorch, in f64.
 #[test]
 fn agrees_with_pytorch() {
     let text = include_str!("../../../../fixtures/golden/tree_attention.json");
@@ -279,7 +284,7 @@ fn agrees_with_pytorch() {
                 .map(|v| v.as_f64().unwrap())
                 .collect()
         };
-        let heads = Heads(number("heads"), number("kv_heads"), number("head_dim"));
+        let heads = AttentionHeads(number("heads"), number("kv_heads"), number("head_dim"));
         let until: Vec<_> = list("visible_until").iter().map(|v| *v as u32).collect();
         let array = |key: &str| {
             let values = list(key);
@@ -302,15 +307,18 @@ fn agrees_with_pytorch() {
     }
 }
 
-/// Heads as wide as the widest models have, wider than what drivers unroll, scores far apart.
+/// Large heads, which drivers do not unroll, with scores that are far apart.
 #[test]
 fn wide_heads_and_large_scores() {
-    for (heads, rows) in [(Heads(2, 1, 128), 40), (Heads(1, 1, 256), 20)] {
+    for (heads, rows) in [
+        (AttentionHeads(2, 1, 128), 40),
+        (AttentionHeads(1, 1, 256), 20),
+    ] {
         let until = forest(rows, 3);
         let visibility = Visibility::tree(&gpu(), &until);
         let mut arrays = inputs(rows, heads, 4);
         arrays[0] = arrays[0].map(|v| 6.0 * v);
-        // Scores of about ±60 differ by roundings of 60 · 6e-8 · √256.
+        // Scores of about ±60 have errors of 60 · 6e-8 · √256.
         let tolerance = Tolerance {
             value: 1e-4,
             gradient: 2e-4,
@@ -321,7 +329,7 @@ fn wide_heads_and_large_scores() {
 }
 
 #[test]
-#[should_panic(expected = "there is none over ranges of an arena")]
+#[should_panic(expected = "Visibility::ranges has no gradient")]
 fn a_gradient_over_ranges_is_refused() {
     let gpu = gpu();
     let x = Tensor::zeros(&gpu, &[1, 4]);

@@ -1,17 +1,17 @@
-//! Which keys each query sees, and the order in which the attention kernels walk them.
+//! The keys that each query sees, and the order in which the attention kernels read them.
 //!
-//! A block of neighbouring queries walks one list of keys together, so that all its threads read the same key at the
-//! same time; a mask says which of them it concerns. What a thread sums, and in which order, is decided by its own
-//! query alone: masked keys change no bit. So packed trees and key-value arenas give identical results.
+//! A block of neighbouring queries reads one list of keys, so that all its threads read the same key at the same time. A
+//! mask marks the queries that see the key. Masked keys change no bit: the order of each sum depends only on the query.
+//! So packed trees and key-value arenas give identical results.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::{Gpu, Indices};
 
-/// A query sees the ranges `above[above]`, then the rows from `start` to `end`.
+/// A query sees the ranges `above[above]`, then the keys from `start` to `end`.
 #[derive(Clone, Copy)]
-struct Query {
+struct QueryRanges {
     above: u32,
     start: u32,
     end: u32,
@@ -19,51 +19,51 @@ struct Query {
 
 type Ranges = Vec<(u32, u32)>;
 
-struct Inner {
+struct VisibilityInner {
     gpu: Gpu,
-    queries: Vec<Query>,
-    /// Shared by the tokens of a segment, which differ only in the end of their last range.
+    queries: Vec<QueryRanges>,
+    /// Shared by the tokens of a segment.
     above: Vec<Ranges>,
-    /// For the packed tree: where each token stops to be visible.
+    /// For the packed tree: `visible_until` of each token.
     until: Option<Vec<u32>>,
     by_query: Mutex<HashMap<(usize, bool), QueryWalk>>,
     by_key: Mutex<HashMap<usize, KeyWalk>>,
 }
 
-/// Which keys each query of an attention sees. Cheap to clone; make it once for all layers.
+/// The keys that each query of an attention sees. Cheap to clone; make it once for all layers.
 #[derive(Clone)]
-pub struct Visibility(Arc<Inner>);
+pub struct Visibility(Arc<VisibilityInner>);
 
-/// The walk over the keys, block of queries by block.
+/// The order of the keys for each block of queries.
 #[derive(Clone)]
 pub(crate) struct QueryWalk {
-    /// `blocks + 1` word offsets into this list, then items. An item is three words: first key, end, mask of the
-    /// queries; or, where each key stands by itself, two: key, mask.
+    /// `blocks + 1` offsets into this list, then items. An item is three words: first key, end, mask of the queries; or
+    /// two words with single keys: key, mask.
     pub(crate) words: Indices,
     pub(crate) blocks: usize,
-    /// Keys that the blocks meet, all blocks together.
+    /// Keys read by all blocks together.
     pub(crate) met: usize,
 }
 
-/// The walk over the queries, block of keys by block, long ones cut into parts.
+/// The order of the queries for each block of keys, split into parts if it is long.
 #[derive(Clone)]
 pub(crate) struct KeyWalk {
-    /// `visible_until` of every key, then items of three words: first key of the block, first query, end.
+    /// `visible_until` of each key, then items of three words: first key of the block, first query, end.
     pub(crate) words: Indices,
     pub(crate) items: usize,
-    /// Where the items of each block of keys begin and, as the last entry, end.
+    /// The first item of each block of keys, and the number of items.
     pub(crate) starts: Indices,
     pub(crate) blocks: usize,
-    /// Queries that the blocks meet, all blocks together.
+    /// Queries read by all blocks together.
     pub(crate) met: usize,
 }
 
 impl Visibility {
-    /// The packed tree, self-attention: token i sees token j iff j <= i < `visible_until[j]`. The tokens are in
-    /// depth-first order, so what a token is visible to is contiguous and nested.
+    /// Self-attention in a packed tree: token i sees token j if j <= i < `visible_until[j]`. The tokens are in depth-first
+    /// order, so the ranges are nested.
     ///
     /// # Panics
-    /// If a token is not visible to itself, or to tokens that its own ancestor is not visible to.
+    /// If a token does not see itself, or sees a token that its ancestor does not see.
     #[track_caller]
     pub fn tree(gpu: &Gpu, visible_until: &[u32]) -> Visibility {
         let count = visible_until.len();
@@ -90,7 +90,7 @@ impl Visibility {
                 }
             }
             let start = path.last().map_or(i, |(first, _, _)| *first);
-            queries.push(Query {
+            queries.push(QueryRanges {
                 above: above.len() as u32 - 1,
                 start,
                 end: i + 1,
@@ -99,8 +99,8 @@ impl Visibility {
         Visibility::new(gpu, queries, above, Some(visible_until.to_vec()))
     }
 
-    /// For each query its ranges (start, end) of key rows, in the order in which they are summed: decoding over rows
-    /// that lie scattered in an arena. Forward only.
+    /// For each query the ranges (start, end) of its key rows, in the order of the sum: for decoding over scattered rows of
+    /// an arena. There is no gradient.
     ///
     /// # Panics
     /// If a query sees no key.
@@ -113,7 +113,7 @@ impl Visibility {
             let Some((&(start, end), before)) = ranges.split_last() else {
                 panic!("visibility: query {i} sees no key: a softmax over nothing is undefined")
             };
-            ends.push(Query {
+            ends.push(QueryRanges {
                 above: i as u32,
                 start,
                 end,
@@ -125,11 +125,11 @@ impl Visibility {
 
     fn new(
         gpu: &Gpu,
-        queries: Vec<Query>,
+        queries: Vec<QueryRanges>,
         above: Vec<Ranges>,
         until: Option<Vec<u32>>,
     ) -> Visibility {
-        Visibility(Arc::new(Inner {
+        Visibility(Arc::new(VisibilityInner {
             gpu: gpu.clone(),
             queries,
             above,
@@ -140,13 +140,13 @@ impl Visibility {
     }
 
     /// The number of queries.
-    pub fn queries(&self) -> usize {
+    pub(crate) fn queries(&self) -> usize {
         self.0.queries.len()
     }
 
-    /// The number of key rows that there must be: one more than the largest that a query sees.
-    pub fn keys(&self) -> usize {
-        let last = |query: &Query| {
+    /// The number of key rows needed: one more than the last one that a query sees.
+    pub(crate) fn keys(&self) -> usize {
+        let last = |query: &QueryRanges| {
             let above = self.0.above[query.above as usize]
                 .iter()
                 .map(|range| range.1);
@@ -155,17 +155,17 @@ impl Visibility {
         self.0.queries.iter().map(last).max().unwrap_or(0) as usize
     }
 
-    /// Whether it was made by [`Visibility::tree`], so that a gradient is possible.
+    /// Whether it comes from [`Visibility::tree`], so that there is a gradient.
     pub(crate) fn is_tree(&self) -> bool {
         self.0.until.is_some()
     }
 
-    fn ranges_of(&self, query: &Query) -> Ranges {
+    fn ranges_of(&self, query: &QueryRanges) -> Ranges {
         let above = &self.0.above[query.above as usize];
         joined(above.iter().copied().chain([(query.start, query.end)]))
     }
 
-    /// The walk for blocks of `per_block` queries, at most 32; with `each_key` by itself or in runs.
+    /// The walk for blocks of `per_block` queries, at most 32. `each_key` lists single keys instead of ranges.
     pub(crate) fn by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         let mut known = self.0.by_query.lock().expect("walks");
         known
@@ -223,8 +223,8 @@ impl Visibility {
             .iter()
             .map(|(first, end)| (end - first) as usize)
             .sum();
-        // The rules text is seen by every query: cut, or a few threads work while the others wait. Cutting at the mean
-        // at most doubles the room for partial sums.
+        // Every query sees the first tokens, so a few threads would work while the others wait. Splitting at the mean at
+        // most doubles the memory for partial sums.
         let longest = (total / spans.len().max(1)).max(LONGEST_WALK) as u32;
         let mut words = until.clone();
         let mut starts = vec![0];
@@ -246,10 +246,10 @@ impl Visibility {
     }
 }
 
-/// Queries that a thread walks for one key before the work is cut.
+/// Queries per key below which a walk is not split.
 const LONGEST_WALK: usize = 256;
 
-/// The ranges with neighbours that touch made one.
+/// Merges neighbouring ranges.
 fn joined(ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
     let mut joined: Ranges = Vec::new();
     for (start, end) in ranges {
@@ -261,10 +261,10 @@ fn joined(ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
     joined
 }
 
-/// Calls `item` with (first key, end, mask) so that every query of a block is taken through its own list in order,
-/// together with the others as far as the lists agree.
+/// Calls `item` with (first key, end, mask), so that each query of a block gets the ranges of its list in order. Queries
+/// share an item where their lists agree.
 fn walk_together(mut lists: Vec<Ranges>, mut item: impl FnMut(u32, u32, u32)) {
-    // Taken from the end.
+    // `pop` takes the last range.
     for list in &mut lists {
         list.reverse();
     }
@@ -331,7 +331,11 @@ mod tests {
             let mine = joined(mine.map(|item| (item[0], item[1])));
             assert_eq!(mine, *list, "lane {lane}");
         }
-        assert_eq!(words[..3], [0, 6, 0b111], "what all see is walked once");
+        assert_eq!(
+            words[..3],
+            [0, 6, 0b111],
+            "a range that all see is one item"
+        );
     }
 
     #[test]

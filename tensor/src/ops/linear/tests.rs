@@ -2,12 +2,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::ops::matmul::tests::{length, with_each_variant};
-use crate::ops::reference::{
+use crate::check::reference::{
     LORA_SCALE as SCALE, MATMUL as TOLERANCE, linear as reference, linear_inputs as inputs,
     linear_op as linear,
 };
-use crate::ops::weight::{Format, Weight};
+use crate::ops::matmul::tests::{length, with_each_variant};
+use crate::ops::weight::{Weight, WeightFormat};
 use crate::testing::{Array, check, gpu};
 
 proptest! {
@@ -16,12 +16,12 @@ proptest! {
     #[test]
     fn a_frozen_matrix_with_everything(
         m in length(), n in length(), k in length(), r in select(vec![1, 4, 6, 8, 20]),
-        format in select(vec![Format::F32, Format::F16, Format::Bf16]), seed: u64,
+        format in select(vec![WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16]), seed: u64,
     ) {
         let w = Array::random(&[n, k], seed, -1.0..1.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
         let weight = Weight::from_f32(&gpu(), &values, n, k, format);
-        // the reference multiplies by what is stored
+        // The reference uses the stored values.
         let stored = weight.to_vec().unwrap().into_iter().map(f64::from).collect();
         let stored = Array { shape: vec![n, k], values: stored };
         let matrix = Matrix::Frozen(weight);
@@ -53,7 +53,7 @@ proptest! {
             few[i] = Array { shape: vec![m, cols], values: all[i].values[..m * cols].to_vec() };
         }
         let values: Vec<f32> = Array::random(&[n, k], seed, -1.0..1.0).values.iter().map(|v| *v as f32).collect();
-        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, Format::F16));
+        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, WeightFormat::F16));
         with_each_variant(|_| {
             let bits = |x: &[Array]| -> Vec<u32> {
                 let t: Vec<_> = x.iter().map(|a| a.tensor(&gpu)).collect();
@@ -65,13 +65,17 @@ proptest! {
     }
 }
 
-/// The same where tiles of 16 and of 32 rows are used if the matrix is large.
+/// The same for large matrices, which use tiles of 16 and 32 rows too.
 #[test]
 fn a_frozen_matrix_and_few_rows() {
     let (n, k, r) = (36, 20, 4);
     let w = Array::random(&[n, k], 4, -1.0..1.0);
     let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
-    for (m, format) in [(5, Format::F16), (16, Format::Bf16), (20, Format::F16)] {
+    for (m, format) in [
+        (5, WeightFormat::F16),
+        (16, WeightFormat::Bf16),
+        (20, WeightFormat::F16),
+    ] {
         let weight = Weight::from_f32(&gpu(), &values, n, k, format);
         let stored = weight.to_vec().unwrap().into_iter().map(f64::from);
         let stored = Array {
@@ -90,7 +94,7 @@ fn a_frozen_matrix_and_few_rows() {
     }
 }
 
-/// A device that pretends to bind 4 KiB, with its own kernels.
+/// A separate device with bindings of at most 4 KiB.
 fn narrow() -> crate::Gpu {
     let options = crate::GpuOptions {
         checked: true,
@@ -113,7 +117,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
         .collect();
     let narrow = narrow();
     let run = |gpu: &crate::Gpu| -> Vec<Vec<f32>> {
-        let weight = Weight::from_f32(gpu, &values, n, k, Format::Bf16);
+        let weight = Weight::from_f32(gpu, &values, n, k, WeightFormat::Bf16);
         assert_eq!(
             weight.shards().len(),
             if gpu.caps().max_binding == 4096 { 3 } else { 1 }
@@ -130,7 +134,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
             .map(|t| gradients.get(t).unwrap().to_vec().unwrap())
             .collect();
         results.push(y.to_vec().unwrap());
-        // a range of rows that starts and ends inside shards
+        // A range of rows that starts and ends inside shards.
         let (x, lora) = (
             t[0].detach(),
             Lora {
@@ -154,7 +158,7 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
     });
 }
 
-/// The forms for chunks of rows, put together again, are the whole.
+/// The results for chunks of rows, combined, equal those of the whole matrix.
 #[test]
 fn chunks_of_rows_add_up_to_the_gradients() {
     let (gpu, m, n, k, r) = (gpu(), 11, 50, 20, 4);
@@ -193,7 +197,7 @@ fn chunks_of_rows_add_up_to_the_gradients() {
             let low_sum = dlow.as_ref().filter(|_| rows.end == n);
             let low_sum = low_sum.map(|dlow| (&lora, dlow));
             dx = Some(matrix.input_gradient(&dy, rows.clone(), dx.as_ref(), low_sum));
-            lora.write_b_gradient(&db, &dy, &low, rows.clone());
+            write_weight_gradient(&db, &dy, &low, rows.clone());
             write_weight_gradient(&dw, &dy, &x, rows);
         }
         let (dx, dlow) = (dx.unwrap(), dlow.unwrap());
@@ -223,7 +227,7 @@ fn what_is_not_tracked_gets_no_gradient() {
         .iter()
         .map(|a| a.tensor(&gpu))
         .collect();
-    let w = Matrix::Frozen(Weight::from_f32(&gpu, &[0.5; 32], 8, 4, Format::F16));
+    let w = Matrix::Frozen(Weight::from_f32(&gpu, &[0.5; 32], 8, 4, WeightFormat::F16));
     assert!(!linear(&t, &w).is_tracked());
     for tracked in 0..t.len() {
         let mut some = t.clone();
@@ -237,7 +241,7 @@ fn what_is_not_tracked_gets_no_gradient() {
 
 #[test]
 #[should_panic(
-    expected = "linear: A has the shape [4, 5] and B [8, 4], beside a matrix [8, 4] wanted [r, 4] and [8, r]"
+    expected = "linear: A has the shape [4, 5] and B [8, 4], wanted [r, 4] and [8, r] for the matrix [8, 4]"
 )]
 fn an_adapter_of_another_layer_is_refused() {
     let gpu = gpu();

@@ -1,16 +1,16 @@
-//! One launch of a product: its operands, what is added to it, and which kernel runs.
+//! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
-use crate::gpu::{Binding, Groups, Kernel};
-use crate::ops::weight::{Format, Piece};
+use crate::gpu::{Bind, Binding, Groups, Kernel};
+use crate::ops::weight::{MatrixPiece, WeightFormat};
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
 const TILES: Kernel = Kernel::new("matmul_tiles", "product");
 const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
-/// How the factors are stored; the numbering is that of `LAYOUT` in the shaders.
+/// The layout of the factors. The numbering is that of `LAYOUT` in the shaders.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Layout {
+pub(crate) enum ProductLayout {
     /// left (m, k), right (n, k)
     Nt,
     /// left (m, k), right (k, n)
@@ -19,55 +19,55 @@ pub(crate) enum Layout {
     Tn,
 }
 
-/// The kernels for products. They give the same numbers up to rounding.
+/// The kernels for products. Their results are equal up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Variant {
-    /// For a processor: eight threads hand values to each other.
+pub(crate) enum MatmulKernel {
+    /// For a processor: eight threads exchange values.
     Lanes,
     /// For a GPU: tiles in workgroup memory.
     Tiles,
 }
 
-impl Variant {
-    fn of(gpu: &Gpu) -> Variant {
+impl MatmulKernel {
+    fn for_device(gpu: &Gpu) -> MatmulKernel {
         #[cfg(test)]
         if let Some(forced) = super::tests::FORCED.get() {
             return forced;
         }
         match gpu.is_software() {
-            true => Variant::Lanes,
-            false => Variant::Tiles,
+            true => MatmulKernel::Lanes,
+            false => MatmulKernel::Tiles,
         }
     }
 
     fn kernel(self) -> &'static Kernel {
         match self {
-            Variant::Lanes => &LANES,
-            Variant::Tiles => &TILES,
+            MatmulKernel::Lanes => &LANES,
+            MatmulKernel::Tiles => &TILES,
         }
     }
 
-    /// Rows and columns that a workgroup computes.
+    /// Rows and columns of the tile of a workgroup.
     fn tile(self, product: &Product<'_>) -> (usize, usize) {
         match self {
-            Variant::Lanes => (product.height_in_lanes(), 32),
-            Variant::Tiles => (64, 64),
+            MatmulKernel::Lanes => (product.height_in_lanes(), 32),
+            MatmulKernel::Tiles => (64, 64),
         }
     }
 
-    /// Workgroups below which a long sum is cut into slices to keep all of the device at work.
+    /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
     fn wanted_groups(self) -> usize {
         match self {
-            Variant::Lanes => 2,
-            Variant::Tiles => 128,
+            MatmulKernel::Lanes => 2,
+            MatmulKernel::Tiles => 128,
         }
     }
 }
 
-/// Numbers of k below which a sum is not cut. A multiple of 16, the step of the tiles.
-const SHORTEST_SLICE: usize = 256;
+/// The shortest slice of k. A multiple of 16, the step of the tiles.
+const MIN_SLICE: usize = 256;
 
-/// Numbers of a matrix for which tiles of another height are worth a kernel more to compile: a second or so.
+/// Elements of a matrix above which tiles of another height are worth the second that their compilation takes.
 pub(super) const LARGE: usize = 1 << 18;
 
 fn large() -> usize {
@@ -78,7 +78,7 @@ fn large() -> usize {
     LARGE
 }
 
-/// A matrix in a buffer: numbers before the first one used and from one stored row to the next.
+/// A matrix in a buffer. `at` is the offset of its first element, `step` the distance of two rows, in elements.
 pub(crate) struct Operand {
     pub(crate) binding: Binding,
     pub(crate) at: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// All of a tensor.
+    /// The whole tensor.
     pub(crate) fn of(x: &Tensor) -> Operand {
         Operand {
             binding: x.binding(),
@@ -100,8 +100,8 @@ impl Operand {
     }
 }
 
-impl From<Piece> for Operand {
-    fn from(piece: Piece) -> Operand {
+impl From<MatrixPiece> for Operand {
+    fn from(piece: MatrixPiece) -> Operand {
         Operand {
             binding: piece.binding,
             at: piece.at,
@@ -110,17 +110,17 @@ impl From<Piece> for Operand {
     }
 }
 
-/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias is that of all of y's columns and is
-/// read from `y.at` on; the residual lies as y does.
+/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias has an element for each stored column of
+/// y and is read from `y.at`; the residual is stored like y.
 pub(crate) struct Product<'a> {
-    pub(crate) layout: Layout,
+    pub(crate) layout: ProductLayout,
     /// m, n and k
     pub(crate) size: [usize; 3],
     pub(crate) left: Operand,
     pub(crate) right: Operand,
-    pub(crate) format: Format,
+    pub(crate) format: WeightFormat,
     pub(crate) alpha: f32,
-    /// low (m, r) and up, which has the layout of `right`
+    /// low (m, r), and up with the layout of `right`
     pub(crate) low: Option<(&'a Tensor, Operand)>,
     pub(crate) bias: Option<&'a Tensor>,
     pub(crate) residual: Option<&'a Tensor>,
@@ -147,20 +147,10 @@ struct Params {
     alpha: f32,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct SliceParams {
-    m: u32,
-    n: u32,
-    y_step: u32,
-    y_at: u32,
-    slices: u32,
-}
-
 impl<'a> Product<'a> {
-    /// left right, nothing added.
+    /// left right, with no other terms.
     pub(crate) fn new(
-        layout: Layout,
+        layout: ProductLayout,
         size: [usize; 3],
         left: Operand,
         right: Operand,
@@ -171,7 +161,7 @@ impl<'a> Product<'a> {
             size,
             left,
             right,
-            format: Format::F32,
+            format: WeightFormat::F32,
             alpha: 1.0,
             low: None,
             bias: None,
@@ -180,23 +170,23 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Whether the low-rank term can be part of the launch: its kernels know only rows of whole fours.
+    /// Whether the low-rank term can be part of the launch: its rows must be multiples of four.
     pub(crate) fn fits(low: &Tensor, up: &Operand) -> bool {
         low.cols().is_multiple_of(4) && up.is_wide()
     }
 
     pub(crate) fn launch(self, gpu: &Gpu) {
-        let variant = Variant::of(gpu);
+        let kernel = MatmulKernel::for_device(gpu);
         let [m, n, k] = self.size;
-        let (height, width) = variant.tile(&self);
+        let (height, width) = kernel.tile(&self);
         let tiles = m.div_ceil(height) * n.div_ceil(width);
         let slice = match self.layout {
-            Layout::Tn => slice_length(k, variant.wanted_groups().div_ceil(tiles.max(1))),
-            Layout::Nt | Layout::Nn => k.max(1),
+            ProductLayout::Tn => slice_length(k, kernel.wanted_groups().div_ceil(tiles.max(1))),
+            ProductLayout::Nt | ProductLayout::Nn => k.max(1),
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.run(gpu, variant, tiles, slice, 0);
+            return self.run(kernel, tiles, slice, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
         let y = self.y;
@@ -208,50 +198,36 @@ impl<'a> Product<'a> {
             },
             ..self
         };
-        in_parts.run(gpu, variant, tiles * slices, slice, m * n);
-        let params = SliceParams {
-            m: m as u32,
-            n: n as u32,
-            y_step: y.step as u32,
-            y_at: y.at as u32,
-            slices: slices as u32,
-        };
-        ADD_SLICES.launch(
-            gpu,
-            &[],
-            &[&parts.binding(), &y.binding],
-            &params,
-            Groups::of(m * n, 64),
-        );
+        in_parts.run(kernel, tiles * slices, slice, m * n);
+        let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
+        ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
 
-    /// Whether left and right can be read in fours. A sum along the rows of left must end with them: what follows may
-    /// belong to something else.
+    /// Whether left and right can be read as vectors of four. A sum along the rows of left must not read beyond a row.
     fn is_wide(&self) -> bool {
-        let ends_with_rows = self.layout == Layout::Tn || self.size[2].is_multiple_of(4);
+        let ends_with_rows = self.layout == ProductLayout::Tn || self.size[2].is_multiple_of(4);
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
-    /// Whether y can be written in fours.
+    /// Whether y can be written as vectors of four.
     fn has_wide_y(&self) -> bool {
         self.y.is_wide() && self.size[1].is_multiple_of(4)
     }
 
-    /// Rows of a tile of the kernel for processors. 64 where the rows are tokens: fewer loads for each number, but weight
-    /// gradients have few rows. Lengths that are no multiples of four are rare and keep the small kernel, which compiles
-    /// faster. Rows that only the tile has are loaded like the others: with 16 rows in a tile of 64, three loads of five
-    /// would be for nothing.
+    /// Rows of a tile of the kernel for processors. Higher tiles need fewer loads per element, but load surplus rows too:
+    /// with 16 rows in a tile of 64, three of five loads would be useless. Gradients of weights have few rows. Lengths that
+    /// are not multiples of four are rare and use one height, to compile fewer kernels.
     fn height_in_lanes(&self) -> usize {
         let [m, n, k] = self.size;
         match (self.layout, self.is_wide() && self.has_wide_y()) {
-            (Layout::Tn, _) | (_, false) => 32,
+            (ProductLayout::Tn, _) | (_, false) => 32,
             _ if n * k < large() || m > 32 => 64,
             _ if m > 16 => 32,
             _ => 16,
         }
     }
 
-    fn run(self, gpu: &Gpu, variant: Variant, groups: usize, slice: usize, y_slice: usize) {
+    fn run(self, kernel: MatmulKernel, groups: usize, slice: usize, y_slice: usize) {
         let [m, n, k] = self.size;
         let low = self.low.as_ref();
         let params = Params {
@@ -283,30 +259,27 @@ impl<'a> Product<'a> {
             ("HAS_BIAS", self.bias.is_some().into()),
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
-        if variant == Variant::Lanes {
-            constants.push(("HEIGHT", variant.tile(&self).0 as u32));
+        if kernel == MatmulKernel::Lanes {
+            constants.push(("HEIGHT", kernel.tile(&self).0 as u32));
         }
-        // Absent terms are bound to something that is there anyway.
-        let left = &self.left.binding;
-        let of = |x: Option<&Tensor>| x.map(Tensor::binding);
-        let (bias, residual) = (of(self.bias), of(self.residual));
-        let low_binding = of(low.map(|(low, _)| *low));
-        let bindings = [
+        // Absent terms are bound to `left` and not read.
+        let left: &dyn Bind = &self.left.binding;
+        let buffers = [
             left,
             &self.right.binding,
             &self.y.binding,
-            low_binding.as_ref().unwrap_or(left),
+            low.map_or(left, |(low, _)| *low),
             low.map_or(left, |(_, up)| &up.binding),
-            bias.as_ref().unwrap_or(left),
-            residual.as_ref().unwrap_or(left),
+            self.bias.map_or(left, |bias| bias),
+            self.residual.map_or(left, |residual| residual),
         ];
-        variant
+        kernel
             .kernel()
-            .launch(gpu, &constants, &bindings, &params, groups);
+            .launch(&constants, &buffers, &params, groups);
     }
 }
 
-/// How much of k one of about `wanted` slices sums.
+/// The length of about `wanted` slices of k.
 fn slice_length(k: usize, wanted: usize) -> usize {
-    k.div_ceil(wanted).next_multiple_of(16).max(SHORTEST_SLICE)
+    k.div_ceil(wanted).next_multiple_of(16).max(MIN_SLICE)
 }

@@ -3,25 +3,25 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::product::{LARGE, Variant};
+use super::product::{LARGE, MatmulKernel};
 use super::*;
-use crate::ops::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
+use crate::check::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
 use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {
-    /// Makes this thread's products use one kernel.
-    pub(super) static FORCED: Cell<Option<Variant>> = const { Cell::new(None) };
+    /// The kernel that products on this thread use.
+    pub(super) static FORCED: Cell<Option<MatmulKernel>> = const { Cell::new(None) };
 
-    /// Makes this thread's matrices large from so many numbers on.
+    /// The limit above which matrices on this thread are large.
     pub(super) static FORCED_LARGE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Runs `test` with each kernel, and with that for processors as it is for small matrices and for large ones.
-pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
+/// Runs `test` with each kernel, and with that for processors for small and for large matrices.
+pub(in crate::ops) fn with_each_variant(test: impl Fn(MatmulKernel)) {
     let kernels = [
-        (Variant::Lanes, usize::MAX),
-        (Variant::Lanes, 0),
-        (Variant::Tiles, LARGE),
+        (MatmulKernel::Lanes, usize::MAX),
+        (MatmulKernel::Lanes, 0),
+        (MatmulKernel::Tiles, LARGE),
     ];
     for (variant, large) in kernels {
         FORCED.set(Some(variant));
@@ -32,7 +32,7 @@ pub(in crate::ops) fn with_each_variant(test: impl Fn(Variant)) {
     }
 }
 
-/// Around the tiles of both kernels (16, 32 and 64) and the fours that are loaded at once.
+/// Lengths around the tiles of both kernels (16, 32 and 64) and around multiples of four.
 pub(in crate::ops) fn length() -> impl Strategy<Value = usize> {
     select(vec![
         1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 20, 31, 32, 33, 36, 63, 64, 65, 68,
@@ -70,7 +70,7 @@ proptest! {
         });
     }
 
-    /// Lengths that are multiples of four, since others have one height of tiles whatever the matrix.
+    /// Lengths are multiples of four, since others always have the same height of tiles.
     #[test]
     fn nor_does_it_know_the_height_of_the_tiles(m in 1usize..70, n in 1usize..20, k in 1usize..20, seed: u64) {
         let (n, k) = (4 * n, 4 * k);
@@ -80,7 +80,7 @@ proptest! {
         let (nt, nn) = (w.tensor(&gpu), transposed(&w).tensor(&gpu));
         let seen = std::cell::RefCell::new(Vec::new());
         with_each_variant(|variant| {
-            if variant == Variant::Lanes {
+            if variant == MatmulKernel::Lanes {
                 let bits = [x.matmul_nt(&nt), x.matmul(&nn)].map(|y| -> Vec<u32> {
                     y.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
                 });
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-/// Each height of tiles by itself, with a sum over whole eights, which the shortest takes at a time, and over four more.
+/// Each height of tiles, with lengths of the sum that are and are not multiples of eight, the step of the shortest tile.
 #[test]
 fn tiles_of_each_height_agree_with_the_reference() {
     for (m, n, k) in [(1, 36, 20), (16, 32, 24), (17, 8, 12), (33, 36, 4)] {
@@ -113,7 +113,7 @@ fn tiles_of_each_height_agree_with_the_reference() {
     }
 }
 
-/// Sums of 300 to 1,100 terms run in slices of 256 or more where the result is small. sqrt(1100) 6e-8 = 2e-6.
+/// Sums of 300 to 1,100 terms run in slices of at least 256 if the result is small. √1100 · 6e-8 = 2e-6.
 #[test]
 fn long_sums_are_cut_into_slices() {
     for (m, n, k) in [(8, 12, 1100), (33, 5, 700), (3, 3, 513), (1, 1, 300)] {

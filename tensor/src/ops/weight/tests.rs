@@ -4,7 +4,7 @@ use crate::ops::matmul::tests::with_each_variant;
 use crate::testing::gpu;
 use proptest::prelude::*;
 
-/// Values that both 16-bit formats hold exactly: seven significant bits, f16's normal range.
+/// Values that are exact in both 16-bit formats: seven significant bits, in the normal range of f16.
 fn representable() -> impl Strategy<Value = f32> {
     (-64i32..64, -8i32..8).prop_map(|(n, e)| n as f32 * f32::powi(2.0, e))
 }
@@ -17,10 +17,10 @@ proptest! {
         rows in 1usize..9, cols in 1usize..20, values in prop::collection::vec(representable(), 200),
     ) {
         let values = &values[..rows * cols];
-        for format in [Format::F32, Format::F16, Format::Bf16] {
+        for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
             let weight = Weight::from_f32(&gpu(), values, rows, cols, format);
             prop_assert_eq!(&weight.to_vec().unwrap(), values);
-            // and the kernels read the same
+            // The kernels read the same values.
             let mut eye = vec![0.0; cols * cols];
             (0..cols).for_each(|i| eye[i * (cols + 1)] = 1.0);
             let eye = Tensor::from_slice(&gpu(), &eye, &[cols, cols]);
@@ -29,7 +29,7 @@ proptest! {
                 let transposed = eye.linear(&matrix, None, None, None).to_vec().unwrap();
                 let columns: Vec<f32> = (0..rows * cols).map(|i| values[i % rows * cols + i / rows]).collect();
                 assert_eq!(transposed, columns);
-                // seven bits and a spread of 2^15 fit 24 bits: these sums are exact too
+                // Seven bits and a spread of 2^15 fit into 24 bits, so these sums are exact.
                 let x = Tensor::zeros(&gpu(), &[1, cols]).tracked();
                 let y = x.linear(&matrix, None, None, None).sum();
                 let sums = y.backward().get(&x).unwrap().to_vec().unwrap();
@@ -49,8 +49,8 @@ fn rows_that_exceed_a_binding_are_split() {
     };
     let narrow = Gpu::open(options).unwrap();
     let values: Vec<f32> = (0..50 * 17).map(|i| i as f32).collect();
-    // 24 numbers of 2 bytes a row: 21 rows, cut to 16, to a shard
-    let weight = Weight::from_f32(&narrow, &values, 50, 17, Format::F16);
+    // A row has 24 numbers of 2 bytes, so a shard has 21 rows, rounded down to 16.
+    let weight = Weight::from_f32(&narrow, &values, 50, 17, WeightFormat::F16);
     let rows: Vec<_> = weight.shards().iter().map(|s| s.rows.clone()).collect();
     assert_eq!(rows, [0..16, 16..32, 32..48, 48..50]);
     assert_eq!(weight.to_vec().unwrap(), values);
@@ -60,21 +60,24 @@ fn rows_that_exceed_a_binding_are_split() {
 fn a_value_beyond_f16_is_an_error_that_says_where() {
     let values = [1.0, 2.0, 3.0, 70000.0];
     let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
-    let error = Weight::upload(&gpu(), 2, 2, Format::F16, read).unwrap_err();
+    let error = Weight::upload(&gpu(), 2, 2, WeightFormat::F16, read).unwrap_err();
     assert_eq!(
         error.to_string(),
         "70000 at row 1, column 1 is beyond the range of F16; store the matrix as Bf16 or F32"
     );
     let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
-    assert!(Weight::upload(&gpu(), 2, 2, Format::Bf16, read).is_ok());
+    assert!(Weight::upload(&gpu(), 2, 2, WeightFormat::Bf16, read).is_ok());
 }
 
-/// What rounds to the largest number is kept, what would round beyond it is refused.
+/// A value that rounds to the largest number is accepted, one that rounds to infinity is refused.
 #[test]
 fn the_edge_of_a_range_is_where_rounding_leaves_it() {
     let largest = [65_504.0f32, f32::from_bits(0x7f7f_0000)];
     let edges = [65_520.0f32, f32::from_bits(0x7f7f_8000)];
-    for (i, format) in [Format::F16, Format::Bf16].into_iter().enumerate() {
+    for (i, format) in [WeightFormat::F16, WeightFormat::Bf16]
+        .into_iter()
+        .enumerate()
+    {
         let upload = |value: f32| Weight::upload(&gpu(), 1, 1, format, |_| Cow::Owned(vec![value]));
         for sign in [1.0, -1.0] {
             let just_below = f32::from_bits(edges[i].to_bits() - 1);

@@ -48,7 +48,7 @@ impl DeviceArgs {
     /// Opens the selected device, or the best one if none is selected.
     pub fn open(self) -> Result<Gpu, GpuError> {
         Gpu::open(GpuOptions {
-            index: self.index,
+            device: self.index,
             ..GpuOptions::default()
         })
     }

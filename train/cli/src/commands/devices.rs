@@ -17,7 +17,7 @@ pub fn list(selected: DeviceArgs) -> Result<()> {
     }
     if let Some(index) = selected.index.filter(|&index| index >= found.len()) {
         let found = found.into_iter().map(|caps| caps.name).collect();
-        return Err(GpuError::NoSuchAdapter { index, found }.into());
+        return Err(GpuError::NoSuchDevice { index, found }.into());
     }
     let used = selected.index.or_else(|| Gpu::choice(found.iter()));
     let mut out = out::shown();
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn devices_are_described() {
         let Some(mut caps) = Gpu::list().into_iter().next() else {
-            panic!("{}", GpuError::NoAdapter);
+            panic!("{}", GpuError::NoDevice);
         };
         caps.name = "Example 9000".to_owned();
         caps.backend = "vulkan".to_owned();

@@ -10,7 +10,7 @@ mod self_test;
 use std::time::Instant;
 
 use lapwing_model::Hub;
-use lapwing_tensor::{Caps, Gpu, GpuError, checks};
+use lapwing_tensor::{Caps, Gpu, GpuError, check::checks};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ pub fn diagnose(
     let gpu = checks.run("device", || match open() {
         Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
         Err(error) => {
-            let fix = matches!(error, GpuError::NoSuchAdapter { .. });
+            let fix = matches!(error, GpuError::NoSuchDevice { .. });
             let fix = fix.then(|| "choose one of these devices".to_owned());
             let finding = Finding::bad(error.to_string(), Value::Null);
             (Finding { fix, ..finding }, None)

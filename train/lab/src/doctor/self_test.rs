@@ -5,7 +5,7 @@ use std::{fs, process};
 
 use lapwing_shaders::Dialect;
 use lapwing_tensor::check::Wrong;
-use lapwing_tensor::{Caps, Gpu, checks};
+use lapwing_tensor::{Caps, Gpu, check::checks};
 use serde_json::json;
 
 use lapwing_train::Error;
@@ -162,7 +162,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let gpu = device();
-            gpu.miscompile("rms_norm", "+ params.eps", "");
+            gpu.miscompile("norm", "+ params.eps", "");
             let error = self_test(&gpu, Some(home.path())).unwrap_err().to_string();
             let (adapter, driver) = (&gpu.caps().name, &gpu.caps().driver);
             let begins = format!(

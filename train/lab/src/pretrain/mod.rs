@@ -17,7 +17,7 @@ use lapwing_model::{
     ChatTemplate, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
     initial_weights,
 };
-use lapwing_tensor::{AdamW, Format, Gpu, Indices, Parameters, Tensor};
+use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
 use lapwing_play::config::{Game, Policy};
 use lapwing_play::players::scripted::{Chances, best_actions, word};
@@ -205,7 +205,7 @@ fn make(
             });
         }
     }
-    Ok(model.save(dir, Format::F16)?)
+    Ok(model.save(dir, WeightFormat::F16)?)
 }
 
 /// Returns the prompts of a game, whose replies are a word.

@@ -2,7 +2,7 @@
 
 use lapwing_play::{Ending, Seat, Turn};
 use lapwing_tensor::ParameterState;
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use proptest::prelude::*;
 
 use super::*;

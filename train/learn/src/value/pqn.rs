@@ -64,8 +64,7 @@ pub fn train(
             let batch = learner.network.batch(states);
             let q = learner.network.forward_of(&batch, actions);
             let errors = Tensor::from_slice(q.gpu(), &targets, &[targets.len(), 1]).sub(&q);
-            let half = Tensor::full(q.gpu(), &[], 0.5);
-            let loss = errors.square().mean().mul(&half);
+            let loss = errors.square().mean().mul_scalar(0.5);
             match learner.update(&loss, &errors, &targets, optimiser)? {
                 Some((metrics, _)) => made.push(metrics),
                 None => dropped += 1,

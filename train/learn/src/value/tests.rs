@@ -8,7 +8,7 @@ use lapwing_play::evaluate::play_evaluation;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::Scripted;
 use lapwing_play::{Ask, Episode, PlayError, Player, Referee, Reply, Seat};
-use lapwing_tensor::testing::gpu;
+use lapwing_tensor::check::gpu;
 use lapwing_tensor::{NamedValues, ParameterState};
 use serde_json::json;
 

@@ -77,7 +77,7 @@ fn values_are_toml_and_bare_words_are_texts() {
         "lora.targets=all-linear",
     ];
     let config = load("frozen-lake", &settings).unwrap();
-    assert_eq!(config.train.kl, lapwing_tensor::Kl::K2);
+    assert_eq!(config.train.kl, lapwing_tensor::rl::Kl::K2);
     assert_eq!(config.train.sampling, lapwing_learn::config::Sampling::Top);
     assert_eq!(config.train.betas, [0.5, 0.75]);
     assert_eq!(config.train.lr, 1.0);

@@ -5,7 +5,7 @@ use lapwing_env::Scenario;
 use super::*;
 use crate::config::Policy;
 use crate::{Episode, Referee, Seat, Unread};
-use stub::{Manner, Stub};
+use stub::{Stub, StubResponse};
 
 #[path = "../../../../cli/tests/stub.rs"]
 mod stub;
@@ -68,7 +68,7 @@ fn fails(stub: &Stub) -> (String, Account) {
 
 #[test]
 fn it_plays_and_a_second_run_costs_nothing() {
-    let stub = Stub::new(&[], Manner::Says("right", false));
+    let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let mut first = api(settings(&stub, home.path()));
     let played = play(&mut first, 3).unwrap();
@@ -134,7 +134,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
 
 #[test]
 fn a_damaged_cache_file_is_left_out_and_said() {
-    let stub = Stub::new(&[], Manner::Says("right", false));
+    let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let mut first = api(settings(&stub, home.path()));
     let played = play(&mut first, 1).unwrap();
@@ -159,7 +159,7 @@ fn a_damaged_cache_file_is_left_out_and_said() {
 
 #[test]
 fn equal_requests_are_asked_once_where_nothing_is_left_to_chance() {
-    let stub = Stub::new(&[], Manner::Says("right", false));
+    let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let mut greedy = api(Settings {
         temperature: 0.0,
@@ -175,7 +175,7 @@ fn equal_requests_are_asked_once_where_nothing_is_left_to_chance() {
 #[test]
 fn so_many_are_asked_at_a_time() {
     for concurrency in [1, 3] {
-        let stub = Stub::new(&[], Manner::Says("right", false));
+        let stub = Stub::new(&[], StubResponse::Says("right", false));
         let home = tempfile::tempdir().unwrap();
         let mut api = api(Settings {
             concurrency,
@@ -193,16 +193,16 @@ fn so_many_are_asked_at_a_time() {
 
 #[test]
 fn what_passes_is_waited_for() {
-    let status = |status, headers| Manner::Status(status, headers, "busy".to_owned());
+    let status = |status, headers| StubResponse::Status(status, headers, "busy".to_owned());
     for (bad, kind) in [
         (status(429, ""), "status 429"),
         (status(500, ""), "status 500"),
         (status(503, ""), "status 503"),
-        (Manner::HalfABody, "connection"),
-        (Manner::Closes, "connection"),
-        (Manner::Hangs, "timed out"),
+        (StubResponse::HalfABody, "connection"),
+        (StubResponse::Closes, "connection"),
+        (StubResponse::Hangs, "timed out"),
     ] {
-        let stub = Stub::new(&[bad], Manner::Says("right", false));
+        let stub = Stub::new(&[bad], StubResponse::Says("right", false));
         let home = tempfile::tempdir().unwrap();
         let mut api = api(settings(&stub, home.path()));
         let played = play(&mut api, 1).unwrap_or_else(|error| panic!("{kind}: {error}"));
@@ -216,14 +216,14 @@ fn what_passes_is_waited_for() {
 
 #[test]
 fn retry_after_is_honoured() {
-    let bad = Manner::Status(429, "Retry-After: 1\r\n", String::new());
-    let stub = Stub::new(&[bad], Manner::Says("right", false));
+    let bad = StubResponse::Status(429, "Retry-After: 1\r\n", String::new());
+    let stub = Stub::new(&[bad], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let started = Instant::now();
     play(&mut api(settings(&stub, home.path())), 1).unwrap();
     assert!(started.elapsed() >= Duration::from_secs(1));
 
-    let bad = Manner::Status(429, "Retry-After: 3600\r\n", String::new());
+    let bad = StubResponse::Status(429, "Retry-After: 3600\r\n", String::new());
     let stub = Stub::new(&[], bad);
     let (error, account) = fails(&stub);
     assert!(error.contains("left alone for 3600 s"), "{error}");
@@ -233,7 +233,7 @@ fn retry_after_is_honoured() {
 #[test]
 fn what_stays_bad_is_quoted() {
     let body = format!("\u{1b}[2Jno {SECRET} {}", "x".repeat(1000));
-    let stub = Stub::new(&[], Manner::Status(500, "", body));
+    let stub = Stub::new(&[], StubResponse::Status(500, "", body));
     let (error, account) = fails(&stub);
     assert!(
         error.starts_with("the API at URL answered with status 500: \"\\u{1b}[2Jno [key] xxx"),
@@ -243,7 +243,7 @@ fn what_stays_bad_is_quoted() {
     assert!(error.len() < 500);
     assert_eq!((account.requests, account.retries), (6, 5));
 
-    let (error, _) = fails(&Stub::new(&[], Manner::Closes));
+    let (error, _) = fails(&Stub::new(&[], StubResponse::Closes));
     assert!(error.contains("gave no answer: "), "{error}");
 }
 
@@ -256,7 +256,7 @@ fn what_does_not_pass_is_not_tried_again() {
         (302, "redirects are not followed"),
     ] {
         let headers = "Location: http://127.0.0.1:9/\r\n";
-        let stub = Stub::new(&[], Manner::Status(status, headers, "no".to_owned()));
+        let stub = Stub::new(&[], StubResponse::Status(status, headers, "no".to_owned()));
         let (error, account) = fails(&stub);
         assert!(error.contains(&format!("status {status}")), "{error}");
         assert!(error.contains(cure), "{error}");
@@ -275,7 +275,7 @@ fn another_schema_is_an_error() {
             "missing field `message`",
         ),
     ] {
-        let stub = Stub::new(&[], Manner::Status(200, "", body.to_owned()));
+        let stub = Stub::new(&[], StubResponse::Status(200, "", body.to_owned()));
         let (error, account) = fails(&stub);
         assert!(error.contains("no chat completion"), "{error}");
         assert!(error.contains(problem), "{error}");
@@ -287,7 +287,7 @@ fn another_schema_is_an_error() {
 
 #[test]
 fn a_reply_that_was_cut_off_is_known_as_that() {
-    let stub = Stub::new(&[], Manner::Says("ri", true));
+    let stub = Stub::new(&[], StubResponse::Says("ri", true));
     let home = tempfile::tempdir().unwrap();
     let played = play(&mut api(settings(&stub, home.path())), 1).unwrap();
     assert_eq!(played[0].turns[0].unread, Some(Unread::CutOff));
@@ -297,7 +297,7 @@ fn a_reply_that_was_cut_off_is_known_as_that() {
 #[test]
 fn null_content_and_no_usage_are_an_answer() {
     let body = r#"{"choices":[{"message":{"content":null},"finish_reason":"length"}]}"#;
-    let stub = Stub::new(&[], Manner::Status(200, "", body.to_owned()));
+    let stub = Stub::new(&[], StubResponse::Status(200, "", body.to_owned()));
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(&stub, home.path()));
     let played = play(&mut api, 1).unwrap();
@@ -309,7 +309,7 @@ fn null_content_and_no_usage_are_an_answer() {
 
 #[test]
 fn the_budget_ends_the_run_and_a_larger_one_goes_on() {
-    let stub = Stub::new(&[], Manner::Says("right", false));
+    let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let with = |budget| {
         api(Settings {

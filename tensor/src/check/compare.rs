@@ -1,7 +1,7 @@
-//! An op held against its f64 reference, on whatever device: what tests panic about, and what a self-test of a device tells.
+//! The comparison of an op with its f64 reference, for tests and for the self-test of a device.
 //!
-//! The reference is the oracle of the value; its slope by central differences is the oracle of the gradient. In f64
-//! with a step of 1e-5 that slope is good to about 1e-9, so tolerances speak of the f32 kernel alone.
+//! Gradients are compared with central differences of the reference. With a step of 1e-5 in f64 their error is about
+//! 1e-9, so the tolerances cover only the error of the f32 kernel.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::{Gpu, GpuError, Tensor};
 /// Values in double precision on the host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// the length of each axis
+    /// The length of each axis.
     pub shape: Vec<usize>,
-    /// row by row
+    /// Row by row.
     pub values: Vec<f64>,
 }
 
 impl Array {
-    /// Uniform values that f32 can hold, decided by the seed.
+    /// Uniform values that f32 represents exactly. The same seed gives the same values.
     pub fn random(shape: &[usize], seed: u64, range: Range<f64>) -> Array {
         let mut random = Random::new(seed);
         let mut next = || {
@@ -45,10 +45,14 @@ impl Array {
         self.values[row * self.shape[self.shape.len() - 1] + col]
     }
 
+    /// The values rounded to f32.
+    pub fn to_f32(&self) -> Vec<f32> {
+        self.values.iter().map(|v| *v as f32).collect()
+    }
+
     /// The values as f32 on the device.
     pub fn tensor(&self, gpu: &Gpu) -> Tensor {
-        let values: Vec<f32> = self.values.iter().map(|v| *v as f32).collect();
-        Tensor::from_slice(gpu, &values, &self.shape)
+        Tensor::from_slice(gpu, &self.to_f32(), &self.shape)
     }
 
     /// self + scale * other
@@ -69,54 +73,55 @@ impl Array {
     }
 }
 
-/// How far a result may be from its reference, relative to the largest magnitude of the reference.
+/// The allowed error, relative to the largest magnitude of the reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
-    /// of the value
+    /// Of the value.
     pub value: f64,
-    /// of the gradients
+    /// Of the gradients.
     pub gradient: f64,
 }
 
-/// What a device did wrong.
+/// A failed check.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Wrong {
-    /// A number is not what it should be.
+    /// A number differs from the reference.
     #[error(
         "{what}[{index}]: got {got}, wanted {wanted} (relative error {error:.2e} > {tolerance:.0e})"
     )]
     Number {
-        /// which result
+        /// The result that was compared.
         what: String,
-        /// its element
+        /// The index of the element.
         index: usize,
-        /// what the device computed
+        /// The value from the device.
         got: f32,
-        /// what the reference did
+        /// The value of the reference.
         wanted: f64,
-        /// how far they are apart, relative to the largest number wanted
+        /// The relative error.
         error: f64,
-        /// how far they may be
+        /// The allowed relative error.
         tolerance: f64,
     },
-    /// Two runs differ.
+    /// Two runs gave different bits.
     #[error("{what}: two runs gave different bits")]
     Bits {
-        /// which result
+        /// The result that was compared.
         what: String,
     },
-    /// Something else than numbers differs.
+    /// Any other difference.
     #[error("{0}")]
     Other(String),
-    /// The device failed.
+    /// An error of the device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
 }
 
-/// Compares numbers with what is wanted, relative to the largest of these and at least to `least`. Gives the largest error.
+/// Compares numbers with the reference. Errors are relative to its largest magnitude, or to `least` if that is larger.
+/// Returns the largest error.
 ///
 /// # Errors
-/// The first number that is further away than `tolerance`, or not a number.
+/// The first error above `tolerance`, or the first value that is not a number.
 pub(crate) fn compare(
     what: &str,
     got: &[f32],
@@ -153,19 +158,19 @@ pub(crate) fn same_bits(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
 }
 
-/// An op and its reference at some inputs.
-pub(crate) struct Case<'a> {
+/// An op, its reference, and inputs for both.
+pub(crate) struct OpCase<'a> {
     pub(crate) op: &'a dyn Fn(&[Tensor]) -> Tensor,
     pub(crate) reference: &'a dyn Fn(&[Array]) -> Array,
     pub(crate) inputs: &'a [Array],
     pub(crate) tolerance: Tolerance,
-    /// The least magnitude that the tolerance is relative to: for results that are small because large things cancel in
-    /// them, such as the log-probability of what is nearly certain.
+    /// The tolerance is relative to at least this magnitude. Needed where large terms cancel, as in the log-prob of a
+    /// token that is nearly certain.
     pub(crate) least: f64,
 }
 
-impl Case<'_> {
-    /// Compares the value, and demands the same bits of a second run. Gives the largest error.
+impl OpCase<'_> {
+    /// Compares the value, and requires the same bits from a second run. Returns the largest error.
     pub(crate) fn value(&self, gpu: &Gpu) -> Result<f64, Wrong> {
         let tensors: Vec<_> = self.inputs.iter().map(|a| a.tensor(gpu)).collect();
         let wanted = (self.reference)(self.inputs);
@@ -192,8 +197,8 @@ impl Case<'_> {
         }
     }
 
-    /// Compares value and gradient. The op stands in the middle of a graph: its inputs are results and its upstream
-    /// gradient is random. Gives the largest error.
+    /// Compares value and gradient. The inputs of the op are results of other ops, and its upstream gradient is random.
+    /// Returns the largest error.
     pub(crate) fn value_and_gradient(&self, gpu: &Gpu) -> Result<f64, Wrong> {
         let mut worst = self.value(gpu)?;
         let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
@@ -226,8 +231,8 @@ impl Case<'_> {
         Ok(worst)
     }
 
-    /// Compares the value, and the gradients of all inputs together along one direction, by a single difference of the
-    /// reference: for shapes at which it is slow. Gives the largest error.
+    /// Compares the value, and the slope along one direction in all inputs, which takes two evaluations of the reference.
+    /// Returns the largest error.
     pub(crate) fn value_and_slope(&self, gpu: &Gpu) -> Result<f64, Wrong> {
         let worst = self.value(gpu)?;
         let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
@@ -246,7 +251,7 @@ impl Case<'_> {
                 size += (f64::from(*g) * d).powi(2);
             }
         }
-        // What is summed has both signs: the tolerance is relative to the size of the sum, not to what is left.
+        // The terms have both signs: the tolerance is relative to the root of the sum of their squares.
         let error = compare(
             "gradient along a direction",
             &[along as f32],
@@ -276,8 +281,8 @@ impl Case<'_> {
     }
 }
 
-/// All elements of a small input; of a large one the first, the last and a spread between, by a stride that is prime
-/// and so meets every place in a tile.
+/// The elements whose gradients are compared: all of a small input; of a large one the first, the last and some between,
+/// at a prime stride, so that every position in a tile occurs.
 fn chosen_elements(len: usize) -> Vec<usize> {
     const MOST: usize = 48;
     if len <= MOST {

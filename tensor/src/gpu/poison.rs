@@ -1,12 +1,12 @@
-//! Shared memory holds whatever was in it when a group begins: nothing clears it for us, as that costs time on some drivers and is
-//! done wrongly by others. So a kernel must write before it reads; a device that poisons its buffers makes that show, by a few lines
-//! at the start of each kernel that has shared memory.
+//! Poisoning of workgroup memory. It is uninitialised when a workgroup starts, since clearing it costs time on some
+//! drivers and does not work on others. A device that poisons its buffers adds lines to each kernel that fill workgroup
+//! memory with large numbers, so that a read before the first write changes the result.
 
-/// A shader whose kernel `entry` first fills what its group shares with large numbers.
+/// Adds the poisoning of workgroup memory to the kernel `entry`.
 ///
 /// # Panics
-/// If the shader is not written as ours are.
-pub(super) fn with_nonsense(text: &str, entry: &str) -> String {
+/// If the shader is not formatted as those in `shaders/`.
+pub(super) fn with_poison(text: &str, entry: &str) -> String {
     let shared: Vec<_> = text
         .lines()
         .filter_map(|line| line.strip_prefix("var<workgroup> "))
@@ -14,13 +14,11 @@ pub(super) fn with_nonsense(text: &str, entry: &str) -> String {
     if shared.is_empty() {
         return text.to_owned();
     }
-    let head = text
-        .find(&format!("fn {entry}("))
-        .expect("the kernel that is asked for");
-    let body = head + text[head..].find(") {\n").expect("its body") + ") {\n".len();
-    let size = text[..head].rfind("@workgroup_size").expect("its size");
-    let threads = between(&text[size..head], "(", ")");
-    let local = between(&text[head..body], "@builtin(local_invocation_index) ", ":");
+    let head = format!("fn {entry}(id: Invocation) {{\n");
+    let head_at = text.find(&head).expect("the entry point");
+    let body = head_at + head.len();
+    let size = text[..head_at].rfind("@workgroup_size").expect("its size");
+    let threads = between(&text[size..head_at], "(", ")");
     let mut fill = String::new();
     for line in shared {
         let (name, kind) = line.split_once(": array<").expect("an array");
@@ -29,7 +27,7 @@ pub(super) fn with_nonsense(text: &str, entry: &str) -> String {
             .rsplit_once(", ")
             .expect("its length");
         fill += &format!(
-            "    for (var nonsense = {local}; nonsense < {length}; nonsense += {threads}) {{ {name}[nonsense] = {}; }}\n",
+            "    for (var poison = id.local; poison < {length}; poison += {threads}) {{ {name}[poison] = {}; }}\n",
             value(text, kind)
         );
     }
@@ -40,15 +38,15 @@ pub(super) fn with_nonsense(text: &str, entry: &str) -> String {
     )
 }
 
-/// What stands between two texts.
+/// The text between two texts.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text
         .split_once(before)
-        .unwrap_or_else(|| panic!("no {before}"));
+        .unwrap_or_else(|| panic!("no {before} in the shader"));
     rest.split_once(after).expect("its end").0
 }
 
-/// A value of a type, far from any that is right.
+/// A value of this type that no kernel computes.
 fn value(text: &str, kind: &str) -> String {
     if let Some(other) = text
         .lines()
@@ -78,21 +76,21 @@ mod tests {
     use crate::{Gpu, GpuOptions, Tensor};
 
     #[test]
-    fn each_kind_of_memory_is_filled_before_a_kernel_begins() {
+    fn each_type_of_memory_is_filled_before_a_kernel_starts() {
         let text = "struct Pair {\n    a: f32,\n    b: u32,\n}\nalias Shared = Pair;\nvar<workgroup> x: array<Shared, N>;\n\
                     var<workgroup> y: array<vec4<f32>, 8u * M>;\n@compute @workgroup_size(N)\n\
-                    fn other() {\n}\n@compute @workgroup_size(8)\nfn run(@builtin(local_invocation_index) me: u32) {\n    go();\n}\n";
-        let filled = with_nonsense(text, "run");
-        let wanted = "u32) {\n    for (var nonsense = me; nonsense < N; nonsense += 8) { x[nonsense] = Pair(1e30, 0x7badbad7u); }\n    \
-                      for (var nonsense = me; nonsense < 8u * M; nonsense += 8) { y[nonsense] = vec4<f32>(1e30); }\n    \
+                    fn other() {\n}\n@compute @workgroup_size(8)\nfn run(id: Invocation) {\n    go();\n}\n";
+        let filled = with_poison(text, "run");
+        let wanted = "Invocation) {\n    for (var poison = id.local; poison < N; poison += 8) { x[poison] = Pair(1e30, 0x7badbad7u); }\n    \
+                      for (var poison = id.local; poison < 8u * M; poison += 8) { y[poison] = vec4<f32>(1e30); }\n    \
                       workgroupBarrier();\n    go();\n}\n";
         assert!(filled.ends_with(wanted), "{filled}");
-        assert_eq!(with_nonsense("fn a() {\n}", "a"), "fn a() {\n}");
+        assert_eq!(with_poison("fn a() {\n}", "a"), "fn a() {\n}");
     }
 
-    /// A kernel that adds to what it shares without having written it, as one that trusts in zeros would.
+    /// The broken kernel adds to workgroup memory as if it were zero at the start.
     #[test]
-    fn a_kernel_that_reads_before_it_writes_shows() {
+    fn a_read_before_the_first_write_changes_the_result() {
         let sum = |wrong: bool| {
             let options = GpuOptions {
                 poison: true,
@@ -106,7 +104,7 @@ mod tests {
                     "shared_values[local] = own;",
                     "shared_values[local] = combine(shared_values[local], own);",
                 );
-                gpu.miscompile("rms_norm", right, wrong);
+                gpu.miscompile("norm", right, wrong);
             }
             let x = Tensor::full(&gpu, &[2, 64], 2.0);
             let weight = Tensor::full(&gpu, &[64], 1.0);

@@ -1,14 +1,15 @@
-//! Every kernel is met by a check, and is right, in whatever dialect, cut or size.
+//! Tests that the checks run every kernel, and that they pass in every dialect, with any split, and at large sizes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
 use crate::GpuOptions;
+use crate::check::assert_listed;
 
 type Kernels = BTreeSet<(String, String)>;
 
-/// Every entry point of every shader, by the texts.
+/// Every entry point of every shader, from the texts.
 fn entry_points() -> Kernels {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shaders");
     let mut found = Kernels::new();
@@ -38,8 +39,8 @@ fn shaders(kernels: &Kernels) -> BTreeSet<&str> {
     kernels.iter().map(|(shader, _)| &**shader).collect()
 }
 
-/// As this adapter computes, and as a GPU does, each also with only what WebGPU promises; every kernel is met, and every
-/// shader by the short list.
+/// Runs the kernels for this device and those for a GPU, each also with only the features of WebGPU. Together the checks
+/// run every kernel, and the short ones every shader.
 #[test]
 fn every_kernel_is_checked_and_right() {
     let mut met = Kernels::new();
@@ -47,6 +48,7 @@ fn every_kernel_is_checked_and_right() {
         let options = || GpuOptions {
             poison: true,
             webgpu,
+            on_compile: Some(assert_listed),
             ..GpuOptions::default()
         };
         let open = || {
@@ -67,7 +69,7 @@ fn every_kernel_is_checked_and_right() {
             .difference(&shaders(&short))
             .copied()
             .collect();
-        // Beside attention_lanes, `attention` only adds up what gradients are made of.
+        // With attention_lanes, `attention` is used only for gradients.
         assert!(
             missing.is_empty() || missing == ["attention"],
             "{missing:?}"
@@ -81,22 +83,23 @@ fn every_kernel_is_checked_and_right() {
     );
 }
 
-/// What only GPUs run, and what runs on a processor, at the shapes of real models: many tiles, many groups, long walks and
-/// sums in slices.
+/// Runs the kernels for processors and for GPUs at the shapes of real models: many tiles and groups, long walks, and sums
+/// in slices.
 #[test]
 fn large_shapes_are_right() {
-    type Op<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
-    type Reference<'a> = &'a dyn Fn(&[Array]) -> Array;
+    type OpFn<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
+    type ReferenceFn<'a> = &'a dyn Fn(&[Array]) -> Array;
     for software in [true, false] {
         let options = GpuOptions {
             poison: true,
+            on_compile: Some(assert_listed),
             ..GpuOptions::default()
         };
         let gpu = Gpu::open(options).unwrap();
         let gpu = gpu.with_caps(|caps| caps.is_software &= software);
         let right =
-            |what: &str, tolerance, inputs: &[Array], op: Op<'_>, reference: Reference<'_>| {
-                let case = Case {
+            |what: &str, tolerance, inputs: &[Array], op: OpFn<'_>, reference: ReferenceFn<'_>| {
+                let case = OpCase {
                     op,
                     reference,
                     inputs,
@@ -132,7 +135,7 @@ fn large_shapes_are_right() {
         );
         let w = random([324, 256], 5).map(|v| (64.0 * v).floor() / 64.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
-        for format in [Format::F32, Format::F16, Format::Bf16] {
+        for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
             let weight = Matrix::Frozen(Weight::from_f32(&gpu, &values, 324, 256, format));
             right(
                 "a linear layer",
@@ -142,7 +145,10 @@ fn large_shapes_are_right() {
                 &|a| reference::linear(a, &w),
             );
         }
-        for (rows, heads) in [(400, Heads(8, 2, 64)), (200, Heads(2, 1, 128))] {
+        for (rows, heads) in [
+            (400, AttentionHeads(8, 2, 64)),
+            (200, AttentionHeads(2, 1, 128)),
+        ] {
             let until = reference::forest(rows, 7);
             let visible = Visibility::tree(&gpu, &until);
             right(
@@ -181,8 +187,8 @@ fn large_shapes_are_right() {
             &|a| reference::columns(&a[0]),
         );
         let (rows, vocabulary) = (150, 5000);
-        let arrays = reference::arrays(rows, vocabulary, 32, 4, 12);
-        let question = Question::random(2 * rows, rows, vocabulary, 0.8, 13);
+        let arrays = reference::log_prob_inputs(rows, vocabulary, 32, 4, 12);
+        let question = TokenQuery::random(2 * rows, rows, vocabulary, 0.8, 13);
         let cut = reference::cut(rows, 30);
         right(
             "log_prob",
@@ -190,19 +196,20 @@ fn large_shapes_are_right() {
             &arrays,
             &|t| {
                 let head = question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
-                question.ask(&t[0], &head, cut).log_probs
+                question.log_probs(&t[0], &head, cut).log_probs
             },
             &|a| reference::log_prob(a, &question)[0].clone(),
         );
     }
 }
 
-/// However a launch is cut: also where a kernel changes what is there already.
+/// Runs launches in parts, also those of kernels that change values in place.
 #[test]
 fn every_kernel_is_right_in_parts() {
     let options = |max_work| GpuOptions {
         poison: true,
         max_work,
+        on_compile: Some(assert_listed),
         ..GpuOptions::default()
     };
     let (whole, parts) = (
@@ -223,11 +230,11 @@ fn every_kernel_is_right_in_parts() {
     );
 }
 
-/// A mistake in any shader that a device might make.
+/// Replaces a part of a shader by a wrong one.
 #[test]
 fn a_wrong_kernel_is_found() {
     let mistakes = [
-        ("rms_norm", "rms_norm", "params.eps", "0.0"),
+        ("rms_norm", "norm", "params.eps", "0.0"),
         ("swiglu", "swiglu", "1.0 + exp(", "1.5 + exp("),
         (
             "sample",

@@ -1,4 +1,4 @@
-//! Log-probs of chosen tokens, without holding the logits of a whole vocabulary:
+//! Log-probs of given tokens, without holding the logits of a whole vocabulary:
 //!
 //! ```text
 //! z        = (x W^T + scale (x A^T) B^T) / temperature
@@ -7,67 +7,59 @@
 //! dz[v]    = (sum of g over the pairs that target v) - p[v] (sum of g over the pairs of the row)
 //! ```
 //!
-//! and from dz the usual gradients of a linear layer. The vocabulary goes by in chunks; the backward pass computes
-//! each chunk of logits again. This is the chunked head of Liger Kernel and others.
+//! and from dz the usual gradients of a linear layer. The ops process the vocabulary in chunks, and the backward pass
+//! computes the logits of each chunk again, as the chunked head of Liger Kernel does.
 //!
-//! The log-prob of a token has the same bits whatever else is asked, in whatever batch: sums go by blocks of the
-//! vocabulary, and neither the rows nor the length of a chunk changes the order within them. What a rollout computed
-//! is therefore exactly what the update computes as long as the parameters are the same.
+//! The log-prob of a token is bit-identical in any batch: sums go by blocks of the vocabulary, and their order depends
+//! neither on the rows nor on the length of a chunk. So a rollout and an update with the same parameters agree exactly.
 
 mod scoring;
 
-use super::linear::Lora;
-use super::weight::Matrix;
+use crate::ops::{Lora, Matrix};
 use crate::{Indices, Tensor};
-use scoring::Wanted;
-pub(super) use scoring::{CUT, Cut, Scoring, asked_rows};
+pub(crate) use scoring::VocabularyCut;
+pub(super) use scoring::{CUT, Scoring, used_rows};
 
-/// The output layer of a language model: a row of `weight` (V, C) for each token of the vocabulary.
+/// The output layer of a language model.
 #[derive(Clone)]
-pub struct Head {
-    /// Frozen, or trained when a model is trained whole.
+pub struct LmHead {
+    /// (V, C): a row for each token of the vocabulary.
     pub weight: Matrix,
-    /// What an adapter adds to it.
+    /// The LoRA adapter of the layer.
     pub lora: Option<Lora>,
 }
 
-/// What [`Tensor::log_probs`] gives for each pair of a row and a target.
+/// The result of [`Tensor::log_probs`] for each pair of a row and a target.
 pub struct LogProbs {
-    /// Natural logarithms of probabilities; tracked if the hidden rows or the head are.
+    /// Log-probs; tracked if the hidden rows or the head are.
     pub log_probs: Tensor,
-    /// The entropy of the row's whole distribution, in nats; not tracked.
+    /// The entropy of the distribution, in nats; not tracked.
     pub entropy: Tensor,
 }
 
-impl Head {
-    /// The same, cut off from the tape.
-    fn detached(&self) -> Head {
-        let lora = self.lora.as_ref().map(|lora| Lora {
-            a: lora.a.detach(),
-            b: lora.b.detach(),
-            scale: lora.scale,
-        });
-        Head {
+impl LmHead {
+    /// The same without gradients.
+    fn detached(&self) -> LmHead {
+        LmHead {
             weight: self.weight.detach(),
-            lora,
+            lora: self.lora.as_ref().map(Lora::detach),
         }
     }
 }
 
 impl Tensor {
-    /// For each pair p the log-prob of token `targets[p]` after the hidden row `rows[p]` of these (R, C), under
-    /// softmax(logits / temperature), and the entropy of that distribution.
+    /// For each pair p returns the log-prob of the token `targets[p]` under softmax(logits / temperature) of the hidden row
+    /// `rows[p]` of self (R, C), and the entropy of that distribution.
     ///
-    /// Never holds all logits. `rows` must come from the host; `targets` may be what [`Tensor::draw`] gave. Gradients go
-    /// to the hidden rows, to the LoRA and to a trained weight.
+    /// Never holds all logits. `rows` must be known on the host; `targets` may be the result of [`Tensor::draw`].
+    /// Gradients for the hidden rows, the LoRA and a trained weight.
     ///
     /// # Panics
-    /// If the shapes do not fit, nothing is asked for, a row or token does not exist, or the temperature is not
-    /// positive.
+    /// If the shapes do not fit, there are no pairs, a row or token does not exist, or the temperature is not positive.
     #[track_caller]
     pub fn log_probs(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
@@ -76,13 +68,13 @@ impl Tensor {
     }
 
     #[track_caller]
-    pub(in crate::ops) fn log_probs_cut(
+    pub(crate) fn log_probs_cut(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
     ) -> LogProbs {
         let (pairs, vocabulary) = (rows.len(), head.weight.rows());
         assert!(
@@ -94,9 +86,9 @@ impl Tensor {
             .host()
             .and_then(|t| t.iter().find(|t| **t as usize >= vocabulary))
         {
-            panic!("log_probs: token {token} is asked for, the vocabulary has {vocabulary}");
+            panic!("log_probs: token {token} of a vocabulary of {vocabulary}");
         }
-        let (hidden, rows) = asked_rows("log_probs", self, rows);
+        let (hidden, rows) = used_rows("log_probs", self, rows);
         let most = cut.most_rows(self.gpu(), vocabulary);
         if hidden.rows() > most {
             return hidden.log_probs_in_parts(head, &rows, targets, temperature, cut, most);
@@ -111,45 +103,25 @@ impl Tensor {
         let entropy = Tensor::empty(self.gpu(), &[pairs]);
         let normaliser = scoring.finish(&statistics, &log_probs, &entropy);
 
-        // The inputs that can be tracked, in the order of the gradients.
         let lora = head.lora.as_ref();
-        let inputs = [
-            Some(&hidden),
-            head.weight.trained(),
-            lora.map(|l| &l.a),
-            lora.map(|l| &l.b),
-        ];
-        let tracked = inputs.map(|input| input.is_some_and(Tensor::is_tracked));
-        let wanted = Wanted {
-            hidden: tracked[0],
-            weight: tracked[1],
-            a: tracked[2],
-            b: tracked[3],
-        };
-        let present = inputs.map(|input| input.is_some());
-        let inputs: Vec<&Tensor> = inputs.into_iter().flatten().collect();
+        let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
+        let inputs = [Some(&hidden), head.weight.trained(), a, b];
         let targets = targets.clone();
-        let log_probs = log_probs.recorded("log_probs", &inputs, move |dy| {
-            let gradients = scoring.backward(&targets, &normaliser, dy, wanted);
-            gradients
-                .into_iter()
-                .zip(present)
-                .filter(|(_, present)| *present)
-                .map(|(gradient, _)| gradient)
-                .collect()
+        let log_probs = log_probs.recorded("log_probs", inputs, move |dy, wanted| {
+            scoring.backward(&targets, &normaliser, dy, wanted)
         });
         LogProbs { log_probs, entropy }
     }
 
-    /// The same for more rows than go by together: `most` pairs at a time, put together again.
+    /// The same by parts of `most` pairs, if there are too many rows for one binding.
     #[track_caller]
     fn log_probs_in_parts(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         targets: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
         most: usize,
     ) -> LogProbs {
         let (gpu, pairs) = (self.gpu(), rows.len());
@@ -170,21 +142,19 @@ impl Tensor {
             parts.push(part.log_probs);
         }
         let [log_probs, entropy] = whole.map(|whole| whole.reshape(&[pairs]));
-        let inputs: Vec<&Tensor> = parts.iter().collect();
-        let log_probs = log_probs.recorded("log_probs", &inputs, move |dy| {
-            let part = |range| Some(dy.window(range));
-            ranges.into_iter().map(part).collect()
+        let log_probs = log_probs.recorded_parts("log_probs", &parts, move |dy| {
+            ranges.into_iter().map(|range| dy.window(range)).collect()
         });
         LogProbs { log_probs, entropy }
     }
 
-    /// The logits (R, V) of these hidden rows (R, C), untracked: for small things. What is needed of large ones,
-    /// [`Tensor::log_probs`] and [`Tensor::draw`] give without holding them.
+    /// Returns the logits (R, V) of these hidden rows (R, C), untracked. [`Tensor::log_probs`] and [`Tensor::draw`] do not
+    /// hold all logits.
     ///
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn logits(&self, head: &Head) -> Tensor {
+    pub fn logits(&self, head: &LmHead) -> Tensor {
         let (wanted, found) = (head.weight.cols(), self.shape());
         assert!(
             self.cols() == wanted,

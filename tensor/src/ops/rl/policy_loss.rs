@@ -1,5 +1,5 @@
-//! The loss of MS-GRPO, from log-probs. For a loss token with log-prob l, advantage A, weight c, and the log-probs that
-//! the policy before the update (old) and the reference gave it:
+//! The loss of MS-GRPO. For a loss token with log-prob l, advantage A, weight c, and the log-probs of the policy before the
+//! update (old) and of the reference policy:
 //!
 //! ```text
 //! w    = e^(l - old)
@@ -7,16 +7,16 @@
 //! KL   = d^2 / 2 (k2),  e^-d - 1 + d (k3)      with d = l - reference
 //! ```
 //!
-//! The estimators are those of John Schulman, "Approximating KL divergence" (2020). Their slopes in l, which autograd
-//! would give, are d and 1 - e^-d. Where the clipped side is the smaller one its slope is 0.
+//! The KL estimators are those of John Schulman, "Approximating KL divergence" (2020). Their slopes in l are d and
+//! 1 - e^-d. If the clipped term is the smaller one, its slope is 0.
 //!
-//! Several loss tokens may ask for the same log-prob, since a packed tree holds equal states once.
+//! Several loss tokens may use the same log-prob, since a packed tree holds equal states once.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::by_key::by_key;
 use crate::gpu::{Groups, Kernel};
+use crate::ops::by_key::by_key;
 use crate::{Indices, Tensor};
 
 const GROUP: usize = 64;
@@ -35,21 +35,20 @@ struct Params {
     high: f32,
 }
 
-/// How KL(policy, reference) is estimated from a token that the policy drew, with d = log-prob - reference log-prob.
+/// The estimator of KL(policy, reference) for a token sampled from the policy, with d = log-prob - reference log-prob.
 ///
-/// What pulls on the policy is the estimate's gradient, which need not be that of what it estimates: the derivative
-/// of an expectation has a part for what is drawn, and a loss over drawn tokens does not have it.
+/// The gradient of an estimate is not an estimate of the gradient of the KL divergence: the derivative of an expectation
+/// has a term for the sampling, which a loss over sampled tokens lacks.
 ///
-/// There is no k1, d itself: its gradient is that of the log-prob alone, which is zero on average, so it would penalise
-/// nothing.
+/// There is no k1 = d: the mean of its gradient, that of the log-prob, is zero, so it would penalise nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kl {
-    /// d^2 / 2: never negative, biased. As long as the policy is the one that drew, its gradient is on average that of
-    /// KL(policy, reference): the policy leaves what the reference does not do.
+    /// d² / 2: never negative, biased. On policy, the mean of its gradient is that of KL(policy, reference), which makes the
+    /// policy avoid tokens that are unlikely under the reference.
     K2 = 2,
-    /// e^-d - 1 + d: never negative, unbiased. As long as the policy is the one that drew, its gradient is on average
-    /// that of KL(reference, policy): the policy covers what the reference does.
+    /// e^-d - 1 + d: never negative, unbiased. On policy, the mean of its gradient is that of KL(reference, policy), which
+    /// makes the policy cover the tokens that are likely under the reference.
     K3 = 3,
 }
 
@@ -69,14 +68,14 @@ impl<'de> Deserialize<'de> for Kl {
     }
 }
 
-/// One token of an episode that is learned from.
+/// A token of the loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossToken {
-    /// Which of the log-probs is this token's.
+    /// The index of its log-prob.
     pub pair: u32,
     /// The advantage of its episode.
     pub advantage: f32,
-    /// Its share of the loss. The shares of all tokens sum to 1; how they are chosen is the aggregation.
+    /// Its weight in the loss. The weights of all tokens sum to 1.
     pub weight: f32,
     /// Its log-prob under the policy before the update.
     pub old: f32,
@@ -84,23 +83,23 @@ pub struct LossToken {
     pub reference: f32,
 }
 
-/// What [`Tensor::policy_loss`] gives: single numbers.
+/// The result of [`Tensor::policy_loss`]: single numbers.
 pub struct PolicyLoss {
-    /// To be minimised; tracked if the log-probs are.
+    /// The loss; tracked if the log-probs are.
     pub loss: Tensor,
-    /// The mean of the KL estimate over loss tokens, each counting the same.
+    /// The unweighted mean of the KL estimates.
     pub kl: Tensor,
-    /// The share of loss tokens whose clipped side was the smaller one, so that they teach nothing.
+    /// The share of loss tokens whose clipped term is the smaller one, so that its gradient is zero.
     pub clip_fraction: Tensor,
 }
 
 impl Tensor {
-    /// The MS-GRPO loss of these log-probs (P).
+    /// Computes the MS-GRPO loss of these log-probs (P).
     ///
-    /// `clip` is (eps_low, eps_high); `beta` weighs the KL penalty.
+    /// `clip` is (eps_low, eps_high), and `beta` is the factor of the KL penalty.
     ///
     /// # Panics
-    /// If there are no loss tokens, or one names a pair that does not exist.
+    /// If there are no loss tokens, or one has a log-prob that does not exist.
     #[track_caller]
     pub fn policy_loss(
         &self,
@@ -113,7 +112,7 @@ impl Tensor {
         let count = self.len();
         if let Some(token) = tokens.iter().find(|t| t.pair as usize >= count) {
             panic!(
-                "policy_loss: a loss token names pair {} of {count}",
+                "policy_loss: a loss token has the log-prob {} of {count}",
                 token.pair
             );
         }
@@ -137,35 +136,26 @@ impl Tensor {
 
         let sums = Tensor::empty(gpu, &[count, 4]);
         let slopes = Tensor::empty(gpu, self.shape());
-        let bindings = [
-            &self.binding(),
-            &starts.binding(),
-            &sorted.binding(),
-            &sums.binding(),
-            &slopes.binding(),
-        ];
-        LOSSES.launch(gpu, &[], &bindings, &params, Groups::of(count, GROUP));
+        let groups = Groups::of(count, GROUP);
+        LOSSES.launch(
+            &[],
+            &[self, &starts, &sorted, &sums, &slopes],
+            &params,
+            groups,
+        );
 
         let [loss, kl, clip_fraction] = [(); 3].map(|()| Tensor::empty(gpu, &[]));
-        let bindings = [
-            &sums.binding(),
-            &loss.binding(),
-            &kl.binding(),
-            &clip_fraction.binding(),
-        ];
-        TOTAL.launch(gpu, &[], &bindings, &params, Groups::count(1));
+        TOTAL.launch(
+            &[],
+            &[&sums, &loss, &kl, &clip_fraction],
+            &params,
+            Groups::count(1),
+        );
 
-        let loss = loss.recorded("policy_loss", &[self], move |upstream| {
-            let dx = Tensor::empty(slopes.gpu(), slopes.shape());
-            let bindings = [&slopes.binding(), &upstream.binding(), &dx.binding()];
-            BACKWARD.launch(
-                slopes.gpu(),
-                &[],
-                &bindings,
-                &params,
-                Groups::of(count, GROUP),
-            );
-            vec![Some(dx)]
+        let loss = loss.recorded("policy_loss", [self], move |upstream, _| {
+            let dx = slopes.empty_like();
+            BACKWARD.launch(&[], &[&slopes, upstream, &dx], &params, groups);
+            [Some(dx)]
         });
         PolicyLoss {
             loss,

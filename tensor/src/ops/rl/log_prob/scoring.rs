@@ -1,9 +1,9 @@
-//! The vocabulary as it goes by: the launches that log-probs, sampling and their gradients have in common.
+//! The launches over chunks of the vocabulary that log-probs, sampling and gradients share.
 
 use std::ops::Range;
 
-use super::Head;
-use crate::gpu::{Groups, Kernel};
+use super::LmHead;
+use crate::gpu::{Bind, Groups, Kernel};
 use crate::ops::by_key::by_key;
 use crate::ops::linear::write_weight_gradient;
 use crate::ops::threads_together;
@@ -24,22 +24,22 @@ struct Params {
     pick: u32,
 }
 
-/// How a vocabulary is cut. One workgroup sums `block` tokens of one row; a chunk is as many whole blocks as keep its
+/// The division of a vocabulary. One workgroup sums a block of tokens of one row. A chunk has as many blocks as keep its
 /// logits below `budget` bytes, but at least one.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Cut {
-    pub(in crate::ops) block: usize,
-    pub(in crate::ops) budget: usize,
+pub(crate) struct VocabularyCut {
+    pub(crate) block: usize,
+    pub(crate) budget: usize,
 }
 
-pub(in crate::ops) const CUT: Cut = Cut {
+pub(in crate::ops) const CUT: VocabularyCut = VocabularyCut {
     block: 2048,
     budget: 16 << 20,
 };
 
-impl Cut {
-    /// The most rows that go by together: a binding must hold a block of their logits, and what is summed up of each of
-    /// their blocks. A multiple of 64, at which a window of pairs may begin.
+impl VocabularyCut {
+    /// The number of rows that fit: a binding must hold a block of their logits, and the statistics of all their blocks.
+    /// A multiple of 64, since a window of pairs starts there.
     pub(in crate::ops) fn most_rows(self, gpu: &Gpu, vocabulary: usize) -> usize {
         let logits = 4 * self.block.min(vocabulary);
         let statistics = 16 * vocabulary.div_ceil(self.block);
@@ -48,30 +48,30 @@ impl Cut {
     }
 }
 
-/// Hidden rows, the head over them, and which pairs (or draws) ask for which row.
+/// Hidden rows, the head, and the pairs (or draws) of each row.
 pub(in crate::ops) struct Scoring {
     hidden: Tensor,
-    head: Head,
+    head: LmHead,
     /// x A^T
     low: Option<Tensor>,
     /// the pairs of each row are `pairs[starts[row]..starts[row + 1]]`
     starts: Indices,
     pairs: Indices,
     inverse_temperature: f32,
-    pub(in crate::ops) cut: Cut,
+    pub(in crate::ops) cut: VocabularyCut,
 }
 
-/// Only those hidden rows that somebody asks for, and the row numbers among them: the head is by far the largest matrix
-/// of a small model, and most tokens of a packed tree are prompt.
+/// Selects the hidden rows that are used, and returns them with the row numbers among them. The head is the largest matrix
+/// of a small model, and most rows of a packed tree belong to prompts.
 #[track_caller]
-pub(in crate::ops) fn asked_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
+pub(in crate::ops) fn used_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
     let Some(host) = rows.host() else {
-        panic!("{op}: the row numbers must come from the host")
+        panic!("{op}: the row numbers are on the device only; make them with Indices::new")
     };
-    assert!(!host.is_empty(), "{op}: no row is asked for");
+    assert!(!host.is_empty(), "{op}: there are no rows");
     let count = hidden.rows();
     if let Some(row) = host.iter().find(|row| **row as usize >= count) {
-        panic!("{op}: row {row} is asked for, there are {count}");
+        panic!("{op}: row {row} of {count} rows");
     }
     let mut distinct = host.to_vec();
     distinct.sort_unstable();
@@ -82,20 +82,20 @@ pub(in crate::ops) fn asked_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (
     let place = |row| distinct.binary_search(row).expect("one of them") as u32;
     let places: Vec<u32> = host.iter().map(place).collect();
     let gpu = hidden.gpu();
-    let asked = hidden.gather_rows(&Indices::new(gpu, &distinct));
-    (asked, Indices::new(gpu, &places))
+    let used = hidden.gather_rows(&Indices::new(gpu, &distinct));
+    (used, Indices::new(gpu, &places))
 }
 
 impl Scoring {
-    /// `hidden` and `rows` as [`asked_rows`] gave them.
+    /// `hidden` and `rows` are the result of [`used_rows`].
     #[track_caller]
     pub(in crate::ops) fn new(
         op: &str,
         hidden: &Tensor,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
     ) -> Scoring {
         let (count, width) = (hidden.rows(), hidden.cols());
         let (vocabulary, wanted) = (head.weight.rows(), head.weight.cols());
@@ -106,14 +106,14 @@ impl Scoring {
         );
         assert!(
             temperature > 0.0 && temperature.is_finite(),
-            "{op}: the temperature is {temperature}"
+            "{op}: the temperature is {temperature}, wanted a positive number"
         );
-        let host = rows.host().expect("as asked_rows gave them");
+        let host = rows.host().expect("rows from used_rows");
         let gpu = hidden.gpu();
         let most = cut.most_rows(gpu, vocabulary);
         assert!(
             count <= most,
-            "{op}: {count} rows of a vocabulary of {vocabulary}, the device binds what {most} need: ask for fewer rows at once"
+            "{op}: {count} rows of a vocabulary of {vocabulary}, a binding of the device holds {most}; pass fewer rows at once"
         );
         let (starts, pairs) = by_key(host.iter().copied(), count);
         let hidden = hidden.detach();
@@ -123,7 +123,7 @@ impl Scoring {
             starts: Indices::new(gpu, &starts),
             pairs: Indices::new(gpu, &pairs),
             inverse_temperature: temperature.recip(),
-            cut: Cut {
+            cut: VocabularyCut {
                 budget: cut.budget.min(gpu.caps().max_binding as usize),
                 ..cut
             },
@@ -141,7 +141,7 @@ impl Scoring {
         self.head.weight.rows().div_ceil(self.cut.block)
     }
 
-    /// Which tokens go by together.
+    /// The ranges of tokens of the chunks.
     pub(in crate::ops) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let vocabulary = self.head.weight.rows();
         let length = (self.cut.budget / (4 * self.rows() * self.cut.block)).max(1) * self.cut.block;
@@ -156,13 +156,13 @@ impl Scoring {
         self.head.weight.project(&self.hidden, chunk.clone(), low)
     }
 
-    /// Room for what [`Scoring::summarise`] finds.
+    /// Memory for the results of [`Scoring::summarise`].
     pub(in crate::ops) fn statistics(&self) -> Tensor {
         Tensor::empty(self.hidden.gpu(), &[self.rows(), self.blocks(), 4])
     }
 
-    /// Sums up the blocks of a chunk. Writes into `picked` the scaled logits of the targets within the chunk, if there
-    /// are targets.
+    /// Computes the statistics of the blocks of a chunk. If there are targets, writes the scaled logits of those within the
+    /// chunk into `picked`.
     pub(in crate::ops) fn summarise(
         &self,
         chunk: &Range<usize>,
@@ -171,29 +171,19 @@ impl Scoring {
         picked: &Tensor,
         targets: Option<&Indices>,
     ) {
-        let bindings = [
-            &logits.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &targets.unwrap_or(&self.pairs).binding(),
-            &statistics.binding(),
-            &picked.binding(),
-        ];
+        let pick = u32::from(targets.is_some());
+        let targets = targets.unwrap_or(&self.pairs);
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, statistics, picked];
         let params = Params {
-            pick: u32::from(targets.is_some()),
+            pick,
             ..self.params(chunk)
         };
-        SUMMARISE.launch(
-            self.hidden.gpu(),
-            &self.constants(),
-            &bindings,
-            &params,
-            self.groups(chunk),
-        );
+        SUMMARISE.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 
-    /// Turns `picked` into log-probs, in place, once all chunks have gone by, and writes the entropy of each pair's row.
-    /// Gives the normaliser (R, 2) that the backward pass needs.
+    /// After all chunks, turns `picked` into log-probs in place, and writes the entropy of each pair. Returns the normaliser
+    /// (R, 2) for the backward pass.
     pub(in crate::ops) fn finish(
         &self,
         statistics: &Tensor,
@@ -202,26 +192,14 @@ impl Scoring {
     ) -> Tensor {
         let gpu = self.hidden.gpu();
         let normaliser = Tensor::empty(gpu, &[self.rows(), 2]);
-        let bindings = [
-            &statistics.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &picked.binding(),
-            &entropy.binding(),
-            &normaliser.binding(),
-        ];
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [statistics, starts, pairs, picked, entropy, &normaliser];
         let groups = Groups::of(self.rows(), threads_together(gpu));
-        FINISH.launch(
-            gpu,
-            &self.constants(),
-            &bindings,
-            &self.params(&(0..0)),
-            groups,
-        );
+        FINISH.launch(&self.constants(), &buffers, &self.params(&(0..0)), groups);
         normaliser
     }
 
-    /// What both shaders are compiled with.
+    /// The constants of both shaders.
     pub(in crate::ops) fn constants(&self) -> [(&'static str, u32); 2] {
         [
             ("GROUP", threads_together(self.hidden.gpu()) as u32),
@@ -245,33 +223,22 @@ impl Scoring {
     }
 }
 
-/// Which gradients somebody wants.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) hidden: bool,
-    pub(super) weight: bool,
-    pub(super) a: bool,
-    pub(super) b: bool,
-}
-
 impl Scoring {
-    /// The gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
+    /// Returns the gradients of hidden rows, weight, A and B, as far as wanted, from that of the log-probs.
     pub(super) fn backward(
         &self,
         targets: &Indices,
         normaliser: &Tensor,
         upstream: &Tensor,
-        wanted: Wanted,
+        [to_hidden, to_weight, to_a, to_b]: [bool; 4],
     ) -> [Option<Tensor>; 4] {
         let gpu = self.hidden.gpu();
         let (head, hidden) = (&self.head, &self.hidden);
         let (vocabulary, width) = (head.weight.rows(), head.weight.cols());
         let adapter = head.lora.as_ref().zip(self.low.as_ref());
-        let weight = wanted
-            .weight
-            .then(|| Tensor::empty(gpu, &[vocabulary, width]));
+        let weight = to_weight.then(|| Tensor::empty(gpu, &[vocabulary, width]));
         let b = adapter
-            .filter(|_| wanted.b)
+            .filter(|_| to_b)
             .map(|(_, low)| Tensor::empty(gpu, &[vocabulary, low.cols()]));
         let (mut x, mut low_sum) = (None, None);
         for chunk in self.chunks() {
@@ -280,25 +247,25 @@ impl Scoring {
             if let Some(weight) = &weight {
                 write_weight_gradient(weight, &dy, hidden, chunk.clone());
             }
-            if let (Some(b), Some((lora, low))) = (&b, adapter) {
-                lora.write_b_gradient(b, &dy, low, chunk.clone());
+            if let (Some(b), Some((_, low))) = (&b, adapter) {
+                write_weight_gradient(b, &dy, low, chunk.clone());
             }
-            if let Some((lora, _)) = adapter.filter(|_| wanted.hidden || wanted.a) {
+            if let Some((lora, _)) = adapter.filter(|_| to_hidden || to_a) {
                 low_sum = Some(lora.low_gradient(&dy, chunk.clone(), low_sum.as_ref()));
             }
-            if wanted.hidden {
-                // The adapter's part goes in with the last chunk, when its sum is complete.
+            if to_hidden {
+                // The term of the adapter is added with the last chunk, when its sum is complete.
                 let last = chunk.end == vocabulary;
                 let low = head.lora.as_ref().zip(low_sum.as_ref()).filter(|_| last);
                 x = Some(head.weight.input_gradient(&dy, chunk, x.as_ref(), low));
             }
         }
-        let a = head.lora.as_ref().zip(low_sum).filter(|_| wanted.a);
+        let a = head.lora.as_ref().zip(low_sum).filter(|_| to_a);
         let a = a.map(|(lora, low)| lora.a_gradient(&low, hidden));
         [x, weight, a, b]
     }
 
-    /// Turns the logits of a chunk into their gradient, in place.
+    /// Replaces the logits of a chunk by their gradient.
     fn differentiate(
         &self,
         chunk: &Range<usize>,
@@ -307,20 +274,9 @@ impl Scoring {
         normaliser: &Tensor,
         upstream: &Tensor,
     ) {
-        let bindings = [
-            &logits.binding(),
-            &self.starts.binding(),
-            &self.pairs.binding(),
-            &targets.binding(),
-            &normaliser.binding(),
-            &upstream.binding(),
-        ];
-        BACKWARD.launch(
-            self.hidden.gpu(),
-            &self.constants(),
-            &bindings,
-            &self.params(chunk),
-            self.groups(chunk),
-        );
+        let (starts, pairs) = (&self.starts, &self.pairs);
+        let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, normaliser, upstream];
+        let params = self.params(chunk);
+        BACKWARD.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 }

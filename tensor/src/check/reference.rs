@@ -1,39 +1,36 @@
-//! The references of the ops, in double precision and as plain as can be, each with the tolerance that f32 asks for and
-//! why. The properties of the ops and the table of [`super::checks`] are held against them.
+//! The f64 reference of each op, and its tolerance with the reason. The unit tests of the ops and the table of
+//! [`super::op_checks`] compare with them.
 
-use super::adamw::AdamW;
-use super::linear::Lora;
-use super::log_prob::Cut;
-use super::log_prob::{Head, LogProbs};
-use super::policy_loss::{Kl, LossToken};
-use super::weight::Matrix;
-use crate::check::{Array, Tolerance};
+use super::compare::{Array, Tolerance};
+use crate::ops::AdamW;
+use crate::ops::Lora;
+use crate::ops::Matrix;
+use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
 use crate::{Indices, Tensor, Visibility};
 
-/// One rounding a step, a handful of steps; `log` near 1 cancels, so the inputs keep away from it by the seed only
-/// and the bound is relative to the largest result. lavapipe's exp and log are good to about 1e-6.
-pub(super) const UNARY: Tolerance = Tolerance {
+/// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
+/// relative to the largest result.
+pub(crate) const UNARY: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 1e-5,
 };
 
-/// Huber's function, by its two cases.
-pub(super) fn huber(v: f64, delta: f64) -> f64 {
+pub(crate) fn huber(v: f64, delta: f64) -> f64 {
     match v.abs() {
         size if size <= delta => 0.5 * v * v,
         size => delta * (size - 0.5 * delta),
     }
 }
 
-/// Two or three roundings in the value; sums over up to 4 x 5 repeats in the gradient.
-pub(super) const BINARY: Tolerance = Tolerance {
+/// Two or three roundings in the value; sums over up to 20 repeats in the gradient.
+pub(crate) const BINARY: Tolerance = Tolerance {
     value: 1e-6,
     gradient: 1e-5,
 };
 
-/// f of two arrays, broadcast.
-pub(super) fn binary(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
-    let shape = super::binary::broadcast(&a.shape, &b.shape).unwrap();
+/// Applies f to two arrays, with broadcasting.
+pub(crate) fn binary(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
+    let shape = crate::ops::broadcast(&a.shape, &b.shape).unwrap();
     let pick = |array: &Array, mut flat: usize| {
         let mut index = 0;
         let mut step = 1;
@@ -53,15 +50,15 @@ pub(super) fn binary(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
     Array { shape, values }
 }
 
-/// f32 sums of up to 5,000 terms in runs of 64: about 64 roundings of 6e-8 on each level, against the largest
-/// result. Sums of terms of both signs cancel, hence positive terms.
-pub(super) const REDUCE: Tolerance = Tolerance {
+/// Sums of up to 5,000 terms in runs of 64: about 64 roundings of 6e-8 on each level. The terms must be positive, since
+/// terms of both signs cancel.
+pub(crate) const REDUCE: Tolerance = Tolerance {
     value: 1e-5,
     gradient: 1e-5,
 };
 
-/// f of each row.
-pub(super) fn of_rows(a: &Array, f: impl Fn(&[f64]) -> f64) -> Array {
+/// Applies f to each row.
+pub(crate) fn of_rows(a: &Array, f: impl Fn(&[f64]) -> f64) -> Array {
     let cols = *a.shape.last().unwrap();
     let mut shape = a.shape.clone();
     *shape.last_mut().unwrap() = 1;
@@ -72,7 +69,7 @@ pub(super) fn of_rows(a: &Array, f: impl Fn(&[f64]) -> f64) -> Array {
 }
 
 /// The sum of each column.
-pub(super) fn columns(a: &Array) -> Array {
+pub(crate) fn columns(a: &Array) -> Array {
     let (m, n) = (a.shape[0], a.shape[1]);
     Array {
         shape: vec![n],
@@ -81,19 +78,18 @@ pub(super) fn columns(a: &Array) -> Array {
 }
 
 /// A copy is exact; a gradient is a sum of at most 40 numbers.
-pub(super) const ROWS: Tolerance = Tolerance {
+pub(crate) const ROWS: Tolerance = Tolerance {
     value: 0.0,
     gradient: 2e-6,
 };
 
-/// Values are copied; a gradient is a sum of at most 60 terms: 60 times 6e-8 at the worst.
-pub(super) const EMBEDDING: Tolerance = Tolerance {
+/// A copy is exact; a gradient is a sum of at most 60 numbers.
+pub(crate) const EMBEDDING: Tolerance = Tolerance {
     value: 0.0,
     gradient: 4e-6,
 };
 
-/// The rows of these numbers.
-pub(super) fn gather(table: &Array, rows: &[u32]) -> Array {
+pub(crate) fn gather(table: &Array, rows: &[u32]) -> Array {
     let cols = table.shape[1];
     let row = |row: &u32| {
         (0..cols)
@@ -106,14 +102,14 @@ pub(super) fn gather(table: &Array, rows: &[u32]) -> Array {
     }
 }
 
-/// A handful of roundings of 6e-8; lavapipe's exp is good to about 1e-6.
-pub(super) const SWIGLU: Tolerance = Tolerance {
+/// A few roundings of 6e-8; exp of lavapipe has an error of about 1e-6.
+pub(crate) const SWIGLU: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 5e-6,
 };
 
 /// silu(gate) up
-pub(super) fn swiglu(gate: &Array, up: &Array) -> Array {
+pub(crate) fn swiglu(gate: &Array, up: &Array) -> Array {
     let one = |(g, u): (&f64, &f64)| g / (1.0 + (-g).exp()) * u;
     Array {
         shape: gate.shape.clone(),
@@ -121,17 +117,17 @@ pub(super) fn swiglu(gate: &Array, up: &Array) -> Array {
     }
 }
 
-/// Large, so that it shows, and so that the gradient of a row of one element does not vanish.
-pub(super) const RMS_EPS: f32 = 0.1;
+/// Large enough to affect the result, and to keep the gradient of a row of one element away from zero.
+pub(crate) const RMS_EPS: f32 = 0.1;
 
-/// Sums of up to 300 squares: 300 roundings of 6e-8 at worst and √300 of them as a rule. The weight's
-/// gradient adds up to 130 terms of both signs: what is left of one column may be a hundredth of its terms.
-pub(super) const RMS_NORM: Tolerance = Tolerance {
+/// Sums of up to 300 squares: up to 300 roundings of 6e-8, √300 on average. The gradient of the weight sums up to 130
+/// terms of both signs, which may cancel to a hundredth.
+pub(crate) const RMS_NORM: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 1e-4,
 };
 
-pub(super) fn rms_norm(x: &Array, weight: &Array) -> Array {
+pub(crate) fn rms_norm(x: &Array, weight: &Array) -> Array {
     let cols = weight.values.len();
     let mut y = x.clone();
     for row in y.values.chunks_mut(cols) {
@@ -144,16 +140,16 @@ pub(super) fn rms_norm(x: &Array, weight: &Array) -> Array {
     y
 }
 
-/// Large, as that of RMS_NORM and for its reasons.
-pub(super) const LAYER_EPS: f32 = 0.1;
+/// As RMS_EPS.
+pub(crate) const LAYER_EPS: f32 = 0.1;
 
-/// As RMS_NORM, with a difference to the mean before the squares: rounded once more, against numbers of the same size.
-pub(super) const LAYER_NORM: Tolerance = Tolerance {
+/// As RMS_NORM, with one more rounding for the difference to the mean.
+pub(crate) const LAYER_NORM: Tolerance = Tolerance {
     value: 6e-6,
     gradient: 1e-4,
 };
 
-pub(super) fn layer_norm(x: &Array, weight: &Array, bias: &Array) -> Array {
+pub(crate) fn layer_norm(x: &Array, weight: &Array, bias: &Array) -> Array {
     let cols = weight.values.len();
     let mut y = x.clone();
     for row in y.values.chunks_mut(cols) {
@@ -168,18 +164,18 @@ pub(super) fn layer_norm(x: &Array, weight: &Array, bias: &Array) -> Array {
 }
 
 /// Two products and a sum: a few roundings of 6e-8.
-pub(super) const ROPE: Tolerance = Tolerance {
+pub(crate) const ROPE: Tolerance = Tolerance {
     value: 1e-6,
     gradient: 1e-6,
 };
 
-pub(super) fn frequencies(half: usize) -> Vec<f32> {
+pub(crate) fn frequencies(half: usize) -> Vec<f32> {
     (0..half)
         .map(|i| 10_000f32.powf(-(i as f32) / half as f32))
         .collect()
 }
 
-pub(super) fn rope(x: &Array, positions: &[u32], frequencies: &[f32], heads: usize) -> Array {
+pub(crate) fn rope(x: &Array, positions: &[u32], frequencies: &[f32], heads: usize) -> Array {
     let half = frequencies.len();
     let mut y = x.clone();
     for (token, position) in positions.iter().enumerate() {
@@ -196,15 +192,14 @@ pub(super) fn rope(x: &Array, positions: &[u32], frequencies: &[f32], heads: usi
     y
 }
 
-/// Rounding of a sum of k terms of magnitude up to 1 in any order: at most k times 6e-8 of the sum of magnitudes, in
-/// practice its square root. The largest element of the result is about sqrt(k) / 3, so a few times 6e-8 sqrt(k) is
-/// what k = 68 asks for (5e-7 sqrt-wise); ten times that is still far below any wrong term, which is about 1e-1.
-pub(super) const MATMUL: Tolerance = Tolerance {
+/// The error of a sum of k terms below 1 is about √k · 6e-8: 5e-7 for k = 68. Ten times that is still far below the error
+/// of a wrong term, about 1e-1.
+pub(crate) const MATMUL: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 5e-6,
 };
 
-pub(super) fn transposed(a: &Array) -> Array {
+pub(crate) fn transposed(a: &Array) -> Array {
     let (rows, cols) = (a.shape[0], a.shape[1]);
     Array {
         shape: vec![cols, rows],
@@ -213,7 +208,7 @@ pub(super) fn transposed(a: &Array) -> Array {
 }
 
 /// (M, K) times (K, N).
-pub(super) fn matmul(a: &Array, b: &Array) -> Array {
+pub(crate) fn matmul(a: &Array, b: &Array) -> Array {
     let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
     let mut values = vec![0.0; m * n];
     for (i, row) in values.chunks_exact_mut(n).enumerate() {
@@ -230,10 +225,10 @@ pub(super) fn matmul(a: &Array, b: &Array) -> Array {
     }
 }
 
-pub(super) const LORA_SCALE: f32 = 0.75;
+pub(crate) const LORA_SCALE: f32 = 0.75;
 
 /// residual + x Wᵀ + bias + scale (x Aᵀ) Bᵀ, for the inputs x, bias, residual, A, B.
-pub(super) fn linear(x: &[Array], w: &Array) -> Array {
+pub(crate) fn linear(x: &[Array], w: &Array) -> Array {
     let [x, bias, residual, a, b] = x else {
         panic!("five inputs")
     };
@@ -247,14 +242,14 @@ pub(super) fn linear(x: &[Array], w: &Array) -> Array {
     y
 }
 
-pub(super) fn linear_inputs(m: usize, n: usize, k: usize, r: usize, seed: u64) -> Vec<Array> {
+pub(crate) fn linear_inputs(m: usize, n: usize, k: usize, r: usize, seed: u64) -> Vec<Array> {
     let shapes: [&[usize]; 5] = [&[m, k], &[n], &[m, n], &[r, k], &[n, r]];
     let random = |(i, shape): (u64, &&[usize])| Array::random(shape, seed ^ i, -1.0..1.0);
     (1..).zip(shapes.iter()).map(random).collect()
 }
 
-/// The op of [`linear`], on x, bias, residual, A, B.
-pub(super) fn linear_op(t: &[Tensor], w: &Matrix) -> Tensor {
+/// Runs the op of [`linear`] on x, bias, residual, A, B.
+pub(crate) fn linear_op(t: &[Tensor], w: &Matrix) -> Tensor {
     let lora = Lora {
         a: t[3].clone(),
         b: t[4].clone(),
@@ -263,20 +258,20 @@ pub(super) fn linear_op(t: &[Tensor], w: &Matrix) -> Tensor {
     t[0].linear(w, Some(&t[1]), Some(&lora), Some(&t[2]))
 }
 
-/// Sums of up to 100 products and of up to 256 channels, exponentials good to 1e-6: some tens of roundings of 6e-8. A
-/// gradient adds differences p (dy·v - dy·y), which cancel; in a small tree all of them may.
-pub(super) const ATTENTION: Tolerance = Tolerance {
+/// Sums of up to 100 products and of up to 256 channels, and exponentials with an error of 1e-6: some tens of roundings
+/// of 6e-8. A gradient sums differences p (dy·v - dy·y), which cancel; in a small tree all of them may.
+pub(crate) const ATTENTION: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 1e-4,
 };
 
-/// The heads of one case: (heads, key heads, channels).
+/// (heads, key heads, channels)
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heads(pub(super) usize, pub(super) usize, pub(super) usize);
+pub(crate) struct AttentionHeads(pub(crate) usize, pub(crate) usize, pub(crate) usize);
 
-/// A forest of `count` tokens, decided by the seed. A small one is a tree, or each token might see itself alone and the
-/// gradients vanish.
-pub(super) fn forest(count: usize, seed: u64) -> Vec<u32> {
+/// A random forest of `count` tokens. A small one is a single tree: if each token saw only itself, the gradients would
+/// be zero.
+pub(crate) fn forest(count: usize, seed: u64) -> Vec<u32> {
     fn grow(until: &mut [u32], from: usize, to: usize, draw: &mut impl FnMut(usize) -> usize) {
         let mut first = from;
         while first < to {
@@ -301,20 +296,24 @@ pub(super) fn forest(count: usize, seed: u64) -> Vec<u32> {
 }
 
 /// Queries, keys and values.
-pub(super) fn attention_inputs(
+pub(crate) fn attention_inputs(
     rows: usize,
-    Heads(heads, kv_heads, size): Heads,
+    AttentionHeads(heads, kv_heads, size): AttentionHeads,
     seed: u64,
 ) -> [Array; 3] {
     [(0, heads), (1, kv_heads), (2, kv_heads)]
         .map(|(i, h)| Array::random(&[rows, h * size], seed ^ i, -1.5..1.5))
 }
 
-pub(super) fn visible(until: &[u32], query: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn visible(until: &[u32], query: usize) -> impl Iterator<Item = usize> {
     (0..=query).filter(move |key| query < until[*key] as usize)
 }
 
-pub(super) fn attention(a: &[Array], until: &[u32], Heads(heads, kv_heads, size): Heads) -> Array {
+pub(crate) fn attention(
+    a: &[Array],
+    until: &[u32],
+    AttentionHeads(heads, kv_heads, size): AttentionHeads,
+) -> Array {
     let mut y = Array {
         shape: a[0].shape.clone(),
         values: vec![0.0; a[0].values.len()],
@@ -340,45 +339,44 @@ pub(super) fn attention(a: &[Array], until: &[u32], Heads(heads, kv_heads, size)
     y
 }
 
-pub(super) fn attend(t: &[Tensor], visible: &Visibility, heads: Heads) -> Tensor {
+pub(crate) fn attend(t: &[Tensor], visible: &Visibility, heads: AttentionHeads) -> Tensor {
     t[0].attention(&t[1], &t[2], visible, heads.0, heads.1)
 }
 
-/// Logits are sums of at most 40 products below 1 (error some 1e-6 of a logit), exp and log of WGSL err by some 5e-7 of
-/// numbers below 10. Gradients sum up to 300 tokens of both signs; dB and dA are compared with their largest element.
-pub(super) const LOG_PROB: Tolerance = Tolerance {
+/// Logits are sums of at most 40 products below 1 (relative error 1e-6); exp and log of WGSL have a relative error of
+/// 5e-7 at numbers below 10. Gradients sum up to 300 tokens of both signs.
+pub(crate) const LOG_PROB: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 2e-5,
 };
 
-/// A log-prob near 0, and its gradient, are what is left when logits of about 1 cancel: they are as exact as those, not as
-/// their own size suggests.
-pub(super) const LEAST: f64 = 0.1;
+/// A log-prob near 0 and its gradient are differences of logits of about 1, so their error is relative to these.
+pub(crate) const LEAST: f64 = 0.1;
 
-/// What is asked: everything but the arrays.
+/// The arguments of `log_probs` besides the arrays.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) rows: Vec<u32>,
-    pub(super) targets: Vec<u32>,
-    pub(super) temperature: f32,
-    pub(super) scale: f32,
+pub(crate) struct TokenQuery {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) targets: Vec<u32>,
+    pub(crate) temperature: f32,
+    pub(crate) scale: f32,
 }
 
-impl Question {
-    pub(super) fn random(
+impl TokenQuery {
+    pub(crate) fn random(
         pairs: usize,
         rows: usize,
         vocabulary: usize,
         temperature: f32,
         seed: u64,
-    ) -> Question {
+    ) -> TokenQuery {
         let draw = |below: usize, which: u64| -> Vec<u32> {
             let unit = Array::random(&[pairs], seed ^ which, 0.0..1.0).values;
             unit.iter()
                 .map(|u| ((u * below as f64) as u32).min(below as u32 - 1))
                 .collect()
         };
-        Question {
+        TokenQuery {
             rows: draw(rows, 11),
             targets: draw(vocabulary, 12),
             temperature,
@@ -386,7 +384,7 @@ impl Question {
         }
     }
 
-    pub(super) fn ask(&self, hidden: &Tensor, head: &Head, cut: Cut) -> LogProbs {
+    pub(crate) fn log_probs(&self, hidden: &Tensor, head: &LmHead, cut: VocabularyCut) -> LogProbs {
         let (rows, targets) = (
             Indices::new(hidden.gpu(), &self.rows),
             Indices::new(hidden.gpu(), &self.targets),
@@ -394,8 +392,8 @@ impl Question {
         hidden.log_probs_cut(head, &rows, &targets, self.temperature, cut)
     }
 
-    pub(super) fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> Head {
-        Head {
+    pub(crate) fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> LmHead {
+        LmHead {
             weight,
             lora: lora.map(|(a, b)| Lora {
                 a: a.clone(),
@@ -406,9 +404,9 @@ impl Question {
     }
 }
 
-/// Log-probs and entropies in double precision, from the whole matrix of logits. `inputs` are hidden rows, weight, and
-/// the A and B of a LoRA if there is one.
-pub(super) fn log_prob(inputs: &[Array], question: &Question) -> [Array; 2] {
+/// Log-probs and entropies from the whole matrix of logits. `inputs` are the hidden rows, the weight, and optionally the
+/// A and B of a LoRA.
+pub(crate) fn log_prob(inputs: &[Array], question: &TokenQuery) -> [Array; 2] {
     let (hidden, weight) = (&inputs[0], &inputs[1]);
     let logit = |row: usize, token: usize| -> f64 {
         let mut sum: f64 = (0..hidden.shape[1])
@@ -445,7 +443,7 @@ pub(super) fn log_prob(inputs: &[Array], question: &Question) -> [Array; 2] {
 }
 
 /// Hidden rows (R, C), weight (V, C), A (r, C) and B (V, r).
-pub(super) fn arrays(
+pub(crate) fn log_prob_inputs(
     rows: usize,
     vocabulary: usize,
     width: usize,
@@ -462,42 +460,49 @@ pub(super) fn arrays(
     ]
 }
 
-/// Blocks of 64 tokens, `chunk` of them in a chunk.
-pub(super) fn cut(rows: usize, chunk: usize) -> Cut {
-    Cut {
+/// Blocks of 64 tokens, `chunk` blocks in a chunk.
+pub(crate) fn cut(rows: usize, chunk: usize) -> VocabularyCut {
+    VocabularyCut {
         block: 64,
         budget: 4 * rows * 64 * chunk,
     }
 }
 
-/// A token costs a few f32 operations and one exp of error (3 + 2 |x|) x 6e-8, |x| below 2: about 1e-6. Their sum adds
-/// sqrt(200) x 6e-8. All this is relative to the magnitudes summed: where those cancel, more is allowed.
-pub(super) const POLICY_LOSS: f64 = 3e-6;
+/// Each token has a few roundings and one exp with an error of (3 + 2 |x|) · 6e-8 for |x| below 2: about 1e-6. Their sum
+/// adds √200 · 6e-8. All this is relative to the magnitudes of the terms: where they cancel, more is allowed.
+pub(crate) const POLICY_LOSS: f64 = 3e-6;
 
 #[derive(Clone, Copy)]
-pub(super) struct Knobs {
-    pub(super) clip: (f32, f32),
-    pub(super) beta: f32,
-    pub(super) kl: Kl,
+pub(crate) struct LossSettings {
+    pub(crate) clip: (f32, f32),
+    pub(crate) beta: f32,
+    pub(crate) kl: Kl,
 }
 
-/// Loss, mean KL and clip fraction in double precision.
-pub(super) fn policy_loss(log_probs: &Array, tokens: &[LossToken], knobs: Knobs) -> [f64; 3] {
+/// Loss, mean KL and clip fraction.
+pub(crate) fn policy_loss(
+    log_probs: &Array,
+    tokens: &[LossToken],
+    settings: LossSettings,
+) -> [f64; 3] {
     let mut result = [0.0; 3];
     for token in tokens {
         let l = log_probs.values[token.pair as usize];
         let ratio = (l - f64::from(token.old)).exp();
-        let (low, high) = (1.0 - f64::from(knobs.clip.0), 1.0 + f64::from(knobs.clip.1));
+        let (low, high) = (
+            1.0 - f64::from(settings.clip.0),
+            1.0 + f64::from(settings.clip.1),
+        );
         let (free, bounded) = (
             ratio * f64::from(token.advantage),
             ratio.clamp(low, high) * f64::from(token.advantage),
         );
         let d = l - f64::from(token.reference);
-        let kl = match knobs.kl {
+        let kl = match settings.kl {
             Kl::K2 => d * d / 2.0,
             Kl::K3 => (-d).exp() - 1.0 + d,
         };
-        result[0] += f64::from(token.weight) * (f64::from(knobs.beta) * kl - free.min(bounded));
+        result[0] += f64::from(token.weight) * (f64::from(settings.beta) * kl - free.min(bounded));
         result[1] += kl / tokens.len() as f64;
         result[2] += if bounded < free {
             1.0 / tokens.len() as f64
@@ -508,8 +513,8 @@ pub(super) fn policy_loss(log_probs: &Array, tokens: &[LossToken], knobs: Knobs)
     result
 }
 
-/// Loss tokens near the log-probs, none so near to a bound of the ratio that a finite difference would step over.
-pub(super) fn loss_tokens(
+/// Loss tokens near the log-probs. No ratio is so near to a clip bound that a finite difference would cross it.
+pub(crate) fn loss_tokens(
     log_probs: &Array,
     count: usize,
     seed: u64,
@@ -540,7 +545,7 @@ pub(super) fn loss_tokens(
 }
 
 /// Philox4x32-10 on the host.
-pub(super) fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+pub(crate) fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let wide = |a: u32, b: u32| u64::from(a) * u64::from(b);
         let (first, second) = (wide(0xd251_1f53, x[0]), wide(0xcd9e_8d57, x[2]));
@@ -558,22 +563,22 @@ pub(super) fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     x
 }
 
-/// The noise of one token, in double precision.
-pub(super) fn gumbel(key: [u32; 2], token: usize) -> f64 {
+/// The noise of one token.
+pub(crate) fn gumbel(key: [u32; 2], token: usize) -> f64 {
     let word = philox([token as u32 / 4, 0, 0, 0], key)[token % 4];
     -(-(-(f64::from(word) + 0.5) / 4_294_967_296.0).ln_1p()).ln()
 }
 
-/// AdamW as PyTorch writes it, in double precision.
-pub(super) struct AdamWReference {
-    pub(super) values: Vec<f64>,
+/// AdamW as in PyTorch.
+pub(crate) struct AdamWReference {
+    pub(crate) values: Vec<f64>,
     first: Vec<f64>,
     second: Vec<f64>,
     steps: i32,
 }
 
 impl AdamWReference {
-    pub(super) fn new(values: Vec<f64>) -> AdamWReference {
+    pub(crate) fn new(values: Vec<f64>) -> AdamWReference {
         let zeros = vec![0.0; values.len()];
         AdamWReference {
             values,
@@ -583,19 +588,19 @@ impl AdamWReference {
         }
     }
 
-    /// Gives the norm before clipping.
-    pub(super) fn step(&mut self, gradient: &[f64], knobs: AdamW) -> f64 {
+    /// Returns the norm before clipping.
+    pub(crate) fn step(&mut self, gradient: &[f64], settings: AdamW) -> f64 {
         self.steps += 1;
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        let factor = (knobs.max_norm / (norm + 1e-6)).min(1.0);
+        let factor = (settings.max_norm / (norm + 1e-6)).min(1.0);
         for (i, g) in gradient.iter().enumerate() {
             let g = g * factor;
-            self.first[i] += (1.0 - knobs.beta1) * (g - self.first[i]);
-            self.second[i] = knobs.beta2 * self.second[i] + (1.0 - knobs.beta2) * g * g;
-            let mean = self.first[i] / (1.0 - knobs.beta1.powi(self.steps));
-            let square = self.second[i] / (1.0 - knobs.beta2.powi(self.steps));
-            self.values[i] *= 1.0 - knobs.lr * knobs.weight_decay;
-            self.values[i] -= knobs.lr * mean / (square.sqrt() + knobs.eps);
+            self.first[i] += (1.0 - settings.beta1) * (g - self.first[i]);
+            self.second[i] = settings.beta2 * self.second[i] + (1.0 - settings.beta2) * g * g;
+            let mean = self.first[i] / (1.0 - settings.beta1.powi(self.steps));
+            let square = self.second[i] / (1.0 - settings.beta2.powi(self.steps));
+            self.values[i] *= 1.0 - settings.lr * settings.weight_decay;
+            self.values[i] -= settings.lr * mean / (square.sqrt() + settings.eps);
         }
         norm
     }

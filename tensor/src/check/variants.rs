@@ -1,31 +1,31 @@
-//! Every kernel that the program may ask a device for, as text: what the compilers of all vendors are tried with.
+//! The list of all kernel variants: every shader with every set of constants that the ops may compile it with. Tests
+//! pass the texts to the shader compilers of all vendors.
 
 use lapwing_shaders::Dialect;
 
-use super::attention::{WIDEST_FOR_LANES, queries_of_a_block};
 use crate::gpu::{Constants, Kernel};
+use crate::ops::{WIDEST_FOR_LANES, queries_of_a_block};
 
-/// A kernel as some device is asked for it.
+/// One kernel with its constants, in one dialect.
 #[derive(Debug, Clone)]
-pub struct Variant {
-    /// The shader, its entry point and its constants, fit for the name of a file.
+pub struct KernelVariant {
+    /// The shader, the entry point and the constants; usable as a file name.
     pub name: String,
     /// The entry point.
     pub entry: String,
-    /// What the adapters have that it is for.
+    /// The device features that the text uses.
     pub dialect: Dialect,
-    /// The whole shader.
+    /// The text of the shader.
     pub text: String,
 }
 
-/// Sizes of heads: the smallest, those of published models, the largest. Any other multiple of four is compiled in the same
-/// way.
+/// Head sizes: the smallest, those of published models, and the largest. Any other multiple of four compiles the same way.
 const HEAD_SIZES: [u32; 8] = [4, 8, 32, 64, 80, 96, 128, 256];
 
-/// Query heads that share a key head, likewise.
+/// Query heads per key head.
 const SHARING: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 16];
 
-/// All combinations of one more constant with those there are.
+/// Combines each set with each value of one more constant.
 fn times(sets: Vec<Constants>, name: &'static str, values: &[u32]) -> Vec<Constants> {
     let with = |set: &Constants, value: u32| [set.as_slice(), &[(name, value)]].concat();
     let each = |set: Constants| {
@@ -45,18 +45,21 @@ fn numbers(until: u32) -> Vec<u32> {
     (0..until).collect()
 }
 
-/// The constants that an entry point may be compiled with, in the order in which its launches give them, for these sizes of heads.
+/// The sets of constants that an entry point may be compiled with, in the order of its launches, for these head sizes.
 fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<Constants> {
-    // On a processor, and on a GPU.
+    // On a processor and on a GPU.
     let groups = [8, 64];
     match (shader, entry) {
-        ("unary", _) => each("FUNCTION", &numbers(9)),
-        ("binary", _) => each("FUNCTION", &numbers(12)),
+        ("unary", _) => each("FUNCTION", &numbers(11)),
+        ("binary", _) => each("FUNCTION", &numbers(7)),
         ("embedding", "gather") => each("FORMAT", &numbers(3)),
-        ("rms_norm" | "layer_norm", "forward" | "backward") => {
-            each("LANES", &[1, 2, 4, 8, 16, 32, 64])
-        }
-        // The checks cut vocabularies short.
+        ("norm", "weight_backward") => each("CENTERED", &numbers(2)),
+        ("norm", _) => times(
+            each("LANES", &[1, 2, 4, 8, 16, 32, 64]),
+            "CENTERED",
+            &numbers(2),
+        ),
+        // The checks use short blocks of the vocabulary.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
         ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
         ("attention" | "attention_lanes", _) => {
@@ -65,7 +68,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             let sizes: Vec<_> = sizes.iter().copied().filter(fits).collect();
             let with_blocks = |sharing: &u32| {
                 let sets = times(each("HEAD_SIZE", &sizes), "SHARING", &[*sharing]);
-                // Eight where a processor walks.
+                // Eight on a processor.
                 let together = queries_of_a_block(*sharing as usize) as u32;
                 let blocks: &[u32] = match (lanes, entry) {
                     (true, _) => &[8],
@@ -84,8 +87,8 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
     }
 }
 
-/// Only what is asked for: a bias and half numbers are for weights, which stand on the right, and gradients of weights add
-/// nothing.
+/// The constants of products. Only frozen weights, which are on the right, have 16 bits or a bias; gradients of weights
+/// add no other terms.
 fn products(lanes: bool) -> Vec<Constants> {
     let [nt, nn, tn] = [0, 1, 2];
     let mut all = Vec::new();
@@ -115,7 +118,7 @@ fn products(lanes: bool) -> Vec<Constants> {
     all
 }
 
-/// The entry points of a shader, in the order of its text.
+/// The entry points of a shader, in the order of the text.
 fn entries(shader: &str) -> Vec<String> {
     let dialect = Dialect {
         immediates: true,
@@ -126,18 +129,23 @@ fn entries(shader: &str) -> Vec<String> {
     text.split("@compute").skip(1).filter_map(name).collect()
 }
 
-/// Whether the list below has a kernel, but for the sizes of heads, of which it has some.
-pub(crate) fn covers(shader: &str, entry: &str, asked: &[(&'static str, u32)]) -> bool {
+/// Panics if [`kernel_variants`] does not list a kernel. The list has only some head sizes; this accepts any.
+/// Used as [`GpuOptions::on_compile`](crate::GpuOptions::on_compile).
+#[track_caller]
+pub(crate) fn assert_listed(shader: &str, entry: &str, asked: &[(&'static str, u32)]) {
     let values = |of: &str| -> Vec<u32> {
         let named = asked.iter().filter(|(name, _)| *name == of);
         named.map(|(_, value)| *value).collect()
     };
     let like_it = constants(shader, entry, &values("HEAD_SIZE"), &values("SHARING"));
-    like_it.iter().any(|set| set == asked)
+    assert!(
+        like_it.iter().any(|set| set == asked),
+        "check/variants.rs does not list {entry} of {shader} with {asked:?}"
+    );
 }
 
-/// All of them, in every dialect that makes a difference.
-pub fn variants() -> Vec<Variant> {
+/// Returns every variant, in each dialect in which the text differs.
+pub fn kernel_variants() -> Vec<KernelVariant> {
     let mut all = Vec::new();
     for shader in lapwing_shaders::names() {
         let dialects = [(true, true), (true, false), (false, true), (false, false)];
@@ -154,7 +162,7 @@ pub fn variants() -> Vec<Variant> {
             seen.push(source);
             for entry in entries(shader) {
                 for constants in constants(shader, &entry, &HEAD_SIZES, &SHARING) {
-                    all.push(Variant::new(shader, &entry, &constants, dialect));
+                    all.push(KernelVariant::new(shader, &entry, &constants, dialect));
                 }
             }
         }
@@ -162,13 +170,13 @@ pub fn variants() -> Vec<Variant> {
     all
 }
 
-impl Variant {
+impl KernelVariant {
     fn new(
         shader: &'static str,
         entry: &str,
         constants: &[(&'static str, u32)],
         dialect: Dialect,
-    ) -> Variant {
+    ) -> KernelVariant {
         let mut name = format!("{shader}.{entry}");
         for (constant, value) in constants {
             name.push_str(&format!(".{constant}-{value}"));
@@ -179,7 +187,7 @@ impl Variant {
         if !dialect.subgroups {
             name.push_str(".group");
         }
-        Variant {
+        KernelVariant {
             name,
             entry: entry.to_owned(),
             dialect,

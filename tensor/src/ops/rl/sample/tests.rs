@@ -1,17 +1,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::{gumbel, philox};
+use crate::check::reference::{gumbel, philox};
 use crate::ops::weight::Matrix;
 use crate::testing::{Array, gpu};
 
-/// A head whose logits for the hidden row [1] are these.
-fn head(logits: &[f64]) -> Head {
+/// A head with these logits for the hidden row [1].
+fn head(logits: &[f64]) -> LmHead {
     let weight = Array {
         shape: vec![logits.len(), 1],
         values: logits.to_vec(),
     };
-    Head {
+    LmHead {
         weight: Matrix::Trained(weight.tensor(&gpu())),
         lora: None,
     }
@@ -21,8 +21,8 @@ fn keys(count: usize) -> Vec<[u32; 2]> {
     (0..count as u32).map(|i| [i, 0x1a9]).collect()
 }
 
-/// Draws from the hidden row [1], as many as there are keys.
-fn draw(logits: &[f64], keys: &[[u32; 2]], temperature: f32, cut: Cut) -> Vec<u32> {
+/// Draws from the hidden row [1], one for each key.
+fn draw(logits: &[f64], keys: &[[u32; 2]], temperature: f32, cut: VocabularyCut) -> Vec<u32> {
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
     let rows = Indices::new(&gpu(), &vec![0; keys.len()]);
     one.draw_cut(&head(logits), &rows, keys, temperature, cut)
@@ -49,7 +49,7 @@ fn chi_square(counts: &[f64], expected: &[f64]) -> f64 {
         .sum()
 }
 
-/// The vectors that Random123, the authors' library, publishes (tests/kat_vectors).
+/// The test vectors of Random123, the library of the authors (tests/kat_vectors).
 #[test]
 fn the_reference_generator_gives_the_published_words() {
     assert_eq!(
@@ -73,7 +73,7 @@ fn the_reference_generator_gives_the_published_words() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Pins the generator on the device, word by word: a wrong token would miss the best score by about 1.
+    /// Checks the generator on the device: a wrong token would miss the best score by about 1.
     #[test]
     fn every_draw_is_the_best_by_the_reference(
         vocabulary in prop::sample::select(vec![2usize, 63, 64, 65, 259, 1000]),
@@ -83,11 +83,11 @@ proptest! {
     ) {
         let logits = Array::random(&[vocabulary], seed, -2.0..2.0).values;
         let keys: Vec<[u32; 2]> = (0..60u32).map(|i| [i.wrapping_mul(seed as u32 | 1), (seed >> 32) as u32]).collect();
-        let tokens = draw(&logits, &keys, temperature, Cut { block: 64, budget: 4 * 64 * chunk });
+        let tokens = draw(&logits, &keys, temperature, VocabularyCut { block: 64, budget: 4 * 64 * chunk });
         for (key, token) in keys.iter().zip(tokens) {
             let score = |v: usize| logits[v] / f64::from(temperature) + gumbel(*key, v);
             let best = (0..vocabulary).map(score).fold(f64::MIN, f64::max);
-            // f32 noise errs by some 1e-6, by 1e-4 at most where WGSL's logarithm does.
+            // The error of f32 noise is about 1e-6, at most 1e-4 where the logarithm of WGSL has that error.
             prop_assert!(best - score(token as usize) < 1e-3, "key {key:?} token {token}");
         }
     }
@@ -99,7 +99,7 @@ proptest! {
         seed: u64,
     ) {
         let weight = Array::random(&[vocabulary, 8], seed, -1.0..1.0).tensor(&gpu());
-        let head = Head { weight: Matrix::Trained(weight), lora: None };
+        let head = LmHead { weight: Matrix::Trained(weight), lora: None };
         let hidden = Array::random(&[rows, 8], seed ^ 1, -2.0..2.0);
         let keys = keys(3 * rows);
         let asked: Vec<u32> = (0..3 * rows as u32).map(|i| i % rows as u32).collect();
@@ -108,27 +108,27 @@ proptest! {
         for i in [0, rows, 3 * rows - 1] {
             let row = asked[i] as usize;
             let alone = Array { shape: vec![1, 8], values: hidden.values[8 * row..8 * (row + 1)].to_vec() };
-            let cut = Cut { block: 64, budget: 1 };
+            let cut = VocabularyCut { block: 64, budget: 1 };
             let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], 0.9, cut);
             prop_assert_eq!(alone.tokens.to_vec().unwrap()[0], tokens[i]);
-            // Other blocks than before: equal but for rounding.
+            // Different blocks: equal up to rounding.
             prop_assert!((alone.log_probs.to_vec().unwrap()[0] - log_probs[i]).abs() < 1e-5);
         }
-        // One read gives what three give.
+        // One read returns the same values as three.
         let read = together.read().unwrap();
         prop_assert_eq!(read.iter().map(|draw| draw.token).collect::<Vec<_>>(), tokens);
         prop_assert_eq!(read.iter().map(|draw| draw.log_prob).collect::<Vec<_>>(), &log_probs[..]);
         let entropy = together.entropy.to_vec().unwrap();
         prop_assert_eq!(read.iter().map(|draw| draw.entropy).collect::<Vec<_>>(), entropy);
-        // What a rollout stores is what the update computes.
+        // The stored log-probs equal those of the update.
         let again = hidden.tensor(&gpu()).log_probs(&head, &Indices::new(&gpu(), &asked), &together.tokens, 0.9);
         prop_assert_eq!(again.log_probs.to_vec().unwrap(), log_probs);
         prop_assert_eq!(again.entropy.to_vec().unwrap(), together.entropy.to_vec().unwrap());
     }
 }
 
-/// Keys count up, as those of a rollout do. The bound is passed by one of a million samples of chi-square with 19
-/// degrees of freedom, and these keys are fixed.
+/// The keys are consecutive, as in a rollout, and fixed. One of a million samples of chi-square with 19 degrees of freedom
+/// exceeds the bound.
 #[test]
 fn frequencies_follow_softmax() {
     let logits = Array::random(&[20], 3, -2.0..2.0).values;
@@ -146,9 +146,9 @@ fn frequencies_follow_softmax() {
     }
 }
 
-/// Of many tokens alike the winner is far out in the tail of the noise: coarse noise would favour low ids, as ties go to
-/// them. A hundred bins of forty expected draws; chi-square with 99 degrees of freedom is below 178 but for one in a
-/// million.
+/// With many equal tokens the maximum is far in the tail of the noise. Coarse noise would prefer low ids, which win ties.
+/// There are a hundred bins of forty expected draws; one of a million samples of chi-square with 99 degrees of freedom
+/// exceeds 178.
 #[test]
 fn the_tail_of_the_noise_favours_nobody() {
     let mut counts = vec![0.0; 100];
@@ -166,14 +166,14 @@ fn temperature_zero_takes_the_likeliest_and_of_equals_the_first() {
         logits[token] = 3.0;
         for block in [64, 2048] {
             assert_eq!(
-                draw(&logits, &keys(3), 0.0, Cut { block, budget: 1 }),
+                draw(&logits, &keys(3), 0.0, VocabularyCut { block, budget: 1 }),
                 [token as u32; 3]
             );
         }
     }
 }
 
-/// A token 50 nats below has one chance in e^50; noise of 32 bits cannot lift it by more than 26.
+/// A token 50 nats below has a probability of e^-50; noise of 32 bits is at most 26.
 #[test]
 fn an_impossible_token_is_never_drawn() {
     for low in [-50.0, -1e9] {
@@ -196,7 +196,7 @@ fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
             &rows,
             &keys(1),
             1.0,
-            Cut { block, budget: 1 },
+            VocabularyCut { block, budget: 1 },
         );
         assert!(drawn.tokens.to_vec().unwrap()[0] < 100);
         assert!(drawn.log_probs.to_vec().unwrap()[0].is_nan());

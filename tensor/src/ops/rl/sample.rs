@@ -1,16 +1,16 @@
-//! Draws tokens from a language model's output:
+//! Samples tokens from the output of a language model:
 //!
 //! ```text
 //! token = argmax over v of z[v] - log(-log(u[v]))          z = logits / temperature
 //! ```
 //!
-//! Adding Gumbel noise and taking the largest samples from softmax(z) exactly (Gumbel 1954; Maddison, Tarlow and Minka
-//! 2014), and the largest can be found chunk by chunk. u[v] comes from Philox4x32-10 keyed by the draw, its counter
-//! the token: a draw depends on its key and its row alone, not on the batch, the order or the chunks.
+//! The argmax after adding Gumbel noise is an exact sample from softmax(z) (Gumbel 1954; Maddison, Tarlow and Minka 2014),
+//! and it can be computed chunk by chunk. u[v] comes from Philox4x32-10 with the key of the draw and the token as its
+//! counter, so a draw depends only on its key and its row, not on the batch, the order or the chunks.
 
-use super::log_prob::{CUT, Cut, Head, Scoring, asked_rows};
-use super::threads_together;
-use crate::gpu::{GpuError, Groups, Kernel};
+use super::log_prob::{CUT, LmHead, Scoring, VocabularyCut, used_rows};
+use crate::gpu::{Bind, GpuError, Groups, Kernel};
+use crate::ops::threads_together;
 use crate::{Gpu, Indices, Tensor};
 
 const DRAW: Kernel = Kernel::new("sample", "draw");
@@ -27,30 +27,29 @@ struct Params {
     noisy: u32,
 }
 
-/// What [`Tensor::draw`] gives, on the device. Nothing is tracked.
+/// The result of [`Tensor::draw`], on the device and untracked.
 pub struct Draws {
     /// The tokens.
     pub tokens: Indices,
-    /// Their log-probs: bit for bit what [`Tensor::log_probs`] gives for them.
+    /// Their log-probs, bit-identical to those of [`Tensor::log_probs`].
     pub log_probs: Tensor,
-    /// The entropy of the distribution that each was drawn from, in nats.
+    /// The entropy of the distribution of each draw, in nats.
     pub entropy: Tensor,
-    /// All three lie in here, one after the other, each from a multiple of `SPAN` on: to read them one by one would be
-    /// to wait for the device three times a token.
+    /// The memory of all three, each at a multiple of `SPAN`, so that one read returns them.
     words: Indices,
 }
 
-/// A binding begins at a multiple of this many words, 256 bytes.
+/// Alignment of a binding in words: 256 bytes.
 const SPAN: usize = 64;
 
-/// One draw on the host.
+/// A sampled token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// The token.
     pub token: u32,
     /// Its log-prob.
     pub log_prob: f32,
-    /// The entropy of the distribution that it was drawn from, in nats.
+    /// The entropy of its distribution, in nats.
     pub entropy: f32,
 }
 
@@ -66,10 +65,10 @@ impl Draws {
         }
     }
 
-    /// Waits for all of them.
+    /// Waits for the draws and copies them to the host.
     ///
     /// # Errors
-    /// What the device reported.
+    /// An error of the device.
     pub fn read(&self) -> Result<Vec<Draw>, GpuError> {
         let words = self.words.to_vec()?;
         let parts = words.chunks_exact(words.len() / 3).collect::<Vec<_>>();
@@ -83,28 +82,34 @@ impl Draws {
 }
 
 impl Tensor {
-    /// Draws one token for each entry of `rows`, from softmax(logits / temperature) after that hidden row of these
-    /// (R, C). `keys` decide the luck: the same key and row give the same token. Equal keys on different rows share
-    /// their noise, so give each draw its own.
+    /// Samples a token for each entry of `rows` from softmax(logits / temperature) of that hidden row of self (R, C).
+    /// The same key and row give the same token. Equal keys on different rows have the same noise, so each draw needs its
+    /// own key.
     ///
-    /// A temperature of 0 takes the likeliest token, the lowest of equals; log-probs and entropy are then those of
+    /// A temperature of 0 selects the most likely token, the lowest of equals. Log-probs and entropy are then those of
     /// temperature 1.
     ///
     /// # Panics
-    /// If the shapes do not fit, nothing is asked for, a row does not exist, or the temperature is negative.
+    /// If the shapes do not fit, there are no rows, a row does not exist, or the temperature is negative.
     #[track_caller]
-    pub fn draw(&self, head: &Head, rows: &Indices, keys: &[[u32; 2]], temperature: f32) -> Draws {
+    pub fn draw(
+        &self,
+        head: &LmHead,
+        rows: &Indices,
+        keys: &[[u32; 2]],
+        temperature: f32,
+    ) -> Draws {
         self.draw_cut(head, rows, keys, temperature, CUT)
     }
 
     #[track_caller]
     fn draw_cut(
         &self,
-        head: &Head,
+        head: &LmHead,
         rows: &Indices,
         keys: &[[u32; 2]],
         temperature: f32,
-        cut: Cut,
+        cut: VocabularyCut,
     ) -> Draws {
         assert!(
             rows.len() == keys.len(),
@@ -114,7 +119,7 @@ impl Tensor {
         );
         let noisy = temperature != 0.0;
         let scale = if noisy { temperature } else { 1.0 };
-        let (hidden, rows) = asked_rows("draw", self, rows);
+        let (hidden, rows) = used_rows("draw", self, rows);
         let scoring = Scoring::new("draw", &hidden, head, &rows, scale, cut);
         let gpu = self.gpu();
         let (draws, blocks) = (rows.len(), scoring.blocks());
@@ -122,7 +127,7 @@ impl Tensor {
         let statistics = scoring.statistics();
         let drawn = Draws::empty(gpu, draws);
         let scores = Tensor::empty(gpu, &[draws, blocks]);
-        // The best of a single block is the draw.
+        // The best token of a single block is the draw.
         let (scaled, ids) = match blocks {
             1 => (drawn.log_probs.clone(), drawn.tokens.clone()),
             _ => (
@@ -142,32 +147,14 @@ impl Tensor {
             let logits = scoring.logits(&chunk);
             scoring.summarise(&chunk, &logits, &statistics, &scaled, None);
             (params.first, params.length) = (chunk.start as u32, chunk.len() as u32);
-            let bindings = [
-                &logits.binding(),
-                &rows.binding(),
-                &keys.binding(),
-                &scores.binding(),
-                &scaled.binding(),
-                &ids.binding(),
-            ];
+            let buffers: [&dyn Bind; 6] = [&logits, &rows, &keys, &scores, &scaled, &ids];
             let groups = Groups::count(draws * chunk.len().div_ceil(cut.block));
-            DRAW.launch(gpu, &scoring.constants(), &bindings, &params, groups);
+            DRAW.launch(&scoring.constants(), &buffers, &params, groups);
         }
         if blocks > 1 {
-            let bindings = [
-                &scores.binding(),
-                &scaled.binding(),
-                &ids.binding(),
-                &drawn.tokens.binding(),
-                &drawn.log_probs.binding(),
-            ];
-            CHOOSE.launch(
-                gpu,
-                &scoring.constants(),
-                &bindings,
-                &params,
-                Groups::of(draws, threads_together(gpu)),
-            );
+            let buffers: [&dyn Bind; 5] = [&scores, &scaled, &ids, &drawn.tokens, &drawn.log_probs];
+            let groups = Groups::of(draws, threads_together(gpu));
+            CHOOSE.launch(&scoring.constants(), &buffers, &params, groups);
         }
         scoring.finish(&statistics, &drawn.log_probs, &drawn.entropy);
         drawn

@@ -2,17 +2,17 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::ops::reference::{
-    Knobs, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
+use crate::check::reference::{
+    LossSettings, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
 };
 use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
 
-/// How much larger the terms of some sums are than the sums themselves, the largest of each.
+/// The ratio of the largest sum of magnitudes to the largest sum.
 fn cancellation(sums: &[Vec<f64>]) -> f64 {
     let largest = |size: &dyn Fn(&Vec<f64>) -> f64| sums.iter().map(size).fold(0.0, f64::max);
     let terms = largest(&|terms| terms.iter().map(|t| t.abs()).sum());
     let results = largest(&|terms| terms.iter().sum::<f64>().abs());
-    // Where everything is 0, that is not a number.
+    // Not a number if all are 0.
     (terms / results).max(1.0)
 }
 
@@ -27,16 +27,16 @@ proptest! {
         beta in prop::sample::select(vec![0.0f32, 0.05]),
         seed: u64,
     ) {
-        let knobs = Knobs { clip: (0.2, 0.28), beta, kl };
+        let settings = LossSettings { clip: (0.2, 0.28), beta, kl };
         let log_probs = Array::random(&[pairs], seed, -3.0..-0.01);
-        let tokens = tokens(&log_probs, count, seed, knobs.clip);
+        let tokens = tokens(&log_probs, count, seed, settings.clip);
         let part = |which: usize| {
             let tokens = &tokens;
-            move |a: &[Array]| Array { shape: vec![], values: vec![reference(&a[0], tokens, knobs)[which]] }
+            move |a: &[Array]| Array { shape: vec![], values: vec![reference(&a[0], tokens, settings)[which]] }
         };
         let terms = |which: usize, moved: f64| -> Vec<f64> {
             let log_probs = log_probs.map(|l| l + moved);
-            tokens.iter().map(|token| reference(&log_probs, &[*token], knobs)[which]).collect()
+            tokens.iter().map(|token| reference(&log_probs, &[*token], settings)[which]).collect()
         };
         let mut slopes = vec![Vec::new(); pairs];
         for ((token, up), down) in tokens.iter().zip(terms(0, 1e-5)).zip(terms(0, -1e-5)) {
@@ -46,7 +46,7 @@ proptest! {
             value: TOLERANCE * cancellation(&[terms(which, 0.0)]),
             gradient: TOLERANCE * cancellation(&slopes),
         };
-        let loss = |t: &[Tensor]| t[0].policy_loss(&tokens, knobs.clip, beta, kl);
+        let loss = |t: &[Tensor]| t[0].policy_loss(&tokens, settings.clip, beta, kl);
         let inputs = [log_probs.clone()];
         check(&|t| loss(t).loss, &part(0), &inputs, tolerance(0));
         check_value(&|t| loss(t).kl, &part(1), &inputs, tolerance(1));
@@ -54,8 +54,8 @@ proptest! {
     }
 }
 
-/// The formulas at the head of policy_loss.rs, written down with small ops: the loss, and the share of clipped tokens.
-fn composed(log_probs: &Tensor, tokens: &[LossToken], knobs: Knobs) -> [Tensor; 2] {
+/// The formulas in the docs of policy_loss.rs as small ops: the loss, and the share of clipped tokens.
+fn composed(log_probs: &Tensor, tokens: &[LossToken], settings: LossSettings) -> [Tensor; 2] {
     let gpu = log_probs.gpu();
     let number = |value: f32| Tensor::full(gpu, &[], value);
     let column = |of: fn(&LossToken) -> f32| {
@@ -70,22 +70,31 @@ fn composed(log_probs: &Tensor, tokens: &[LossToken], knobs: Knobs) -> [Tensor; 
     let advantage = column(|token| token.advantage);
     let free = ratio.mul(&advantage);
     let bounded = ratio
-        .clamp(1.0 - knobs.clip.0, 1.0 + knobs.clip.1)
+        .clamp(1.0 - settings.clip.0, 1.0 + settings.clip.1)
         .mul(&advantage);
     let d = l.sub(&column(|token| token.reference));
-    let kl = match knobs.kl {
+    let kl = match settings.kl {
         Kl::K2 => d.square().mul(&number(0.5)),
         Kl::K3 => d.neg().exp().sub(&number(1.0)).add(&d),
     };
-    let penalty = kl.mul(&number(knobs.beta));
+    let penalty = kl.mul(&number(settings.beta));
     let loss = penalty
         .sub(&free.min(&bounded))
         .mul(&column(|token| token.weight));
-    [loss.sum(), bounded.less(&free).mean()]
+    let [free, bounded] = [free, bounded].map(|t| t.to_vec().unwrap());
+    let clipped = bounded
+        .iter()
+        .zip(&free)
+        .map(|(b, f)| f32::from(u8::from(b < f)));
+    let clipped: Vec<f32> = clipped.collect();
+    [
+        loss.sum(),
+        Tensor::from_slice(gpu, &clipped, &[clipped.len()]).mean(),
+    ]
 }
 
-/// The sum of the magnitudes of what is added up for a token, in its loss as in its slope: what rounding is relative to
-/// when k3 is computed as it is written.
+/// The sum of the magnitudes of the terms of a token, in its loss and its slope. Rounding is relative to it if k3 is
+/// computed by its formula.
 fn size(log_probs: &Array, token: &LossToken, beta: f32) -> f64 {
     let l = log_probs.values[token.pair as usize];
     let ratio = (l - f64::from(token.old)).exp();
@@ -94,7 +103,7 @@ fn size(log_probs: &Array, token: &LossToken, beta: f32) -> f64 {
     f64::from(token.weight) * (ratio * f64::from(token.advantage).abs() + penalty)
 }
 
-/// Tokens of one pair on all sides: ratios below, within and above the bounds, for both signs of the advantage.
+/// Tokens of one pair with ratios below, within and above the bounds, for both signs of the advantage.
 fn corners(log_probs: &Array, pair: u32) -> Vec<LossToken> {
     let l = log_probs.values[pair as usize] as f32;
     let of = |old| {
@@ -123,20 +132,20 @@ proptest! {
         beta in prop::sample::select(vec![0.0f32, 0.05, 1.0]),
         seed: u64,
     ) {
-        let knobs = Knobs { clip: (0.2, 0.28), beta, kl };
+        let settings = LossSettings { clip: (0.2, 0.28), beta, kl };
         let array = Array::random(&[pairs], seed, -3.0..-0.01);
-        let mut tokens = tokens(&array, count, seed, knobs.clip);
+        let mut tokens = tokens(&array, count, seed, settings.clip);
         tokens.extend(corners(&array, pairs as u32 / 2));
         let mut sizes = vec![0.0; pairs];
         for token in &tokens {
             sizes[token.pair as usize] += size(&array, token, beta);
         }
-        // Two roads, each with its own roundings.
+        // Both computations have roundings.
         let near = |got: f32, wanted: f32, size: f64| f64::from((got - wanted).abs()) <= 2.0 * TOLERANCE * size;
 
         let leaves = [(); 2].map(|()| array.tensor(&gpu()).tracked());
-        let fused = leaves[0].policy_loss(&tokens, knobs.clip, beta, kl);
-        let [loss, clipped] = composed(&leaves[1], &tokens, knobs);
+        let fused = leaves[0].policy_loss(&tokens, settings.clip, beta, kl);
+        let [loss, clipped] = composed(&leaves[1], &tokens, settings);
         let value = |t: &Tensor| t.to_vec().unwrap()[0];
         prop_assert!(near(value(&fused.loss), value(&loss), sizes.iter().sum()));
         prop_assert!(near(value(&fused.clip_fraction), value(&clipped), 1.0));
@@ -178,7 +187,7 @@ fn numbers(value: &Value) -> Vec<f64> {
         .collect()
 }
 
-/// The tokens of a golden case, with the weight that its aggregation gives each.
+/// The tokens of a golden case, with the weights of its aggregation.
 fn golden_tokens(case: &Value) -> Vec<LossToken> {
     let (advantages, old, reference) = (
         numbers(&case["advantages"]),
@@ -217,9 +226,9 @@ fn golden_tokens(case: &Value) -> Vec<LossToken> {
 
 #[test]
 fn every_aggregation_and_estimator_agrees_with_pytorch() {
-    let text = include_str!("../../../../fixtures/golden/ms_grpo_loss.json");
+    let text = include_str!("../../../../../fixtures/golden/ms_grpo_loss.json");
     let golden: Value = serde_json::from_str(text).unwrap();
-    // k1 is left out: as a term of the loss it penalises nothing, and there is no such estimator here.
+    // There is no k1: as a term of the loss it penalises nothing.
     let cases = golden["cases"].as_array().unwrap();
     let of = |kl: &'static str| cases.iter().filter(move |case| case["kl"] == kl);
     assert_eq!(["k2", "k3"].map(|kl| of(kl).count()), [6, 6]);
@@ -239,7 +248,7 @@ fn every_aggregation_and_estimator_agrees_with_pytorch() {
         let number = |name: &str| case[name].as_f64().unwrap();
         let clip = (number("eps_low") as f32, number("eps_high") as f32);
         let result = log_probs.policy_loss(&golden_tokens(case), clip, number("beta") as f32, kl);
-        // The inputs themselves are rounded to f32 here: 6e-8 of log-probs up to 3, amplified by cancellation.
+        // The inputs are rounded to f32: 6e-8 of log-probs up to 3, amplified by cancellation.
         let tolerance = 1e-5;
         assert_close(
             &what,
@@ -282,7 +291,7 @@ fn a_policy_that_has_not_moved_has_a_ratio_of_exactly_one() {
     let tokens: Vec<LossToken> = (0..200u32)
         .map(|pair| {
             let l = values.values[pair as usize] as f32;
-            // Powers of two, so that the sums are exact too.
+            // The sums of powers of two are exact.
             LossToken {
                 pair,
                 advantage: 0.5,
@@ -303,7 +312,7 @@ fn a_policy_that_has_not_moved_has_a_ratio_of_exactly_one() {
     );
 }
 
-/// k3 of a small difference is its half square; computed as written it would be nothing but rounding.
+/// k3 of a small difference is half its square; computed by its formula, it would be mostly rounding error.
 #[test]
 fn k3_keeps_its_digits_where_kl_is_small() {
     let log_probs = Tensor::from_slice(&gpu(), &[-1.0], &[1]).tracked();
@@ -347,7 +356,7 @@ fn a_ratio_beyond_f32_stays_finite() {
 }
 
 #[test]
-#[should_panic(expected = "policy_loss: a loss token names pair 3 of 2")]
+#[should_panic(expected = "policy_loss: a loss token has the log-prob 3 of 2")]
 fn a_pair_that_does_not_exist_is_refused() {
     let token = LossToken {
         pair: 3,

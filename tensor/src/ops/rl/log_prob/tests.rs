@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::reference::{
-    LEAST, LOG_PROB as TOLERANCE, Question, arrays, cut, log_prob as reference,
+use crate::check::reference::{
+    LEAST, LOG_PROB as TOLERANCE, TokenQuery, cut, log_prob as reference, log_prob_inputs,
 };
-use crate::ops::weight::{Format, Weight};
+use crate::ops::weight::{Weight, WeightFormat};
 use crate::testing::{Array, assert_close, check_at, check_value_at, gpu};
 
 fn frozen(weight: &Array) -> Matrix {
@@ -14,7 +14,7 @@ fn frozen(weight: &Array) -> Matrix {
         &values,
         weight.shape[0],
         weight.shape[1],
-        Format::F32,
+        WeightFormat::F32,
     ))
 }
 
@@ -41,29 +41,29 @@ proptest! {
         temperature in prop::sample::select(vec![1.0f32, 0.6]),
         seed: u64,
     ) {
-        let [hidden, weight, a, b] = arrays(rows, vocabulary, width, rank, seed);
-        let question = Question::random(pairs, rows, vocabulary, temperature, seed);
+        let [hidden, weight, a, b] = log_prob_inputs(rows, vocabulary, width, rank, seed);
+        let question = TokenQuery::random(pairs, rows, vocabulary, temperature, seed);
         let cut = cut(rows, chunk);
 
-        // Everything trained.
+        // All weights trained.
         let trained = |t: &[Tensor]| question.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
         let all = [hidden.clone(), weight.clone(), a.clone(), b.clone()];
-        check_at(&|t| question.ask(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE, LEAST);
-        check_value_at(&|t| question.ask(&t[0], &trained(t), cut).entropy, &|x| reference(x, &question)[1].clone(), &all, TOLERANCE, LEAST);
+        check_at(&|t| question.log_probs(&t[0], &trained(t), cut).log_probs, &|x| reference(x, &question)[0].clone(), &all, TOLERANCE, LEAST);
+        check_value_at(&|t| question.log_probs(&t[0], &trained(t), cut).entropy, &|x| reference(x, &question)[1].clone(), &all, TOLERANCE, LEAST);
 
         // An adapter on a frozen weight.
         let head = |t: &[Tensor]| question.head(frozen(&weight), Some((&t[1], &t[2])));
         let with_weight = |x: &[Array]| [x[0].clone(), weight.clone(), x[1].clone(), x[2].clone()];
         let adapter = [hidden.clone(), a, b];
-        check_at(&|t| question.ask(&t[0], &head(t), cut).log_probs, &|x| reference(&with_weight(x), &question)[0].clone(), &adapter, TOLERANCE, LEAST);
+        check_at(&|t| question.log_probs(&t[0], &head(t), cut).log_probs, &|x| reference(&with_weight(x), &question)[0].clone(), &adapter, TOLERANCE, LEAST);
 
         // A frozen head.
         let with_weight = |x: &[Array]| [x[0].clone(), weight.clone()];
-        let op = |t: &[Tensor]| question.ask(&t[0], &question.head(frozen(&weight), None), cut).log_probs;
+        let op = |t: &[Tensor]| question.log_probs(&t[0], &question.head(frozen(&weight), None), cut).log_probs;
         check_at(&op, &|x| reference(&with_weight(x), &question)[0].clone(), &[hidden], TOLERANCE, LEAST);
     }
 
-    /// Rollout and update ask for different rows in different batches, and must get the same numbers.
+    /// Rollout and update use different rows in different batches, and must get the same bits.
     #[test]
     fn the_bits_of_a_log_prob_depend_on_its_row_alone(
         rows in 2usize..40,
@@ -71,34 +71,34 @@ proptest! {
         width in prop::sample::select(vec![7usize, 32]),
         seed: u64,
     ) {
-        let [hidden, weight, a, b] = arrays(rows, vocabulary, width, 4, seed);
-        let question = Question::random(3 * rows, rows, vocabulary, 0.8, seed);
+        let [hidden, weight, a, b] = log_prob_inputs(rows, vocabulary, width, 4, seed);
+        let question = TokenQuery::random(3 * rows, rows, vocabulary, 0.8, seed);
         let (a, b) = (a.tensor(&gpu()), b.tensor(&gpu()));
         let head = question.head(frozen(&weight), Some((&a, &b)));
-        let together = question.ask(&hidden.tensor(&gpu()), &head, cut(rows, 1));
+        let together = question.log_probs(&hidden.tensor(&gpu()), &head, cut(rows, 1));
         let (log_probs, entropy) = (bits(&together.log_probs), bits(&together.entropy));
         for pair in [0, rows, 3 * rows - 1] {
             let row = question.rows[pair] as usize;
             let alone = Array { shape: vec![1, width], values: hidden.values[row * width..(row + 1) * width].to_vec() };
-            let one = Question { rows: vec![0], targets: vec![question.targets[pair]], ..question.clone() };
-            let alone = one.ask(&alone.tensor(&gpu()), &head, cut(1, 100));
+            let one = TokenQuery { rows: vec![0], targets: vec![question.targets[pair]], ..question.clone() };
+            let alone = one.log_probs(&alone.tensor(&gpu()), &head, cut(1, 100));
             prop_assert_eq!(bits(&alone.log_probs)[0], log_probs[pair]);
             prop_assert_eq!(bits(&alone.entropy)[0], entropy[pair]);
         }
     }
 }
 
-/// More tokens than a block of the size that is used, so that the vocabulary goes by in several blocks and chunks.
+/// A vocabulary of several blocks and chunks of the default size.
 #[test]
 fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     let (rows, vocabulary) = (3, 5000);
-    let arrays = arrays(rows, vocabulary, 8, 2, 5);
-    let question = Question::random(10, rows, vocabulary, 1.0, 6);
+    let arrays = log_prob_inputs(rows, vocabulary, 8, 2, 5);
+    let question = TokenQuery::random(10, rows, vocabulary, 1.0, 6);
     let results = [CUT.budget, 4 * rows * CUT.block].map(|budget| {
         let leaves = arrays.clone().map(|array| array.tensor(&gpu()).tracked());
         let [hidden, weight, a, b] = &leaves;
         let head = question.head(Matrix::Trained(weight.clone()), Some((a, b)));
-        let result = question.ask(hidden, &head, Cut { budget, ..CUT });
+        let result = question.log_probs(hidden, &head, VocabularyCut { budget, ..CUT });
         let entropy = result.entropy.to_vec().unwrap();
         let gradients = result.log_probs.sum().backward();
         let gradients = leaves.map(|leaf| gradients.get(&leaf).unwrap().to_vec().unwrap());
@@ -115,7 +115,7 @@ fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     }
 }
 
-/// A binding of 64 KiB holds a block of 64 logits of 256 rows: 600 rows go by in parts, which some rows share.
+/// A binding of 64 KiB holds a block of 64 logits for 256 rows, so 600 rows are processed in parts; some rows occur in several.
 #[test]
 fn rows_that_exceed_a_binding_go_by_in_parts() {
     let narrow = crate::Gpu::open(crate::GpuOptions {
@@ -126,8 +126,8 @@ fn rows_that_exceed_a_binding_go_by_in_parts() {
     })
     .unwrap();
     let (rows, vocabulary, width, rank) = (600, 150, 8, 4);
-    let arrays = arrays(rows, vocabulary, width, rank, 21);
-    let mut question = Question::random(700, rows, vocabulary, 0.9, 22);
+    let arrays = log_prob_inputs(rows, vocabulary, width, rank, 21);
+    let mut question = TokenQuery::random(700, rows, vocabulary, 0.9, 22);
     for (row, asked) in (0..).zip(question.rows.iter_mut().take(rows)) {
         *asked = (row * 7) % rows as u32;
     }
@@ -138,7 +138,7 @@ fn rows_that_exceed_a_binding_go_by_in_parts() {
         let leaves = arrays.clone().map(|array| array.tensor(&gpu).tracked());
         let [hidden, weight, a, b] = &leaves;
         let head = question.head(Matrix::Trained(weight.clone()), Some((a, b)));
-        let result = question.ask(hidden, &head, cut);
+        let result = question.log_probs(hidden, &head, cut);
         let values = (bits(&result.log_probs), bits(&result.entropy));
         let gradients = result
             .log_probs
@@ -158,14 +158,14 @@ fn rows_that_exceed_a_binding_go_by_in_parts() {
 
 #[test]
 fn the_probabilities_of_all_tokens_sum_to_one() {
-    let [hidden, weight, ..] = arrays(1, 100, 16, 1, 8);
-    let question = Question {
+    let [hidden, weight, ..] = log_prob_inputs(1, 100, 16, 1, 8);
+    let question = TokenQuery {
         rows: vec![0; 100],
         targets: (0..100).collect(),
         temperature: 0.5,
         scale: 1.0,
     };
-    let result = question.ask(
+    let result = question.log_probs(
         &hidden.tensor(&gpu()),
         &question.head(frozen(&weight), None),
         CUT,
@@ -177,15 +177,15 @@ fn the_probabilities_of_all_tokens_sum_to_one() {
         .iter()
         .map(|l| f64::from(*l).exp())
         .sum();
-    // A hundred errors of about 1e-6 of either sign, each times a probability.
+    // A hundred errors of about 1e-6 with random signs, each times a probability.
     assert!((sum - 1.0).abs() < 2e-6, "{sum}");
 }
 
 #[test]
 fn logits_are_those_that_log_probs_come_from() {
-    let arrays = arrays(3, 70, 16, 2, 9);
+    let arrays = log_prob_inputs(3, 70, 16, 2, 9);
     let [hidden, weight, a, b] = &arrays;
-    let question = Question::random(5, 3, 70, 1.0, 9);
+    let question = TokenQuery::random(5, 3, 70, 1.0, 9);
     let (a, b) = (a.tensor(&gpu()), b.tensor(&gpu()));
     let head = question.head(frozen(weight), Some((&a, &b)));
     let logits = hidden.tensor(&gpu()).logits(&head);
@@ -205,16 +205,16 @@ fn logits_are_those_that_log_probs_come_from() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: token 70 is asked for, the vocabulary has 70")]
+#[should_panic(expected = "log_probs: token 70 of a vocabulary of 70")]
 fn a_token_beyond_the_vocabulary_is_refused() {
-    let [hidden, weight, ..] = arrays(3, 70, 16, 2, 9);
-    let question = Question {
+    let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
+    let question = TokenQuery {
         rows: vec![0],
         targets: vec![70],
         temperature: 1.0,
         scale: 1.0,
     };
-    question.ask(
+    question.log_probs(
         &hidden.tensor(&gpu()),
         &question.head(frozen(&weight), None),
         CUT,
@@ -222,16 +222,16 @@ fn a_token_beyond_the_vocabulary_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: row 3 is asked for, there are 3")]
+#[should_panic(expected = "log_probs: row 3 of 3 rows")]
 fn a_row_that_does_not_exist_is_refused() {
-    let [hidden, weight, ..] = arrays(3, 70, 16, 2, 9);
-    let question = Question {
+    let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
+    let question = TokenQuery {
         rows: vec![3],
         targets: vec![0],
         temperature: 1.0,
         scale: 1.0,
     };
-    question.ask(
+    question.log_probs(
         &hidden.tensor(&gpu()),
         &question.head(frozen(&weight), None),
         CUT,

@@ -1,0 +1,131 @@
+// tensor/src/ops/norm.rs: RMS norm and layer norm of rows, each row then scaled column by column.
+
+const GROUP: u32 = 64u;
+/// Threads that share a row, a power of two up to GROUP.
+const LANES: u32 = 1u;
+/// 0: RMS norm. 1: layer norm, which subtracts the mean of the row and adds a bias.
+const CENTERED: u32 = 0u;
+
+/// `chunk`: rows that one thread of `weight_backward` sums.
+struct Params { rows: u32, cols: u32, eps: f32, chunk: u32, first_group: u32 }
+var<immediate> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;        // (rows, cols)
+@group(0) @binding(1) var<storage, read> weight: array<f32>;   // (cols)
+@group(0) @binding(2) var<storage, read> bias: array<f32>;     // (cols), read if CENTERED
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;  // (rows, cols)
+/// For the gradients, per row: the inverse root mean square or standard deviation; if CENTERED, then the mean.
+@group(0) @binding(4) var<storage, read_write> kept: array<f32>;  // (rows, 1 + CENTERED)
+
+@group(0) @binding(2) var<storage, read> read_kept: array<f32>;
+@group(0) @binding(3) var<storage, read> dy: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+
+@group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
+
+alias Shared = vec2<f32>;
+
+fn combine(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    return a + b;
+}
+
+/// The scale of a row, and its mean (0 for RMS norm).
+fn moments_of(row: u32) -> vec2<f32> {
+    if CENTERED == 1u {
+        return vec2(read_kept[2u * row], read_kept[2u * row + 1u]);
+    }
+    return vec2(read_kept[row], 0.0);
+}
+
+@compute @workgroup_size(GROUP)
+fn forward(id: Invocation) {
+    let local = id.local;
+    // Surplus threads repeat the last row and write nothing: all threads must reach the barriers.
+    let row = flat_thread(id, GROUP) / LANES;
+    let first = min(row, params.rows - 1u) * params.cols;
+    var mean = 0.0;
+    if CENTERED == 1u {
+        var sum = 0.0;
+        for (var c = local % LANES; c < params.cols; c += LANES) {
+            sum += x[first + c];
+        }
+        mean = combined(vec2(sum, 0.0), local, LANES).x / f32(params.cols);
+        if LANES > 1u {
+            workgroupBarrier();
+        }
+    }
+    var squares = 0.0;
+    for (var c = local % LANES; c < params.cols; c += LANES) {
+        let v = x[first + c] - mean;
+        squares += v * v;
+    }
+    let variance = combined(vec2(squares, 0.0), local, LANES).x / f32(params.cols);
+    let scale = 1.0 / sqrt(variance + params.eps);
+    if row >= params.rows {
+        return;
+    }
+    for (var c = local % LANES; c < params.cols; c += LANES) {
+        let normal = (x[first + c] - mean) * scale * weight[c];
+        if CENTERED == 1u {
+            y[first + c] = normal + bias[c];
+        } else {
+            y[first + c] = normal;
+        }
+    }
+    if local % LANES == 0u {
+        kept[row * (1u + CENTERED)] = scale;
+        if CENTERED == 1u {
+            kept[2u * row + 1u] = mean;
+        }
+    }
+}
+
+@compute @workgroup_size(GROUP)
+fn backward(id: Invocation) {
+    let row = flat_thread(id, GROUP) / LANES;
+    let first = min(row, params.rows - 1u) * params.cols;
+    let moments = moments_of(min(row, params.rows - 1u));
+    let scale = moments.x;
+    let mean = moments.y;
+    var sums = vec2(0.0);
+    for (var c = id.local % LANES; c < params.cols; c += LANES) {
+        let slope = dy[first + c] * weight[c];
+        if CENTERED == 1u {
+            sums += vec2(slope, slope * (x[first + c] - mean) * scale);
+        } else {
+            sums.x += slope * x[first + c];
+        }
+    }
+    let totals = combined(sums, id.local, LANES);
+    if row >= params.rows {
+        return;
+    }
+    let means = totals / f32(params.cols);
+    let pull = totals.x * scale * scale * scale / f32(params.cols);
+    for (var c = id.local % LANES; c < params.cols; c += LANES) {
+        let slope = dy[first + c] * weight[c];
+        if CENTERED == 1u {
+            dx[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
+        } else {
+            dx[first + c] = slope * scale - x[first + c] * pull;
+        }
+    }
+}
+
+/// Sums dy times the normalised x over `chunk` rows, column by column.
+@compute @workgroup_size(GROUP)
+fn weight_backward(id: Invocation) {
+    let i = flat_thread(id, GROUP);
+    let start = i / params.cols * params.chunk;
+    let col = i % params.cols;
+    if start >= params.rows {
+        return;
+    }
+    var sum = 0.0;
+    for (var row = start; row < min(start + params.chunk, params.rows); row += 1u) {
+        let at = row * params.cols + col;
+        let moments = moments_of(row);
+        sum += dy[at] * (x[at] - moments.y) * moments.x;
+    }
+    chunk_sums[i] = sum;
+}

@@ -1,0 +1,613 @@
+//! The table of checks: every kernel against its f64 reference at a few shapes, on any device.
+
+use super::compare::{Array, OpCase, Tolerance, Wrong, compare, same_bits};
+use super::reference::{self, AdamWReference, AttentionHeads, LossSettings, TokenQuery};
+use crate::ops::rl::{Kl, LmHead, PolicyLoss};
+use crate::ops::{AdamW, Matrix, Parameters, Rotations, Visibility, Weight, WeightFormat, chains};
+use crate::{Gpu, Indices, Tensor};
+
+/// No result of these checks is small relative to this.
+const LEAST: f64 = 1e-6;
+
+type CheckFn = Box<dyn Fn(&Gpu) -> Result<f64, Wrong>>;
+
+/// One op at one shape.
+pub struct Check {
+    /// The name of the op.
+    pub op: &'static str,
+    /// The shape, and which result is checked.
+    pub what: String,
+    /// Whether the short self-test runs it. Together the short checks run each shader; they check gradients only where
+    /// that takes little time.
+    pub is_short: bool,
+    run: CheckFn,
+}
+
+impl Check {
+    /// Compares the op with its reference. Returns the largest relative error.
+    ///
+    /// # Errors
+    /// The first number that is further off than rounding explains, or an error of the device.
+    pub fn run(&self, gpu: &Gpu) -> Result<f64, Wrong> {
+        (self.run)(gpu)
+    }
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.op, self.what)
+    }
+}
+
+/// What a check compares.
+#[derive(Clone, Copy, PartialEq)]
+enum Compared {
+    Value,
+    Gradient,
+    /// The gradient along one direction, where the reference is too slow for each input.
+    Slope,
+}
+
+struct CheckTable(Vec<Check>);
+
+impl CheckTable {
+    fn add(
+        &mut self,
+        op: &'static str,
+        what: impl Into<String>,
+        run: impl Fn(&Gpu) -> Result<f64, Wrong> + 'static,
+    ) -> &mut Check {
+        self.0.push(Check {
+            op,
+            what: what.into(),
+            is_short: false,
+            run: Box::new(run),
+        });
+        self.0.last_mut().expect("the one just added")
+    }
+
+    fn compare(
+        &mut self,
+        (op, compared, tolerance): (&'static str, Compared, Tolerance),
+        what: impl Into<String>,
+        inputs: impl Into<Vec<Array>>,
+        run: impl Fn(&[Tensor]) -> Tensor + 'static,
+        reference: impl Fn(&[Array]) -> Array + 'static,
+    ) -> &mut Check {
+        let inputs = inputs.into();
+        self.add(op, what, move |gpu| {
+            let case = OpCase {
+                op: &run,
+                reference: &reference,
+                inputs: &inputs,
+                tolerance,
+                least: LEAST,
+            };
+            match compared {
+                Compared::Value => case.value(gpu),
+                Compared::Gradient => case.value_and_gradient(gpu),
+                Compared::Slope => case.value_and_slope(gpu),
+            }
+        })
+    }
+}
+
+/// Returns checks of every op with a kernel at a few shapes: those of a model, and some across the edges of tiles and
+/// groups. A test fails if no check runs a kernel.
+pub fn checks() -> Vec<Check> {
+    let mut table = CheckTable(Vec::new());
+    elements(&mut table);
+    rows_and_reductions(&mut table);
+    lookups(&mut table);
+    products(&mut table);
+    attention(&mut table);
+    vocabulary(&mut table);
+    learning(&mut table);
+    table.0
+}
+
+fn random(shape: &[usize], seed: u64, range: std::ops::Range<f64>) -> Array {
+    Array::random(shape, seed, range)
+}
+
+/// Moves values away from bounds and ties, at which there is no slope.
+fn off_grid(array: Array, by: f64) -> Array {
+    array.map(|v| (64.0 * v).floor() / 64.0 + by)
+}
+
+fn elements(table: &mut CheckTable) {
+    type Unary = (&'static str, fn(&Tensor) -> Tensor, fn(f64) -> f64, f64);
+    let unary: [Unary; 11] = [
+        ("neg", |x| x.neg(), |v| -v, -4.0),
+        ("exp", |x| x.exp(), f64::exp, -4.0),
+        ("log", |x| x.log(), f64::ln, 0.1),
+        ("silu", |x| x.silu(), |v| v / (1.0 + (-v).exp()), -4.0),
+        ("square", |x| x.square(), |v| v * v, -4.0),
+        ("sqrt", |x| x.sqrt(), f64::sqrt, 0.1),
+        (
+            "clamp",
+            |x| x.clamp(-1.5, 2.5),
+            |v| v.clamp(-1.5, 2.5),
+            -4.0,
+        ),
+        ("relu", |x| x.relu(), |v| v.max(0.0), -4.0),
+        (
+            "huber",
+            |x| x.huber(1.5),
+            |v| reference::huber(v, 1.5),
+            -4.0,
+        ),
+        ("add_scalar", |x| x.add_scalar(0.75), |v| v + 0.75, -4.0),
+        ("mul_scalar", |x| x.mul_scalar(-0.75), |v| v * -0.75, -4.0),
+    ];
+    let subject = ("unary", Compared::Gradient, reference::UNARY);
+    for (name, op, f, low) in unary {
+        let x = off_grid(random(&[3, 67], 1, low..4.0), 1.0 / 128.0);
+        let what = format!("{name} of 3x67");
+        table
+            .compare(subject, what, [x], move |t| op(&t[0]), move |a| a[0].map(f))
+            .is_short = name == "exp";
+    }
+
+    type Binary = (
+        &'static str,
+        fn(&Tensor, &Tensor) -> Tensor,
+        fn(f64, f64) -> f64,
+    );
+    let binary: [Binary; 6] = [
+        ("add", |a, b| a.add(b), |a, b| a + b),
+        ("sub", |a, b| a.sub(b), |a, b| a - b),
+        ("mul", |a, b| a.mul(b), |a, b| a * b),
+        ("div", |a, b| a.div(b), |a, b| a / b),
+        ("min", |a, b| a.min(b), f64::min),
+        ("max", |a, b| a.max(b), f64::max),
+    ];
+    let subject = ("binary", Compared::Gradient, reference::BINARY);
+    let shapes = [
+        ([3, 67], "3x67 and 3x67"),
+        ([1, 67], "3x67 and a row, repeated"),
+    ];
+    for (name, op, f) in binary {
+        for (shape, what) in shapes {
+            let a = off_grid(random(&[3, 67], 3, -2.0..2.0), 0.0);
+            let b = off_grid(random(&shape, 4, 0.5..2.0), 1.0 / 128.0);
+            let run = move |t: &[Tensor]| op(&t[0], &t[1]);
+            let wanted = move |a: &[Array]| reference::binary(f, &a[0], &a[1]);
+            table
+                .compare(subject, format!("{name} of {what}"), [a, b], run, wanted)
+                .is_short = name == "mul";
+        }
+    }
+
+    let subject = ("swiglu", Compared::Gradient, reference::SWIGLU);
+    for shape in [[1, 5], [5, 131]] {
+        let inputs = [8, 9].map(|seed| random(&shape, seed, -8.0..8.0));
+        let wanted = |a: &[Array]| reference::swiglu(&a[0], &a[1]);
+        let what = format!("{}x{}", shape[0], shape[1]);
+        table
+            .compare(subject, what, inputs, |t| t[0].swiglu(&t[1]), wanted)
+            .is_short = shape[0] == 5;
+    }
+    table.add("probe", "100 threads, 9 rounds", halved).is_short = true;
+    // Exact; more than one group, and not a multiple of four.
+    table
+        .add("fill", "5003 numbers", |gpu| {
+            let got = Tensor::full(gpu, &[5003], -1.5).to_vec()?;
+            compare("value", &got, &vec![-1.5; 5003], 0.0, LEAST)
+        })
+        .is_short = true;
+}
+
+/// Checks the kernel that measures speed. Each step halves its rounding error.
+fn halved(gpu: &Gpu) -> Result<f64, Wrong> {
+    let got = chains(gpu, 100, 9, 0.5, 0.25).to_vec()?;
+    let chain = |x: usize| (0..18).fold(x as f64, |x, _| x * 0.5 + 0.25);
+    let wanted: Vec<f64> = (0..100)
+        .map(|i| (0..8).map(|j| chain(i % 16 + j)).sum())
+        .collect();
+    compare("value", &got, &wanted, 1e-6, LEAST)
+}
+
+fn rows_and_reductions(table: &mut CheckTable) {
+    let subject = ("reduce", Compared::Gradient, reference::REDUCE);
+    for (m, n) in [(3, 67), (33, 130)] {
+        let x = [random(&[m, n], 10, 0.1..1.0)];
+        let what = |sum: &str| format!("{sum} of {m}x{n}");
+        let all = |a: &[Array]| Array {
+            shape: vec![],
+            values: vec![a[0].values.iter().sum()],
+        };
+        table
+            .compare(subject, what("sum"), x.clone(), |t| t[0].sum(), all)
+            .is_short = m == 33;
+        let columns = |a: &[Array]| reference::columns(&a[0]);
+        let what_columns = what("sum of the columns");
+        let sum_columns = move |t: &[Tensor]| t[0].sum_to(&[n]);
+        table.compare(subject, what_columns, x.clone(), sum_columns, columns);
+        let rows = |a: &[Array]| reference::of_rows(&a[0], |row| row.iter().sum());
+        let what_rows = what("sum of the rows");
+        table.compare(subject, what_rows, x, |t| t[0].sum_last(), rows);
+    }
+    for (rows, cols) in [(1, 8), (33, 65), (20, 256)] {
+        let x = random(&[rows, cols], 11, -2.0..2.0);
+        let (w, b) = (
+            random(&[cols], 12, 0.5..1.5),
+            random(&[cols], 13, -1.0..1.0),
+        );
+        let what = format!("{rows}x{cols}");
+        let subject = ("rms_norm", Compared::Gradient, reference::RMS_NORM);
+        let run = |t: &[Tensor]| t[0].rms_norm(&t[1], reference::RMS_EPS);
+        let wanted = |a: &[Array]| reference::rms_norm(&a[0], &a[1]);
+        table
+            .compare(subject, what.clone(), [x.clone(), w.clone()], run, wanted)
+            .is_short = rows == 33;
+        let subject = ("layer_norm", Compared::Gradient, reference::LAYER_NORM);
+        let run = |t: &[Tensor]| t[0].layer_norm(&t[1], &t[2], reference::LAYER_EPS);
+        let wanted = |a: &[Array]| reference::layer_norm(&a[0], &a[1], &a[2]);
+        table
+            .compare(subject, what, [x, w, b], run, wanted)
+            .is_short = rows == 33;
+    }
+}
+
+fn lookups(table: &mut CheckTable) {
+    let picks: Vec<u32> = (0..20).map(|i| i * 7 % 13).collect();
+    let on_device = picks.clone();
+    let run = move |t: &[Tensor]| t[0].gather_rows(&Indices::new(t[0].gpu(), &on_device));
+    let wanted = move |a: &[Array]| reference::gather(&a[0], &picks);
+    let (subject, what) = (
+        ("rows", Compared::Gradient, reference::ROWS),
+        "20 rows of 13x17, some twice",
+    );
+    table
+        .compare(
+            subject,
+            what,
+            [random(&[13, 17], 13, -1.0..1.0)],
+            run,
+            wanted,
+        )
+        .is_short = true;
+    table
+        .add("rows", "3 rows written into 13x17", |gpu| {
+            let (mut all, new) = (
+                random(&[13, 17], 14, -1.0..1.0),
+                random(&[3, 17], 15, -1.0..1.0),
+            );
+            let x = all.tensor(gpu);
+            x.write_rows(&Indices::new(gpu, &[12, 0, 5]), &new.tensor(gpu));
+            for (from, to) in [12, 0, 5].into_iter().enumerate() {
+                all.values[17 * to..][..17].copy_from_slice(&new.values[17 * from..][..17]);
+            }
+            compare("value", &x.to_vec()?, &all.values, 0.0, LEAST)
+        })
+        .is_short = true;
+    let ids: Vec<u32> = (0..30).map(|i| i * 5 % 19).collect();
+    for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
+        let ids = ids.clone();
+        // Numbers of seven bits, which are exact in every format.
+        let numbers = random(&[19, 33], 16, -64.0..64.0).map(f64::floor);
+        let what = format!("30 tokens of 19x33 in {format:?}");
+        table
+            .add("embedding", what, move |gpu| {
+                let weight = Weight::from_f32(gpu, &numbers.to_f32(), 19, 33, format);
+                let y = Tensor::embedding(&Matrix::Frozen(weight), &Indices::new(gpu, &ids));
+                let wanted = reference::gather(&numbers, &ids);
+                compare("value", &y.to_vec()?, &wanted.values, 0.0, LEAST)
+            })
+            .is_short = format == WeightFormat::F16;
+    }
+    let on_device = ids.clone();
+    let run = move |t: &[Tensor]| {
+        let ids = Indices::new(t[0].gpu(), &on_device);
+        Tensor::embedding(&Matrix::Trained(t[0].clone()), &ids)
+    };
+    table.compare(
+        ("embedding", Compared::Gradient, reference::EMBEDDING),
+        "30 tokens of a trained 19x33",
+        [random(&[19, 33], 17, -1.0..1.0)],
+        run,
+        move |a| reference::gather(&a[0], &ids),
+    );
+    for (half, heads) in [(8, 2), (32, 3)] {
+        let positions = [0u32, 1, 2, 300, 4095, 7];
+        let run = move |t: &[Tensor]| {
+            let gpu = t[0].gpu();
+            let rotations = Rotations::new(gpu, &reference::frequencies(half));
+            t[0].rope(&Indices::new(gpu, &positions), &rotations, heads)
+        };
+        let frequencies = reference::frequencies(half);
+        table
+            .compare(
+                ("rope", Compared::Gradient, reference::ROPE),
+                format!("6 tokens of {heads} heads of {}", 2 * half),
+                [random(&[6, heads * 2 * half], 18, -2.0..2.0)],
+                run,
+                move |a| reference::rope(&a[0], &positions, &frequencies, heads),
+            )
+            .is_short = heads == 2;
+    }
+}
+
+fn products(table: &mut CheckTable) {
+    use reference::{matmul, transposed};
+    type ProductCase = (
+        &'static str,
+        fn(&Tensor, &Tensor) -> Tensor,
+        fn(&Array, &Array) -> Array,
+    );
+    let nn: ProductCase = ("x w", |x, w| x.matmul(w), matmul);
+    let nt: ProductCase = (
+        "x wT",
+        |x, w| x.matmul_nt(w),
+        |x, w| matmul(x, &transposed(w)),
+    );
+    let tn: ProductCase = (
+        "xT w",
+        |x, w| x.matmul_tn(w),
+        |x, w| matmul(&transposed(x), w),
+    );
+    let (value, gradient) = (Compared::Value, Compared::Gradient);
+    for ((kind, run, wanted), compared, [m, n, k], is_short) in [
+        (nn, gradient, [1, 36, 20], false),
+        (nt, gradient, [1, 36, 20], false),
+        (tn, gradient, [1, 36, 20], false),
+        (nn, gradient, [70, 68, 52], false),
+        (nt, gradient, [70, 68, 52], false),
+        (tn, gradient, [70, 68, 52], false),
+        // Not multiples of four: another kernel, of which the value is enough.
+        (nt, value, [17, 33, 7], false),
+        // Sums of 1100 terms, cut into slices: √1100 · 6e-8 = 2e-6.
+        (tn, value, [8, 12, 1100], true),
+    ] {
+        let (x, w) = (
+            random(&[m, k], 20, -1.0..1.0),
+            random(&[k, n], 21, -1.0..1.0),
+        );
+        let inputs = match kind {
+            "x wT" => [x, transposed(&w)],
+            "xT w" => [transposed(&x), w],
+            _ => [x, w],
+        };
+        table
+            .compare(
+                ("matmul", compared, reference::MATMUL),
+                format!("{kind}, {m}x{k} by {k}x{n}"),
+                inputs,
+                move |t| run(&t[0], &t[1]),
+                move |a| wanted(&a[0], &a[1]),
+            )
+            .is_short = is_short;
+    }
+    // How a weight is read depends on the format, which shows in the value.
+    for (m, format, compared) in [
+        (5, WeightFormat::F32, value),
+        (33, WeightFormat::Bf16, value),
+        (70, WeightFormat::F16, gradient),
+    ] {
+        let (n, k, r) = (36, 52, 8);
+        // Numbers that are exact in every format.
+        let w = random(&[n, k], 24, -64.0..64.0).map(|v| v.floor() / 64.0);
+        let stored = w.clone();
+        let run = move |t: &[Tensor]| {
+            let weight = Weight::from_f32(t[0].gpu(), &w.to_f32(), n, k, format);
+            reference::linear_op(t, &Matrix::Frozen(weight))
+        };
+        table.compare(
+            ("linear", compared, reference::MATMUL),
+            format!("{m} rows through {n}x{k} in {format:?} with bias and LoRA"),
+            reference::linear_inputs(m, n, k, r, 25),
+            run,
+            move |x| reference::linear(x, &stored),
+        );
+    }
+}
+
+fn attention(table: &mut CheckTable) {
+    for (rows, heads, compared) in [
+        (10, AttentionHeads(4, 2, 16), Compared::Value),
+        (9, AttentionHeads(4, 2, 16), Compared::Gradient),
+        (40, AttentionHeads(2, 2, 64), Compared::Gradient),
+        (33, AttentionHeads(7, 1, 8), Compared::Gradient),
+        (600, AttentionHeads(1, 1, 4), Compared::Slope),
+    ] {
+        let until = match rows {
+            // A chain, long enough for the walks to be cut.
+            600 => vec![600; 600],
+            _ => reference::forest(rows, 26),
+        };
+        let on_device = until.clone();
+        let run = move |t: &[Tensor]| {
+            reference::attend(t, &Visibility::tree(t[0].gpu(), &on_device), heads)
+        };
+        let AttentionHeads(count, kv_heads, size) = heads;
+        table
+            .compare(
+                ("attention", compared, reference::ATTENTION),
+                format!("{rows} tokens in {count} heads of {size} on {kv_heads}"),
+                reference::attention_inputs(rows, heads, 27),
+                run,
+                move |a| reference::attention(a, &until, heads),
+            )
+            .is_short = rows == 10;
+    }
+}
+
+fn vocabulary(table: &mut CheckTable) {
+    for (rows, vocabulary, width) in [(2, 65, 8), (7, 300, 16)] {
+        for (which, what) in [(0, ""), (1, "entropy of ")] {
+            let inputs = reference::log_prob_inputs(rows, vocabulary, width, 4, 30);
+            let query = TokenQuery::random(3 * rows, rows, vocabulary, 0.8, 31);
+            let cut = reference::cut(rows, 2);
+            let what = format!("{what}{rows} rows over {vocabulary} tokens");
+            table.add("log_prob", what, move |gpu| {
+                let run = |t: &[Tensor]| {
+                    let head = query.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
+                    let found = query.log_probs(&t[0], &head, cut);
+                    [found.log_probs, found.entropy][which].clone()
+                };
+                let case = OpCase {
+                    op: &run,
+                    reference: &|a| reference::log_prob(a, &query)[which].clone(),
+                    inputs: &inputs,
+                    tolerance: reference::LOG_PROB,
+                    least: reference::LEAST,
+                };
+                match which {
+                    0 => case.value_and_gradient(gpu),
+                    _ => case.value(gpu),
+                }
+            });
+        }
+    }
+    for vocabulary in [64, 2500] {
+        let what = format!("40 draws of {vocabulary} tokens");
+        table
+            .add("sample", what, move |gpu| drawn(gpu, vocabulary))
+            .is_short = vocabulary == 64;
+    }
+}
+
+/// Checks that each draw is the token with the largest sum of logit and noise, and that its log-prob has the bits that
+/// training computes.
+fn drawn(gpu: &Gpu, vocabulary: usize) -> Result<f64, Wrong> {
+    let (logits, temperature) = (random(&[vocabulary, 1], 32, -2.0..2.0), 0.7);
+    let keys: Vec<[u32; 2]> = (0..40).map(|i| [i, 0x1a9]).collect();
+    let head = LmHead {
+        weight: Matrix::Trained(logits.tensor(gpu)),
+        lora: None,
+    };
+    let one = Tensor::from_slice(gpu, &[1.0], &[1, 1]);
+    let rows = Indices::new(gpu, &[0; 40]);
+    let drawn = one.draw(&head, &rows, &keys, temperature);
+    let tokens = drawn.tokens.to_vec()?;
+    for (key, token) in keys.iter().zip(&tokens) {
+        let score =
+            |v: usize| logits.values[v] / f64::from(temperature) + reference::gumbel(*key, v);
+        let best = (0..vocabulary).map(score).fold(f64::MIN, f64::max);
+        let got = match logits.values.get(*token as usize) {
+            Some(_) => score(*token as usize),
+            None => f64::MIN,
+        };
+        // f32 noise errs by some 1e-6, by 1e-4 at most where WGSL's logarithm does; another token is off by about 1.
+        if best - got > 1e-3 {
+            return Err(Wrong::Other(format!(
+                "the key {key:?} drew the token {token}, which does not have the largest sum of logit and noise"
+            )));
+        }
+    }
+    let targets = Indices::new(gpu, &tokens);
+    let again = one.log_probs(&head, &rows, &targets, temperature);
+    let (sampled, trained) = (drawn.log_probs.to_vec()?, again.log_probs.to_vec()?);
+    if !same_bits(&sampled, &trained) {
+        return Err(Wrong::Bits {
+            what: "log-prob in sampling and in training".to_owned(),
+        });
+    }
+    let query = TokenQuery {
+        rows: vec![0; 40],
+        targets: tokens,
+        temperature,
+        scale: 1.0,
+    };
+    let hidden = Array {
+        shape: vec![1, 1],
+        values: vec![1.0],
+    };
+    let wanted = &reference::log_prob(&[hidden, logits], &query)[0].values;
+    let tolerance = reference::LOG_PROB.value;
+    compare("log-prob", &sampled, wanted, tolerance, reference::LEAST)
+}
+
+fn learning(table: &mut CheckTable) {
+    for kl in [Kl::K2, Kl::K3] {
+        let what = format!("150 tokens of 65 pairs, {kl:?}");
+        table
+            .add("policy_loss", what, move |gpu| losses(gpu, kl))
+            .is_short = kl == Kl::K2;
+    }
+    table
+        .add("adamw", "3 steps of 9 tensors", three_steps)
+        .is_short = true;
+}
+
+fn losses(gpu: &Gpu, kl: Kl) -> Result<f64, Wrong> {
+    let settings = LossSettings {
+        clip: (0.2, 0.28),
+        beta: 0.05,
+        kl,
+    };
+    let log_probs = random(&[65], 33, -3.0..-0.01);
+    let tokens = reference::loss_tokens(&log_probs, 150, 34, settings.clip);
+    let inputs = [log_probs];
+    // Tokens of both signs cancel to a hundredth at the worst.
+    let tolerance = Tolerance {
+        value: 100.0 * reference::POLICY_LOSS,
+        gradient: 100.0 * reference::POLICY_LOSS,
+    };
+    let parts: [fn(PolicyLoss) -> Tensor; 3] = [|l| l.loss, |l| l.kl, |l| l.clip_fraction];
+    let mut worst: f64 = 0.0;
+    for (which, part) in parts.into_iter().enumerate() {
+        let case = OpCase {
+            op: &|t| part(t[0].policy_loss(&tokens, settings.clip, settings.beta, kl)),
+            reference: &|a| Array {
+                shape: vec![],
+                values: vec![reference::policy_loss(&a[0], &tokens, settings)[which]],
+            },
+            inputs: &inputs,
+            tolerance,
+            least: LEAST,
+        };
+        worst = worst.max(match which {
+            0 => case.value_and_gradient(gpu)?,
+            _ => case.value(gpu)?,
+        });
+    }
+    Ok(worst)
+}
+
+/// Checks the values after three updates with clipped gradients.
+fn three_steps(gpu: &Gpu) -> Result<f64, Wrong> {
+    let lengths = [1, 7, 63, 64, 65, 129, 5000, 2, 3];
+    let draw = |which: u64| -> Vec<Array> {
+        let one = |(i, n): (u64, &usize)| random(&[*n], which << 40 ^ i, -1.0..1.0);
+        (0..).zip(lengths.iter()).map(one).collect()
+    };
+    let settings = AdamW {
+        lr: 0.03,
+        beta1: 0.9,
+        beta2: 0.99,
+        eps: 1e-8,
+        weight_decay: 0.05,
+        max_norm: 2.0,
+    };
+    let flat =
+        |arrays: &[Array]| -> Vec<f64> { arrays.iter().flat_map(|a| a.values.clone()).collect() };
+    let start = draw(35);
+    let named = start.iter().enumerate();
+    let named = named.map(|(i, a)| (i.to_string(), a.shape.clone(), a.to_f32()));
+    let mut parameters = Parameters::new(gpu, &named.collect::<Vec<_>>());
+    let mut wanted = AdamWReference::new(flat(&start));
+    // A dozen roundings of 6e-8 a step, three steps; and a norm of 5,000 squares in two levels of sums.
+    const TOLERANCE: f64 = 3e-6;
+    let mut worst: f64 = 0.0;
+    for step in 36..39 {
+        let slopes = draw(step);
+        let mut loss = Tensor::zeros(gpu, &[]);
+        for (i, slope) in slopes.iter().enumerate() {
+            let leaf = parameters.get(&i.to_string());
+            loss = loss.add(&leaf.mul(&slope.tensor(gpu)).sum());
+        }
+        parameters.accumulate(&loss.backward());
+        let norm = parameters.step(settings).to_vec()?;
+        let wanted = wanted.step(&flat(&slopes), settings);
+        worst = worst.max(compare("norm", &norm, &[wanted], TOLERANCE, LEAST)?);
+    }
+    let values = parameters.values()?;
+    let values: Vec<f32> = values.into_iter().flat_map(|(_, _, v)| v).collect();
+    let error = compare("values", &values, &wanted.values, TOLERANCE, LEAST)?;
+    Ok(worst.max(error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Integers on the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::Tensor;
+use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
+
+/// A list of integers on the device, such as token ids, positions or row numbers. Cheap to clone.
+#[derive(Clone)]
+pub struct Indices {
+    storage: Arc<Storage>,
+    /// In bytes.
+    offset: u64,
+    len: usize,
+    host: Option<Arc<[u32]>>,
+}
+
+impl Indices {
+    /// Copies the values to the device, and keeps a copy on the host, which gradients of gathered rows need.
+    pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
+        Indices {
+            storage: gpu.upload(values),
+            offset: 0,
+            len: values.len(),
+            host: Some(values.into()),
+        }
+    }
+
+    /// Uninitialised: a kernel must write them.
+    pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
+        Indices {
+            storage: gpu.alloc(4 * len as u64),
+            offset: 0,
+            len,
+            host: None,
+        }
+    }
+
+    /// A range of the values. It must start at a multiple of 64.
+    pub(crate) fn window(&self, range: Range<usize>) -> Indices {
+        Indices {
+            storage: self.storage.clone(),
+            offset: self.offset + 4 * range.start as u64,
+            len: range.len(),
+            host: self.host.as_ref().map(|host| host[range].into()),
+        }
+    }
+
+    /// A range of the same memory as floats, for a kernel to write. It must start at a multiple of 64.
+    pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
+        let offset = self.offset + 4 * range.start as u64;
+        Tensor::view(self.storage.clone(), offset, &[range.len()])
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device that holds the values.
+    pub fn gpu(&self) -> &Gpu {
+        self.storage.gpu()
+    }
+
+    /// The values, if they are known on the host.
+    pub fn host(&self) -> Option<&[u32]> {
+        self.host.as_deref()
+    }
+
+    /// Waits for the values and copies them to the host.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
+        if let Some(host) = &self.host {
+            return Ok(host.to_vec());
+        }
+        let bytes = self
+            .storage
+            .gpu()
+            .read(&self.storage, self.offset, 4 * self.len as u64)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+}
+
+impl Bind for Indices {
+    fn binding(&self) -> Binding {
+        Binding::new(
+            self.storage.clone(),
+            self.offset,
+            4 * self.len.max(1) as u64,
+        )
+    }
+}
