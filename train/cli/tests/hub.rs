@@ -105,9 +105,9 @@ fn an_unavailable_model_is_named_with_a_hint() {
     let (code, error) = told(&["eval", "--set", "model.dir=owner/name"]);
     assert_eq!(code, 1);
     assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name, or model.repo");
-    let (code, error) = told(&["eval", "--set", "model.repo=a", "--set", "model.dir=b"]);
+    let (code, error) = told(&["eval", "--set", "model.repo=a/b", "--set", "model.dir=b"]);
     assert_eq!(code, 2);
-    assert_snapshot!(error, @r#"error: key `model.repo`: found "a", wanted none beside model.dir, which is "b""#);
+    assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b", wanted none beside model.dir, which is "b""#);
 }
 
 #[test]

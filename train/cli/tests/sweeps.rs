@@ -169,7 +169,7 @@ fn runs_are_probed() {
     assert!(
         rows[0][1]
             .trim_end()
-            .ends_with("| -       | -             |"),
+            .ends_with("|       - |             - |"),
         "{}",
         rows[0][1]
     );
