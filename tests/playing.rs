@@ -3,10 +3,10 @@
 use lapwing_play::PlayError;
 use lapwing_play::evaluate::play_evaluation;
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::players::scripted::{Random, Scripted};
-use lapwing_play::{Ask, Ending, Episode, Player, Referee, Reply, Seat};
+use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
+use lapwing_play::{ActionRequest, Episode, EpisodeEnd, Player, Referee, Reply, Seat};
 use lapwing_tensor::check::gpu;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 
 use crate::training::{config, seats, state};
 
@@ -20,7 +20,7 @@ fn the_referee_deals_with_replies_that_cannot_be_read() {
     let mut unread = 0;
     for episode in &episodes {
         assert!(episode.turns.len() <= limit);
-        let truncated = episode.ending == Some(Ending::Truncated);
+        let truncated = episode.ending == Some(EpisodeEnd::Truncated);
         assert!(!truncated || episode.turns.len() == limit && !episode.success);
         for (i, turn) in episode.turns.iter().enumerate() {
             let next = episode
@@ -47,7 +47,7 @@ fn the_referee_deals_with_replies_that_cannot_be_read() {
     assert!(
         episodes
             .iter()
-            .any(|episode| episode.ending == Some(Ending::Truncated))
+            .any(|episode| episode.ending == Some(EpisodeEnd::Truncated))
     );
 }
 
@@ -69,9 +69,9 @@ fn a_goal_in_the_last_step_is_not_a_truncation() {
     );
     for episode in episodes {
         let ending = if episode.success {
-            Ending::Terminated
+            EpisodeEnd::Terminated
         } else {
-            Ending::Truncated
+            EpisodeEnd::Truncated
         };
         assert_eq!(episode.ending, Some(ending));
         assert_eq!(episode.success, episode.composite_return() == 1.0);
@@ -88,7 +88,7 @@ fn two_models_play_snake_against_each_other() {
         "game.options.enemies=0",
         "game.options.size=6",
     ];
-    let load = || State::new(&gpu(), None, config(&changes), Purpose::Play, &()).unwrap();
+    let load = || State::new(&gpu(), None, config(&changes), RunPurpose::Play, &()).unwrap();
     let (mut one, mut other) = (load(), load());
     let (_, _, mut confused) = other.seated(0, 1000.0);
     let (scenario, _, mut sober) = one.seated(0, 1.0);
@@ -128,7 +128,7 @@ fn two_models_play_snake_against_each_other() {
     let returns = |agent| -> Vec<f64> { of(agent).iter().map(|e| e.game_return()).collect() };
     assert_ne!(returns(0), returns(1));
     // Who begins where does not matter: scripted and random players may sit down with a model, too.
-    let mixed = play(&mut [&mut Random::default(), &mut Scripted::default()]);
+    let mixed = play(&mut [&mut RandomPlayer::default(), &mut ScriptedPlayer::default()]);
     assert!(
         mixed
             .iter()
@@ -141,7 +141,7 @@ fn two_models_play_snake_against_each_other() {
 fn silence_is_no_good_player_of_snake() {
     struct Silent;
     impl Player for Silent {
-        fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+        fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
             Ok(vec![Reply::default(); asks.len()])
         }
     }
@@ -155,7 +155,7 @@ fn silence_is_no_good_player_of_snake() {
         let episodes = play_evaluation(&*scenario, &referee, &seats, player, &()).unwrap();
         PlayMetrics::of(scenario.actions(), &episodes)
     };
-    let (silent, random) = (played(&mut Silent), played(&mut Random::default()));
+    let (silent, random) = (played(&mut Silent), played(&mut RandomPlayer::default()));
     assert!(
         silent.return_mean > random.return_mean,
         "{silent:?} and {random:?}"

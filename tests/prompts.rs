@@ -5,19 +5,25 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::{GAMES, Game, GameError, Scenario};
 use lapwing_model::ChatTemplate;
-use lapwing_play::config::Policy;
+use lapwing_play::config::PolicyConfig;
 use lapwing_play::prompt::Prompts;
-use lapwing_play::{Form, Framing, Seen, Turn, Unread};
+use lapwing_play::{AgentView, PromptWriter, ReplyForm, Turn, UnreadReason};
 use lapwing_train::base::files::Files;
 
-const FORMS: [Form; 5] = [Form::Word, Form::Tags, Form::Think, Form::Plan, Form::Json];
+const FORMS: [ReplyForm; 5] = [
+    ReplyForm::Word,
+    ReplyForm::Tags,
+    ReplyForm::Think,
+    ReplyForm::Plan,
+    ReplyForm::Json,
+];
 
-fn framing(scenario: &dyn Scenario, reply: Form) -> Framing {
-    let policy = Policy {
+fn framing(scenario: &dyn Scenario, reply: ReplyForm) -> PromptWriter {
+    let policy = PolicyConfig {
         reply,
-        ..Policy::default()
+        ..PolicyConfig::default()
     };
-    Framing::new(scenario, &policy).unwrap()
+    PromptWriter::new(scenario, &policy).unwrap()
 }
 
 #[test]
@@ -30,10 +36,12 @@ fn prompts_read_so() {
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
         let observation = scenario.start(1, 1).unwrap().observe(0).unwrap();
-        for (name, template, reply) in [("base", base(), Form::Word), ("qwen2", qwen(), Form::Tags)]
-        {
+        for (name, template, reply) in [
+            ("base", base(), ReplyForm::Word),
+            ("qwen2", qwen(), ReplyForm::Tags),
+        ] {
             let prompts = Prompts::new(framing(&*scenario, reply), tokenizer.clone(), template);
-            let prompt = prompts.text(&Seen::first(&observation)).unwrap();
+            let prompt = prompts.text(&AgentView::first(&observation)).unwrap();
             insta::assert_snapshot!(format!("{}-{name}", kind.name), prompt);
         }
     }
@@ -52,8 +60,8 @@ fn the_instructions_of_variants_and_probes_read_so() {
         let mut told = String::new();
         for (name, options) in variants.chain(probes) {
             let scenario = (kind.configure)(&options).unwrap();
-            let framing = framing(&*scenario, Form::Tags);
-            let messages = framing.messages(&Seen::first("")).unwrap();
+            let framing = framing(&*scenario, ReplyForm::Tags);
+            let messages = framing.messages(&AgentView::first("")).unwrap();
             told += &format!("--- {name}\n{}\n", messages[0].content);
         }
         insta::assert_snapshot!(format!("{}-variants-and-probes", kind.name), told);
@@ -68,13 +76,13 @@ fn the_rules_are_a_shared_prefix_of_tokens() {
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
         let template = files.template().unwrap();
-        let framing = framing(&*scenario, Form::Word);
-        let told = framing.messages(&Seen::first("")).unwrap();
+        let framing = framing(&*scenario, ReplyForm::Word);
+        let told = framing.messages(&AgentView::first("")).unwrap();
         let rules = tokenizer.encode(&told[0].content).unwrap();
         let mut prompts = Prompts::new(framing, tokenizer.clone(), template);
         let mut ids = |seed| {
             let observation = scenario.start(seed, seed).unwrap().observe(0).unwrap();
-            prompts.ids(&Seen::first(&observation)).unwrap()
+            prompts.ids(&AgentView::first(&observation)).unwrap()
         };
         let (one, other) = (ids(1), ids(2));
         let shared = one
@@ -94,7 +102,9 @@ fn the_rules_are_a_shared_prefix_of_tokens() {
 /// What is said of the form of a reply, in every form. The rules and the board are those of the other snapshots.
 fn formats(scenario: &dyn Scenario) -> String {
     let told = FORMS.map(|form| {
-        let messages = framing(scenario, form).messages(&Seen::first("")).unwrap();
+        let messages = framing(scenario, form)
+            .messages(&AgentView::first(""))
+            .unwrap();
         let system = messages[0].content.strip_prefix(&scenario.rules());
         format!("{form:?}: {}", system.unwrap().trim())
     });
@@ -148,13 +158,17 @@ impl Scenario for Talk {
 
 #[test]
 fn free_text_is_handed_on_as_it_was_said() {
-    let reply = framing(&Talk, Form::Tags).read("Hm. <action>[Up], q</action>".to_owned(), false);
+    let reply =
+        framing(&Talk, ReplyForm::Tags).read("Hm. <action>[Up], q</action>".to_owned(), false);
     assert_eq!(
         (reply.action, reply.said.as_deref()),
         (Some(0), Some("[Up], q"))
     );
-    let reply = framing(&Talk, Form::Tags).read("Hm.".to_owned(), true);
-    assert_eq!((reply.unread, reply.said), (Some(Unread::CutOff), None));
+    let reply = framing(&Talk, ReplyForm::Tags).read("Hm.".to_owned(), true);
+    assert_eq!(
+        (reply.unread, reply.said),
+        (Some(UnreadReason::CutOff), None)
+    );
 }
 
 fn lake() -> Box<dyn Scenario> {
@@ -163,13 +177,13 @@ fn lake() -> Box<dyn Scenario> {
 }
 
 /// The lake as these files put it.
-fn worded(templates: Vec<PathBuf>, reply: Form) -> Result<Framing, String> {
-    let policy = Policy {
+fn worded(templates: Vec<PathBuf>, reply: ReplyForm) -> Result<PromptWriter, String> {
+    let policy = PolicyConfig {
         reply,
         templates,
-        ..Policy::default()
+        ..PolicyConfig::default()
     };
-    Framing::new(&*lake(), &policy).map_err(|error| error.to_string())
+    PromptWriter::new(&*lake(), &policy).map_err(|error| error.to_string())
 }
 
 fn german() -> PathBuf {
@@ -181,18 +195,18 @@ fn german() -> PathBuf {
 fn the_lake_is_put_in_german() {
     let messages = |form| {
         let framing = worded(vec![german()], form).unwrap();
-        framing.messages(&Seen::first("P _\nO G")).unwrap()
+        framing.messages(&AgentView::first("P _\nO G")).unwrap()
     };
-    let told = messages(Form::Word);
+    let told = messages(ReplyForm::Word);
     insta::assert_snapshot!(
         "german",
         format!("{}\n---\n{}", told[0].content, told[1].content)
     );
-    let usual = framing(&*lake(), Form::Json)
-        .messages(&Seen::first(""))
+    let usual = framing(&*lake(), ReplyForm::Json)
+        .messages(&AgentView::first(""))
         .unwrap();
     let format = usual[0].content.lines().last().unwrap();
-    assert!(messages(Form::Json)[0].content.ends_with(format));
+    assert!(messages(ReplyForm::Json)[0].content.ends_with(format));
 }
 
 /// Of several wordings every one is drawn, and an episode keeps its own, also in what is told again.
@@ -201,12 +215,12 @@ fn wordings_are_drawn_by_episode() {
     let dir = tempfile::tempdir().unwrap();
     let plain = dir.path().join("plain.jinja");
     std::fs::write(&plain, "{% extends \"usual\" %}").unwrap();
-    let framing = worded(vec![german(), plain], Form::Word).unwrap();
+    let framing = worded(vec![german(), plain], ReplyForm::Word).unwrap();
     assert_eq!(framing.wordings(), 2);
     let past = [Turn::default()];
     let mut in_german = 0;
     for seed in 0..100 {
-        let seen = |past| Seen {
+        let seen = |past| AgentView {
             observation: "P G",
             past,
             seed,
@@ -237,14 +251,14 @@ fn history_tells_the_latest_turns_again() {
         turn("three", "jump"),
     ];
     let told = |history, past: &[Turn]| -> Vec<String> {
-        let policy = Policy {
+        let policy = PolicyConfig {
             history,
-            ..Policy::default()
+            ..PolicyConfig::default()
         };
-        let framing = Framing::new(&*lake(), &policy).unwrap();
-        let seen = Seen {
+        let framing = PromptWriter::new(&*lake(), &policy).unwrap();
+        let seen = AgentView {
             past,
-            ..Seen::first("now")
+            ..AgentView::first("now")
         };
         let messages = framing.messages(&seen).unwrap().into_iter().skip(1);
         messages
@@ -274,7 +288,7 @@ fn templates_that_are_none_are_refused() {
             Some(text) => std::fs::write(&path, text).unwrap(),
             None => assert!(!path.exists()),
         }
-        let told = worded(vec![path], Form::Word).unwrap_err();
+        let told = worded(vec![path], ReplyForm::Word).unwrap_err();
         told.replace(dir.path().to_str().unwrap(), "DIR")
     };
     insta::assert_snapshot!(refused(None), @"the prompt template DIR/mine.jinja: No such file or directory (os error 2) (policy.templates)");

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use lapwing_lab::export;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::Unread;
-use lapwing_play::metrics::{PlayMetrics, ReplyMetrics, Yardsticks};
-use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_play::UnreadReason;
+use lapwing_play::metrics::{Baselines, PlayMetrics, ReplyMetrics};
+use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_train::record::Record;
 use lapwing_train::record::directory;
 use lapwing_train::record::directory::Session;
@@ -22,23 +22,23 @@ fn records() -> Vec<Record> {
         replies: Some(ReplyMetrics::default()),
         ..PlayMetrics::default()
     };
-    let turn = SampleTurn {
+    let turn = KeptTurn {
         observation: String::new(),
         messages: Vec::new(),
         prompt: String::new(),
         reply: String::new(),
         action: None,
-        unread: Some(Unread::NoTag),
+        unread: Some(UnreadReason::NoTag),
         reward: 0.0,
         shaping: 0.0,
         advantage: Some(0.0),
     };
     vec![
-        Record::Baselines(Yardsticks {
+        Record::Baselines(Baselines {
             random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(1.0),
-            ..Yardsticks::default()
+            ..Baselines::default()
         }),
         Record::Evaluation(Evaluation {
             play,
@@ -46,9 +46,9 @@ fn records() -> Vec<Record> {
         }),
         Record::Step(StepMetrics::whole()),
         Record::Warning(Warning::default()),
-        Record::Episode(Sample {
+        Record::Episode(KeptEpisode {
             step: 0,
-            purpose: Purpose::Training,
+            purpose: EpisodePurpose::Training,
             game: Some(String::new()),
             scene: String::new(),
             agent: 0,

@@ -10,7 +10,7 @@ use lapwing_model::{Adapter, Model, Precision, Tokens};
 use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, check::checks};
 use lapwing_train::Config;
 use lapwing_train::learner::Learner;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -250,7 +250,7 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
         serde_json::from_value(known["return_and_norm"].clone()).map_err(|e| e.to_string())?;
     let config = Config::load("frozen-lake", &[]).map_err(|e| e.to_string())?;
     let mut state =
-        State::new(gpu, None, config, Purpose::Train, &()).map_err(|e| e.to_string())?;
+        State::new(gpu, None, config, RunPurpose::Train, &()).map_err(|e| e.to_string())?;
     let (mut furthest, mut went) = (0.0f64, Vec::new());
     for (number, [wanted, norm]) in known.into_iter().enumerate().take(STEPS) {
         let (metrics, _) = state

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use lapwing_lab::pretrain::{Pretraining, pretrain};
+use lapwing_lab::pretrain::{PretrainOptions, pretrain};
 use lapwing_learn::batch;
-use lapwing_learn::batch::{Chosen, pack};
+use lapwing_learn::batch::{SelectedEpisode, pack};
 use lapwing_learn::config::{Aggregation, Sampling};
-use lapwing_learn::metrics::{Learned, StepMetrics};
+use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
 use lapwing_model::Tokens;
 use lapwing_play::Seat;
 use lapwing_tensor::{Indices, check::gpu};
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::{Record, RecordError, Sink};
-use lapwing_train::state::{Purpose, State};
-use lapwing_train::trainer::{Ending, train};
+use lapwing_train::state::{RunPurpose, State};
+use lapwing_train::trainer::{TrainingEnd, train};
 use lapwing_train::{Config, Error};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn preset(name: &str, changes: &[&str]) -> Config {
 }
 
 pub(crate) fn state(config: Config) -> State {
-    State::new(&gpu(), None, config, Purpose::Train, &()).unwrap()
+    State::new(&gpu(), None, config, RunPurpose::Train, &()).unwrap()
 }
 
 /// Trains and returns the lines of `metrics.jsonl`.
@@ -46,13 +46,17 @@ fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn train_in(dir: &Path, state: &mut State, sinks: &mut [&mut dyn Sink]) -> Result<Ending, Error> {
+fn train_in(
+    dir: &Path,
+    state: &mut State,
+    sinks: &mut [&mut dyn Sink],
+) -> Result<TrainingEnd, Error> {
     let mut run = RunDirectory::create(dir, &state.config)?;
     train(state, &mut run, sinks, &(), &AtomicBool::new(false))
 }
 
 /// The training steps among these lines, with what was learned in them.
-fn steps(lines: &[String]) -> Vec<(StepMetrics, Learned)> {
+fn steps(lines: &[String]) -> Vec<(StepMetrics, UpdateMetrics)> {
     let step = |line: &String| match serde_json::from_str(line).unwrap() {
         Record::Step(step) => Some((step.learned.expect("something was learned"), step)),
         _ => None,
@@ -130,7 +134,7 @@ fn the_ratio_of_the_first_update_is_one() {
     let ones = [1.0; 20];
     let chosen: Vec<_> = episodes
         .iter()
-        .map(|episode| Chosen {
+        .map(|episode| SelectedEpisode {
             episode,
             advantages: &ones,
             importance: 1.0,
@@ -218,10 +222,10 @@ fn an_update_in_small_batches_is_the_update_in_one() {
 fn pretraining_twice_gives_the_same_files() {
     let make = || {
         let dir = tempfile::tempdir().unwrap();
-        let how = Pretraining {
+        let how = PretrainOptions {
             steps: 3,
             scenes: 2,
-            ..Pretraining::default()
+            ..PretrainOptions::default()
         };
         let mut losses = Vec::new();
         pretrain(&gpu(), &how, dir.path(), |progress| {
@@ -293,7 +297,7 @@ fn training_goes_on_from_an_adapter() {
     };
     assert_eq!(rank("second"), rank("first"));
     // It plays as the adapter that it is.
-    let state = State::new(&gpu(), None, config, Purpose::Play, &()).unwrap();
+    let state = State::new(&gpu(), None, config, RunPurpose::Play, &()).unwrap();
     assert!(state.learner.parameters.is_none() && state.learner.policy.adapter.is_some());
 }
 

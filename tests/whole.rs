@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use lapwing_learn::batch::{Group, selected};
-use lapwing_learn::config::{Aggregation, Train};
-use lapwing_learn::metrics::{Learned, StepMetrics};
+use lapwing_learn::config::{Aggregation, TrainConfig};
+use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
 use lapwing_play::players::model::Reference;
@@ -15,7 +15,7 @@ use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{RunDirectory, Trained, model, trained};
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::train;
 
 use crate::training::{config, seats, state};
@@ -40,7 +40,7 @@ fn step(state: &mut State) -> (StepMetrics, Vec<Group>) {
     (metrics, groups)
 }
 
-fn learned(metrics: &StepMetrics) -> Learned {
+fn learned(metrics: &StepMetrics) -> UpdateMetrics {
     metrics.learned.expect("returns that differ")
 }
 
@@ -124,7 +124,7 @@ fn a_step_is_the_update_by_hand() {
     let mut state = state(small(&["train.max_grad_norm=1e9"]));
     let reference = Files::open(None).unwrap();
     let reference = reference.load_reference(&gpu()).unwrap();
-    let Train {
+    let TrainConfig {
         lr, beta, betas, ..
     } = state.config.train.clone();
     let mut before = state.snapshot().unwrap().parameters;
@@ -296,16 +296,16 @@ fn what_is_kept_plays_the_same_games() {
 
     let at = |dir: &Path| format!("model.dir={:?}", dir.to_str().unwrap());
     let again = config(&[&at(&kept)]);
-    let mut again = State::new(&gpu(), None, again, Purpose::Play, &()).unwrap();
+    let mut again = State::new(&gpu(), None, again, RunPurpose::Play, &()).unwrap();
     let episodes = |state: &mut State| state.play(0, &seats(20), 1.0, &()).unwrap();
     let played = episodes(&mut state);
     assert_eq!(played, episodes(&mut again));
-    let mut before = State::new(&gpu(), None, config(&[]), Purpose::Play, &()).unwrap();
+    let mut before = State::new(&gpu(), None, config(&[]), RunPurpose::Play, &()).unwrap();
     assert_ne!(played, episodes(&mut before));
 
     // Its weights are those of the run, and what goes on from them is held against them.
     let on = small(&[&at(&kept)]);
-    let mut on = State::new(&gpu(), None, on, Purpose::Train, &()).unwrap();
+    let mut on = State::new(&gpu(), None, on, RunPurpose::Train, &()).unwrap();
     let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
     assert_eq!(weights(&on), weights(&state));
     assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
@@ -318,12 +318,12 @@ fn an_adapter_to_go_on_from_is_refused() {
     let adapter = home.path().join("adapter");
     state(config(&[])).save(&adapter).unwrap();
     let on = small(&[&format!("model.adapter={:?}", adapter.to_str().unwrap())]);
-    let refused = State::new(&gpu(), None, on.clone(), Purpose::Train, &());
+    let refused = State::new(&gpu(), None, on.clone(), RunPurpose::Train, &());
     let error = refused.err().unwrap().to_string();
     let wanted = "key `train.weights`: found \"all\", wanted \"lora\" beside model.adapter; to train all weights from there \
                   on, work the adapter into them first (`lapwing merge --adapter ADAPTER --out MODEL`) and name that \
                   (--model MODEL)";
     assert_eq!(error.replace(adapter.to_str().unwrap(), "ADAPTER"), wanted);
     // It plays, though.
-    State::new(&gpu(), None, on, Purpose::Play, &()).unwrap();
+    State::new(&gpu(), None, on, RunPurpose::Play, &()).unwrap();
 }

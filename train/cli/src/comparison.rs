@@ -1,11 +1,11 @@
 //! The table of a run and its baselines.
 
 use lapwing_lab::text_table::TextTable;
-use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::metrics::{Baselines, PlayMetrics};
 
 /// Returns a table of these players between the random and the scripted one, with the best possible return. The success
 /// rate has its standard error. "with penalty" is the return that training uses: invalid replies reduce it.
-pub fn comparison(baselines: &Yardsticks, players: &[(String, &PlayMetrics)]) -> String {
+pub fn comparison(baselines: &Baselines, players: &[(String, &PlayMetrics)]) -> String {
     let mut table = TextTable::new(&[
         "",
         "success",
@@ -58,15 +58,15 @@ mod tests {
             ..PlayMetrics::default()
         };
         let trained = player(0.5, 0.875);
-        let baselines = Yardsticks {
+        let baselines = Baselines {
             random: Some(player(0.055, 0.5)),
             scripted: Some(player(1.0, 1.0)),
             best_possible: Some(1.0),
-            ..Yardsticks::default()
+            ..Baselines::default()
         };
         let players = [("after training".to_owned(), &trained)];
         assert_snapshot!(comparison(&baselines, &players));
-        let bare = Yardsticks {
+        let bare = Baselines {
             scripted: None,
             best_possible: None,
             ..baselines

@@ -1,11 +1,11 @@
 //! One-line summaries of steps and evaluations.
 
-use lapwing_learn::config::{Sampling, Train};
+use lapwing_learn::config::{Sampling, TrainConfig};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 
 /// Describes how the episodes to train on are selected.
-pub fn sampling(train: &Train) -> String {
+pub fn sampling(train: &TrainConfig) -> String {
     let (learn, group) = (train.learn, train.group_size);
     match train.sampling {
         Sampling::All => "training on all of them".to_owned(),
@@ -77,17 +77,17 @@ pub fn evaluation(eval: &PlayMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_learn::metrics::{CriticMetrics, Learned};
+    use lapwing_learn::metrics::{CriticMetrics, UpdateMetrics};
     use lapwing_play::metrics::ReplyMetrics;
 
     use super::*;
 
     #[test]
     fn a_step_and_an_evaluation_are_described() {
-        let learned = Learned {
+        let learned = UpdateMetrics {
             kl: Some(0.001),
             grad_norm: 0.5,
-            ..Learned::default()
+            ..UpdateMetrics::default()
         };
         let mut metrics = StepMetrics {
             play: PlayMetrics {

@@ -305,8 +305,8 @@ impl Screenful {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use lapwing_learn::metrics::Learned;
-    use lapwing_play::metrics::{ReplyMetrics, Yardsticks};
+    use lapwing_learn::metrics::UpdateMetrics;
+    use lapwing_play::metrics::{Baselines, ReplyMetrics};
     use lapwing_train::record::metrics::{Evaluation, Warning};
 
     use super::*;
@@ -333,10 +333,10 @@ mod tests {
             play: play(number as f64 / 100.0),
             seconds_rollout: 0.5,
             seconds_update: 0.75,
-            learned: Some(Learned {
+            learned: Some(UpdateMetrics {
                 kl: Some(0.0123),
                 grad_norm: 1.5,
-                ..Learned::default()
+                ..UpdateMetrics::default()
             }),
             ..StepMetrics::default()
         })
@@ -352,11 +352,11 @@ mod tests {
     }
 
     fn records(until: usize) -> Vec<Record> {
-        let baselines = Yardsticks {
+        let baselines = Baselines {
             random: Some(play(0.08)),
             scripted: Some(play(1.0)),
             best_possible: Some(1.0),
-            ..Yardsticks::default()
+            ..Baselines::default()
         };
         let mut records = vec![Record::Baselines(baselines), evaluation(0)];
         for number in 1..=until {

@@ -1,7 +1,7 @@
 //! The records of a run, by kind.
 
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::metrics::Yardsticks;
+use lapwing_play::metrics::Baselines;
 use lapwing_train::record::Record;
 use lapwing_train::record::metrics::{Evaluation, Warning};
 
@@ -26,7 +26,7 @@ pub fn warnings(records: &[Record]) -> impl Iterator<Item = &Warning> {
     })
 }
 
-pub fn baselines(records: &[Record]) -> Option<&Yardsticks> {
+pub fn baselines(records: &[Record]) -> Option<&Baselines> {
     records.iter().rev().find_map(|record| match record {
         Record::Baselines(baselines) => Some(baselines),
         _ => None,

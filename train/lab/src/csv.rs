@@ -69,7 +69,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use lapwing_learn::metrics::{Learned, StepMetrics};
+    use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
     use lapwing_play::metrics::PlayMetrics;
     use lapwing_train::record::metrics::Evaluation;
 
@@ -85,9 +85,9 @@ mod tests {
         };
         let learned = StepMetrics {
             step: 2,
-            learned: Some(Learned {
+            learned: Some(UpdateMetrics {
                 kl: Some(0.5),
-                ..Learned::default()
+                ..UpdateMetrics::default()
             }),
             ..StepMetrics::default()
         };

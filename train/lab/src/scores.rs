@@ -34,7 +34,7 @@ pub struct SceneScore {
 
 /// The scores of a player on some scenes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Scores {
+pub struct PlayerScores {
     /// The player.
     pub player: String,
     /// Means over the episodes.
@@ -49,7 +49,7 @@ pub struct Scores {
     pub scenes: Vec<SceneScore>,
 }
 
-impl Scores {
+impl PlayerScores {
     /// Computes the scores of a player from the episodes on these seats; `actions` are the actions of the game.
     ///
     /// # Panics
@@ -60,7 +60,7 @@ impl Scores {
         actions: &[String],
         seats: &[Seat],
         episodes: &[Episode],
-    ) -> Scores {
+    ) -> PlayerScores {
         let agents = episodes.len() / seats.len();
         let scene = |(number, episode): (usize, &Episode)| SceneScore {
             game: game.to_owned(),
@@ -77,7 +77,7 @@ impl Scores {
         let scenes: Vec<SceneScore> = episodes.iter().enumerate().map(scene).collect();
         let over =
             |of: fn(&SceneScore) -> f64| interval(&scenes.iter().map(of).collect::<Vec<_>>());
-        Scores {
+        PlayerScores {
             player: player.to_owned(),
             play: PlayMetrics::of(actions, episodes),
             return_interval: over(|scene| scene.game_return),
@@ -109,7 +109,7 @@ impl Difference {
     ///
     /// # Panics
     /// If they played different scenes.
-    pub fn between(player: &Scores, against: &Scores) -> Difference {
+    pub fn between(player: &PlayerScores, against: &PlayerScores) -> Difference {
         let pairs: Vec<_> = player.scenes.iter().zip(&against.scenes).collect();
         let same = |(a, b): &(&SceneScore, &SceneScore)| a.scene == b.scene && a.agent == b.agent;
         assert!(
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use lapwing_play::Turn;
 
-    fn scores(player: &str, returns: &[f64]) -> Scores {
+    fn scores(player: &str, returns: &[f64]) -> PlayerScores {
         let seat = |scene| Seat {
             scene,
             luck: 0,
@@ -160,7 +160,7 @@ mod tests {
             ..Episode::default()
         };
         let episodes: Vec<Episode> = returns.iter().map(episode).collect();
-        Scores::of("game", player, &["go".to_owned()], &seats, &episodes)
+        PlayerScores::of("game", player, &["go".to_owned()], &seats, &episodes)
     }
 
     /// The scenes differ more than the players: only the paired difference is significant.

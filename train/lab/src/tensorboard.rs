@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use lapwing_learn::metrics::numbers;
-use lapwing_play::metrics::Yardsticks;
+use lapwing_play::metrics::Baselines;
 use lapwing_train::Config;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, RecordError, Sink, directory, jsonl, write_error};
@@ -143,7 +143,7 @@ fn tag(name: &str, default: &str) -> Option<String> {
     }
 }
 
-fn baseline_scalars(baselines: &Yardsticks) -> Vec<(String, f64)> {
+fn baseline_scalars(baselines: &Baselines) -> Vec<(String, f64)> {
     let mut scalars = Vec::new();
     for (player, play) in [
         ("random", &baselines.random),
@@ -231,7 +231,7 @@ fn text(field: u64, value: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lapwing_learn::metrics::{CriticMetrics, Learned, StepMetrics};
+    use lapwing_learn::metrics::{CriticMetrics, StepMetrics, UpdateMetrics};
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_train::record::metrics::{Evaluation, Warning};
 
@@ -380,11 +380,11 @@ mod tests {
             }),
             ..PlayMetrics::default()
         };
-        let baselines = Yardsticks {
+        let baselines = Baselines {
             random: Some(play.clone()),
             scripted: Some(play.clone()),
             best_possible: Some(0.75),
-            ..Yardsticks::default()
+            ..Baselines::default()
         };
         let evaluation = Evaluation {
             step: 300,
@@ -398,9 +398,9 @@ mod tests {
             time: 1.7e9 + 0.25,
             play,
             tokens_played: 1000,
-            learned: Some(Learned {
+            learned: Some(UpdateMetrics {
                 kl: Some(0.001),
-                ..Learned::default()
+                ..UpdateMetrics::default()
             }),
             critic: Some(CriticMetrics {
                 value_loss: 0.5,

@@ -67,7 +67,7 @@ impl EpisodeAdvantage {
 
 /// An episode to train on.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen<'a> {
+pub struct SelectedEpisode<'a> {
     /// The episode.
     pub episode: &'a Episode,
     /// The advantage of each of its turns.
@@ -79,17 +79,22 @@ pub struct Chosen<'a> {
 }
 
 /// Returns the selected episodes of all groups, and the [`count`] that a draw of that size is expected to have.
-pub fn selected(groups: &[Group], aggregation: Aggregation) -> (Vec<Chosen<'_>>, f64) {
+pub fn selected(groups: &[Group], aggregation: Aggregation) -> (Vec<SelectedEpisode<'_>>, f64) {
     let (mut all, mut expected) = (Vec::new(), 0.0);
     for group in groups {
         let share = group.selected.len() as f64 / group.episodes.len() as f64;
         expected += share * count(group.episodes.iter(), aggregation);
-        all.extend(group.selected.iter().map(|&(member, importance)| Chosen {
-            episode: &group.episodes[member],
-            advantages: &group.advantages[member].turns,
-            importance,
-            entropy_weight: group.entropy_weight,
-        }));
+        all.extend(
+            group
+                .selected
+                .iter()
+                .map(|&(member, importance)| SelectedEpisode {
+                    episode: &group.episodes[member],
+                    advantages: &group.advantages[member].turns,
+                    importance,
+                    entropy_weight: group.entropy_weight,
+                }),
+        );
     }
     (all, expected)
 }
@@ -180,7 +185,7 @@ pub fn count<'a>(episodes: impl Iterator<Item = &'a Episode>, aggregation: Aggre
 /// # Panics
 /// If a turn was not sampled from a model.
 pub fn pack(
-    episodes: &[Chosen<'_>],
+    episodes: &[SelectedEpisode<'_>],
     aggregation: Aggregation,
     over: f64,
     limit: usize,
@@ -221,7 +226,7 @@ pub fn pack(
         };
         let mut pairs: HashMap<(u32, u32), u32> = HashMap::new();
         for (&(e, t), leaf) in now.iter().zip(leaves) {
-            let Chosen {
+            let SelectedEpisode {
                 episode,
                 advantages,
                 importance,
@@ -288,9 +293,9 @@ mod tests {
     }
 
     /// Selects all episodes. The advantage of a turn is its index.
-    fn all(played: &[Episode]) -> Vec<Chosen<'_>> {
+    fn all(played: &[Episode]) -> Vec<SelectedEpisode<'_>> {
         const NUMBERS: &[f64] = &[0.0, 1.0, 2.0, 3.0];
-        let one = |episode| Chosen {
+        let one = |episode| SelectedEpisode {
             episode,
             advantages: NUMBERS,
             importance: 1.0,

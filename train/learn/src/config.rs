@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// How the adapter, or the whole model, is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Train {
+pub struct TrainConfig {
     /// Which weights are trained. `lora`: those of an adapter, which takes little memory. `all`: the model's own in 32 bits,
     /// which takes 20 bytes for each and 2 or 4 more for the reference. `all` is for small models and needs its own `lr`.
     pub weights: Weights,
@@ -78,9 +78,9 @@ pub struct Train {
     pub tokens_per_batch: usize,
 }
 
-impl Default for Train {
-    fn default() -> Train {
-        Train {
+impl Default for TrainConfig {
+    fn default() -> TrainConfig {
+        TrainConfig {
             weights: Weights::Lora,
             steps: 700,
             groups: 1,
@@ -139,7 +139,7 @@ pub enum Sampling {
     Top,
 }
 
-impl Train {
+impl TrainConfig {
     /// Returns the clip range of the ratio, down and up.
     pub fn clip(&self) -> [f64; 2] {
         match self.ratio {
@@ -201,11 +201,11 @@ pub enum Aggregation {
 /// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Credit {
+pub struct CreditConfig {
     /// Advantage estimator.
-    pub method: Method,
+    pub method: AdvantageEstimator,
     /// Divisor of the advantages.
-    pub normalise: Normalise,
+    pub normalise: AdvantageScale,
     /// Discount per turn. 0.95, as in GiGPO. `episode` and `rloo` do not discount.
     pub gamma: f64,
     /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
@@ -215,11 +215,11 @@ pub struct Credit {
     pub omega: f64,
 }
 
-impl Default for Credit {
-    fn default() -> Credit {
-        Credit {
-            method: Method::Episode,
-            normalise: Normalise::Std,
+impl Default for CreditConfig {
+    fn default() -> CreditConfig {
+        CreditConfig {
+            method: AdvantageEstimator::Episode,
+            normalise: AdvantageScale::Std,
             gamma: 0.95,
             lambda: 0.95,
             omega: 1.0,
@@ -230,7 +230,7 @@ impl Default for Credit {
 /// Advantage estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum AdvantageEstimator {
     /// The episode's return compared with the mean of its group (MS-GRPO, arXiv 2508.10839).
     Episode,
     /// The episode's return compared with the mean of the others (RLOO, arXiv 2402.14740; as published with
@@ -248,7 +248,7 @@ pub enum Method {
 /// Divisor of the advantages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Normalise {
+pub enum AdvantageScale {
     /// Their standard deviation in the group: all groups count alike.
     Std,
     /// 1: only the mean is subtracted (Dr. GRPO, arXiv 2503.20783).
@@ -260,7 +260,7 @@ pub enum Normalise {
 /// The critic of turn-level PPO ([`critic`](crate::critic)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Critic {
+pub struct CriticConfig {
     /// Width of the hidden layer. 64: enough for the values of a small game.
     pub hidden: usize,
     /// Learning rate of its AdamW. 1e-3, usual for a small network with random weights.
@@ -274,9 +274,9 @@ pub struct Critic {
     pub warmup: usize,
 }
 
-impl Default for Critic {
-    fn default() -> Critic {
-        Critic {
+impl Default for CriticConfig {
+    fn default() -> CriticConfig {
+        CriticConfig {
             hidden: 64,
             lr: 1e-3,
             passes: 10,
@@ -313,7 +313,7 @@ impl LearnerKind {
 /// The network of `dqn` and `pqn`, and how it explores. The paper does not publish its network; these numbers are ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Value {
+pub struct ValueConfig {
     /// A file with the initial weights, for the same layers. Empty: random weights.
     pub network: String,
     /// Encodes the cells up to this distance from the agent, with the agent in the middle, so that a position is independent
@@ -340,9 +340,9 @@ pub struct Value {
     pub anneal: usize,
 }
 
-impl Default for Value {
-    fn default() -> Value {
-        Value {
+impl Default for ValueConfig {
+    fn default() -> ValueConfig {
+        ValueConfig {
             network: String::new(),
             window: 0,
             turns_left: true,
@@ -361,7 +361,7 @@ impl Default for Value {
 /// Settings of `dqn` beside `[value]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Dqn {
+pub struct DqnConfig {
     /// Turns in the replay buffer. Games of some twenty turns do not need the usual million.
     pub capacity: usize,
     /// Turns in the replay buffer before the first update.
@@ -380,9 +380,9 @@ pub struct Dqn {
     pub beta_steps: usize,
 }
 
-impl Default for Dqn {
-    fn default() -> Dqn {
-        Dqn {
+impl Default for DqnConfig {
+    fn default() -> DqnConfig {
+        DqnConfig {
             capacity: 50_000,
             start: 1000,
             updates: 16,
@@ -398,16 +398,16 @@ impl Default for Dqn {
 /// Settings of `pqn` beside `[value]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pqn {
+pub struct PqnConfig {
     /// Lambda of the targets: 0, one turn ahead; 1, to the end of the episode. 0.65, as in the paper of PQN.
     pub lambda: f64,
     /// Passes over a step's turns. 2: with 4, as in cleanrl, a step improved little more and took longer.
     pub passes: usize,
 }
 
-impl Default for Pqn {
-    fn default() -> Pqn {
-        Pqn {
+impl Default for PqnConfig {
+    fn default() -> PqnConfig {
+        PqnConfig {
             lambda: 0.65,
             passes: 2,
         }

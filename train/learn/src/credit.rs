@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use lapwing_play::{Episode, Turn};
 
 use crate::batch::Group;
-use crate::config::{Credit, Normalise};
+use crate::config::{AdvantageScale, CreditConfig};
 
 /// Advantages by group, episode and turn.
 pub type Advantages = Vec<Vec<Vec<f64>>>;
@@ -40,7 +40,7 @@ pub struct Return {
 /// Adds GiGPO's second term: the returns to go of the turns in each state, standardised by `standardised`.
 pub fn add_states(
     advantages: &mut Advantages,
-    credit: &Credit,
+    credit: &CreditConfig,
     groups: &[Group],
     standardised: impl Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
 ) {
@@ -61,7 +61,7 @@ pub fn add_states(
 }
 
 /// TD(lambda) with a value table of each group's own states.
-pub fn tabular(credit: &Credit, groups: &[Group]) -> Advantages {
+pub fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
     let values = |group: &Group| -> Vec<Vec<f64>> {
         let to_go = |episode| returns_to_go(episode, credit.gamma);
         let to_go: Vec<Vec<Return>> = group.episodes.iter().map(to_go).collect();
@@ -83,7 +83,7 @@ pub fn tabular(credit: &Credit, groups: &[Group]) -> Advantages {
 
 /// TD(lambda) with the critic's values of each group.
 #[track_caller]
-pub fn with_critic(credit: &Credit, groups: &[Group]) -> Advantages {
+pub fn with_critic(credit: &CreditConfig, groups: &[Group]) -> Advantages {
     let values: Vec<&[Vec<f64>]> = groups.iter().map(|group| &group.values[..]).collect();
     by_values(credit, groups, &values)
 }
@@ -91,7 +91,11 @@ pub fn with_critic(credit: &Credit, groups: &[Group]) -> Advantages {
 /// Generalised advantage estimation over turns (arXiv 1506.02438). An episode of T turns has T + 1 values; the last is that
 /// of the state after it.
 #[track_caller]
-fn by_values(credit: &Credit, groups: &[Group], values: &[impl AsRef<[Vec<f64>]>]) -> Advantages {
+fn by_values(
+    credit: &CreditConfig,
+    groups: &[Group],
+    values: &[impl AsRef<[Vec<f64>]>],
+) -> Advantages {
     let mut all: Advantages = Vec::new();
     for (Group { episodes, .. }, values) in groups.iter().zip(values) {
         let values = values.as_ref();
@@ -112,9 +116,9 @@ fn by_values(credit: &Credit, groups: &[Group], values: &[impl AsRef<[Vec<f64>]>
     let of_step = root_mean_square(all.iter().flatten().flatten());
     for group in &mut all {
         let divisor = match credit.normalise {
-            Normalise::Std => root_mean_square(group.iter().flatten()) + 1e-6,
-            Normalise::Mean => 1.0,
-            Normalise::Batch => of_step + 1e-6,
+            AdvantageScale::Std => root_mean_square(group.iter().flatten()) + 1e-6,
+            AdvantageScale::Mean => 1.0,
+            AdvantageScale::Batch => of_step + 1e-6,
         };
         group.iter_mut().flatten().for_each(|a| *a /= divisor);
     }
@@ -123,7 +127,7 @@ fn by_values(credit: &Credit, groups: &[Group], values: &[impl AsRef<[Vec<f64>]>
 
 /// Returns G_t of each turn, given the values of its states and of the state after the last: T + 1 of them.
 #[track_caller]
-pub fn temporal_differences(credit: &Credit, episode: &Episode, values: &[f64]) -> Vec<f64> {
+pub fn temporal_differences(credit: &CreditConfig, episode: &Episode, values: &[f64]) -> Vec<f64> {
     assert_eq!(
         values.len(),
         episode.turns.len() + 1,

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use lapwing_model::{Adapter, TokenTree, Tokens};
 use lapwing_play::players::model::Policy;
 use lapwing_play::world::World;
-use lapwing_play::{Episode, Progress, Seen};
+use lapwing_play::{AgentView, Episode, Progress};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{AdamW, Gpu, GpuError, Indices, Matrix, NamedValues, Parameters, Tensor};
 
@@ -216,7 +216,7 @@ fn prompts_of(episode: &Episode, world: &mut World) -> Result<Vec<Option<Arc<[u3
     let asked = sampled.map(|reply| reply.expect("a turn of a model").prompt.clone());
     let mut prompts: Vec<_> = asked.map(Some).collect();
     prompts.push(match episode.is_truncated() {
-        true => Some(world.prompts.ids(&Seen::after(episode))?),
+        true => Some(world.prompts.ids(&AgentView::after(episode))?),
         false => None,
     });
     Ok(prompts)

@@ -17,10 +17,10 @@
 
 use lapwing_play::Episode;
 
-use crate::config::Train;
+use crate::config::TrainConfig;
 
 /// Returns c for a step that played these episodes.
-pub fn weight<'a>(train: &Train, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
+pub fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
     let (mut sum, mut count) = (0.0, 0);
     for reply in episodes.flat_map(Episode::sampled) {
         sum += reply.entropies.iter().map(|h| f64::from(*h)).sum::<f64>();
@@ -65,10 +65,10 @@ mod tests {
 
     #[test]
     fn the_bonus_is_zero_within_the_band() {
-        let train = Train {
+        let train = TrainConfig {
             entropy_band: [0.5, 1.5],
             entropy_gain: 0.1,
-            ..Train::default()
+            ..TrainConfig::default()
         };
         let weight = |entropies: &[f32]| weight(&train, [episode(entropies)].iter());
         assert_eq!(weight(&[0.5, 1.5]), 0.0);

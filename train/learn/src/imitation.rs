@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Message, Model};
 use lapwing_play::prompt::Prompts;
-use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Sampled, Turn};
 use lapwing_tensor::Tensor;
 
-use crate::batch::{Batch, Chosen, count, pack};
-use crate::config::{Aggregation, Train};
+use crate::batch::{Batch, SelectedEpisode, count, pack};
+use crate::config::{Aggregation, TrainConfig};
 use crate::language::LanguageLearner;
 use crate::{LearnError, shuffle};
 
@@ -93,7 +93,7 @@ impl Imitation {
     /// If no episode is left, or a prompt is too long or in the chat template of another model.
     pub fn demonstrations(
         &self,
-        samples: &[Sample],
+        samples: &[KeptEpisode],
         prompts: &Prompts,
         limit: usize,
     ) -> Result<Demonstrations, LearnError> {
@@ -101,12 +101,12 @@ impl Imitation {
         let held_out = held_out(samples.iter().filter(|sample| self.takes(sample)));
         let mut data = Demonstrations::default();
         for sample in samples {
-            let read: Vec<&SampleTurn> = sample
+            let read: Vec<&KeptTurn> = sample
                 .turns
                 .iter()
                 .filter(|turn| turn.action.is_some())
                 .collect();
-            if sample.purpose == Purpose::Evaluation {
+            if sample.purpose == EpisodePurpose::Evaluation {
                 data.evaluations += 1;
             } else if !self.takes(sample) || read.is_empty() {
                 data.filtered += 1;
@@ -140,8 +140,8 @@ impl Imitation {
         self.steps.unwrap_or(self.epochs * epoch)
     }
 
-    fn takes(&self, sample: &Sample) -> bool {
-        sample.purpose == Purpose::Training
+    fn takes(&self, sample: &KeptEpisode) -> bool {
+        sample.purpose == EpisodePurpose::Training
             && (sample.success || !self.only_success)
             && self
                 .min_return
@@ -150,7 +150,7 @@ impl Imitation {
 }
 
 /// Returns the held-out scenes. They depend on the set of scenes only.
-fn held_out<'a>(samples: impl Iterator<Item = &'a Sample>) -> BTreeSet<&'a str> {
+fn held_out<'a>(samples: impl Iterator<Item = &'a KeptEpisode>) -> BTreeSet<&'a str> {
     let scenes: BTreeSet<&str> = samples.map(|sample| &*sample.scene).collect();
     let mut scenes: Vec<&str> = scenes.into_iter().collect();
     let count = match scenes.len() {
@@ -209,7 +209,7 @@ impl ReplyEncoder<'_> {
         })
     }
 
-    fn turn(&self, turn: &SampleTurn) -> Result<Turn, LearnError> {
+    fn turn(&self, turn: &KeptTurn) -> Result<Turn, LearnError> {
         let tokenizer = self.prompts.tokenizer();
         let prompt = match &turn.messages[..] {
             [] => self.check(&turn.prompt)?.to_owned(),
@@ -263,7 +263,7 @@ impl ReplyEncoder<'_> {
 /// If the learner only plays.
 pub fn imitate(
     learner: &mut LanguageLearner,
-    train: &Train,
+    train: &TrainConfig,
     data: &Demonstrations,
     how: &Imitation,
     report: &mut dyn FnMut(ImitationUpdate),
@@ -316,13 +316,13 @@ fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<
     let episodes: Vec<&Episode> = episodes.collect();
     let longest = episodes.iter().map(|episode| episode.turns.len()).max();
     let advantages = vec![1.0; longest.unwrap_or(0)];
-    let one = |episode: &&'a Episode| Chosen {
+    let one = |episode: &&'a Episode| SelectedEpisode {
         episode,
         advantages: &advantages,
         importance: 1.0,
         entropy_weight: 0.0,
     };
-    let all: Vec<Chosen<'_>> = episodes.iter().map(one).collect();
+    let all: Vec<SelectedEpisode<'_>> = episodes.iter().map(one).collect();
     let over = count(episodes.iter().copied(), Aggregation::Token);
     pack(&all, Aggregation::Token, over, limit)
 }
@@ -342,7 +342,7 @@ fn cross_entropy(model: &Model, adapter: Option<&Adapter>, batch: &Batch) -> Ten
 
 fn held_out_loss(
     learner: &LanguageLearner,
-    train: &Train,
+    train: &TrainConfig,
     data: &Demonstrations,
 ) -> Result<Option<f64>, LearnError> {
     if data.held_out.is_empty() {

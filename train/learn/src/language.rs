@@ -2,13 +2,13 @@
 
 use lapwing_env::Scenario;
 use lapwing_model::CompanionFiles;
-use lapwing_play::config::Policy as PolicyConfig;
+use lapwing_play::config::PolicyConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy};
 use lapwing_play::world::World;
 use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
-use crate::config::{Credit, Critic, Train};
+use crate::config::{CreditConfig, CriticConfig, TrainConfig};
 use crate::critic::Head;
 
 /// The config sections that a training step reads.
@@ -17,11 +17,11 @@ pub struct Options<'a> {
     /// `[policy]`
     pub policy: &'a PolicyConfig,
     /// `[train]`
-    pub train: &'a Train,
+    pub train: &'a TrainConfig,
     /// `[credit]`
-    pub credit: &'a Credit,
+    pub credit: &'a CreditConfig,
     /// `[critic]`
-    pub critic: &'a Critic,
+    pub critic: &'a CriticConfig,
 }
 
 /// A language model, the games that it plays, and its trained weights.

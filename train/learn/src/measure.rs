@@ -24,9 +24,9 @@ use lapwing_tensor::rl::Kl;
 
 use crate::LearnError;
 use crate::batch::{Group, count, pack, selected};
-use crate::config::Train;
+use crate::config::TrainConfig;
 use crate::language::{LanguageLearner, Options};
-use crate::metrics::Measured;
+use crate::metrics::GradientNoise;
 
 /// Sums that a gradient is projected to.
 const SUMS: usize = 1024;
@@ -40,8 +40,8 @@ pub fn gradient_noise(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
     groups: &[Group],
-    prepare: &dyn Fn(&mut [Group], &Train),
-) -> Result<Option<Measured>, LearnError> {
+    prepare: &dyn Fn(&mut [Group], &TrainConfig),
+) -> Result<Option<GradientNoise>, LearnError> {
     let before = learner.gradient.take();
     let first = half(learner, options, groups, 0, prepare)?;
     let second = half(learner, options, groups, 1, prepare)?;
@@ -58,7 +58,7 @@ fn estimates(
     b: &Sketch,
     groups: &[Sketch],
     before: Option<&Sketch>,
-) -> Option<Measured> {
+) -> Option<GradientNoise> {
     let (signal, lengths) = (dot(a, b), (dot(a, a) * dot(b, b)).sqrt());
     if lengths == 0.0 {
         return None;
@@ -70,7 +70,7 @@ fn estimates(
         let lengths = (dot(&whole, &whole) * dot(before, before)).sqrt();
         (lengths > 0.0).then(|| dot(&whole, before) / lengths)
     };
-    Some(Measured {
+    Some(GradientNoise {
         gradient_signal: signal,
         gradient_variance: squared_distance(a, b) / 4.0,
         gradient_agreement: signal / lengths,
@@ -86,10 +86,10 @@ fn half(
     options: &Options<'_>,
     groups: &[Group],
     which: usize,
-    prepare: &dyn Fn(&mut [Group], &Train),
+    prepare: &dyn Fn(&mut [Group], &TrainConfig),
 ) -> Result<Vec<Sketch>, LearnError> {
     let mut halves: Vec<Group> = groups.iter().map(|group| half_of(group, which)).collect();
-    let train = Train {
+    let train = TrainConfig {
         learn: options.train.learn.div_ceil(2),
         ..options.train.clone()
     };

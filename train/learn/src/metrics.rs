@@ -39,16 +39,16 @@ pub struct StepMetrics {
     pub effective_episodes: Option<f64>,
     /// Noise of the gradient, with `train.measure`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub measured: Option<Measured>,
+    pub measured: Option<GradientNoise>,
     /// Metrics of the updates. `None` without updates: zeros would draw false curves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub learned: Option<Learned>,
+    pub learned: Option<UpdateMetrics>,
     /// Metrics of the critic, with `credit.method = "critic"`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub critic: Option<CriticMetrics>,
     /// Metrics of the updates of a value learner.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub value: Option<ValueLearned>,
+    pub value: Option<ValueUpdateMetrics>,
 }
 
 impl StepMetrics {
@@ -70,20 +70,20 @@ impl StepMetrics {
             temperature: Some(0.0),
             entropy_weight: Some(0.0),
             effective_episodes: Some(0.0),
-            measured: Some(Measured {
+            measured: Some(GradientNoise {
                 gradient_variance_scenes: Some(0.0),
                 gradient_alignment: Some(0.0),
-                ..Measured::default()
+                ..GradientNoise::default()
             }),
             critic: Some(CriticMetrics {
                 explained_variance: Some(0.0),
                 ..CriticMetrics::default()
             }),
-            learned: Some(Learned {
+            learned: Some(UpdateMetrics {
                 kl: Some(0.0),
-                ..Learned::default()
+                ..UpdateMetrics::default()
             }),
-            value: Some(ValueLearned::default()),
+            value: Some(ValueUpdateMetrics::default()),
             ..StepMetrics::default()
         }
     }
@@ -127,7 +127,7 @@ impl CriticMetrics {
 
 /// Noise of a step's gradient. `train/learn/src/measure.rs` has the formulas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct GradientNoise {
     /// Estimate of the squared length of the mean gradient, given the scenes. It can be negative if noise dominates.
     pub gradient_signal: f64,
     /// Estimate of the total variance of the gradient, given the scenes.
@@ -144,7 +144,7 @@ pub struct Measured {
 
 /// Metrics of an optimiser update, averaged over its tokens; or of a step, averaged over its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Learned {
+pub struct UpdateMetrics {
     /// Estimate of KL(policy, reference) in nats per token. `None` without a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,
@@ -163,12 +163,12 @@ pub struct Learned {
     pub tokens_computed: u64,
 }
 
-impl Learned {
+impl UpdateMetrics {
     /// Returns the mean over updates, `None` without updates.
-    pub(crate) fn mean_of(updates: &[Learned]) -> Option<Learned> {
+    pub(crate) fn mean_of(updates: &[UpdateMetrics]) -> Option<UpdateMetrics> {
         let count = updates.len() as f64;
-        let mean = |of: fn(&Learned) -> f64| updates.iter().map(of).sum::<f64>() / count;
-        updates.first().map(|first| Learned {
+        let mean = |of: fn(&UpdateMetrics) -> f64| updates.iter().map(of).sum::<f64>() / count;
+        updates.first().map(|first| UpdateMetrics {
             kl: first
                 .kl
                 .map(|_| mean(|update| update.kl.unwrap_or_default())),
@@ -187,10 +187,10 @@ impl Learned {
     }
 }
 
-/// Metrics of a step of a value learner, averaged over its updates. Its names differ from those of [`Learned`], so that a line
+/// Metrics of a step of a value learner, averaged over its updates. Its names differ from those of [`UpdateMetrics`], so that a line
 /// of `metrics.jsonl` is unambiguous.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct ValueLearned {
+pub struct ValueUpdateMetrics {
     /// Optimiser updates.
     pub updates: usize,
     /// Loss before the update.
@@ -207,12 +207,15 @@ pub struct ValueLearned {
     pub learning_rate: f64,
 }
 
-impl ValueLearned {
+impl ValueUpdateMetrics {
     /// Returns the mean over the updates of one step, `None` without updates.
-    pub(crate) fn mean_of(updates: &[ValueLearned], epsilon: f64) -> Option<ValueLearned> {
+    pub(crate) fn mean_of(
+        updates: &[ValueUpdateMetrics],
+        epsilon: f64,
+    ) -> Option<ValueUpdateMetrics> {
         let count = updates.len() as f64;
-        let mean = |of: fn(&ValueLearned) -> f64| updates.iter().map(of).sum::<f64>() / count;
-        updates.first().map(|first| ValueLearned {
+        let mean = |of: fn(&ValueUpdateMetrics) -> f64| updates.iter().map(of).sum::<f64>() / count;
+        updates.first().map(|first| ValueUpdateMetrics {
             updates: updates.len(),
             td_loss: mean(|update| update.td_loss),
             td_error: mean(|update| update.td_error),

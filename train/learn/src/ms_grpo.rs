@@ -70,12 +70,14 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Progress, Seat};
 
-use crate::batch::{Chosen, EpisodeAdvantage, Group, count, effective_episodes, pack, selected};
-use crate::config::{Credit, Method, Normalise, Sampling, Train};
+use crate::batch::{
+    EpisodeAdvantage, Group, SelectedEpisode, count, effective_episodes, pack, selected,
+};
+use crate::config::{AdvantageEstimator, AdvantageScale, CreditConfig, Sampling, TrainConfig};
 use crate::credit::{Advantages, Return};
 use crate::critic::States;
 use crate::language::{LanguageLearner, Options};
-use crate::metrics::{Learned, StepMetrics};
+use crate::metrics::{StepMetrics, UpdateMetrics};
 use crate::ratio::Ratios;
 use crate::{LearnError, credit, critic, entropy, importance, measure, shuffle, spread};
 
@@ -231,7 +233,7 @@ pub(crate) fn rollout(
 /// The seats of a step, by game.
 fn seats(
     worlds: &[World],
-    train: &Train,
+    train: &TrainConfig,
     step: usize,
 ) -> Result<Vec<(usize, Vec<Seat>)>, LearnError> {
     let mut games: Vec<(usize, Vec<Seat>)> = Vec::new();
@@ -267,11 +269,11 @@ pub(crate) fn assign_advantages(groups: &mut [Group], options: &Options<'_>) {
 
 /// Returns the advantage of each turn.
 #[track_caller]
-pub(crate) fn advantages(how: &Credit, groups: &[Group]) -> Advantages {
+pub(crate) fn advantages(how: &CreditConfig, groups: &[Group]) -> Advantages {
     match how.method {
-        Method::Tabular => return credit::tabular(how, groups),
-        Method::Critic => return credit::with_critic(how, groups),
-        Method::Episode | Method::Rloo | Method::Gigpo => {}
+        AdvantageEstimator::Tabular => return credit::tabular(how, groups),
+        AdvantageEstimator::Critic => return credit::with_critic(how, groups),
+        AdvantageEstimator::Episode | AdvantageEstimator::Rloo | AdvantageEstimator::Gigpo => {}
     }
     // Every turn has the advantage of its episode.
     let returns: Vec<Vec<Return>> = groups.iter().map(returns).collect();
@@ -281,7 +283,7 @@ pub(crate) fn advantages(how: &Credit, groups: &[Group]) -> Advantages {
         let of_turns = episodes.map(|(episode, a)| vec![a; episode.turns.len()]);
         advantages.push(of_turns.collect());
     }
-    if how.method == Method::Gigpo {
+    if how.method == AdvantageEstimator::Gigpo {
         credit::add_states(&mut advantages, how, groups, |sets| standardised(how, sets));
     }
     advantages
@@ -308,18 +310,18 @@ pub(crate) fn spread_of(group: &Group) -> f64 {
 
 /// Standardises each set of returns: the deviation of each from the mean of its set, divided by the standard deviation
 /// (or by the divisor of `credit.normalise`). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
-fn standardised(how: &Credit, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
+fn standardised(how: &CreditConfig, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
     let sets: Vec<Vec<f64>> = sets.iter().map(|set| deviations(set)).collect();
     let of_step = standard_deviation(&sets.concat());
     let standardise = |deviations: Vec<f64>| {
         let divisor = match how.normalise {
-            Normalise::Std => standard_deviation(&deviations) + 1e-6,
-            Normalise::Mean => 1.0,
-            Normalise::Batch => of_step + 1e-6,
+            AdvantageScale::Std => standard_deviation(&deviations) + 1e-6,
+            AdvantageScale::Mean => 1.0,
+            AdvantageScale::Batch => of_step + 1e-6,
         };
         let n = deviations.len() as f64;
         let factor = match how.method {
-            Method::Rloo => n / (n - 1.0),
+            AdvantageEstimator::Rloo => n / (n - 1.0),
             _ => 1.0,
         };
         deviations.iter().map(|d| factor * d / divisor).collect()
@@ -353,7 +355,7 @@ fn standard_deviation(deviations: &[f64]) -> f64 {
 
 /// Selects the episodes of each group to train on. A group whose advantages are all 0, or which `train.filter` leaves out,
 /// has none.
-pub(crate) fn select(groups: &mut [Group], train: &Train, step: usize) {
+pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
     let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
     let kept = spread::filter(&spreads, train.filter);
     for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
@@ -370,7 +372,7 @@ pub(crate) fn select(groups: &mut [Group], train: &Train, step: usize) {
 }
 
 /// Selects `train.learn` episodes of a group. Returns their indices and importances.
-fn sample(train: &Train, advantages: &[f64], random: &mut Stream) -> Vec<(usize, f64)> {
+fn sample(train: &TrainConfig, advantages: &[f64], random: &mut Stream) -> Vec<(usize, f64)> {
     let count = train.learn.min(advantages.len());
     let log_weights = match train.sampling {
         Sampling::Aaw => log_weights(advantages, train.aaw_temperature),
@@ -425,7 +427,7 @@ pub(crate) fn update(
     step: usize,
     groups: &[Group],
     progress: &dyn Progress,
-) -> Result<(Option<Learned>, usize), LearnError> {
+) -> Result<(Option<UpdateMetrics>, usize), LearnError> {
     let train = options.train;
     let lr = train.lr * ((step + 1) as f64 / (train.warmup + 1) as f64).min(1.0);
     let (all, expected) = selected(groups, train.aggregation);
@@ -438,7 +440,7 @@ pub(crate) fn update(
             shuffle(&mut order, |count| random.below(count));
         }
         for part in parts(&order, train.minibatches) {
-            let minibatch: Vec<Chosen<'_>> = part.iter().map(|i| all[*i]).collect();
+            let minibatch: Vec<SelectedEpisode<'_>> = part.iter().map(|i| all[*i]).collect();
             let over = match train.correction {
                 true => expected * part.len() as f64 / all.len() as f64,
                 false => count(minibatch.iter().map(|c| c.episode), train.aggregation),
@@ -450,7 +452,7 @@ pub(crate) fn update(
             }
         }
     }
-    Ok((Learned::mean_of(&updates), dropped))
+    Ok((UpdateMetrics::mean_of(&updates), dropped))
 }
 
 /// Splits the order into `count` parts, or into as many as there are episodes. Their lengths differ by one at most.
@@ -462,12 +464,12 @@ fn parts(order: &[usize], count: usize) -> impl Iterator<Item = &[usize]> {
 /// Makes one optimiser update. `over` divides the loss.
 fn update_once(
     learner: &mut LanguageLearner,
-    train: &Train,
-    minibatch: &[Chosen<'_>],
+    train: &TrainConfig,
+    minibatch: &[SelectedEpisode<'_>],
     over: f64,
     lr: f64,
     progress: &dyn Progress,
-) -> Result<Learned, LearnError> {
+) -> Result<UpdateMetrics, LearnError> {
     let temperature = learner.temperature as f32;
     let policy = &learner.policy;
     let model = &policy.model;
@@ -476,9 +478,9 @@ fn update_once(
     let mut batches = pack(minibatch, train.aggregation, over, train.tokens_per_batch);
     let ratios = Ratios::new(train, policy, &batches, temperature)?;
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
-    let mut learned = Learned {
+    let mut learned = UpdateMetrics {
         lr,
-        ..Learned::default()
+        ..UpdateMetrics::default()
     };
     progress.phase("update", batches.len(), "batches");
     for (done, batch) in batches.iter_mut().enumerate() {

@@ -19,7 +19,7 @@ use lapwing_play::players::model::Policy;
 use lapwing_tensor::GpuError;
 
 use crate::batch::Batch;
-use crate::config::{Ratio, Train};
+use crate::config::{Ratio, TrainConfig};
 
 /// The ratios of an update.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Ratios {
     /// Computes the ratios of an update. Ratios of episodes cost a forward pass, because the turns of an episode may lie in
     /// several batches.
     pub fn new(
-        train: &Train,
+        train: &TrainConfig,
         policy: &Policy,
         batches: &[Batch],
         temperature: f32,
@@ -77,7 +77,7 @@ impl Ratios {
 
     /// `log_probs` returns the current log-probs of a batch's pairs.
     fn of(
-        train: &Train,
+        train: &TrainConfig,
         batches: &[Batch],
         log_probs: impl Fn(&Batch) -> Result<Vec<f32>, GpuError>,
     ) -> Result<Ratios, GpuError> {

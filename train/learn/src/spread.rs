@@ -12,7 +12,7 @@
 //!
 //! Log-probs are those of the tempered distribution, so each step stays on-policy.
 
-use lapwing_play::config::Policy;
+use lapwing_play::config::PolicyConfig;
 
 /// Returns whether each group is kept: those of the largest spreads, in falling order until their sum reaches `share` of
 /// the whole sum. A share of 1 keeps all groups.
@@ -36,7 +36,7 @@ pub fn filter(spreads: &[f64], share: f64) -> Vec<bool> {
 }
 
 /// Returns the temperature of the step after one that sampled at `temperature`.
-pub fn next_temperature(policy: &Policy, temperature: f64, spreads: &[f64]) -> f64 {
+pub fn next_temperature(policy: &PolicyConfig, temperature: f64, spreads: &[f64]) -> f64 {
     if policy.spread == 0.0 || spreads.is_empty() {
         return temperature;
     }
@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn the_temperature_rises_if_returns_are_alike_and_falls_if_they_differ() {
-        let policy = Policy {
+        let policy = PolicyConfig {
             spread: 0.5,
             temperature_rate: 0.1,
             temperature_range: [0.5, 2.0],
-            ..Policy::default()
+            ..PolicyConfig::default()
         };
         let after = |temperature, spreads: &[f64]| {
             let spreads: Vec<f64> = spreads.iter().map(|s| spread(*s * 2f64.sqrt())).collect();
@@ -126,7 +126,7 @@ mod tests {
         near(after(1.0, &[40.0]), (-0.1f64).exp());
         assert_eq!(after(1.95, &[0.0]), 2.0);
         assert_eq!(after(0.51, &[40.0]), 0.5);
-        let fixed = Policy::default();
+        let fixed = PolicyConfig::default();
         assert_eq!(next_temperature(&fixed, 1.3, &[0.0]), 1.3);
     }
 }

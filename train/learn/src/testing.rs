@@ -4,14 +4,17 @@ use std::path::Path;
 
 use lapwing_model::{Adapter, KvArena, LoraConfig, ModelDirectory, Precision, TextFiles};
 use lapwing_play::Seat;
-use lapwing_play::config::{Game, Policy as PolicyConfig};
+use lapwing_play::config::{GameConfig, PolicyConfig};
 use lapwing_play::players::model::{Policy, Reference};
 use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_tensor::check::gpu;
 use serde::Deserialize;
 
-use crate::config::{Credit, Critic, Dqn, LearnerKind, Method, Pqn, Train, Value};
+use crate::config::{
+    AdvantageEstimator, CreditConfig, CriticConfig, DqnConfig, LearnerKind, PqnConfig, TrainConfig,
+    ValueConfig,
+};
 use crate::critic::Head;
 use crate::language::{LanguageLearner, Options};
 use crate::value::learner::{NetworkLearner, NetworkOptions};
@@ -21,22 +24,22 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 /// The config sections that learners read.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct TestSettings {
     pub learner: LearnerKind,
-    pub game: Game,
+    pub game: GameConfig,
     pub policy: PolicyConfig,
     pub lora: LoraConfig,
-    pub train: Train,
-    pub credit: Credit,
-    pub critic: Critic,
-    pub value: Value,
-    pub dqn: Dqn,
-    pub pqn: Pqn,
+    pub train: TrainConfig,
+    pub credit: CreditConfig,
+    pub critic: CriticConfig,
+    pub value: ValueConfig,
+    pub dqn: DqnConfig,
+    pub pqn: PqnConfig,
 }
 
-impl Settings {
+impl TestSettings {
     /// Reads a preset and applies `KEY=VALUE` changes.
-    pub fn load(preset: &str, changes: &[&str]) -> Settings {
+    pub fn load(preset: &str, changes: &[&str]) -> TestSettings {
         let path = Path::new(FOLDER).join(format!("../presets/{preset}.toml"));
         let mut all: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
         for change in changes {
@@ -100,7 +103,7 @@ impl Settings {
         let model = model.unwrap();
         let seed = seeds::derive(self.train.seed, "adapter", &[]);
         let (adapter, parameters) = Adapter::new(&model, self.lora.clone(), seed).unwrap();
-        let critic = (self.credit.method == Method::Critic).then(|| {
+        let critic = (self.credit.method == AdvantageEstimator::Critic).then(|| {
             let seed = seeds::derive(self.train.seed, "critic", &[]);
             Head::new(&gpu, model.config().width, self.critic.hidden, seed)
         });

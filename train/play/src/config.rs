@@ -8,12 +8,12 @@ use lapwing_model::ChatTemplate;
 use serde::{Deserialize, Serialize};
 
 use crate::external::{self, GameName};
-use crate::{Form, SettingError};
+use crate::{ReplyForm, SettingError};
 
 /// The game.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Game {
+pub struct GameConfig {
     /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: GameName,
     /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
@@ -24,13 +24,13 @@ pub struct Game {
     pub options: toml::Table,
 }
 
-impl Game {
+impl GameConfig {
     /// A game that is there, with every option.
     ///
     /// # Panics
     /// If its options hold a null.
-    pub fn of(scenario: &dyn Scenario) -> Game {
-        Game {
+    pub fn of(scenario: &dyn Scenario) -> GameConfig {
+        GameConfig {
             name: scenario.name().into(),
             probe: None,
             options: toml::Table::try_from(scenario.options())
@@ -82,9 +82,9 @@ impl Game {
     }
 }
 
-impl Default for Game {
-    fn default() -> Game {
-        Game {
+impl Default for GameConfig {
+    fn default() -> GameConfig {
+        GameConfig {
             name: "frozen-lake".into(),
             probe: None,
             options: toml::Table::new(),
@@ -96,7 +96,7 @@ impl Default for Game {
 /// Evaluations play the run's own game alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Mix {
+pub struct MixConfig {
     /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
     #[serde(with = "optional")]
     pub name: Option<GameName>,
@@ -114,9 +114,9 @@ pub struct Mix {
     pub options: toml::Table,
 }
 
-impl Default for Mix {
-    fn default() -> Mix {
-        Mix {
+impl Default for MixConfig {
+    fn default() -> MixConfig {
+        MixConfig {
             name: None,
             probe: None,
             share: 0.1,
@@ -127,7 +127,7 @@ impl Default for Mix {
     }
 }
 
-impl Mix {
+impl MixConfig {
     /// The steps in which it is played.
     pub fn steps(&self) -> Range<usize> {
         match self.until {
@@ -137,7 +137,7 @@ impl Mix {
     }
 
     /// What it is called in records, in a run that is about this game.
-    pub fn title(&self, own: &Game) -> String {
+    pub fn title(&self, own: &GameConfig) -> String {
         let name = self.game(own).name;
         match &self.probe {
             Some(probe) => format!("{name} ({probe})"),
@@ -148,17 +148,17 @@ impl Mix {
     /// The game, in a run that is about this one.
     ///
     /// # Errors
-    /// As [`Game::scenario`].
-    pub fn scenario(&self, own: &Game) -> Result<Box<dyn Scenario>, SettingError> {
+    /// As [`GameConfig::scenario`].
+    pub fn scenario(&self, own: &GameConfig) -> Result<Box<dyn Scenario>, SettingError> {
         self.game(own).scenario_in("mix")
     }
 
-    fn game(&self, own: &Game) -> Game {
+    fn game(&self, own: &GameConfig) -> GameConfig {
         let mut game = match self.name.clone() {
             None => own.clone(),
-            Some(name) => Game {
+            Some(name) => GameConfig {
                 name,
-                ..Game::default()
+                ..GameConfig::default()
             },
         };
         game.options.extend(self.options.clone());
@@ -170,9 +170,9 @@ impl Mix {
 /// How the model plays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// What the reply must look like.
-    pub reply: Form,
+    pub reply: ReplyForm,
     /// Turns before the current one that a prompt tells again, the replies included. 0: the observation says it all, and
     /// prompts that forget share most of their tokens.
     pub history: usize,
@@ -198,7 +198,7 @@ pub struct Policy {
     pub chat_template_kwargs: toml::Table,
 }
 
-impl Policy {
+impl PolicyConfig {
     /// The variables in the form that templates read.
     ///
     /// # Errors
@@ -223,10 +223,10 @@ impl Policy {
     }
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
-            reply: Form::Tags,
+impl Default for PolicyConfig {
+    fn default() -> PolicyConfig {
+        PolicyConfig {
+            reply: ReplyForm::Tags,
             history: 0,
             templates: Vec::new(),
             temperature: 1.0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::reply::Unread;
+use crate::reply::UnreadReason;
 
 /// A reply as a model gave it.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Turn {
     /// `None`: that could not be read
     pub action: Option<usize>,
     /// why it could not be read
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadReason>,
     /// how a model of ours came to say it
     pub sampled: Option<Sampled>,
     /// what the game gave
@@ -40,7 +40,7 @@ pub struct Turn {
 
 /// Why an episode is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum EpisodeEnd {
     /// By the game's rules.
     Terminated,
     /// By the step limit.
@@ -59,7 +59,7 @@ pub struct Episode {
     /// whether the game counts it as won
     pub success: bool,
     /// `None` while it is played
-    pub ending: Option<Ending>,
+    pub ending: Option<EpisodeEnd>,
     /// what the agent sees after the last turn; empty while it is played
     pub last: String,
     /// why the game could not go on when it was first played: this is what came when it was played again
@@ -100,7 +100,7 @@ impl Episode {
 
     /// Whether the step limit ended it.
     pub fn is_truncated(&self) -> bool {
-        self.ending == Some(Ending::Truncated)
+        self.ending == Some(EpisodeEnd::Truncated)
     }
 
     /// The replies that a model of ours sampled.
@@ -114,7 +114,7 @@ impl Episode {
     }
 
     /// Replies that could not be read for this reason.
-    pub fn unread(&self, why: Unread) -> usize {
+    pub fn unread(&self, why: UnreadReason) -> usize {
         let turns = self.turns.iter();
         turns.filter(|turn| turn.unread == Some(why)).count()
     }

@@ -6,7 +6,7 @@ use lapwing_env::{GameError, OptionsError, UnknownGame};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
-use crate::players::api::error::ApiError;
+use crate::players::api::error::ApiPlayerError;
 
 /// An error while episodes are prepared or played.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum PlayError {
     Setting(#[from] SettingError),
     /// A model behind an API.
     #[error(transparent)]
-    Api(#[from] ApiError),
+    Api(#[from] ApiPlayerError),
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),

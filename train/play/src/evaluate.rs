@@ -4,8 +4,8 @@ use lapwing_env::Scenario;
 
 use crate::PlayError;
 use crate::Progress;
-use crate::metrics::{PlayMetrics, Yardsticks};
-use crate::players::scripted::{Random, Scripted};
+use crate::metrics::{Baselines, PlayMetrics};
+use crate::players::scripted::{RandomPlayer, ScriptedPlayer};
 use crate::{Episode, Player, Referee, Seat};
 
 /// Lets this player play on these seats, all sides of a game of several agents.
@@ -64,10 +64,10 @@ pub fn baselines(
     referee: &Referee,
     seats: &[Seat],
     seed: u64,
-) -> Result<Yardsticks, PlayError> {
+) -> Result<Baselines, PlayError> {
     let played = baseline_episodes(scenario, referee, seats, &mut [])?;
     let of = |episodes: Vec<Episode>| PlayMetrics::of(scenario.actions(), &episodes);
-    Ok(Yardsticks {
+    Ok(Baselines {
         game: scenario.name().to_owned(),
         seed,
         random: played.random.map(of),
@@ -103,8 +103,12 @@ pub fn baseline_episodes(
         game.best_actions(0).is_some()
     };
     Ok(BaselineEpisodes {
-        random: (!free).then(|| of(&mut Random::default())).transpose()?,
-        scripted: scripted.then(|| of(&mut Scripted::default())).transpose()?,
+        random: (!free)
+            .then(|| of(&mut RandomPlayer::default()))
+            .transpose()?,
+        scripted: scripted
+            .then(|| of(&mut ScriptedPlayer::default()))
+            .transpose()?,
     })
 }
 
@@ -147,13 +151,16 @@ mod tests {
             let episodes = play_evaluation(&*lake, &referee, &seats, player, &()).unwrap();
             PlayMetrics::of(lake.actions(), &episodes)
         };
-        let (scripted, random) = (play(&mut Scripted::default()), play(&mut Random::default()));
+        let (scripted, random) = (
+            play(&mut ScriptedPlayer::default()),
+            play(&mut RandomPlayer::default()),
+        );
         assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
         assert_eq!(optimum(&*lake, &seats).unwrap(), Some(1.0));
         // About 0.06, with a standard error of 0.017.
         assert!(random.success_rate < 0.15, "{random:?}");
         assert_eq!(random.return_mean, random.success_rate);
         assert!(random.episode_length_mean <= lake.step_limit() as f64);
-        assert_eq!(play(&mut Random::default()), random);
+        assert_eq!(play(&mut RandomPlayer::default()), random);
     }
 }

@@ -22,10 +22,10 @@ pub mod scenes;
 pub mod seeds;
 pub mod world;
 
-pub use episode::{Ending, Episode, Sampled, Turn};
+pub use episode::{Episode, EpisodeEnd, Sampled, Turn};
 pub use error::{PlayError, SettingError};
-pub use player::{Ask, Player, Reply};
+pub use player::{ActionRequest, Player, Reply};
 pub use progress::Progress;
-pub use prompt_writer::{Framing, Seen};
+pub use prompt_writer::{AgentView, PromptWriter};
 pub use referee::{Referee, Seat};
-pub use reply::{Form, Unread};
+pub use reply::{ReplyForm, UnreadReason};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Episode, Unread};
+use crate::{Episode, UnreadReason};
 
 /// How some episodes went: those of a training step, or those of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -109,10 +109,10 @@ impl PlayMetrics {
             turns,
             top_action: top.map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
             top_action_share: top.map_or(0.0, |(_, count)| *count as f64 / turns as f64),
-            unread_no_tag: unread(Unread::NoTag),
-            unread_unknown_word: unread(Unread::UnknownWord),
-            unread_several_actions: unread(Unread::SeveralActions),
-            unread_cut_off: unread(Unread::CutOff),
+            unread_no_tag: unread(UnreadReason::NoTag),
+            unread_unknown_word: unread(UnreadReason::UnknownWord),
+            unread_several_actions: unread(UnreadReason::SeveralActions),
+            unread_cut_off: unread(UnreadReason::CutOff),
             replies: ReplyMetrics::of(&episodes),
         }
     }
@@ -142,7 +142,7 @@ impl ReplyMetrics {
         Some(ReplyMetrics {
             entropy: mean_and_spread(&entropies).0,
             reply_length_mean: per_reply(&Episode::reply_tokens),
-            reply_cut_rate: per_reply(&|e| e.unread(Unread::CutOff)),
+            reply_cut_rate: per_reply(&|e| e.unread(UnreadReason::CutOff)),
         })
     }
 }
@@ -177,7 +177,7 @@ impl GameMetrics {
 
 /// How those do on the held-out scenes who need no model: what an evaluation is to be held against.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Yardsticks {
+pub struct Baselines {
     /// The game.
     pub game: String,
     /// The seed that the scenes follow from.

@@ -4,10 +4,10 @@ use lapwing_env::Game;
 
 use crate::PlayError;
 use crate::episode::{Sampled, Turn};
-use crate::reply::Unread;
+use crate::reply::UnreadReason;
 
 /// An agent of a running game wants an action.
-pub struct Ask<'a> {
+pub struct ActionRequest<'a> {
     /// Which of the episodes that are played together, from 0: the same in all rounds.
     pub episode: usize,
     /// Which turn of it, from 0.
@@ -32,7 +32,7 @@ pub struct Reply {
     /// A place in the actions; `None`: what it said could not be read.
     pub action: Option<usize>,
     /// Why it could not be read.
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadReason>,
     /// What is to be told to a game that takes any text.
     pub said: Option<String>,
     /// What it said.
@@ -48,14 +48,14 @@ pub trait Player {
     ///
     /// # Errors
     /// Whatever keeps the player from answering. What can be answered but not read is no error.
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError>;
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError>;
 
     /// What the agent sees when the step limit has stopped its episode, for players who learn from where their actions led.
     /// Nothing is to be answered.
     ///
     /// # Errors
     /// Whatever keeps the player from looking.
-    fn stopped(&mut self, ask: &Ask<'_>) -> Result<(), PlayError> {
+    fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         let _ = ask;
         Ok(())
     }

@@ -4,11 +4,11 @@
 //! changed instructions and another by the usual ones, an action shows which of the two a player goes by.
 
 use crate::PlayError;
-use crate::{Ask, Player, Reply};
+use crate::{ActionRequest, Player, Reply};
 
 /// How often a player did what it was told and what it is used to, in the turns in which the two have no action in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Followed {
+pub struct ProbeCounts {
     /// Turns in which the two part.
     pub parted: usize,
     /// Of these, actions that the changed instructions ask for.
@@ -18,24 +18,24 @@ pub struct Followed {
 }
 
 /// Plays as another does, and counts by which instructions that one goes.
-pub struct Watched<'a> {
+pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
     /// what was counted
-    pub followed: Followed,
+    pub followed: ProbeCounts,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> ProbedPlayer<'a> {
     /// Watches this player.
-    pub fn new(player: &'a mut dyn Player) -> Watched<'a> {
-        Watched {
+    pub fn new(player: &'a mut dyn Player) -> ProbedPlayer<'a> {
+        ProbedPlayer {
             player,
-            followed: Followed::default(),
+            followed: ProbeCounts::default(),
         }
     }
 }
 
-impl Player for Watched<'_> {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+impl Player for ProbedPlayer<'_> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let replies = self.player.act(asks)?;
         for (ask, reply) in asks.iter().zip(&replies) {
             let (Some(told), Some(habit)) =
@@ -82,7 +82,7 @@ impl Verdict {
     }
 
     /// From what was counted: a sign test over the turns that went by one of the two, at two standard errors.
-    pub fn of(followed: &Followed) -> Verdict {
+    pub fn of(followed: &ProbeCounts) -> Verdict {
         if followed.parted == 0 {
             return Verdict::SameMeaning;
         }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_verdict_needs_more_than_chance() {
         let of = |told, habit| {
-            Verdict::of(&Followed {
+            Verdict::of(&ProbeCounts {
                 parted: 100,
                 told,
                 habit,
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(of(20, 60), Verdict::Overridden);
         assert_eq!(of(30, 25), Verdict::Unclear);
         assert_eq!(of(0, 0), Verdict::Unclear);
-        assert_eq!(Verdict::of(&Followed::default()), Verdict::SameMeaning);
+        assert_eq!(Verdict::of(&ProbeCounts::default()), Verdict::SameMeaning);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapwing_model::{ChatTemplate, Tokenizer};
 
 use crate::PlayError;
-use crate::prompt_writer::{Framing, Seen};
+use crate::prompt_writer::{AgentView, PromptWriter};
 
 /// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
 /// board hardly meets a state again, and a long run must not fill the memory with them.
@@ -15,7 +15,7 @@ const KEPT: usize = 8 << 20;
 /// One game's prompts for one model.
 pub struct Prompts {
     /// what is told, and how replies are read
-    pub framing: Framing,
+    pub framing: PromptWriter,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
     known: HashMap<String, Arc<[u32]>>,
@@ -26,7 +26,7 @@ pub struct Prompts {
 impl Prompts {
     /// For a game that is put in this way, written by the model's own template.
     pub fn new(
-        framing: Framing,
+        framing: PromptWriter,
         tokenizer: Tokenizer,
         template: impl Into<Arc<ChatTemplate>>,
     ) -> Prompts {
@@ -53,7 +53,7 @@ impl Prompts {
     ///
     /// # Errors
     /// If a template fails.
-    pub fn text(&self, seen: &Seen<'_>) -> Result<String, PlayError> {
+    pub fn text(&self, seen: &AgentView<'_>) -> Result<String, PlayError> {
         let messages = self.framing.messages(seen)?;
         Ok(self.template.render(&messages, true)?)
     }
@@ -62,7 +62,7 @@ impl Prompts {
     ///
     /// # Errors
     /// If a template or the model's tokenizer fails.
-    pub fn ids(&mut self, seen: &Seen<'_>) -> Result<Arc<[u32]>, PlayError> {
+    pub fn ids(&mut self, seen: &AgentView<'_>) -> Result<Arc<[u32]>, PlayError> {
         let name = self.name(seen);
         if let Some(ids) = self.known.get(&name) {
             return Ok(ids.clone());
@@ -79,7 +79,7 @@ impl Prompts {
     }
 
     /// All that a prompt depends on.
-    fn name(&self, seen: &Seen<'_>) -> String {
+    fn name(&self, seen: &AgentView<'_>) -> String {
         let mut name = seen.observation.to_owned();
         for turn in self.framing.shown_history(seen) {
             name += &format!("\0{}\0{}", turn.observation, turn.text);
@@ -94,7 +94,7 @@ impl Prompts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Policy;
+    use crate::config::PolicyConfig;
 
     /// A long run on a large board meets new states all the time.
     #[test]
@@ -108,13 +108,13 @@ mod tests {
             files.tokenizer(config.config()).unwrap(),
             files.template().unwrap(),
         );
-        let framing = Framing::new(&*lake, &Policy::default()).unwrap();
+        let framing = PromptWriter::new(&*lake, &PolicyConfig::default()).unwrap();
         let mut prompts = Prompts::new(framing, tokenizer, template);
         let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
         for number in 0..150 {
             let observation = format!("{number} {long}");
-            let ids = prompts.ids(&Seen::first(&observation)).unwrap();
-            assert_eq!(prompts.ids(&Seen::first(&observation)).unwrap(), ids);
+            let ids = prompts.ids(&AgentView::first(&observation)).unwrap();
+            assert_eq!(prompts.ids(&AgentView::first(&observation)).unwrap(), ids);
             seen += observation.len() + size_of_val(&*ids);
             let texts = prompts
                 .known

@@ -6,11 +6,11 @@ use lapwing_env::Scenario;
 use lapwing_model::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, Message, read_text};
 
 use crate::PlayError;
-use crate::config::Policy;
+use crate::config::PolicyConfig;
 use crate::episode::{Episode, Turn};
-use crate::player::{Ask, Reply};
+use crate::player::{ActionRequest, Reply};
 use crate::reply;
-use crate::reply::Form;
+use crate::reply::ReplyForm;
 use crate::seeds;
 
 /// The template that is used where none is named, and which others may extend.
@@ -44,7 +44,7 @@ const LONGEST: u64 = 64 << 10;
 
 /// What an agent knows when it is asked for an action.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct AgentView<'a> {
     /// what it sees
     pub observation: &'a str,
     /// its turns before this one, from the first on
@@ -53,10 +53,10 @@ pub struct Seen<'a> {
     pub seed: u64,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> AgentView<'a> {
     /// A first turn.
-    pub fn first(observation: &'a str) -> Seen<'a> {
-        Seen {
+    pub fn first(observation: &'a str) -> AgentView<'a> {
+        AgentView {
             observation,
             past: &[],
             seed: 0,
@@ -64,8 +64,8 @@ impl<'a> Seen<'a> {
     }
 
     /// A turn that would follow the last of an episode that is over.
-    pub fn after(episode: &'a Episode) -> Seen<'a> {
-        Seen {
+    pub fn after(episode: &'a Episode) -> AgentView<'a> {
+        AgentView {
             observation: &episode.last,
             past: &episode.turns,
             seed: episode.seed,
@@ -73,8 +73,8 @@ impl<'a> Seen<'a> {
     }
 
     /// A turn of an episode, from 0.
-    pub fn turn(episode: &'a Episode, turn: usize) -> Seen<'a> {
-        Seen {
+    pub fn turn(episode: &'a Episode, turn: usize) -> AgentView<'a> {
+        AgentView {
             observation: &episode.turns[turn].observation,
             past: &episode.turns[..turn],
             seed: episode.seed,
@@ -82,10 +82,10 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Ask<'_> {
+impl ActionRequest<'_> {
     /// What the agent that asks knows.
-    pub fn seen(&self) -> Seen<'_> {
-        Seen {
+    pub fn seen(&self) -> AgentView<'_> {
+        AgentView {
             observation: self.observation,
             past: self.past,
             seed: self.seed,
@@ -98,12 +98,12 @@ impl Ask<'_> {
 /// A prompt is a system message (rules, and what a reply must look like), as many of the latest turns as
 /// `policy.history` says, and the current observation. Without history all prompts of a game begin with the same text.
 #[derive(Debug, Clone)]
-pub struct Framing {
+pub struct PromptWriter {
     game: String,
     rules: String,
     actions: Vec<String>,
     takes_text: bool,
-    form: Form,
+    form: ReplyForm,
     history: usize,
     templates: Vec<PromptTemplate>,
 }
@@ -115,12 +115,12 @@ struct PromptTemplate {
     jinja: Jinja,
 }
 
-impl Framing {
+impl PromptWriter {
     /// For this game, as the policy is to be asked.
     ///
     /// # Errors
     /// If a template cannot be read, or is none.
-    pub fn new(scenario: &dyn Scenario, policy: &Policy) -> Result<Framing, PlayError> {
+    pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let templates = match &policy.templates[..] {
             [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
             paths => {
@@ -137,7 +137,7 @@ impl Framing {
                 paths.iter().map(read).collect::<Result<_, PlayError>>()?
             }
         };
-        let framing = Framing {
+        let framing = PromptWriter {
             game: scenario.name().to_owned(),
             rules: scenario.rules(),
             actions: scenario.actions().to_vec(),
@@ -167,7 +167,7 @@ impl Framing {
     }
 
     /// The turns that are told again.
-    pub(crate) fn shown_history<'a>(&self, seen: &Seen<'a>) -> &'a [Turn] {
+    pub(crate) fn shown_history<'a>(&self, seen: &AgentView<'a>) -> &'a [Turn] {
         &seen.past[seen.past.len().saturating_sub(self.history)..]
     }
 
@@ -175,7 +175,7 @@ impl Framing {
     ///
     /// # Errors
     /// If the template fails.
-    pub fn messages(&self, seen: &Seen<'_>) -> Result<Vec<Message>, PlayError> {
+    pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
         let template = &self.templates[self.wording(seen.seed)];
         let (system, user) = self.render(template, seen.observation)?;
         let mut messages = vec![Message::system(system)];

@@ -6,8 +6,8 @@
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
 use crate::PlayError;
-use crate::episode::{Ending, Episode, Turn};
-use crate::player::{Ask, Player, Reply};
+use crate::episode::{Episode, EpisodeEnd, Turn};
+use crate::player::{ActionRequest, Player, Reply};
 use crate::seeds;
 
 /// What the referee goes by.
@@ -116,7 +116,8 @@ impl Referee {
                     continue;
                 }
                 if let Err(error) = self.round(scenario, &mut **game, own, round) {
-                    own.iter_mut().for_each(|e| e.ending = Some(Ending::Failed));
+                    own.iter_mut()
+                        .for_each(|e| e.ending = Some(EpisodeEnd::Failed));
                     failed.push((number, error));
                 }
             }
@@ -151,8 +152,8 @@ impl Referee {
             episode.turns.last_mut().expect("it lives").reward = outcome.reward;
             episode.success = game.succeeded(agent);
             episode.ending = match outcome.over {
-                true => Some(Ending::Terminated),
-                false if round + 1 == self.step_limit => Some(Ending::Truncated),
+                true => Some(EpisodeEnd::Terminated),
+                false if round + 1 == self.step_limit => Some(EpisodeEnd::Truncated),
                 false => None,
             };
             if episode.ending.is_some() {
@@ -170,10 +171,10 @@ fn ask<'a>(
     episodes: &'a [Episode],
     number: usize,
     turn: usize,
-) -> Ask<'a> {
+) -> ActionRequest<'a> {
     let (agents, episode) = (scenario.agents(), &episodes[number]);
     let observation = episode.turns.get(turn).map(|turn| &turn.observation);
-    Ask {
+    ActionRequest {
         episode: number,
         turn,
         seed: episode.seed,
@@ -203,7 +204,7 @@ fn ask_all(
             continue;
         }
         let ask = |&i: &usize| ask(scenario, games, episodes, living[i], round);
-        let asks: Vec<Ask<'_>> = own.iter().map(ask).collect();
+        let asks: Vec<ActionRequest<'_>> = own.iter().map(ask).collect();
         let given = player.act(&asks)?;
         assert_eq!(
             given.len(),

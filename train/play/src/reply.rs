@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The form of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum ReplyForm {
     /// The action word and nothing else.
     Word,
     /// Any thoughts, then `<action>word</action>`.
@@ -19,33 +19,37 @@ pub enum Form {
     Json,
 }
 
-impl Form {
+impl ReplyForm {
     /// What is wanted, for messages.
     pub fn wanted(self) -> &'static str {
         match self {
-            Form::Word => "one word, which is an action (policy.reply = \"word\")",
-            Form::Tags => "<action>...</action> with an action in it (policy.reply = \"tags\")",
-            Form::Think => {
+            ReplyForm::Word => "one word, which is an action (policy.reply = \"word\")",
+            ReplyForm::Tags => {
+                "<action>...</action> with an action in it (policy.reply = \"tags\")"
+            }
+            ReplyForm::Think => {
                 "<think>...</think> and <action>...</action> with an action in it (policy.reply = \"think\")"
             }
-            Form::Plan => {
+            ReplyForm::Plan => {
                 "<plan>...</plan> and <action>...</action> with an action in it (policy.reply = \"plan\")"
             }
-            Form::Json => "a JSON object with an action under \"action\" (policy.reply = \"json\")",
+            ReplyForm::Json => {
+                "a JSON object with an action under \"action\" (policy.reply = \"json\")"
+            }
         }
     }
 }
 
-impl Form {
+impl ReplyForm {
     /// An action, said in this form and with nothing else.
     pub fn say(self, action: &str) -> String {
         let tags = format!("<action>{action}</action>");
         match self {
-            Form::Word => action.to_owned(),
-            Form::Tags => tags,
-            Form::Think => format!("<think></think>{tags}"),
-            Form::Plan => format!("<plan></plan>{tags}"),
-            Form::Json => serde_json::json!({ "action": action }).to_string(),
+            ReplyForm::Word => action.to_owned(),
+            ReplyForm::Tags => tags,
+            ReplyForm::Think => format!("<think></think>{tags}"),
+            ReplyForm::Plan => format!("<plan></plan>{tags}"),
+            ReplyForm::Json => serde_json::json!({ "action": action }).to_string(),
         }
     }
 }
@@ -53,7 +57,7 @@ impl Form {
 /// Why a reply could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unread {
+pub enum UnreadReason {
     /// There is no action where it was asked for: no tag, no JSON object with an action, nothing at all.
     NoTag,
     /// What is there is none of the actions.
@@ -64,14 +68,14 @@ pub enum Unread {
     CutOff,
 }
 
-impl Unread {
+impl UnreadReason {
     /// For people.
     pub fn in_words(self) -> &'static str {
         match self {
-            Unread::NoTag => "there is no action where it was asked for",
-            Unread::UnknownWord => "it names none of the actions",
-            Unread::SeveralActions => "it names several actions",
-            Unread::CutOff => "it was cut off before the action",
+            UnreadReason::NoTag => "there is no action where it was asked for",
+            UnreadReason::UnknownWord => "it names none of the actions",
+            UnreadReason::SeveralActions => "it names several actions",
+            UnreadReason::CutOff => "it was cut off before the action",
         }
     }
 }
@@ -84,35 +88,43 @@ impl Unread {
 ///
 /// # Errors
 /// If there is nothing.
-pub fn said(reply: &str, form: Form, cut: bool) -> Result<String, Unread> {
+pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
-        Form::Word => Some(reply.to_owned()),
-        Form::Tags => tagged(reply),
-        Form::Think => tagged(after(reply, "</think>")),
-        Form::Plan => tagged(after(reply, "</plan>")),
-        Form::Json => under_action(reply),
+        ReplyForm::Word => Some(reply.to_owned()),
+        ReplyForm::Tags => tagged(reply),
+        ReplyForm::Think => tagged(after(reply, "</think>")),
+        ReplyForm::Plan => tagged(after(reply, "</plan>")),
+        ReplyForm::Json => under_action(reply),
     };
     let said = said.map(|said| said.trim().to_owned());
-    said.filter(|said| !said.is_empty())
-        .ok_or(if cut { Unread::CutOff } else { Unread::NoTag })
+    said.filter(|said| !said.is_empty()).ok_or(if cut {
+        UnreadReason::CutOff
+    } else {
+        UnreadReason::NoTag
+    })
 }
 
 /// The action that a reply names, as a place in `actions`. Case and the space around the word do not count.
 ///
 /// # Errors
 /// If it names none, or several.
-pub fn action(reply: &str, form: Form, actions: &[String], cut: bool) -> Result<usize, Unread> {
+pub fn action(
+    reply: &str,
+    form: ReplyForm,
+    actions: &[String],
+    cut: bool,
+) -> Result<usize, UnreadReason> {
     let said = said(reply, form, cut)?.to_lowercase();
     if let Some(action) = actions.iter().position(|action| *action == said) {
         return Ok(action);
     }
     let named = actions.iter().filter(|action| names(&said, action)).count();
     Err(match form {
-        _ if named > 1 => Unread::SeveralActions,
-        Form::Word if cut && actions.iter().any(|action| action.starts_with(&said)) => {
-            Unread::CutOff
+        _ if named > 1 => UnreadReason::SeveralActions,
+        ReplyForm::Word if cut && actions.iter().any(|action| action.starts_with(&said)) => {
+            UnreadReason::CutOff
         }
-        _ => Unread::UnknownWord,
+        _ => UnreadReason::UnknownWord,
     })
 }
 
@@ -145,9 +157,15 @@ fn names(text: &str, action: &str) -> bool {
 mod tests {
     use super::*;
 
-    const FORMS: [Form; 5] = [Form::Word, Form::Tags, Form::Think, Form::Plan, Form::Json];
+    const FORMS: [ReplyForm; 5] = [
+        ReplyForm::Word,
+        ReplyForm::Tags,
+        ReplyForm::Think,
+        ReplyForm::Plan,
+        ReplyForm::Json,
+    ];
 
-    fn read(reply: &str, form: Form) -> Result<usize, Unread> {
+    fn read(reply: &str, form: ReplyForm) -> Result<usize, UnreadReason> {
         action(reply, form, &["left".to_owned(), "down".to_owned()], false)
     }
 
@@ -161,11 +179,11 @@ mod tests {
                 for form in FORMS {
                     let tags = format!("<action>{word}</action>");
                     let reply = match form {
-                        Form::Word => word.clone(),
-                        Form::Tags => format!("I think so. {tags}"),
-                        Form::Think => format!("<think>Not <action>.</think>{tags}"),
-                        Form::Plan => format!("<plan>Go.</plan>\n{tags}"),
-                        Form::Json => {
+                        ReplyForm::Word => word.clone(),
+                        ReplyForm::Tags => format!("I think so. {tags}"),
+                        ReplyForm::Think => format!("<think>Not <action>.</think>{tags}"),
+                        ReplyForm::Plan => format!("<plan>Go.</plan>\n{tags}"),
+                        ReplyForm::Json => {
                             serde_json::json!({ "why": "so", "action": word }).to_string()
                         }
                     };
@@ -181,38 +199,53 @@ mod tests {
 
     #[test]
     fn a_word_is_the_whole_reply() {
-        assert_eq!(read("left", Form::Word), Ok(0));
-        assert_eq!(read(" Left\n", Form::Word), Ok(0));
-        assert_eq!(read("left.", Form::Word), Err(Unread::UnknownWord));
-        assert_eq!(read("go left", Form::Word), Err(Unread::UnknownWord));
-        assert_eq!(read("", Form::Word), Err(Unread::NoTag));
-        assert_eq!(read("left down", Form::Word), Err(Unread::SeveralActions));
-        assert_eq!(read("leftdown", Form::Word), Err(Unread::UnknownWord));
+        assert_eq!(read("left", ReplyForm::Word), Ok(0));
+        assert_eq!(read(" Left\n", ReplyForm::Word), Ok(0));
+        assert_eq!(
+            read("left.", ReplyForm::Word),
+            Err(UnreadReason::UnknownWord)
+        );
+        assert_eq!(
+            read("go left", ReplyForm::Word),
+            Err(UnreadReason::UnknownWord)
+        );
+        assert_eq!(read("", ReplyForm::Word), Err(UnreadReason::NoTag));
+        assert_eq!(
+            read("left down", ReplyForm::Word),
+            Err(UnreadReason::SeveralActions)
+        );
+        assert_eq!(
+            read("leftdown", ReplyForm::Word),
+            Err(UnreadReason::UnknownWord)
+        );
     }
 
     #[test]
     fn tags_are_read_from_the_first_pair() {
-        let read = |reply| read(reply, Form::Tags);
+        let read = |reply| read(reply, ReplyForm::Tags);
         assert_eq!(read("so <action>down</action>"), Ok(1));
         assert_eq!(read("<action> DOWN </action><action>left</action>"), Ok(1));
-        assert_eq!(read("<action>down"), Err(Unread::NoTag));
-        assert_eq!(read("</action>down<action>"), Err(Unread::NoTag));
-        assert_eq!(read("<action></action>"), Err(Unread::NoTag));
-        assert_eq!(read("down"), Err(Unread::NoTag));
-        assert_eq!(read("<action>jump</action>"), Err(Unread::UnknownWord));
+        assert_eq!(read("<action>down"), Err(UnreadReason::NoTag));
+        assert_eq!(read("</action>down<action>"), Err(UnreadReason::NoTag));
+        assert_eq!(read("<action></action>"), Err(UnreadReason::NoTag));
+        assert_eq!(read("down"), Err(UnreadReason::NoTag));
+        assert_eq!(
+            read("<action>jump</action>"),
+            Err(UnreadReason::UnknownWord)
+        );
         assert_eq!(
             read("<action>down, left</action>"),
-            Err(Unread::SeveralActions)
+            Err(UnreadReason::SeveralActions)
         );
     }
 
     #[test]
     fn thoughts_are_no_actions() {
         let reply = "<think><action>left</action> would fall</think><action>down</action>";
-        assert_eq!(read(reply, Form::Think), Ok(1));
-        assert_eq!(read(reply, Form::Tags), Ok(0));
+        assert_eq!(read(reply, ReplyForm::Think), Ok(1));
+        assert_eq!(read(reply, ReplyForm::Tags), Ok(0));
         assert_eq!(
-            read("<action>down</action>", Form::Think),
+            read("<action>down</action>", ReplyForm::Think),
             Ok(1),
             "not asked to think"
         );
@@ -220,40 +253,46 @@ mod tests {
 
     #[test]
     fn json_may_hold_more_than_the_action() {
-        let read = |reply| read(reply, Form::Json);
+        let read = |reply| read(reply, ReplyForm::Json);
         assert_eq!(
             read("```json\n{\"why\": {}, \"action\": \"left\"}\n```"),
             Ok(0)
         );
-        assert_eq!(read("{\"action\": 1}"), Err(Unread::NoTag));
-        assert_eq!(read("{\"action\": \"left\""), Err(Unread::NoTag));
-        assert_eq!(read("left"), Err(Unread::NoTag));
+        assert_eq!(read("{\"action\": 1}"), Err(UnreadReason::NoTag));
+        assert_eq!(read("{\"action\": \"left\""), Err(UnreadReason::NoTag));
+        assert_eq!(read("left"), Err(UnreadReason::NoTag));
     }
 
     #[test]
     fn a_reply_that_was_cut_off_is_told_from_one_that_has_no_action() {
         let cut = |reply, form| action(reply, form, &["left".to_owned()], true);
-        assert_eq!(cut("I think that", Form::Tags), Err(Unread::CutOff));
-        assert_eq!(cut("{\"action\": \"le", Form::Json), Err(Unread::CutOff));
-        assert_eq!(cut("le", Form::Word), Err(Unread::CutOff));
-        // A model that says another word is not helped by more tokens.
-        assert_eq!(cut("jump", Form::Word), Err(Unread::UnknownWord));
         assert_eq!(
-            cut("<action>jump</action>", Form::Tags),
-            Err(Unread::UnknownWord)
+            cut("I think that", ReplyForm::Tags),
+            Err(UnreadReason::CutOff)
+        );
+        assert_eq!(
+            cut("{\"action\": \"le", ReplyForm::Json),
+            Err(UnreadReason::CutOff)
+        );
+        assert_eq!(cut("le", ReplyForm::Word), Err(UnreadReason::CutOff));
+        // A model that says another word is not helped by more tokens.
+        assert_eq!(cut("jump", ReplyForm::Word), Err(UnreadReason::UnknownWord));
+        assert_eq!(
+            cut("<action>jump</action>", ReplyForm::Tags),
+            Err(UnreadReason::UnknownWord)
         );
     }
 
     #[test]
     fn free_text_is_what_stands_where_the_action_would() {
         assert_eq!(
-            said(" [up] now\n", Form::Word, false),
+            said(" [up] now\n", ReplyForm::Word, false),
             Ok("[up] now".to_owned())
         );
         assert_eq!(
-            said("So: <action>[up]</action>", Form::Tags, false),
+            said("So: <action>[up]</action>", ReplyForm::Tags, false),
             Ok("[up]".to_owned())
         );
-        assert_eq!(said(" ", Form::Word, false), Err(Unread::NoTag));
+        assert_eq!(said(" ", ReplyForm::Word, false), Err(UnreadReason::NoTag));
     }
 }

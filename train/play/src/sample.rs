@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::PlayError;
 use crate::prompt::Prompts;
-use crate::{Ending, Episode, Framing, Seen, Unread};
+use crate::{AgentView, Episode, EpisodeEnd, PromptWriter, UnreadReason};
 
 /// What one agent of a game lived through, and what learning made of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct KeptEpisode {
     /// Training steps done when it was played.
     pub step: usize,
     /// Whether it was played to learn from or to examine.
-    pub purpose: Purpose,
+    pub purpose: EpisodePurpose,
     /// The game, if it is one that is mixed in and not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game: Option<String>,
@@ -37,7 +37,7 @@ pub struct Sample {
     /// Whether the step limit ended it.
     pub truncated: bool,
     /// From the first to the last.
-    pub turns: Vec<SampleTurn>,
+    pub turns: Vec<KeptTurn>,
     /// What the agent saw after the last turn.
     pub last: String,
 }
@@ -45,7 +45,7 @@ pub struct Sample {
 /// What an episode was played for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Purpose {
+pub enum EpisodePurpose {
     /// To learn from it.
     Training,
     /// To examine the policy.
@@ -54,7 +54,7 @@ pub enum Purpose {
 
 /// One action of one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SampleTurn {
+pub struct KeptTurn {
     /// What the agent saw.
     pub observation: String,
     /// The whole prompt that this was put to the model in. Empty for a player that is no model of ours.
@@ -68,7 +68,7 @@ pub struct SampleTurn {
     pub action: Option<String>,
     /// Why the reply could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadReason>,
     /// What the game gave.
     pub reward: f64,
     /// What the referee added: minus the format penalty, or zero.
@@ -80,11 +80,11 @@ pub struct SampleTurn {
 
 /// Where an episode was played, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place<'a> {
+pub struct EpisodeOrigin<'a> {
     /// Training steps done.
     pub step: usize,
     /// What for.
-    pub purpose: Purpose,
+    pub purpose: EpisodePurpose,
     /// The game, if it is not the run's own.
     pub game: Option<&'a str>,
     /// The seed of the scene.
@@ -93,27 +93,27 @@ pub struct Place<'a> {
     pub agent: usize,
 }
 
-impl Sample {
+impl KeptEpisode {
     /// An episode as it is kept.
     ///
     /// # Errors
     /// If a template fails.
     pub fn of(
         episode: &Episode,
-        place: Place<'_>,
+        place: EpisodeOrigin<'_>,
         actions: &[String],
         prompts: &Prompts,
-    ) -> Result<Sample, PlayError> {
-        let mut sample = Sample::played(episode, place, actions);
+    ) -> Result<KeptEpisode, PlayError> {
+        let mut sample = KeptEpisode::played(episode, place, actions);
         for (number, turn) in sample.turns.iter_mut().enumerate() {
-            turn.prompt = prompts.text(&Seen::turn(episode, number))?;
+            turn.prompt = prompts.text(&AgentView::turn(episode, number))?;
         }
         Ok(sample)
     }
 
     /// The same without prompts: of a player that is no model of ours.
-    pub fn played(episode: &Episode, place: Place<'_>, actions: &[String]) -> Sample {
-        let turn = |turn: &crate::Turn| SampleTurn {
+    pub fn played(episode: &Episode, place: EpisodeOrigin<'_>, actions: &[String]) -> KeptEpisode {
+        let turn = |turn: &crate::Turn| KeptTurn {
             observation: turn.observation.clone(),
             prompt: String::new(),
             messages: Vec::new(),
@@ -124,7 +124,7 @@ impl Sample {
             shaping: turn.shaping,
             advantage: None,
         };
-        Sample {
+        KeptEpisode {
             step: place.step,
             purpose: place.purpose,
             game: place.game.map(str::to_owned),
@@ -135,7 +135,7 @@ impl Sample {
             advantage: None,
             chosen: None,
             success: episode.success,
-            truncated: episode.ending == Some(Ending::Truncated),
+            truncated: episode.ending == Some(EpisodeEnd::Truncated),
             turns: episode.turns.iter().map(turn).collect(),
             last: episode.last.clone(),
         }
@@ -145,16 +145,20 @@ impl Sample {
     ///
     /// # Errors
     /// If a template fails.
-    pub fn told(mut self, episode: &Episode, framing: &Framing) -> Result<Sample, PlayError> {
+    pub fn told(
+        mut self,
+        episode: &Episode,
+        framing: &PromptWriter,
+    ) -> Result<KeptEpisode, PlayError> {
         for (number, turn) in self.turns.iter_mut().enumerate() {
-            turn.messages = framing.messages(&Seen::turn(episode, number))?;
+            turn.messages = framing.messages(&AgentView::turn(episode, number))?;
         }
         Ok(self)
     }
 
     /// With what learning made of it: the advantage of the whole and of each turn, and whether it was chosen.
     #[must_use]
-    pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> Sample {
+    pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> KeptEpisode {
         self.advantage = Some(advantage);
         self.chosen = Some(chosen);
         for (turn, advantage) in self.turns.iter_mut().zip(turns) {

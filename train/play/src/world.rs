@@ -8,11 +8,11 @@ use lapwing_env::rng::Stream;
 use lapwing_model::{ChatTemplate, Tokenizer};
 
 use crate::PlayError;
-use crate::config::{Game, Mix, Policy};
+use crate::config::{GameConfig, MixConfig, PolicyConfig};
 use crate::prompt::Prompts;
 use crate::scenes::Scenes;
 use crate::seeds;
-use crate::{Framing, Referee, Seen};
+use crate::{AgentView, PromptWriter, Referee};
 
 /// A game as a model meets it.
 pub struct World {
@@ -37,11 +37,11 @@ impl World {
     /// If the game fails, or a prompt template is none.
     pub fn new(
         scenario: Box<dyn Scenario>,
-        policy: &Policy,
+        policy: &PolicyConfig,
         tokenizer: Tokenizer,
         template: Arc<ChatTemplate>,
     ) -> Result<World, PlayError> {
-        let framing = Framing::new(&*scenario, policy)?;
+        let framing = PromptWriter::new(&*scenario, policy)?;
         Ok(World {
             name: scenario.name().to_owned(),
             scenes: Scenes::of(&*scenario)?,
@@ -58,9 +58,9 @@ impl World {
     /// As [`World::new`].
     pub fn all(
         scenarios: Vec<Box<dyn Scenario>>,
-        own: &Game,
-        mix: &[Mix],
-        policy: &Policy,
+        own: &GameConfig,
+        mix: &[MixConfig],
+        policy: &PolicyConfig,
         tokenizer: &Tokenizer,
         template: ChatTemplate,
     ) -> Result<Vec<World>, PlayError> {
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Who stops its episodes, and by what.
-    pub fn referee(&self, policy: &Policy) -> Referee {
+    pub fn referee(&self, policy: &PolicyConfig) -> Referee {
         Referee {
             step_limit: self.scenario.step_limit(),
             format_penalty: policy.format_penalty,
@@ -109,9 +109,9 @@ impl World {
         let mut starts = Vec::new();
         for seat in &seats {
             let observation = self.scenario.start(seat.scene, seat.luck)?.observe(0)?;
-            let seen = Seen {
+            let seen = AgentView {
                 seed: seat.reply,
-                ..Seen::first(&observation)
+                ..AgentView::first(&observation)
             };
             starts.push(self.prompts.ids(&seen)?.to_vec());
         }

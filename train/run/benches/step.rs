@@ -6,7 +6,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_learn::batch;
 use lapwing_learn::batch::Group;
-use lapwing_learn::batch::{Chosen, pack};
+use lapwing_learn::batch::{SelectedEpisode, pack};
 use lapwing_learn::config::Aggregation;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
@@ -19,7 +19,7 @@ use lapwing_train::health::HealthChecks;
 use lapwing_train::record::directory;
 use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::record::{Record, Sink};
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::{checkpoint, samples};
 
 fn state() -> State {
@@ -28,7 +28,7 @@ fn state() -> State {
 
 fn state_on(gpu: Gpu) -> State {
     let config = Config::load("frozen-lake", &["eval.episodes=1".to_owned()]).expect("a preset");
-    State::new(&gpu, None, config, Purpose::Train, &()).expect("the embedded base")
+    State::new(&gpu, None, config, RunPurpose::Train, &()).expect("the embedded base")
 }
 
 /// The episodes that the first step plays.
@@ -105,10 +105,10 @@ fn packing(criterion: &mut Criterion) {
     let played = episodes(&mut state);
     let ones = vec![1.0; state.world().scenario.step_limit()];
     // A tenth of the episodes: separate sequences of all of them would take minutes.
-    let chosen: Vec<Chosen<'_>> = played
+    let chosen: Vec<SelectedEpisode<'_>> = played
         .iter()
         .step_by(10)
-        .map(|episode| Chosen {
+        .map(|episode| SelectedEpisode {
             episode,
             advantages: &ones,
             importance: 1.0,

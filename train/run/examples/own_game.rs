@@ -5,7 +5,7 @@ use lapwing_env::{Game, GameError, Outcome, Scenario};
 use lapwing_tensor::{Gpu, GpuOptions};
 use lapwing_train::Config;
 use lapwing_train::record::directory::RunDirectory;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::train;
 
 /// A corridor of seven cells with the goal somewhere. The picture is one that the base has seen of its own games.
@@ -51,7 +51,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         Gpu::open(GpuOptions::default())?,
         Config::load("frozen-lake", &set)?,
     );
-    let mut state = State::with_games(&gpu, None, vec![game], config, Purpose::Train, &())?;
+    let mut state = State::with_games(&gpu, None, vec![game], config, RunPurpose::Train, &())?;
     let home = tempfile::tempdir()?;
     let mut run = RunDirectory::create(home.path(), &state.config)?;
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false))?;

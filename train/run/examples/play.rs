@@ -3,7 +3,7 @@ use std::path::Path;
 
 use lapwing_tensor::{Gpu, GpuOptions};
 use lapwing_train::record::directory;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::{Config, Error};
 
 /// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns what it brought.
@@ -15,7 +15,7 @@ pub fn play(run: &Path) -> Result<f64, Error> {
         &[format!("model.adapter={adapter}")],
     )?;
     let gpu = Gpu::open(GpuOptions::default())?;
-    let mut state = State::new(&gpu, None, config, Purpose::Play, &())?;
+    let mut state = State::new(&gpu, None, config, RunPurpose::Play, &())?;
     let seats = state.evaluation_seats()?;
     // At temperature 0 the likeliest word is said.
     let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);

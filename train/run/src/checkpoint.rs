@@ -19,7 +19,7 @@ use toml::{Table, Value};
 use crate::Config;
 use crate::record::directory;
 use crate::snapshot::{Best, Snapshot};
-use lapwing_learn::config::Method;
+use lapwing_learn::config::AdvantageEstimator;
 use lapwing_learn::critic;
 
 /// Of the way in which a checkpoint is written; another number is not read.
@@ -347,7 +347,7 @@ impl Saved {
         };
         let parameters = names.map(&mut parameter).collect::<Result<_, _>>()?;
         let critic = match config.credit.method {
-            Method::Critic => &critic::NAMES[..],
+            AdvantageEstimator::Critic => &critic::NAMES[..],
             _ => &[],
         };
         let critic = critic.iter().map(|name| parameter(name));

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Config;
 use crate::record::directory::RunDirectory;
-use crate::state::{Purpose, State};
+use crate::state::{RunPurpose, State};
 use crate::trainer::train;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_trained_adapter_plays() {
     ];
     let config = Config::load("frozen-lake", &set.map(str::to_owned)).unwrap();
     let gpu = lapwing_tensor::check::gpu();
-    let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
+    let mut state = State::new(&gpu, None, config, RunPurpose::Train, &()).unwrap();
     let mut run = RunDirectory::create(home.path(), &state.config).unwrap();
     train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
     assert_eq!(play::play(home.path()).unwrap(), 1.0);

@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::record::metrics::{Warning, now};
 use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::Form;
+use lapwing_play::ReplyForm;
 
 /// Steps that are remembered.
 const MEMORY: usize = 50;
@@ -195,7 +195,7 @@ impl HealthChecks {
             100.0 * cut
         );
         // A model that is asked for a word and says another is no matter of length.
-        (cut > 0.2 && config.policy.reply != Form::Word).then_some(("length-limit", cut, text))
+        (cut > 0.2 && config.policy.reply != ReplyForm::Word).then_some(("length-limit", cut, text))
     }
 
     fn no_variance(&self) -> Option<CheckResult> {
@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use lapwing_learn::config::Ratio;
-    use lapwing_learn::metrics::Learned;
+    use lapwing_learn::metrics::UpdateMetrics;
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_play::{Episode, Turn};
 
@@ -313,10 +313,10 @@ mod tests {
                 }),
                 ..PlayMetrics::default()
             },
-            learned: Some(Learned {
+            learned: Some(UpdateMetrics {
                 kl: Some(0.05),
                 clip_fraction: 0.1,
-                ..Learned::default()
+                ..UpdateMetrics::default()
             }),
             ..StepMetrics::default()
         }
@@ -357,7 +357,7 @@ mod tests {
         step.play.replies.as_mut().expect("of a model")
     }
 
-    fn update(step: &mut StepMetrics) -> &mut Learned {
+    fn update(step: &mut StepMetrics) -> &mut UpdateMetrics {
         step.learned.as_mut().expect("something")
     }
 

@@ -9,7 +9,7 @@ use lapwing_learn::language::{LanguageLearner, Options};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
 use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
-use lapwing_play::sample::{Place, Sample};
+use lapwing_play::sample::{EpisodeOrigin, KeptEpisode};
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, Referee};
 use lapwing_tensor::Parameters;
@@ -44,7 +44,12 @@ pub trait Learner {
     ///
     /// # Errors
     /// If a template fails.
-    fn sample(&self, world: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error>;
+    fn sample(
+        &self,
+        world: usize,
+        place: EpisodeOrigin<'_>,
+        episode: &Episode,
+    ) -> Result<KeptEpisode, Error>;
 
     /// Optimiser updates made so far.
     fn updates(&self) -> u64;
@@ -121,12 +126,17 @@ impl Learner for LanguageLearner {
         Ok(ms_grpo::step(self, &config.language(), step, progress)?)
     }
 
-    fn sample(&self, world: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error> {
+    fn sample(
+        &self,
+        world: usize,
+        place: EpisodeOrigin<'_>,
+        episode: &Episode,
+    ) -> Result<KeptEpisode, Error> {
         let is_mixed_in = world > 0;
         let world = &self.worlds[world];
         let game = is_mixed_in.then_some(&*world.name);
-        let (place, actions) = (Place { game, ..place }, world.scenario.actions());
-        Ok(Sample::of(episode, place, actions, &world.prompts)?)
+        let (place, actions) = (EpisodeOrigin { game, ..place }, world.scenario.actions());
+        Ok(KeptEpisode::of(episode, place, actions, &world.prompts)?)
     }
 
     fn updates(&self) -> u64 {
@@ -207,8 +217,13 @@ impl Learner for NetworkLearner {
         Ok((metrics, groups.collect()))
     }
 
-    fn sample(&self, _: usize, place: Place<'_>, episode: &Episode) -> Result<Sample, Error> {
-        Ok(Sample::played(episode, place, self.scenario.actions()))
+    fn sample(
+        &self,
+        _: usize,
+        place: EpisodeOrigin<'_>,
+        episode: &Episode,
+    ) -> Result<KeptEpisode, Error> {
+        Ok(KeptEpisode::played(episode, place, self.scenario.actions()))
     }
 
     fn updates(&self) -> u64 {

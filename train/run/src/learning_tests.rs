@@ -6,8 +6,8 @@ use lapwing_play::metrics::PlayMetrics;
 use lapwing_tensor::check::gpu;
 
 use crate::learner::Learner;
-use crate::memory::Plan;
-use crate::state::{Purpose, State};
+use crate::memory::MemoryPlan;
+use crate::state::{RunPurpose, State};
 use crate::{Config, Error, checkpoint};
 
 fn config(preset: &str, changes: &[&str]) -> Config {
@@ -23,7 +23,7 @@ fn with_critic(changes: &[&str]) -> State {
         "eval.episodes=4",
     ];
     let config = config("frozen-lake", &[&own, changes].concat());
-    State::new(&gpu(), None, config, Purpose::Train, &()).unwrap()
+    State::new(&gpu(), None, config, RunPurpose::Train, &()).unwrap()
 }
 
 /// Makes a step. Returns its metrics without times.
@@ -78,9 +78,9 @@ fn a_resumed_run_with_a_critic_continues_identically() {
 /// The memory plan counts the critic's weights and the states that it stores.
 #[test]
 fn the_memory_of_a_critic_is_planned() {
-    let plan = |settings: &[&str]| -> Plan {
+    let plan = |settings: &[&str]| -> MemoryPlan {
         let config = config("frozen-lake", settings);
-        let state = State::new(&gpu(), None, config, Purpose::Train, &()).unwrap();
+        let state = State::new(&gpu(), None, config, RunPurpose::Train, &()).unwrap();
         state.plan.unwrap()
     };
     let (without, with) = (plan(&[]), plan(&["credit.method=critic"]));

@@ -8,7 +8,7 @@ use lapwing_model::{
 use lapwing_tensor::Caps;
 
 use crate::config::Config;
-use lapwing_learn::config::{Method, Weights};
+use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 
 /// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
@@ -20,7 +20,7 @@ const ROUNDS: usize = 4;
 
 /// What the memory depends on, beside the model.
 #[derive(Debug, Clone, Copy)]
-pub struct Demand {
+pub struct MemoryDemand {
     /// Numbers that are trained, in an adapter or in the whole model; 0: none are.
     pub trained: u64,
     /// Whether they are those of the whole model.
@@ -59,7 +59,7 @@ struct DeviceMemory {
 
 /// What a run will take, in bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct MemoryPlan {
     /// The frozen weights; where the whole model is trained, those of the reference.
     pub weights: u64,
     /// Keys, values and hidden states of what is being played, at most.
@@ -85,7 +85,7 @@ pub enum MemoryError {
     #[error("{}; {cure}", shortage(.least))]
     TooLittle {
         /// The least that the run would take.
-        least: Box<Plan>,
+        least: Box<MemoryPlan>,
         /// Which setting to change.
         cure: String,
     },
@@ -129,7 +129,7 @@ pub enum MemoryError {
 }
 
 /// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
-fn shortage(plan: &Plan) -> String {
+fn shortage(plan: &MemoryPlan) -> String {
     let [held, trained] = plan.names();
     format!(
         "needs up to {:.2} GiB ({held} {:.2}, keys and values {:.2}, activations {:.2}, {trained} {:.2}), and of the \
@@ -158,7 +158,7 @@ fn gib(bytes: &u64) -> f64 {
     *bytes as f64 / (1u64 << 30) as f64
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "needs up to {}", size(self.total()))?;
         if let Some(memory) = self.memory {
@@ -191,7 +191,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-impl Plan {
+impl MemoryPlan {
     /// Divides the memory of a device.
     ///
     /// # Errors
@@ -199,8 +199,8 @@ impl Plan {
     pub fn new(
         caps: &Caps,
         checkpoint: &ModelDirectory,
-        demand: &Demand,
-    ) -> Result<Plan, MemoryError> {
+        demand: &MemoryDemand,
+    ) -> Result<MemoryPlan, MemoryError> {
         let weights = checkpoint.device_bytes(Precision::Auto);
         let device = DeviceMemory {
             memory: caps.memory,
@@ -209,7 +209,7 @@ impl Plan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
-    /// What [`Plan::weights`] and [`Plan::optimiser`] are called.
+    /// What [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] are called.
     pub fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
@@ -232,8 +232,8 @@ fn plan(
     device: DeviceMemory,
     model: &Model,
     weights: u64,
-    demand: &Demand,
-) -> Result<Plan, MemoryError> {
+    demand: &MemoryDemand,
+) -> Result<MemoryPlan, MemoryError> {
     let most = model.most_tokens(device.max_binding, demand.rank);
     if demand.tokens_per_batch > 0 && demand.longest > most {
         return Err(MemoryError::Longest {
@@ -275,7 +275,7 @@ fn plan(
             // A turn that is longer than a batch goes through as a whole.
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
-        Plan {
+        MemoryPlan {
             weights: if demand.frozen { weights } else { 0 },
             arena: rows as u64 * row,
             activations: update.max(prefill) + 4 * demand.states,
@@ -286,9 +286,9 @@ fn plan(
             recomputes,
         }
     };
-    let fits = |plan: &Plan| plan.total() <= plan.allowed();
+    let fits = |plan: &MemoryPlan| plan.total() <= plan.allowed();
     // Where the device does not say what it has, do not take much.
-    let roomy = |plan: &Plan| plan.memory.is_some() || plan.activations < 1 << 30;
+    let roomy = |plan: &MemoryPlan| plan.memory.is_some() || plan.activations < 1 << 30;
     let tokens = demand.tokens_per_batch;
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
@@ -342,7 +342,7 @@ pub(crate) fn demand(
     agents: usize,
     turns: usize,
     starts: &[Vec<u32>],
-) -> Result<Demand, ModelError> {
+) -> Result<MemoryDemand, ModelError> {
     let fresh = || config.lora.parameters(checkpoint.config());
     let numbers = stored.map_or(0, StoredAdapter::parameters);
     let whole = trains && config.train.weights == Weights::All;
@@ -363,7 +363,7 @@ pub(crate) fn demand(
     let shared = starts.iter().map(alike).min().unwrap_or(0);
     let prompt = starts.iter().map(Vec::len).max().unwrap_or(0);
     let (mut critic, mut states) = (0, 0);
-    if trains && config.credit.method == Method::Critic {
+    if trains && config.credit.method == AdvantageEstimator::Critic {
         let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
         critic = Head::numbers(width, hidden);
         // The features of each state, and what the head's layer makes of them on the way there and back.
@@ -375,7 +375,7 @@ pub(crate) fn demand(
     let own = prompt - shared;
     let turns = config.policy.history;
     let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
-    Ok(Demand {
+    Ok(MemoryDemand {
         trained,
         whole,
         frozen: !whole || config.train.beta > 0.0,
@@ -433,8 +433,8 @@ mod tests {
         }
     }
 
-    fn demand(tokens_per_batch: usize) -> Demand {
-        Demand {
+    fn demand(tokens_per_batch: usize) -> MemoryDemand {
+        MemoryDemand {
             trained: 30_000_000,
             whole: false,
             frozen: true,
@@ -457,7 +457,7 @@ mod tests {
     fn an_update_of_a_3b_model_stays_below_16_gib() {
         let (model, weights) = large();
         // 25 episodes x 10 turns of 400 + 100 tokens go through in batches of the default size.
-        let tokens = lapwing_learn::config::Train::default().tokens_per_batch;
+        let tokens = lapwing_learn::config::TrainConfig::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
         assert!(plan.recomputes);
         println!("{plan:?}");
@@ -511,7 +511,7 @@ mod tests {
             mlp_width: 4864,
         });
         let numbers = all_numbers(&model);
-        let whole = |frozen: bool| Demand {
+        let whole = |frozen: bool| MemoryDemand {
             trained: numbers,
             whole: true,
             frozen,
@@ -532,7 +532,7 @@ mod tests {
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
-        assert_snapshot!(error(device(64, 128 << 20), Demand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
+        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
     #[test]
@@ -565,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_plan_reads_so() {
-        let mut small = Plan {
+        let mut small = MemoryPlan {
             weights: 485_171,
             arena: 81_684_070,
             activations: 187 << 20,

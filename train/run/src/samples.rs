@@ -4,7 +4,7 @@ use crate::Error;
 use crate::learner::Learner;
 use crate::record::Record;
 use lapwing_learn::batch::Group;
-use lapwing_play::sample::{Place, Purpose};
+use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose};
 use lapwing_play::{Episode, Seat};
 
 /// Of an evaluation: the first ones, which are on the same scenes each time.
@@ -20,9 +20,9 @@ pub fn of_evaluation(
 ) -> Result<Vec<Record>, Error> {
     let agents = learner.game().0.agents();
     let sample = |(number, episode): (usize, &Episode)| {
-        let place = Place {
+        let place = EpisodeOrigin {
             step,
-            purpose: Purpose::Evaluation,
+            purpose: EpisodePurpose::Evaluation,
             game: None,
             scene: seats[number / agents].scene,
             agent: number % agents,
@@ -52,9 +52,9 @@ pub fn of_step(
     };
     let mut samples = Vec::new();
     for group in groups.iter().take(kept) {
-        let place = Place {
+        let place = EpisodeOrigin {
             step,
-            purpose: Purpose::Training,
+            purpose: EpisodePurpose::Training,
             game: None,
             scene: group.scene,
             agent: group.agent,

@@ -12,14 +12,14 @@ use crate::base::fingerprint::fingerprint;
 use crate::config::{Config, ConfigError};
 use crate::learner::Learner;
 use crate::memory;
-use crate::memory::Plan;
+use crate::memory::MemoryPlan;
 use crate::snapshot::{Best, Snapshot};
-use lapwing_learn::config::{LearnerKind, Method, Weights};
+use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Weights};
 use lapwing_learn::critic::Head;
 use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy, Reference};
 use lapwing_play::seeds;
 use lapwing_play::world::World;
@@ -30,7 +30,7 @@ const ARENA_ROWS: usize = 4096;
 
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RunPurpose {
     /// To teach an adapter, a fresh one or the one that the config names; or all of the model, as `train.weights` says.
     Train,
     /// To play, with the adapter that the config names or without one.
@@ -49,7 +49,7 @@ pub struct State<L = LanguageLearner> {
     /// a few digits that tell its files, and those of the adapter that training began from, from others
     pub fingerprint: String,
     /// the memory that a language model needs
-    pub plan: Option<Plan>,
+    pub plan: Option<MemoryPlan>,
     /// steps of training done
     pub step: usize,
     /// the step of the last evaluation
@@ -68,7 +68,7 @@ impl State {
         gpu: &Gpu,
         hub: Option<&Hub>,
         config: Config,
-        purpose: Purpose,
+        purpose: RunPurpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
         let game = config.game.scenario()?;
@@ -88,14 +88,14 @@ impl State {
         hub: Option<&Hub>,
         scenarios: Vec<Box<dyn Scenario>>,
         mut config: Config,
-        purpose: Purpose,
+        purpose: RunPurpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
         if config.learner != LearnerKind::MsGrpo {
             return Err(Error::NoLanguage(config.learner.name()));
         }
-        config.game = Game::of(&*scenarios[0]);
-        let trains = purpose == Purpose::Train;
+        config.game = GameConfig::of(&*scenarios[0]);
+        let trains = purpose == RunPurpose::Train;
         let whole = trains && config.train.weights == Weights::All;
         if whole && let Some(dir) = config.model.adapter.as_deref() {
             return Err(beside_an_adapter(dir).into());
@@ -156,7 +156,7 @@ impl State {
                 most,
             });
         }
-        let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
+        let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         progress.note(&plan.to_string());
         let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter.as_deref());
         let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
@@ -171,17 +171,17 @@ impl State {
 
         let frozen = |stored| Adapter::frozen(&model, stored);
         let (adapter, parameters) = match (&stored, purpose) {
-            (_, Purpose::Train) if whole => (None, all),
-            (Some(stored), Purpose::Train) => {
+            (_, RunPurpose::Train) if whole => (None, all),
+            (Some(stored), RunPurpose::Train) => {
                 let (adapter, parameters) = Adapter::trained(&model, stored);
                 (Some(adapter), Some(parameters))
             }
-            (None, Purpose::Train) => {
+            (None, RunPurpose::Train) => {
                 let seed = seeds::derive(config.train.seed, "adapter", &[]);
                 let fresh = Adapter::new(&model, config.lora.clone(), seed)?;
                 (Some(fresh.0), Some(fresh.1))
             }
-            (stored, Purpose::Play) => (stored.as_ref().map(frozen), None),
+            (stored, RunPurpose::Play) => (stored.as_ref().map(frozen), None),
         };
         let reference = match demand.frozen && trains {
             true => Some(Reference {
@@ -193,7 +193,7 @@ impl State {
             }),
             false => None,
         };
-        let critic = (trains && config.credit.method == Method::Critic).then(|| {
+        let critic = (trains && config.credit.method == AdvantageEstimator::Critic).then(|| {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
@@ -302,7 +302,7 @@ impl State<NetworkLearner> {
     /// If the game has no planes, or the weights cannot be read or are of another network.
     pub fn network(gpu: &Gpu, mut config: Config) -> Result<State<NetworkLearner>, Error> {
         let learner = NetworkLearner::new(gpu, config.game.scenario()?, &config.network())?;
-        config.game = Game::of(&*learner.scenario);
+        config.game = GameConfig::of(&*learner.scenario);
         Ok(State {
             model_name: config.learner.name().to_owned(),
             fingerprint: learner.fingerprint(),

@@ -17,7 +17,7 @@ use lapwing_play::metrics::PlayMetrics;
 
 /// How training came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum TrainingEnd {
     /// All steps are done.
     Finished,
     /// It was asked to stop, and did after a step; it can go on from there.
@@ -36,7 +36,7 @@ pub fn train<L: Learner>(
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Ending, Error> {
+) -> Result<TrainingEnd, Error> {
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
         // The error is what matters. Within a step, or where no number is to be trusted, what was saved last is better.
@@ -55,7 +55,7 @@ fn steps<L: Learner>(
     progress: &dyn Progress,
     stop: &AtomicBool,
     clean: &mut bool,
-) -> Result<Ending, Error> {
+) -> Result<TrainingEnd, Error> {
     let mut checks = HealthChecks::default();
     run.records()?.iter().for_each(|past| checks.recall(past));
     let mut saved = Instant::now();
@@ -76,11 +76,11 @@ fn steps<L: Learner>(
             (*clean, saved) = (true, Instant::now());
         }
         if last {
-            return Ok(Ending::Finished);
+            return Ok(TrainingEnd::Finished);
         }
         if stop.load(Relaxed) {
             save(state, run)?;
-            return Ok(Ending::Stopped);
+            return Ok(TrainingEnd::Stopped);
         }
 
         let updates = state.learner.updates();
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::record::directory;
-    use crate::state::Purpose;
+    use crate::state::RunPurpose;
 
     /// Begins the run in this directory, or goes on with it as the program does.
     fn train_to(steps: usize, dir: &Path) {
@@ -231,7 +231,7 @@ mod tests {
         ];
         let config = Config::load("frozen-lake", &settings.map(str::to_owned)).unwrap();
         let gpu = lapwing_tensor::check::gpu();
-        let mut state = State::new(&gpu, None, config, Purpose::Train, &()).unwrap();
+        let mut state = State::new(&gpu, None, config, RunPurpose::Train, &()).unwrap();
         let mut run = match dir.exists() {
             false => RunDirectory::create(dir, &state.config).unwrap(),
             true => {

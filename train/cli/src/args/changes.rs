@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lapwing_learn::config::LearnerKind;
-use lapwing_play::Form;
-use lapwing_train::base::source::Source;
-use lapwing_train::config::{Origin, Place, Resolved};
+use lapwing_play::ReplyForm;
+use lapwing_train::base::source::ModelSource;
+use lapwing_train::config::{Origin, PathKind, Resolved};
 use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::{Config, ConfigError, Error};
 
@@ -108,7 +108,7 @@ pub fn built_in_preset(resolved: &Resolved) -> Option<String> {
     let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
         return None;
     };
-    (resolved.config.policy.reply == Form::Word).then(|| {
+    (resolved.config.policy.reply == ReplyForm::Word).then(|| {
         format!(
             "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
             resolved.config.policy.max_new_tokens
@@ -118,9 +118,9 @@ pub fn built_in_preset(resolved: &Resolved) -> Option<String> {
 
 /// Returns the adapter or model of a directory, which may be a run.
 pub fn learned(dir: &Path) -> Result<Trained, Error> {
-    Ok(match Place::of(dir) {
-        Place::Run => directory::trained(dir)?,
-        Place::Model => Trained::Model(dir.to_owned()),
+    Ok(match PathKind::of(dir) {
+        PathKind::Run => directory::trained(dir)?,
+        PathKind::Model => Trained::Model(dir.to_owned()),
         _ => Trained::Adapter(dir.to_owned()),
     })
 }
@@ -146,8 +146,8 @@ pub fn adapter(dir: &Path) -> Result<PathBuf, Error> {
 /// Returns the model that `--model` names. For a run that trained a whole model it is that model, which is noted.
 pub fn model(text: &str) -> String {
     let dir = Path::new(text);
-    match (Place::of(dir), directory::trained(dir)) {
-        (Place::Run, Ok(Trained::Model(model))) => {
+    match (PathKind::of(dir), directory::trained(dir)) {
+        (PathKind::Run, Ok(Trained::Model(model))) => {
             out::note(&format!("--model: uses {}", model.display()));
             model.display().to_string()
         }
@@ -161,9 +161,9 @@ fn model_directory(dir: &str) -> Result<&str, Error> {
         let (path, cure) = (PathBuf::from(dir), cure.to_owned());
         Err(ConfigError::Place { path, is, cure }.into())
     };
-    match Place::of(Path::new(dir)) {
-        Place::Run => wrong("is a run, not a model", "give it without --model"),
-        Place::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
+    match PathKind::of(Path::new(dir)) {
+        PathKind::Run => wrong("is a run, not a model", "give it without --model"),
+        PathKind::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
         _ => Ok(dir),
     }
 }
@@ -177,8 +177,8 @@ impl ChangeArgs {
         if let Some(text) = &self.model {
             let text = &*model(text);
             // Both are set, so that one replaces the other whichever the config has.
-            let (dir, repo) = match Source::typed(text) {
-                Source::Repository(_) => ("", text),
+            let (dir, repo) = match ModelSource::typed(text) {
+                ModelSource::Repository(_) => ("", text),
                 _ => (model_directory(text)?, ""),
             };
             settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);

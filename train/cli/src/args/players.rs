@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapwing_play::SettingError;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_train::config::{MOST_EPISODES, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
@@ -185,7 +185,7 @@ impl EvalArgs {
     }
 
     /// Returns the games to play.
-    pub fn games(&self, config: &Config) -> Result<Vec<Game>, Error> {
+    pub fn games(&self, config: &Config) -> Result<Vec<GameConfig>, Error> {
         if self.games.is_empty() {
             return Ok(vec![config.game.clone()]);
         }
@@ -201,7 +201,10 @@ impl ProbeArgs {
     }
 
     /// Returns the selected probes of this game.
-    pub fn probes(&self, game: &Game) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
+    pub fn probes(
+        &self,
+        game: &GameConfig,
+    ) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
         let (kind, _) =
             lapwing_env::find_variant(&game.name.to_string()).map_err(SettingError::from)?;
         let found = |name: &String| {

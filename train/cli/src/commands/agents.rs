@@ -8,7 +8,7 @@ use lapwing_model::{Adapter, Model};
 use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
-use lapwing_train::config::{self, Place};
+use lapwing_train::config::{self, PathKind};
 use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::state::State;
 
@@ -107,21 +107,19 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
 
 /// Returns the model before training: without its adapter, or, if a run trained all of its weights, the initial model of
 /// that run.
-pub fn initial_model(model: &config::Model) -> Result<config::Model> {
+pub fn initial_model(model: &config::ModelChoice) -> Result<config::ModelChoice> {
     // Below an adapter, even a trained model is the initial one.
     let dir = model.dir.as_deref().filter(|_| model.adapter.is_none());
     let run = dir.and_then(Path::parent);
     let is_trained = |run: &&Path| {
-        Place::of(run) == Place::Run
-            && [directory::best(run), directory::model(run)]
-                .iter()
-                .any(|kept| Some(&**kept) == dir)
+        let trained = [directory::best(run), directory::model(run)];
+        PathKind::of(run) == PathKind::Run && trained.iter().any(|path| Some(&**path) == dir)
     };
     let initial = match run.filter(is_trained) {
         Some(run) => Config::load(&directory::config(run).to_string_lossy(), &[])?.model,
         None => model.clone(),
     };
-    Ok(config::Model {
+    Ok(config::ModelChoice {
         adapter: None,
         ..initial
     })

@@ -6,9 +6,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
-use lapwing_play::players::human::{Human, help, in_lines};
-use lapwing_play::players::scripted::Scripted;
-use lapwing_play::{Ask, Episode, PlayError, Player, Referee};
+use lapwing_play::players::human::{HumanPlayer, help, in_lines};
+use lapwing_play::players::scripted::ScriptedPlayer;
+use lapwing_play::{ActionRequest, Episode, PlayError, Player, Referee};
 
 use super::human_scores;
 use super::play::{ending, seat};
@@ -90,13 +90,13 @@ fn in_turns(
         }
     }
 
-    let show = |out: &mut SharedWriter<'_, _>, ask: &Ask<'_>| match screen {
+    let show = |out: &mut SharedWriter<'_, _>, ask: &ActionRequest<'_>| match screen {
         Some((screen, term)) => screen.draw(term, ask.observation, ask.past),
         None => in_lines(out, ask),
     };
-    let mut human = Human::new(scenario, input, SharedWriter(&out), show);
-    let mut others: Vec<Scripted> = Vec::new();
-    others.resize_with(scenario.agents() - 1, Scripted::default);
+    let mut human = HumanPlayer::new(scenario, input, SharedWriter(&out), show);
+    let mut others: Vec<ScriptedPlayer> = Vec::new();
+    others.resize_with(scenario.agents() - 1, ScriptedPlayer::default);
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     let (mut turns, mut total) = (0, 0.0);

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
-use lapwing_lab::doctor::{Finding, Outcome, diagnose};
+use lapwing_lab::doctor::{Finding, FindingStatus, diagnose};
 
 use crate::args::{DeviceArgs, DoctorArgs};
 use crate::hub::hub;
@@ -43,9 +43,9 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
 
 fn line(finding: &Finding, colour: bool) -> String {
     let (word, code) = match finding.outcome {
-        Outcome::Good => ("ok", 32),
-        Outcome::Warning => ("note", 33),
-        Outcome::Bad => ("BAD", 31),
+        FindingStatus::Good => ("ok", 32),
+        FindingStatus::Warning => ("note", 33),
+        FindingStatus::Bad => ("BAD", 31),
     };
     let word = match colour {
         true => format!("\x1b[{code}m{word:4}\x1b[0m"),
@@ -69,7 +69,7 @@ mod tests {
     fn findings_are_printed() {
         let mut finding = Finding {
             name: "memory",
-            outcome: Outcome::Good,
+            outcome: FindingStatus::Good,
             text: "to train the built-in base takes up to 0.21 GiB of the device's 24.0".to_owned(),
             fix: None,
             figures: Value::Null,
@@ -77,11 +77,11 @@ mod tests {
         };
         let mut text = line(&finding, false);
         finding.name = "kernels";
-        finding.outcome = Outcome::Bad;
+        finding.outcome = FindingStatus::Bad;
         finding.text = "the driver computes wrong numbers".to_owned();
         finding.fix = Some("update the driver".to_owned());
         text += &line(&finding, false);
-        finding.outcome = Outcome::Warning;
+        finding.outcome = FindingStatus::Warning;
         text += &line(&finding, false);
         assert_snapshot!(text, @"
         ok   memory         to train the built-in base takes up to 0.21 GiB of the device's 24.0

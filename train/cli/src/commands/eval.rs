@@ -6,25 +6,25 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
-use lapwing_lab::scores::{Difference, Scores};
+use lapwing_lab::scores::{Difference, PlayerScores};
 use lapwing_lab::text_table::TextTable;
 use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::NetworkLearner;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
-use lapwing_play::metrics::Yardsticks;
-use lapwing_play::players::search::Search;
+use lapwing_play::metrics::Baselines;
+use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{Episode, Framing, Player, Progress, Referee, Seat};
+use lapwing_play::{Episode, Player, Progress, PromptWriter, Referee, Seat};
 use lapwing_train::Config;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::agents::{other, trained_and_initial};
 use super::human_scores::{self, HumanScores};
 use super::loaded_model::InputError;
-use super::opponent::Opponent;
+use super::opponent::OpponentPlayer;
 use super::other_player;
 use crate::args::{DeviceArgs, EvalArgs};
 use crate::hub::hub;
@@ -45,8 +45,8 @@ struct EvalReport<'a> {
     seed: u64,
     temperature: f64,
     #[serde(flatten)]
-    first: &'a Scores,
-    yardsticks: &'a Yardsticks,
+    first: &'a PlayerScores,
+    yardsticks: &'a Baselines,
     games: &'a [GameScores],
 }
 
@@ -57,15 +57,15 @@ struct GameScores {
     name: String,
     game: String,
     options: Value,
-    players: Vec<Scores>,
+    players: Vec<PlayerScores>,
     /// The first player against each of the others.
     differences: Vec<Difference>,
     #[serde(skip)]
-    yardsticks: Yardsticks,
-    random: Option<Scores>,
-    scripted: Option<Scores>,
+    yardsticks: Baselines,
+    random: Option<PlayerScores>,
+    scripted: Option<PlayerScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    search: Option<Scores>,
+    search: Option<PlayerScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
     human: Option<HumanScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let games = arguments.games(&config)?;
     let names: Vec<_> = games.iter().map(|game| &game.name).collect();
     interrupt::end_with_children(&names)?;
-    let scenarios = games.iter().map(Game::scenario);
+    let scenarios = games.iter().map(GameConfig::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
     let (model, mut all) = match arguments.player.player {
@@ -167,7 +167,7 @@ fn by_models(
         hub(),
         scenarios,
         config.clone(),
-        Purpose::Play,
+        RunPurpose::Play,
         &terminal,
     )?;
     let (first, initial) = trained_and_initial(&state, &terminal)?;
@@ -180,8 +180,8 @@ fn by_models(
     for world in 0..state.learner.worlds.len() {
         let scenes = &state.learner.worlds[world].scenes;
         let scenario = &*state.learner.worlds[world].scenario;
-        let evaluation = Evaluation::new(scenario, scenes, config, arguments, &terminal)?;
-        let load = |name: &String| Opponent::load(name, &gpu, scenario, config, &terminal);
+        let evaluation = EvaluatedGame::new(scenario, scenes, config, arguments, &terminal)?;
+        let load = |name: &String| OpponentPlayer::load(name, &gpu, scenario, config, &terminal);
         let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
         let mut opponent = opponent.as_mut().map(|o| o.player(config.eval.temperature));
         let mut others: Vec<&mut dyn Player> = Vec::new();
@@ -225,10 +225,10 @@ fn by_networks(
     let mut all = Vec::new();
     for scenario in scenarios {
         let scenario = &**scenario;
-        let game = Game::of(scenario).scenario()?;
+        let game = GameConfig::of(scenario).scenario()?;
         let trained = NetworkLearner::trained(&gpu, game, &config.network())?;
         let scenes = Scenes::of(scenario)?;
-        let evaluation = Evaluation::new(scenario, &scenes, config, arguments, &terminal)?;
+        let evaluation = EvaluatedGame::new(scenario, &scenes, config, arguments, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: 0.0,
@@ -269,7 +269,7 @@ fn by_other_player(
     for scenario in scenarios {
         let scenario = &**scenario;
         let scenes = Scenes::of(scenario)?;
-        let evaluation = Evaluation::new(scenario, &scenes, config, arguments, &terminal)?;
+        let evaluation = EvaluatedGame::new(scenario, &scenes, config, arguments, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: config.policy.format_penalty,
@@ -278,7 +278,7 @@ fn by_other_player(
         for (temperature, suffix) in decodings(config, arguments) {
             let mut config = config.clone();
             config.eval.temperature = temperature;
-            let framing = Framing::new(scenario, &config.policy)?;
+            let framing = PromptWriter::new(scenario, &config.policy)?;
             let mut player = other_player::load(&arguments.player, framing, &config)?;
             let episodes = play_evaluation(
                 scenario,
@@ -308,34 +308,34 @@ fn decodings(config: &Config, arguments: &EvalArgs) -> Vec<(f64, &'static str)> 
 }
 
 /// The scenes of one game, and the options that do not depend on the player.
-struct Evaluation {
+struct EvaluatedGame {
     seats: Vec<Seat>,
     seed: u64,
     search: Option<usize>,
 }
 
-impl Evaluation {
+impl EvaluatedGame {
     fn new(
         scenario: &dyn Scenario,
         scenes: &Scenes,
         config: &Config,
         arguments: &EvalArgs,
         terminal: &Terminal,
-    ) -> Result<Evaluation> {
+    ) -> Result<EvaluatedGame> {
         if !scenes.divided() {
             terminal.note(NOT_DIVIDED);
         }
         let seed = config.eval.seed;
-        Ok(Evaluation {
+        Ok(EvaluatedGame {
             seats: scenes.evaluation(scenario, seed, config.eval.episodes)?,
             seed,
             search: arguments.search,
         })
     }
 
-    fn scores(&self, player: &str, scenario: &dyn Scenario, episodes: &[Episode]) -> Scores {
+    fn scores(&self, player: &str, scenario: &dyn Scenario, episodes: &[Episode]) -> PlayerScores {
         let (game, actions) = (scenario.name(), scenario.actions());
-        Scores::of(game, player, actions, &self.seats, episodes)
+        PlayerScores::of(game, player, actions, &self.seats, episodes)
     }
 
     /// Compares the players with each other and with players that need no model.
@@ -344,7 +344,7 @@ impl Evaluation {
         scenario: &dyn Scenario,
         referee: &Referee,
         others: &mut [&mut dyn Player],
-        players: Vec<Scores>,
+        players: Vec<PlayerScores>,
     ) -> Result<GameScores> {
         let game = scenario.name();
         let seats = &self.seats;
@@ -356,7 +356,7 @@ impl Evaluation {
         let scripted = scores("scripted player", baselines.scripted);
         let mut search = None;
         if let Some(tries) = self.search {
-            match Search::new(scenario, tries)? {
+            match SearchPlayer::new(scenario, tries)? {
                 Some(mut player) => {
                     let player = &mut player;
                     let episodes = play_against(scenario, referee, seats, player, others, &())?;
@@ -372,7 +372,8 @@ impl Evaluation {
             [] => optimum(scenario, seats)?,
             _ => None,
         };
-        let play = |scores: &Option<Scores>| scores.as_ref().map(|scores| scores.play.clone());
+        let play =
+            |scores: &Option<PlayerScores>| scores.as_ref().map(|scores| scores.play.clone());
         let differences = players[1..].iter();
         Ok(GameScores {
             name: game.to_owned(),
@@ -381,7 +382,7 @@ impl Evaluation {
             differences: differences
                 .map(|other| Difference::between(&players[0], other))
                 .collect(),
-            yardsticks: Yardsticks {
+            yardsticks: Baselines {
                 game: game.to_owned(),
                 seed: self.seed,
                 random: play(&random),
@@ -407,7 +408,7 @@ impl GameScores {
     }
 
     /// Returns all players in the order of the table.
-    fn all(&self) -> impl Iterator<Item = &Scores> {
+    fn all(&self) -> impl Iterator<Item = &PlayerScores> {
         let players = self.random.iter().chain(&self.players);
         players.chain(&self.scripted).chain(&self.search)
     }
@@ -482,7 +483,7 @@ fn transfer(all: &[GameScores]) -> TextTable {
     head.extend(["scripted player", "best possible"]);
     let mut table = TextTable::new(&head);
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
-    let mean = |scores: &Scores| scores.play.return_mean;
+    let mean = |scores: &PlayerScores| scores.play.return_mean;
     for game in all {
         let mut cells = vec![game.name.clone(), number(game.random.as_ref().map(mean))];
         cells.extend(game.players.iter().map(|scores| number(Some(mean(scores)))));

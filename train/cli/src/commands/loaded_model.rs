@@ -8,8 +8,8 @@ use anyhow::Result;
 use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
 use lapwing_play::Progress;
 use lapwing_train::base::files::Files;
-use lapwing_train::base::source::Source;
-use lapwing_train::memory::{Demand, Plan};
+use lapwing_train::base::source::ModelSource;
+use lapwing_train::memory::{MemoryDemand, MemoryPlan};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -38,9 +38,9 @@ pub fn open(model: &Option<String>) -> Result<Files> {
 }
 
 /// Returns the selected model, or the built-in one.
-pub fn source(model: &Option<String>) -> Source {
-    let typed = |text: &str| Source::typed(&args::model(text));
-    model.as_deref().map_or(Source::BuiltIn, typed)
+pub fn source(model: &Option<String>) -> ModelSource {
+    let typed = |text: &str| ModelSource::typed(&args::model(text));
+    model.as_deref().map_or(ModelSource::BuiltIn, typed)
 }
 
 /// A model on a device, with an arena for its keys and values.
@@ -99,7 +99,7 @@ impl LoadedModel {
         let stored = stored.transpose()?;
         let gpu = device.open()?;
         let longest = capacity.longest;
-        let demand = Demand {
+        let demand = MemoryDemand {
             trained: 0,
             whole: false,
             frozen: true,
@@ -114,7 +114,7 @@ impl LoadedModel {
             episodes: capacity.sequences,
             cure: capacity.cure,
         };
-        let plan = Plan::new(gpu.caps(), &files.checkpoint, &demand)?;
+        let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + SPARE_ROWS > plan.arena_rows {
             let most = plan.arena_rows.saturating_sub(SPARE_ROWS);
             let cure = capacity.cure;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
-use lapwing_train::base::source::Source;
+use lapwing_train::base::source::ModelSource;
 use lapwing_train::record::directory::{self, Trained};
 
 use super::loaded_model::{InputError, source};
@@ -45,7 +45,7 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
 }
 
 /// Returns the model of a run and its best adapter.
-fn of_run(run: &Path) -> Result<(Source, PathBuf)> {
+fn of_run(run: &Path) -> Result<(ModelSource, PathBuf)> {
     directory::is_run(run)?;
     let adapter = match directory::trained(run)? {
         Trained::Adapter(adapter) => adapter,

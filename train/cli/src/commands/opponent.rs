@@ -4,28 +4,28 @@ use std::path::Path;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
-use lapwing_play::config::Game;
-use lapwing_play::players::scripted::{Random, Scripted};
+use lapwing_play::config::GameConfig;
+use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
 use lapwing_play::{Player, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
-use lapwing_train::config::Model;
+use lapwing_train::config::ModelChoice;
 use lapwing_train::record::directory::Trained;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 
 use super::agents::initial_model;
 use super::loaded_model::InputError;
 use crate::args;
 use crate::hub::hub;
 
-pub enum Opponent {
+pub enum OpponentPlayer {
     Scripted,
     Random,
     /// A second model, with or without an adapter.
     Model(Box<State>),
 }
 
-impl Opponent {
+impl OpponentPlayer {
     /// Loads the opponent of this name for games like this one.
     ///
     /// # Errors
@@ -36,21 +36,21 @@ impl Opponent {
         scenario: &dyn Scenario,
         config: &Config,
         progress: &dyn Progress,
-    ) -> Result<Opponent> {
+    ) -> Result<OpponentPlayer> {
         check(name, scenario)?;
         let initial = || initial_model(&config.model);
         let model = match name {
-            "scripted" => return Ok(Opponent::Scripted),
-            "random" => return Ok(Opponent::Random),
+            "scripted" => return Ok(OpponentPlayer::Scripted),
+            "random" => return Ok(OpponentPlayer::Random),
             "base" => initial()?,
             dir => match args::learned(Path::new(dir))? {
-                Trained::Adapter(_) => Model {
+                Trained::Adapter(_) => ModelChoice {
                     adapter: Some(args::adapter(Path::new(dir))?),
                     ..initial()?
                 },
-                Trained::Model(model) => Model {
-                    dir: Some(model),
-                    ..Model::default()
+                Trained::Model(model) => ModelChoice {
+                    dir: Some(model.to_owned()),
+                    ..ModelChoice::default()
                 },
             },
         };
@@ -58,17 +58,17 @@ impl Opponent {
             model,
             ..config.clone()
         };
-        let game = Game::of(scenario).scenario()?;
-        let state = State::with_games(gpu, hub(), vec![game], config, Purpose::Play, progress)?;
-        Ok(Opponent::Model(Box::new(state)))
+        let game = GameConfig::of(scenario).scenario()?;
+        let state = State::with_games(gpu, hub(), vec![game], config, RunPurpose::Play, progress)?;
+        Ok(OpponentPlayer::Model(Box::new(state)))
     }
 
     /// Returns the player. A model samples its replies at this temperature.
     pub fn player(&mut self, temperature: f64) -> Box<dyn Player + '_> {
         match self {
-            Opponent::Scripted => Box::new(Scripted::default()),
-            Opponent::Random => Box::new(Random::default()),
-            Opponent::Model(state) => Box::new(state.seated(0, temperature).2),
+            OpponentPlayer::Scripted => Box::new(ScriptedPlayer::default()),
+            OpponentPlayer::Random => Box::new(RandomPlayer::default()),
+            OpponentPlayer::Model(state) => Box::new(state.seated(0, temperature).2),
         }
     }
 }

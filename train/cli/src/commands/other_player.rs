@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lapwing_play::players::api::{Account, Api, Settings};
-use lapwing_play::players::scripted::{Random, Scripted};
-use lapwing_play::{Ask, Form, Framing, PlayError, Player, Reply};
+use lapwing_play::players::api::{Api, ApiSettings, ApiUsage};
+use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
+use lapwing_play::{ActionRequest, PlayError, Player, PromptWriter, Reply, ReplyForm};
 use lapwing_train::{Config, Error};
 
 use crate::args::{OtherPlayer, PlayerArgs};
@@ -16,9 +16,9 @@ pub enum Substitute {
     /// A model behind an API.
     Api(Box<Api>),
     /// The game's own player, with replies in this form.
-    Scripted(Scripted, Form),
+    Scripted(ScriptedPlayer, ReplyForm),
     /// Random actions.
-    Random(Random, Form),
+    Random(RandomPlayer, ReplyForm),
 }
 
 /// Returns the selected player. The key of an API is read from OPENAI_API_KEY.
@@ -28,11 +28,11 @@ pub enum Substitute {
 ///
 /// # Panics
 /// If none is selected.
-pub fn load(arguments: &PlayerArgs, framing: Framing, config: &Config) -> Result<Substitute> {
+pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> Result<Substitute> {
     let form = config.policy.reply;
     let url = match arguments.player.as_ref().expect("a player is selected") {
-        OtherPlayer::Scripted => return Ok(Substitute::Scripted(Scripted::default(), form)),
-        OtherPlayer::Random => return Ok(Substitute::Random(Random::default(), form)),
+        OtherPlayer::Scripted => return Ok(Substitute::Scripted(ScriptedPlayer::default(), form)),
+        OtherPlayer::Random => return Ok(Substitute::Random(RandomPlayer::default(), form)),
         OtherPlayer::OpenAi(url) => url,
     };
     let Some(model) = &arguments.player_model else {
@@ -44,7 +44,7 @@ pub fn load(arguments: &PlayerArgs, framing: Framing, config: &Config) -> Result
             "--player {url:?} needs --player-cache DIR: the environment does not name the user's cache directory"
         );
     };
-    let settings = Settings {
+    let settings = ApiSettings {
         url: url.clone(),
         model: model.clone(),
         key: std::env::var("OPENAI_API_KEY").ok(),
@@ -62,7 +62,7 @@ pub fn load(arguments: &PlayerArgs, framing: Framing, config: &Config) -> Result
 
 impl Substitute {
     /// Returns the requests to an API and their cost.
-    pub fn account(&self) -> Option<Account> {
+    pub fn account(&self) -> Option<ApiUsage> {
         match self {
             Substitute::Api(api) => Some(api.account()),
             _ => None,
@@ -71,7 +71,7 @@ impl Substitute {
 }
 
 impl Player for Substitute {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let (replies, form) = match self {
             Substitute::Api(api) => return api.act(asks),
             Substitute::Scripted(scripted, form) => (scripted.act(asks)?, form),

@@ -7,15 +7,15 @@ use lapwing_env::Scenario;
 use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
-use lapwing_play::sample::{Place, Purpose as SamplePurpose, Sample};
+use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose as SamplePurpose, KeptEpisode};
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{Episode, Framing, Player, Referee, Seat, Seen};
+use lapwing_play::{AgentView, Episode, Player, PromptWriter, Referee, Seat};
 use lapwing_train::record::episode_file;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::{Config, Error};
 
 use super::eval::refuse_for_network;
-use super::opponent::Opponent;
+use super::opponent::OpponentPlayer;
 use super::other_player;
 use crate::args::{DeviceArgs, PlayArgs};
 use crate::board::Painted;
@@ -46,9 +46,10 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
     let temperature = config.eval.temperature;
     let terminal = Terminal::new();
     let gpu = device.open()?;
-    let mut state = State::new(&gpu, hub(), config.clone(), Purpose::Play, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config.clone(), RunPurpose::Play, &terminal)?;
     let world = state.world();
-    let load = |name: &String| Opponent::load(name, &gpu, &*world.scenario, &config, &terminal);
+    let load =
+        |name: &String| OpponentPlayer::load(name, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
     let seats = seats(arguments, &*world.scenario, &world.scenes)?;
     terminal.phase("playing", seats.len(), "episodes");
@@ -73,8 +74,8 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
     };
     games.print_or_keep(
         arguments,
-        |episode, place, actions| Ok(Sample::of(episode, place, actions, prompts)?),
-        |episode| Ok(prompts.text(&Seen::turn(episode, 0))?),
+        |episode, place, actions| Ok(KeptEpisode::of(episode, place, actions, prompts)?),
+        |episode| Ok(prompts.text(&AgentView::turn(episode, 0))?),
     )
 }
 
@@ -91,13 +92,13 @@ fn by_network(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Resu
     let mut player = trained.greedy_player();
     let games = Games {
         scenario,
-        framing: &Framing::new(scenario, &config.policy)?,
+        framing: &PromptWriter::new(scenario, &config.policy)?,
         episodes: &referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?,
         seats: &seats,
     };
     games.print_or_keep(
         arguments,
-        |episode, place, actions| Ok(Sample::played(episode, place, actions)),
+        |episode, place, actions| Ok(KeptEpisode::played(episode, place, actions)),
         // A network gets no prompt.
         |episode| Ok(episode.turns[0].observation.clone()),
     )
@@ -105,7 +106,7 @@ fn by_network(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Resu
 
 fn by_other_player(arguments: &PlayArgs, config: &Config) -> Result<()> {
     let scenario = config.game.scenario()?;
-    let framing = Framing::new(&*scenario, &config.policy)?;
+    let framing = PromptWriter::new(&*scenario, &config.policy)?;
     let mut player = other_player::load(&arguments.player, framing.clone(), config)?;
     let seats = seats(arguments, &*scenario, &Scenes::of(&*scenario)?)?;
     let referee = Referee {
@@ -130,9 +131,9 @@ fn by_other_player(arguments: &PlayArgs, config: &Config) -> Result<()> {
     };
     games.print_or_keep(
         arguments,
-        |episode, place, actions| Ok(Sample::played(episode, place, actions)),
+        |episode, place, actions| Ok(KeptEpisode::played(episode, place, actions)),
         |episode| {
-            let messages = framing.messages(&Seen::turn(episode, 0))?;
+            let messages = framing.messages(&AgentView::turn(episode, 0))?;
             let lines = messages
                 .iter()
                 .map(|m| format!("{}: {}", m.role, m.content));
@@ -159,7 +160,7 @@ fn seats(arguments: &PlayArgs, scenario: &dyn Scenario, scenes: &Scenes) -> Resu
 /// Episodes, `scenario.agents()` for each seat.
 struct Games<'a> {
     scenario: &'a dyn Scenario,
-    framing: &'a Framing,
+    framing: &'a PromptWriter,
     seats: &'a [Seat],
     episodes: &'a [Episode],
 }
@@ -169,7 +170,7 @@ impl Games<'_> {
     fn print_or_keep(
         &self,
         arguments: &PlayArgs,
-        sample: impl Fn(&Episode, Place<'_>, &[String]) -> Result<Sample, Error>,
+        sample: impl Fn(&Episode, EpisodeOrigin<'_>, &[String]) -> Result<KeptEpisode, Error>,
         prompt: impl Fn(&Episode) -> Result<String, Error>,
     ) -> Result<()> {
         let (agents, actions) = (self.scenario.agents(), self.scenario.actions());
@@ -177,9 +178,9 @@ impl Games<'_> {
             let episodes = self.episodes.iter().enumerate();
             episodes.map(|(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
         };
-        let samples = |purpose| -> Result<Vec<Sample>, Error> {
+        let samples = |purpose| -> Result<Vec<KeptEpisode>, Error> {
             let sample = |(scene, agent, episode)| {
-                let place = Place {
+                let place = EpisodeOrigin {
                     step: 0,
                     purpose,
                     game: None,
@@ -288,7 +289,7 @@ pub(super) fn ending(success: bool, turns: usize, total: f64) -> String {
 mod tests {
     use insta::assert_snapshot;
 
-    use lapwing_play::{Ending, Turn, Unread};
+    use lapwing_play::{EpisodeEnd, Turn, UnreadReason};
 
     use super::*;
 
@@ -307,7 +308,7 @@ mod tests {
             observation: observation.to_owned(),
             text: text.to_owned(),
             action,
-            unread: action.is_none().then_some(Unread::SeveralActions),
+            unread: action.is_none().then_some(UnreadReason::SeveralActions),
             reward,
             shaping,
             ..Turn::default()
@@ -319,7 +320,7 @@ mod tests {
                 turn("_ P", "down", Some(1), 1.0, 0.0),
             ],
             success: true,
-            ending: Some(Ending::Terminated),
+            ending: Some(EpisodeEnd::Terminated),
             ..Episode::default()
         };
         let prompt = "<system>The rules.<user>P _<assistant>";

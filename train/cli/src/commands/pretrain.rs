@@ -4,15 +4,15 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use lapwing_lab::doctor::self_test;
-use lapwing_lab::pretrain::{self, Pretraining};
+use lapwing_lab::pretrain::{self, PretrainOptions};
 use lapwing_learn::config::Weights;
 use lapwing_learn::imitation::{self, Imitation};
-use lapwing_play::sample::Sample;
+use lapwing_play::sample::KeptEpisode;
 use lapwing_play::{Episode, Progress};
 use lapwing_train::Config;
-use lapwing_train::base::source::Source;
+use lapwing_train::base::source::ModelSource;
 use lapwing_train::record::{directory, episode_file};
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 
 use crate::args::{DeviceArgs, PretrainArgs};
 use crate::hub::hub;
@@ -41,9 +41,9 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let whole = config.train.weights == Weights::All;
     let options = &arguments.imitation;
     let samples = options.from.iter().map(|path| episode_file::read(path));
-    let samples: Vec<Vec<Sample>> = samples.collect::<Result<_, _>>()?;
+    let samples: Vec<Vec<KeptEpisode>> = samples.collect::<Result<_, _>>()?;
     let samples = samples.concat();
-    let is_built_in = matches!(config.model.source()?, Source::BuiltIn);
+    let is_built_in = matches!(config.model.source()?, ModelSource::BuiltIn);
     let how = Imitation {
         min_return: options.min_return,
         only_success: options.only_success,
@@ -59,7 +59,7 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    let mut state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
+    let mut state = State::new(&gpu, hub(), config, RunPurpose::Train, &terminal)?;
     let most = state.learner.policy.model.config().max_positions;
     let data = how.demonstrations(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
@@ -108,8 +108,8 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
 }
 
 fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
-    let default = Pretraining::default();
-    let how = Pretraining {
+    let default = PretrainOptions::default();
+    let how = PretrainOptions {
         games: match arguments.configs.is_empty() {
             true => default.games.clone(),
             false => {

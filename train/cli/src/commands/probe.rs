@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::{Scenario, SemanticProbe};
-use lapwing_lab::scores::Scores;
+use lapwing_lab::scores::PlayerScores;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::Progress;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::probe::{Followed, Verdict, Watched};
-use lapwing_train::state::{Purpose, State};
+use lapwing_play::probe::{ProbeCounts, ProbedPlayer, Verdict};
+use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 
 use super::agents::{ModelAgent, trained_and_initial};
@@ -31,25 +31,25 @@ struct ProbeReport<'a> {
     seed: u64,
     temperature: f64,
     /// The unchanged game, then its probes.
-    probes: &'a [ProbeScores],
+    probes: &'a [ProbeRow],
 }
 
 /// The results of one probe.
 #[derive(Serialize)]
-struct ProbeScores {
+struct ProbeRow {
     probe: String,
     summary: String,
     subtlety: String,
     random: Option<f64>,
     scripted: Option<f64>,
-    players: Vec<ProbedPlayer>,
+    players: Vec<ProbedAgent>,
 }
 
 /// The results of one player in one probe.
 #[derive(Serialize)]
-struct ProbedPlayer {
+struct ProbedAgent {
     #[serde(flatten)]
-    scores: Scores,
+    scores: PlayerScores,
     parted: usize,
     told: usize,
     habit: usize,
@@ -62,7 +62,7 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let probes = arguments.probes(&config.game)?;
     let mut scenarios: Vec<Box<dyn Scenario>> = vec![config.game.scenario()?];
     for probe in &probes {
-        let game = Game {
+        let game = GameConfig {
             probe: Some(probe.name.to_owned()),
             ..config.game.clone()
         };
@@ -74,7 +74,7 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
         hub(),
         scenarios,
         config.clone(),
-        Purpose::Play,
+        RunPurpose::Play,
         &terminal,
     )?;
     let (after, before) = trained_and_initial(&state, &terminal)?;
@@ -127,7 +127,7 @@ fn row(
     probe: Option<&SemanticProbe>,
     agents: &[ModelAgent],
     progress: &Terminal,
-) -> Result<ProbeScores> {
+) -> Result<ProbeRow> {
     let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
     let name = probe.map_or("usual", |probe| probe.name);
@@ -135,16 +135,16 @@ fn row(
     for agent in agents {
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
-        let mut watched = Watched::new(&mut player);
+        let mut watched = ProbedPlayer::new(&mut player);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
-        let Followed {
+        let ProbeCounts {
             parted,
             told,
             habit,
         } = watched.followed;
-        players.push(ProbedPlayer {
+        players.push(ProbedAgent {
             verdict: Verdict::of(&watched.followed),
-            scores: Scores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
+            scores: PlayerScores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
             parted,
             told,
             habit,
@@ -157,7 +157,7 @@ fn row(
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
     };
-    Ok(ProbeScores {
+    Ok(ProbeRow {
         probe: name.to_owned(),
         summary: probe.map_or(String::new(), |probe| probe.summary.to_owned()),
         subtlety: probe.map_or(String::new(), |probe| {
@@ -169,7 +169,7 @@ fn row(
     })
 }
 
-fn table(rows: &[ProbeScores]) -> TextTable {
+fn table(rows: &[ProbeRow]) -> TextTable {
     let mut table = TextTable::new(&[
         "probe", "player", "return", "95 %", "random", "scripted", "valid", "told", "habit",
         "verdict",

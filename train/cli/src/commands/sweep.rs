@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use lapwing_lab::report;
-use lapwing_lab::sweep::{Cell, Compare, Results, Sweep};
+use lapwing_lab::sweep::{Sweep, SweepComparison, SweepResults, SweepRun};
 use lapwing_model::write_atomically;
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
@@ -47,7 +47,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     let sweep = Sweep::load(&arguments.file)?;
     let place = arguments.out.clone();
     let place = &place.unwrap_or_else(|| Path::new("sweeps").join(&sweep.name));
-    let mut waiting: Vec<&Cell> = Vec::new();
+    let mut waiting: Vec<&SweepRun> = Vec::new();
     for cell in sweep.in_order() {
         check_config(cell, place)?;
         if !cell.is_done(place, &sweep.compare) {
@@ -70,13 +70,13 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     };
     // The results are written after every run, in case this program is killed.
     let after_each = || {
-        if let Err(error) = write_results(&Results::of(&sweep, place), place) {
+        if let Err(error) = write_results(&SweepResults::of(&sweep, place), place) {
             out::note(&format!("cannot write the results so far: {error:#}"));
         }
     };
     let failed = run_all(waiting, &options, arguments.jobs, stop, &after_each)?;
 
-    let results = Results::of(&sweep, place);
+    let results = SweepResults::of(&sweep, place);
     if !results.runs.is_empty() {
         write_results(&results, place)?;
         let done = sweep
@@ -110,7 +110,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
 }
 
 /// Checks that an existing run was made with the config of this cell.
-fn check_config(cell: &Cell, place: &Path) -> Result<()> {
+fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
     let path = cell.directory(place);
     let config = directory::config(&path);
     if !config.is_file() {
@@ -132,13 +132,13 @@ fn check_config(cell: &Cell, place: &Path) -> Result<()> {
 /// The options that all jobs share.
 struct JobOptions<'a> {
     place: &'a Path,
-    compare: &'a Compare,
+    compare: &'a SweepComparison,
     device: DeviceArgs,
 }
 
 /// A process that trains or probes a run.
 struct Job<'a> {
-    cell: &'a Cell,
+    cell: &'a SweepRun,
     child: Child,
     log: PathBuf,
     is_probe: bool,
@@ -147,7 +147,7 @@ struct Job<'a> {
 /// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed. Calls `after_each`
 /// when one has succeeded.
 fn run_all(
-    waiting: Vec<&Cell>,
+    waiting: Vec<&SweepRun>,
     options: &JobOptions<'_>,
     jobs: usize,
     stop: &AtomicBool,
@@ -209,7 +209,7 @@ fn run_all(
 }
 
 /// Starts, resumes or probes a run. Ctrl-C reaches only this process, which passes it on once.
-fn start<'a>(cell: &'a Cell, options: &JobOptions<'_>) -> Result<Job<'a>> {
+fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
     let directory = cell.directory(options.place);
     let log = directory.with_extension("log");
     let folder = directory.parent().expect("a folder for each setting");
@@ -253,7 +253,7 @@ fn unfinished(answers: &Path) -> PathBuf {
 }
 
 /// Adds the arguments that start or resume a run.
-fn train(command: &mut Command, cell: &Cell, directory: &Path) {
+fn train(command: &mut Command, cell: &SweepRun, directory: &Path) {
     command.arg("train");
     match directory::config(directory).is_file() {
         true => {
@@ -282,7 +282,7 @@ fn ask_to_stop(job: &Job<'_>) {
 #[cfg(not(unix))]
 fn ask_to_stop(_: &Job<'_>) {}
 
-fn name(cell: &Cell) -> String {
+fn name(cell: &SweepRun) -> String {
     format!("{} seed {}", cell.setting, cell.seed)
 }
 
@@ -310,7 +310,7 @@ fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
     format!("{}: {how}", name(job.cell))
 }
 
-fn write_results(results: &Results, place: &Path) -> Result<()> {
+fn write_results(results: &SweepResults, place: &Path) -> Result<()> {
     let json = serde_json::to_string_pretty(results).expect("results are plain values") + "\n";
     let files = [
         ("results.md", results.markdown()),

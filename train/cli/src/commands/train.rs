@@ -13,14 +13,14 @@ use lapwing_learn::config::LearnerKind;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::{Progress, Seen};
+use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, Sink};
-use lapwing_train::state::{Purpose, State};
-use lapwing_train::trainer::{self, Ending};
+use lapwing_train::state::{RunPurpose, State};
+use lapwing_train::trainer::{self, TrainingEnd};
 use lapwing_train::{Error, checkpoint};
 
 use super::eval::NOT_DIVIDED;
@@ -48,7 +48,7 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
         let state = State::network(&gpu, config)?;
         return run(state, arguments, resumed, &gpu, terminal, stop);
     }
-    let state = State::new(&gpu, hub(), config, Purpose::Train, &terminal)?;
+    let state = State::new(&gpu, hub(), config, RunPurpose::Train, &terminal)?;
     run(state, arguments, resumed, &gpu, terminal, stop)
 }
 
@@ -94,7 +94,7 @@ impl Describe for lapwing_learn::language::LanguageLearner {
         let seat = state.evaluation_seats()?[0];
         let game = state.world().scenario.start(seat.scene, seat.luck)?;
         let observation = game.observe(0)?;
-        let seen = Seen::first(&observation);
+        let seen = AgentView::first(&observation);
         let prompts = &mut state.learner.worlds[0].prompts;
         let (text, count) = (prompts.text(&seen)?, prompts.ids(&seen)?.len());
         let parameters = state.learner.parameters.as_ref();
@@ -200,7 +200,7 @@ fn run<L: Describe>(
     drop(terminal);
     let records = run.records()?;
     write!(out::shown(), "{}", before_and_after(&records))?;
-    if ending == Ending::Stopped {
+    if ending == TrainingEnd::Stopped {
         let step = state.step;
         let text = format!(" at step {step} of {total}, and saved; {hint}");
         return Err(Stopped(text).into());

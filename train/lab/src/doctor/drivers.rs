@@ -103,7 +103,7 @@ mod tests {
     use lapwing_tensor::{Gpu, GpuOptions};
 
     use super::*;
-    use crate::doctor::Outcome;
+    use crate::doctor::FindingStatus;
 
     fn caps() -> Caps {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             caps.name = format!("An {} of these", problem.name.to_uppercase());
             caps.driver = format!("{} 1.2", problem.driver.to_uppercase());
             let finding = look_up(&caps);
-            assert_eq!(finding.outcome, Outcome::Warning);
+            assert_eq!(finding.outcome, FindingStatus::Warning);
             assert!(finding.text.contains(problem.text), "{}", finding.text);
             assert_eq!(finding.fix.as_deref(), Some(problem.fix));
         }
@@ -134,7 +134,7 @@ mod tests {
         caps.name = "Example 9000".to_owned();
         caps.driver = "example 1.2".to_owned();
         let finding = look_up(&caps);
-        assert_eq!(finding.outcome, Outcome::Good);
+        assert_eq!(finding.outcome, FindingStatus::Good);
         assert_eq!(finding.text, "example 1.2: no known problems");
     }
 }

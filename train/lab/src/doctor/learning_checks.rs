@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Finding;
 use lapwing_learn::batch;
-use lapwing_learn::batch::{Batch, Chosen};
+use lapwing_learn::batch::{Batch, SelectedEpisode};
 use lapwing_learn::config::Aggregation;
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Seat};
@@ -43,7 +43,7 @@ fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
 /// Packs these games as an update does.
 fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     let ones = vec![1.0; state.world().scenario.step_limit()];
-    let one = |episode| Chosen {
+    let one = |episode| SelectedEpisode {
         episode,
         advantages: &ones,
         importance: 1.0,

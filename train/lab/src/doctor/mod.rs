@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use lapwing_train::Error;
-use lapwing_train::base::source::Source;
+use lapwing_train::base::source::ModelSource;
 use lapwing_train::config::Config;
-use lapwing_train::state::{Purpose, State};
+use lapwing_train::state::{RunPurpose, State};
 
 use learning_checks::{all_tensors_move, gradients_are_slopes, log_probs_agree};
 pub use self_test::self_test;
@@ -25,7 +25,7 @@ pub use self_test::self_test;
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum FindingStatus {
     /// Everything is as it should be.
     Good,
     /// Training works, but not as well as it could.
@@ -40,7 +40,7 @@ pub struct Finding {
     /// The name of the check.
     pub name: &'static str,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: FindingStatus,
     /// A description of the result.
     pub text: String,
     /// What the user can do if the outcome is not good.
@@ -55,7 +55,7 @@ impl Finding {
     fn good(text: String, figures: Value) -> Finding {
         Finding {
             name: "",
-            outcome: Outcome::Good,
+            outcome: FindingStatus::Good,
             text,
             fix: None,
             figures,
@@ -65,7 +65,7 @@ impl Finding {
 
     fn warning(text: String, fix: &str, figures: Value) -> Finding {
         Finding {
-            outcome: Outcome::Warning,
+            outcome: FindingStatus::Warning,
             fix: Some(fix.to_owned()),
             ..Finding::good(text, figures)
         }
@@ -73,7 +73,7 @@ impl Finding {
 
     fn bad(text: String, figures: Value) -> Finding {
         Finding {
-            outcome: Outcome::Bad,
+            outcome: FindingStatus::Bad,
             ..Finding::good(text, figures)
         }
     }
@@ -102,7 +102,7 @@ impl DoctorReport {
     /// Whether this machine can train.
     pub fn is_good(&self) -> bool {
         let mut findings = self.findings.iter();
-        findings.all(|finding| finding.outcome != Outcome::Bad)
+        findings.all(|finding| finding.outcome != FindingStatus::Bad)
     }
 }
 
@@ -261,8 +261,8 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
         None => Config::load("frozen-lake", &[]),
         // The preset for users' models.
         Some(text) => {
-            let key = match Source::typed(text) {
-                Source::Repository(_) => "model.repo",
+            let key = match ModelSource::typed(text) {
+                ModelSource::Repository(_) => "model.repo",
                 _ => "model.dir",
             };
             let model = format!("{key}={}", toml::Value::from(text));
@@ -271,7 +271,7 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
     };
     let state = config
         .map_err(Error::from)
-        .and_then(|config| State::new(gpu, hub, config, Purpose::Train, &()));
+        .and_then(|config| State::new(gpu, hub, config, RunPurpose::Train, &()));
     let state = match state {
         Ok(state) => state,
         Err(error) => return (Finding::bad(error.to_string(), Value::Null), None),

@@ -19,12 +19,14 @@ use lapwing_model::{
 };
 use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
-use lapwing_play::config::{Game, Policy};
-use lapwing_play::players::scripted::{Chances, best_actions, word};
+use lapwing_play::config::{GameConfig, PolicyConfig};
+use lapwing_play::players::scripted::{EpisodeStreams, best_actions, word};
 use lapwing_play::prompt::Prompts;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
-use lapwing_play::{Ask, Form, Framing, PlayError, Player, Referee, Reply, Seat, Seen};
+use lapwing_play::{
+    ActionRequest, AgentView, PlayError, Player, PromptWriter, Referee, Reply, ReplyForm, Seat,
+};
 use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
@@ -37,15 +39,15 @@ const EMBEDDED: [&str; 4] = [
     "snake",
 ];
 
-fn preset(name: &str) -> Game {
+fn preset(name: &str) -> GameConfig {
     Config::load(name, &[]).expect("a preset").game
 }
 
 /// Settings of the training of a base model.
 #[derive(Debug, Clone)]
-pub struct Pretraining {
+pub struct PretrainOptions {
     /// The games; every update contains all of them, each with the same share of the loss.
-    pub games: Vec<Game>,
+    pub games: Vec<GameConfig>,
     /// Probability that the player makes one of the game's best moves.
     pub skill: f64,
     /// Optimizer updates.
@@ -66,10 +68,10 @@ pub struct Pretraining {
     pub seed: u64,
 }
 
-impl Default for Pretraining {
+impl Default for PretrainOptions {
     /// The settings of the embedded base.
-    fn default() -> Pretraining {
-        Pretraining {
+    fn default() -> PretrainOptions {
+        PretrainOptions {
             games: EMBEDDED.iter().map(|name| preset(name)).collect(),
             skill: 0.15,
             steps: 1600,
@@ -102,11 +104,11 @@ pub struct PretrainUpdate {
 /// If a game is unknown, the device fails, or the directory is not empty or cannot be written.
 pub fn pretrain(
     gpu: &Gpu,
-    how: &Pretraining,
+    how: &PretrainOptions,
     dir: &Path,
     progress: impl FnMut(PretrainUpdate),
 ) -> Result<(), Error> {
-    let games = how.games.iter().map(Game::scenario);
+    let games = how.games.iter().map(GameConfig::scenario);
     let games: Vec<Box<dyn Scenario>> = games.collect::<Result<_, _>>()?;
     directory::check_free(dir)?;
     let is_new = !dir.exists();
@@ -138,7 +140,7 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
 
 fn make(
     gpu: &Gpu,
-    how: &Pretraining,
+    how: &PretrainOptions,
     games: &[Box<dyn Scenario>],
     dir: &Path,
     mut progress: impl FnMut(PretrainUpdate),
@@ -214,11 +216,11 @@ fn prompts(
     tokenizer: Tokenizer,
     template: ChatTemplate,
 ) -> Result<Prompts, Error> {
-    let policy = Policy {
-        reply: Form::Word,
-        ..Policy::default()
+    let policy = PolicyConfig {
+        reply: ReplyForm::Word,
+        ..PolicyConfig::default()
     };
-    let framing = Framing::new(scenario, &policy)?;
+    let framing = PromptWriter::new(scenario, &policy)?;
     Ok(Prompts::new(framing, tokenizer, template))
 }
 
@@ -243,7 +245,7 @@ struct PretrainBatch {
 /// Makes a best move with probability `skill`, and records its distribution in each state.
 struct NoisyPlayer {
     skill: f64,
-    chances: Chances,
+    chances: EpisodeStreams,
     /// For each episode its turns.
     turns: Vec<Vec<RecordedTurn>>,
 }
@@ -252,7 +254,7 @@ struct NoisyPlayer {
 type RecordedTurn = (String, Vec<f64>, usize);
 
 impl Player for NoisyPlayer {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let mut replies = Vec::with_capacity(asks.len());
         for ask in asks {
             let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
@@ -266,7 +268,7 @@ impl Player for NoisyPlayer {
 
 impl PretrainGame<'_> {
     /// Returns the scenes of an update, without those of evaluations.
-    fn seats(&self, how: &Pretraining, step: usize) -> Result<Vec<Seat>, Error> {
+    fn seats(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Seat>, Error> {
         let seat = |number| {
             let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
             let draw = |attempt| seeds::derive(seed, "scene", &[attempt]);
@@ -281,11 +283,11 @@ impl PretrainGame<'_> {
     }
 
     /// Plays the episodes of an update.
-    fn play(&self, how: &Pretraining, step: usize) -> Result<Vec<Vec<RecordedTurn>>, Error> {
+    fn play(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Vec<RecordedTurn>>, Error> {
         let seats = self.seats(how, step)?;
         let mut player = NoisyPlayer {
             skill: how.skill,
-            chances: Chances::default(),
+            chances: EpisodeStreams::default(),
             turns: vec![Vec::new(); seats.len() * self.scenario.agents()],
         };
         let referee = Referee {
@@ -298,7 +300,7 @@ impl PretrainGame<'_> {
 }
 
 fn batch(
-    how: &Pretraining,
+    how: &PretrainOptions,
     step: usize,
     games: &mut [PretrainGame<'_>],
     end: u32,
@@ -313,7 +315,7 @@ fn batch(
                     continue;
                 }
                 // The reply is the word and the end token; the end token is not an input of the model.
-                let prompt = game.prompts.ids(&Seen::first(&observation))?;
+                let prompt = game.prompts.ids(&AgentView::first(&observation))?;
                 let replied = tree.insert(&[&prompt[..], &[game.actions[chosen]]].concat());
                 states.push((number, replied, prompt.len(), moves));
             }
@@ -404,7 +406,7 @@ mod tests {
     /// The scenes of evaluations are held out from the base, too.
     #[test]
     fn the_evaluations_scenes_are_not_pretrained_on() {
-        let how = Pretraining::default();
+        let how = PretrainOptions::default();
         for game in &how.games {
             let scenario = game.scenario().unwrap();
             let scenes = Scenes::of(&*scenario).unwrap();

@@ -11,8 +11,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
 
 use lapwing_play::SettingError;
-use lapwing_play::config::Policy;
-use lapwing_play::{Form, Framing, Seen};
+use lapwing_play::config::PolicyConfig;
+use lapwing_play::{AgentView, PromptWriter, ReplyForm};
 use lapwing_train::Error;
 use lapwing_train::record::write_error;
 
@@ -87,14 +87,14 @@ fn pretty(value: &serde_json::Value) -> String {
 
 /// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
 fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
-    let policy = Policy {
-        reply: Form::Word,
-        ..Policy::default()
+    let policy = PolicyConfig {
+        reply: ReplyForm::Word,
+        ..PolicyConfig::default()
     };
     let mut texts = Vec::new();
     for game in games {
-        let framing = Framing::new(&**game, &policy)?;
-        let messages = framing.messages(&Seen::first(""))?;
+        let framing = PromptWriter::new(&**game, &policy)?;
+        let messages = framing.messages(&AgentView::first(""))?;
         texts.extend(vec![messages[0].content.clone(); 4]);
         texts.extend(
             game.actions()

@@ -12,7 +12,7 @@ use super::episodes::{EpisodeLimits, ShownEpisodes};
 use crate::stats::{mean, range};
 use crate::sweep::dotted_keys;
 use lapwing_learn::metrics::numbers;
-use lapwing_play::metrics::Yardsticks;
+use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
 use lapwing_train::record::metrics::{Evaluation, Warning};
 use lapwing_train::record::{Record, RecordError, directory};
@@ -71,7 +71,7 @@ pub struct ReportRun {
     pub steps_done: usize,
     pub steps_total: usize,
     pub running: bool,
-    pub baselines: Option<Yardsticks>,
+    pub baselines: Option<Baselines>,
     pub evaluations: Vec<Evaluation>,
     pub warnings: Vec<Warning>,
     pub sessions: Vec<directory::Session>,

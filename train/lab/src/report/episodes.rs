@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::data::read_lines;
-use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_train::record::Record;
 
 /// The maximum number of episodes of a run.
@@ -62,7 +62,7 @@ pub struct ShownEpisodes {
 #[derive(Debug, Serialize)]
 pub struct ShownEpisode {
     #[serde(flatten)]
-    sample: Sample,
+    sample: KeptEpisode,
     /// For each turn the indices of the parts of its prompt: before the observation and after it, or the whole prompt.
     prompt_parts: Vec<Vec<usize>>,
 }
@@ -71,7 +71,7 @@ pub struct ShownEpisode {
 #[derive(Debug, Deserialize)]
 struct EpisodeHeader {
     step: usize,
-    purpose: Purpose,
+    purpose: EpisodePurpose,
     scene: String,
     agent: usize,
     /// The position of the line in the file.
@@ -104,7 +104,7 @@ impl ShownEpisodes {
         Ok(episodes)
     }
 
-    fn add(&mut self, mut sample: Sample) {
+    fn add(&mut self, mut sample: KeptEpisode) {
         let turns = sample.turns.iter_mut();
         let prompt_parts = turns.map(|turn| self.take_prompt(turn)).collect();
         for turn in &mut sample.turns {
@@ -119,7 +119,7 @@ impl ShownEpisodes {
     }
 
     /// Moves the prompt of a turn to the shared parts: most prompts differ in the observation only.
-    fn take_prompt(&mut self, turn: &mut SampleTurn) -> Vec<usize> {
+    fn take_prompt(&mut self, turn: &mut KeptTurn) -> Vec<usize> {
         let prompt = std::mem::take(&mut turn.prompt);
         let parts = match prompt.rsplit_once(&turn.observation) {
             Some((before, after)) if turn.observation.len() <= MAX_TEXT_CHARS => {
@@ -140,15 +140,17 @@ impl ShownEpisodes {
 
     fn pair(&mut self) {
         let samples = || self.shown.iter().map(|shown| &shown.sample).enumerate();
-        let evaluated = || samples().filter(|(_, sample)| sample.purpose == Purpose::Evaluation);
+        let evaluated =
+            || samples().filter(|(_, sample)| sample.purpose == EpisodePurpose::Evaluation);
         let first = evaluated().map(|(_, sample)| sample.step).min();
         let last = evaluated().map(|(_, sample)| sample.step).max();
         if first == last {
             return;
         }
         let at = |step| evaluated().filter(move |(_, sample)| Some(sample.step) == step);
-        let pair = |(before, sample): (usize, &Sample)| {
-            let same = |other: &Sample| other.scene == sample.scene && other.agent == sample.agent;
+        let pair = |(before, sample): (usize, &KeptEpisode)| {
+            let same =
+                |other: &KeptEpisode| other.scene == sample.scene && other.agent == sample.agent;
             let (after, _) = at(last).find(|(_, other)| same(other))?;
             Some([before, after])
         };
@@ -159,17 +161,17 @@ impl ShownEpisodes {
 /// Selects the first episodes of evaluations, which are on the same scenes each time, and the episodes of one group of
 /// training steps.
 fn selected(headers: &[EpisodeHeader], limits: EpisodeLimits) -> Vec<&EpisodeHeader> {
-    let steps = |purpose: Purpose, limit: usize| {
+    let steps = |purpose: EpisodePurpose, limit: usize| {
         let of_purpose = headers.iter().filter(|header| header.purpose == purpose);
         let steps: BTreeSet<usize> = of_purpose.map(|header| header.step).collect();
         spaced(&steps.into_iter().collect::<Vec<_>>(), limit)
     };
-    let evaluations = steps(Purpose::Evaluation, limits.evaluations);
-    let training = steps(Purpose::Training, limits.steps);
+    let evaluations = steps(EpisodePurpose::Evaluation, limits.evaluations);
+    let training = steps(EpisodePurpose::Training, limits.steps);
     let mut selected = Vec::new();
     let mut counts = HashMap::new();
     for header in headers {
-        let is_training = header.purpose == Purpose::Training;
+        let is_training = header.purpose == EpisodePurpose::Training;
         let (steps, limit) = match is_training {
             true => (&training, limits.episodes_per_step),
             false => (&evaluations, limits.episodes_per_evaluation),

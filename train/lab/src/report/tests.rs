@@ -5,9 +5,9 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::*;
-use lapwing_learn::metrics::{Learned, StepMetrics};
-use lapwing_play::metrics::{PlayMetrics, Yardsticks};
-use lapwing_play::sample::{Purpose, Sample, SampleTurn};
+use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
+use lapwing_play::metrics::{Baselines, PlayMetrics};
+use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_train::Config;
 use lapwing_train::record::directory;
 use lapwing_train::record::directory::{RunDirectory, Session};
@@ -31,9 +31,9 @@ fn step(number: usize, success_rate: f64) -> Record {
         seconds_update: 0.25,
         tokens_played: 100,
         tokens_computed: 10,
-        learned: number.is_multiple_of(2).then_some(Learned {
+        learned: number.is_multiple_of(2).then_some(UpdateMetrics {
             kl: Some(0.5),
-            ..Learned::default()
+            ..UpdateMetrics::default()
         }),
         ..StepMetrics::default()
     })
@@ -49,8 +49,8 @@ fn evaluation(step: usize, success_rate: f64) -> Record {
 }
 
 /// An episode of one turn on this scene.
-fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
-    let turn = SampleTurn {
+fn episode(purpose: EpisodePurpose, step: usize, scene: u64, reply: &str) -> Record {
+    let turn = KeptTurn {
         observation: "P _\nO G".to_owned(),
         messages: Vec::new(),
         prompt: "You see:\nP _\nO G\nWhat now?".to_owned(),
@@ -61,7 +61,7 @@ fn episode(purpose: Purpose, step: usize, scene: u64, reply: &str) -> Record {
         shaping: 0.0,
         advantage: None,
     };
-    Record::Episode(Sample {
+    Record::Episode(KeptEpisode {
         step,
         purpose,
         game: None,
@@ -152,7 +152,7 @@ fn seeds_are_one_curve_and_other_configs_another() {
 fn a_run_has_its_cost_and_the_differences_of_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let records = [
-        Record::Baselines(Yardsticks::default()),
+        Record::Baselines(Baselines::default()),
         evaluation(0, 0.1),
         step(1, 0.2),
         step(2, 0.4),
@@ -203,12 +203,12 @@ fn the_same_scene_is_shown_before_and_after() {
     let mut records = Vec::new();
     for at in [0, 25, 50] {
         for scene in [u64::MAX, 7] {
-            records.push(episode(Purpose::Evaluation, at, scene, "right"));
+            records.push(episode(EpisodePurpose::Evaluation, at, scene, "right"));
         }
         // Of one group only, up to the limit.
         for member in 0..20 {
             let scene = 100 + u64::from(member >= 10);
-            records.push(episode(Purpose::Training, at + 1, scene, "right"));
+            records.push(episode(EpisodePurpose::Training, at + 1, scene, "right"));
         }
     }
     let path = run(dir.path(), "a", &[], &records);
@@ -241,7 +241,10 @@ fn damaged_lines_are_counted() {
         dir.path(),
         "a",
         &[],
-        &[evaluation(0, 0.1), episode(Purpose::Evaluation, 0, 1, "x")],
+        &[
+            evaluation(0, 0.1),
+            episode(EpisodePurpose::Evaluation, 0, 1, "x"),
+        ],
     );
     let add = |name: &str, bytes: &[u8]| {
         let file = fs::File::options().append(true).open(path.join(name));
@@ -273,7 +276,7 @@ fn damaged_lines_are_counted() {
 fn untrusted_text_stays_text_and_nothing_is_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let hostile = "</script><script>alert(1)</script><!-- @@JS@@ <img src=x>";
-    let records = [episode(Purpose::Evaluation, 0, 1, hostile)];
+    let records = [episode(EpisodePurpose::Evaluation, 0, 1, hostile)];
     let name = "<b>&amp;";
     let path = run(
         dir.path(),

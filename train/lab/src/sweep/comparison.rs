@@ -7,7 +7,7 @@ use lapwing_learn::metrics::StepMetrics;
 
 /// What the results of a sweep contain in addition to the scores.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Compare {
+pub struct SweepComparison {
     /// Thresholds of the score: the results contain the cost until each run reaches them.
     pub reach: Vec<f64>,
     /// Metrics of the training steps, by their names in `metrics.jsonl`.
@@ -16,8 +16,8 @@ pub struct Compare {
     pub probes: Vec<String>,
 }
 
-impl Compare {
-    pub(super) fn read(table: &Table) -> Result<Compare, KeyProblem> {
+impl SweepComparison {
+    pub(super) fn read(table: &Table) -> Result<SweepComparison, KeyProblem> {
         check_keys(
             table,
             "compare.",
@@ -29,7 +29,7 @@ impl Compare {
             other => other.as_float().filter(|number| number.is_finite()),
         };
         let name = |value: &Value| value.as_str().map(str::to_owned);
-        let compare = Compare {
+        let compare = SweepComparison {
             reach: list(table, "reach", "scores, such as [0.8, 0.9]", number)?,
             metrics: list(table, "metrics", "names, such as [\"entropy\"]", name)?,
             probes: list(table, "probes", "names, such as [\"swapped\"]", name)?,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::results::{Results, SettingResult};
+use super::results::{SettingResult, SweepResults};
 use super::run_result::{CostAxis, RunResult};
 use crate::stats::{interval, mean, range};
 use lapwing_play::metrics::PlayMetrics;
@@ -72,7 +72,7 @@ impl Svg {
     }
 }
 
-impl Results {
+impl SweepResults {
     /// Returns the figure as SVG without references to other files, on white. Equal results give equal text.
     pub fn figure(&self) -> String {
         let is_interval = |row: &SettingResult| row.seeds.len() >= MIN_SEEDS_FOR_INTERVAL;

@@ -37,12 +37,12 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use lapwing_learn::config::LearnerKind;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_train::Config;
 use lapwing_train::record::directory;
 
-pub use comparison::Compare;
-pub use results::Results;
+pub use comparison::SweepComparison;
+pub use results::SweepResults;
 use run_result::RunResult;
 
 /// A sweep file.
@@ -53,14 +53,14 @@ pub struct Sweep {
     /// The seeds of each setting, in the order of the file.
     pub seeds: Vec<u64>,
     /// What the results contain in addition to the scores.
-    pub compare: Compare,
+    pub compare: SweepComparison,
     /// The runs, grouped by setting, settings in the order of the file.
-    pub runs: Vec<Cell>,
+    pub runs: Vec<SweepRun>,
 }
 
 /// One run of a sweep.
 #[derive(Debug, Clone)]
-pub struct Cell {
+pub struct SweepRun {
     /// The name of its setting.
     pub setting: String,
     /// The seed of the training.
@@ -135,7 +135,7 @@ impl Sweep {
         let base = text_of("base", "frozen-lake")?;
         let seeds = seeds(file.get("seeds"))
             .ok_or_else(|| wrong(("seeds".to_owned(), SEEDS.to_owned())))?;
-        let compare = table(&file, "compare").and_then(|table| Compare::read(&table));
+        let compare = table(&file, "compare").and_then(|table| SweepComparison::read(&table));
         let mut sweep = Sweep {
             name,
             seeds,
@@ -161,7 +161,7 @@ impl Sweep {
                 let set = [&set[..], &[format!("train.seed={seed}")]].concat();
                 let config = Config::load(&base, &set)
                     .map_err(|error| invalid(format!("setting `{setting}`: {error}")))?;
-                sweep.runs.push(Cell {
+                sweep.runs.push(SweepRun {
                     setting: setting.clone(),
                     seed,
                     base: base.clone(),
@@ -175,7 +175,7 @@ impl Sweep {
                 return Err(wrong(("compare.probes".to_owned(), NO_PROBES.to_owned())));
             }
             for probe in &sweep.compare.probes {
-                let game = Game {
+                let game = GameConfig {
                     probe: Some(probe.clone()),
                     ..run.config.game.clone()
                 };
@@ -195,7 +195,7 @@ impl Sweep {
 
     /// Returns the runs in the order of execution: all settings with the first seed, then all with the second. If a sweep
     /// is stopped, its settings have the same seeds, and changes of the machine's load affect all settings equally.
-    pub fn in_order(&self) -> Vec<&Cell> {
+    pub fn in_order(&self) -> Vec<&SweepRun> {
         let of_seed = |seed: &u64| {
             let seed = *seed;
             self.runs.iter().filter(move |run| run.seed == seed)
@@ -320,7 +320,7 @@ pub(crate) fn dotted_keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
-impl Cell {
+impl SweepRun {
     /// Returns the run's directory within the directory of the sweep.
     pub fn directory(&self, sweep: &Path) -> PathBuf {
         sweep
@@ -339,7 +339,7 @@ impl Cell {
     }
 
     /// Whether the run is finished and has answered all probes of the sweep.
-    pub fn is_done(&self, sweep: &Path, compare: &Compare) -> bool {
+    pub fn is_done(&self, sweep: &Path, compare: &SweepComparison) -> bool {
         self.outcome(sweep).is_some_and(|result| {
             let mut probes = compare.probes.iter();
             probes.all(|probe| result.probes.contains_key(probe))
@@ -423,8 +423,8 @@ mod tests {
     #[test]
     fn comparisons_are_read() {
         let compare = |text: &str| load(&format!("[compare]\n{text}")).map(|sweep| sweep.compare);
-        assert_eq!(load("").unwrap().compare, Compare::default());
-        let wanted = Compare {
+        assert_eq!(load("").unwrap().compare, SweepComparison::default());
+        let wanted = SweepComparison {
             reach: vec![0.5, 1.0],
             metrics: vec!["entropy".to_owned(), "kl".to_owned()],
             probes: vec!["swapped".to_owned()],

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Sweep;
-use super::comparison::Compare;
+use super::comparison::SweepComparison;
 use super::probes::{ProbeResult, ProbeScores};
 use super::run_result::{Cost, CostAxis, RunResult};
 use crate::stats::{interval, mean_and_deviation};
@@ -52,10 +52,10 @@ pub struct SettingResult {
     pub(super) score: ScoreStatistics,
     #[serde(flatten)]
     pub(super) cost: Cost<RunStatistics>,
-    /// The score at [`Results::equal_episodes`].
+    /// The score at [`SweepResults::equal_episodes`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at_equal_episodes: Option<ScoreStatistics>,
-    /// The score at [`Results::equal_seconds`].
+    /// The score at [`SweepResults::equal_seconds`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at_equal_seconds: Option<ScoreStatistics>,
     /// The cost until each threshold of the score.
@@ -120,7 +120,7 @@ pub struct ProbeStatistics {
 
 /// The results of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Results {
+pub struct SweepResults {
     pub(super) name: String,
     /// The seeds of the sweep file.
     pub(super) seeds: Vec<u64>,
@@ -138,12 +138,12 @@ pub struct Results {
     /// The setting and seed of each unfinished run.
     pub missing: Vec<(String, u64)>,
     #[serde(skip)]
-    pub(super) compare: Compare,
+    pub(super) compare: SweepComparison,
 }
 
-impl Results {
+impl SweepResults {
     /// Computes the results of the finished runs in the directory of a sweep.
-    pub fn of(sweep: &Sweep, directory: &Path) -> Results {
+    pub fn of(sweep: &Sweep, directory: &Path) -> SweepResults {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for run in &sweep.runs {
             match run.outcome(directory) {
@@ -155,7 +155,7 @@ impl Results {
             let totals = runs.iter().filter_map(|run| run.total(axis));
             totals.reduce(f64::min)
         };
-        let mut results = Results {
+        let mut results = SweepResults {
             name: sweep.name.clone(),
             seeds: sweep.seeds.clone(),
             equal_episodes: least(CostAxis::Episodes),
@@ -286,9 +286,9 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::sweep::Cell;
+    use crate::sweep::SweepRun;
     use lapwing_learn::metrics::StepMetrics;
-    use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+    use lapwing_play::metrics::{Baselines, PlayMetrics};
     use lapwing_train::record::jsonl::Jsonl;
     use lapwing_train::record::metrics::Evaluation;
     use lapwing_train::record::{Record, directory};
@@ -301,7 +301,7 @@ mod tests {
     }
 
     /// Writes the metrics of a run with these scores, one before the first step and one after each.
-    fn write_run(cell: &Cell, home: &Path, step: &StepMetrics, scores: &[f64]) {
+    fn write_run(cell: &SweepRun, home: &Path, step: &StepMetrics, scores: &[f64]) {
         let dir = cell.directory(home);
         std::fs::create_dir_all(&dir).unwrap();
         let mut file = Jsonl::open(&directory::metrics(&dir)).unwrap();
@@ -313,10 +313,10 @@ mod tests {
             episode_length_mean: 6.5,
             ..PlayMetrics::default()
         };
-        let baselines = Yardsticks {
+        let baselines = Baselines {
             random: Some(play(0.0625)),
             best_possible: Some(1.0),
-            ..Yardsticks::default()
+            ..Baselines::default()
         };
         file.write(&Record::Baselines(baselines)).unwrap();
         for (number, score) in scores.iter().enumerate() {
@@ -353,7 +353,7 @@ mod tests {
 
     /// The settings differ by 0.25 for every seed; the seeds differ by more. `fast` takes half of the time. Two of its runs
     /// are missing: one is not finished, one has no metrics.
-    fn trial(home: &Path) -> Results {
+    fn trial(home: &Path) -> SweepResults {
         let sweep = sweep(TRIAL);
         for cell in &sweep.runs {
             let score = 0.125 * cell.seed as f64;
@@ -366,7 +366,7 @@ mod tests {
                 _ => (),
             }
         }
-        Results::of(&sweep, home)
+        SweepResults::of(&sweep, home)
     }
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
         let after = after.split_once('\n').unwrap().1;
         let other = "{\"kind\":\"step\",\"step\":1,\"kl\":0.5}\n";
         std::fs::write(&path, format!("{before}{other}{after}")).unwrap();
-        let results = Results::of(&sweep, home.path());
+        let results = SweepResults::of(&sweep, home.path());
         assert_snapshot!(results.markdown() + "\n" + &results.csv());
         let json = serde_json::to_value(&results).unwrap();
         assert_eq!(json["rows"][1].get("seconds"), None);
@@ -474,7 +474,7 @@ mod tests {
             let seconds = 1.0 + chance.below(1000) as f64 / 3000.0;
             write_run(cell, home.path(), &step(10, seconds), &scores);
         }
-        let results = Results::of(&sweep, home.path());
+        let results = SweepResults::of(&sweep, home.path());
         let figure = results.figure();
         assert!(figure.len() < 60_000, "{}", figure.len());
         assert_eq!(figure, results.figure());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::probes::ProbeResult;
-use lapwing_play::metrics::{PlayMetrics, Yardsticks};
+use lapwing_play::metrics::{Baselines, PlayMetrics};
 use lapwing_train::record::jsonl;
 use lapwing_train::record::metrics::Evaluation;
 
@@ -22,7 +22,7 @@ pub struct RunResult {
     pub before: PlayMetrics,
     /// The last evaluation.
     pub after: PlayMetrics,
-    pub(super) baselines: Option<Yardsticks>,
+    pub(super) baselines: Option<Baselines>,
     /// All evaluations, in their order.
     #[serde(rename = "course")]
     pub(super) curve: Vec<CurvePoint>,
@@ -97,7 +97,7 @@ impl RunResult {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for record in jsonl::values(metrics).ok()? {
             match kind(&record) {
-                "baselines" | "yardsticks" => baselines = Yardsticks::deserialize(record).ok(),
+                "baselines" | "yardsticks" => baselines = Baselines::deserialize(record).ok(),
                 "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
                 "step" => {
                     for (name, value) in record.as_object().into_iter().flatten() {

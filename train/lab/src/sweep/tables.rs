@@ -1,11 +1,13 @@
 //! The results of a sweep as tables: Markdown and comma-separated values.
 
-use super::results::{ProbeStatistics, Results, RunStatistics, ScoreStatistics, SettingResult};
+use super::results::{
+    ProbeStatistics, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
+};
 use super::run_result::{CostAxis, RunResult};
 use crate::csv;
 use crate::text_table::TextTable;
 
-impl Results {
+impl SweepResults {
     /// Returns tables in Markdown, with notes.
     pub fn markdown(&self) -> String {
         let mut tables = vec![self.score_table(), self.cost_table()];

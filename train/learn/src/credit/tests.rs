@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::batch::EpisodeAdvantage;
-use crate::config::{Credit as How, Method};
+use crate::config::{AdvantageEstimator, CreditConfig as How};
 use crate::ms_grpo::advantages;
 
 const EPISODE: How = How {
-    method: Method::Episode,
-    normalise: Normalise::Std,
+    method: AdvantageEstimator::Episode,
+    normalise: AdvantageScale::Std,
     gamma: 0.95,
     lambda: 0.95,
     omega: 1.0,
@@ -105,7 +105,7 @@ fn advantages_of_turns_are_the_golden_ones() {
     for case in cases {
         let number = |key: &str| case[key].as_f64().unwrap();
         let how = How {
-            normalise: Normalise::Mean,
+            normalise: AdvantageScale::Mean,
             gamma: number("gamma"),
             lambda: number("lambda"),
             omega: number("omega"),
@@ -141,14 +141,20 @@ fn advantages_of_turns_are_the_golden_ones() {
         };
         check(with_values(&to_the_end, &group, nothing), "return_to_go");
         check(with_values(&how, &group, values), "gae");
-        check(turns(&with(Method::Gigpo), &group), "gigpo_mean");
+        check(
+            turns(&with(AdvantageEstimator::Gigpo), &group),
+            "gigpo_mean",
+        );
         let scaled = How {
-            normalise: Normalise::Std,
-            ..with(Method::Gigpo)
+            normalise: AdvantageScale::Std,
+            ..with(AdvantageEstimator::Gigpo)
         };
         check(turns(&scaled, &group), "gigpo_mean_std");
-        check(turns(&with(Method::Tabular), &group), "tabular_td");
-        let rloo = of_group(&with(Method::Rloo), &group);
+        check(
+            turns(&with(AdvantageEstimator::Tabular), &group),
+            "tabular_td",
+        );
+        let rloo = of_group(&with(AdvantageEstimator::Rloo), &group);
         let rloo: Vec<f64> = rloo.iter().map(|credit| credit.mean).collect();
         assert_near(&rloo, &numbers(&case["rloo"]), "rloo");
     }
@@ -162,8 +168,8 @@ fn gigpo_by_hand() {
         episode(&[("elsewhere", 0.0), ("here", 0.0), ("alone", 0.0)]),
     ];
     let how = How {
-        method: Method::Gigpo,
-        normalise: Normalise::Mean,
+        method: AdvantageEstimator::Gigpo,
+        normalise: AdvantageScale::Mean,
         gamma: 0.5,
         omega: 2.0,
         ..EPISODE
@@ -214,12 +220,12 @@ fn a_batch_has_one_standard_deviation() {
         let credits = of_groups(&how, &[&narrow, &wide], &[]);
         (credits[0][1].mean, credits[1][1].mean)
     };
-    let (a, b) = of(Normalise::Std);
+    let (a, b) = of(AdvantageScale::Std);
     assert!((a - b).abs() < 1e-5 && a > 0.7, "{a} {b}");
-    assert_eq!(of(Normalise::Mean), (0.5, 5.0));
+    assert_eq!(of(AdvantageScale::Mean), (0.5, 5.0));
     // Deviations are -0.5, 0.5, -5 and 5.
     let spread = (2.0 * (0.25 + 25.0) / 3.0f64).sqrt() + 1e-6;
-    assert_eq!(of(Normalise::Batch), (0.5 / spread, 5.0 / spread));
+    assert_eq!(of(AdvantageScale::Batch), (0.5 / spread, 5.0 / spread));
 }
 
 fn groups() -> impl Strategy<Value = Vec<Vec<(u8, f64)>>> {
@@ -231,7 +237,11 @@ fn built(group: &[Vec<(u8, f64)>]) -> Vec<Episode> {
     group.iter().map(|turns| episode(turns)).collect()
 }
 
-const NORMALISATIONS: [Normalise; 3] = [Normalise::Std, Normalise::Mean, Normalise::Batch];
+const NORMALISATIONS: [AdvantageScale; 3] = [
+    AdvantageScale::Std,
+    AdvantageScale::Mean,
+    AdvantageScale::Batch,
+];
 
 /// The format penalty counts as a reward of its turn.
 #[test]
@@ -248,11 +258,11 @@ fn a_penalty_is_part_of_its_turns_reward() {
     let group = plain.map(|rewards_of| rewards(&rewards_of));
     let values: Vec<Vec<f64>> = vec![vec![0.3, 0.2, 0.1, 0.0]; 2];
     for method in [
-        Method::Episode,
-        Method::Rloo,
-        Method::Gigpo,
-        Method::Tabular,
-        Method::Critic,
+        AdvantageEstimator::Episode,
+        AdvantageEstimator::Rloo,
+        AdvantageEstimator::Gigpo,
+        AdvantageEstimator::Tabular,
+        AdvantageEstimator::Critic,
     ] {
         let how = How { method, ..EPISODE };
         let of = |group: &[Episode]| -> Vec<f64> {
@@ -290,7 +300,7 @@ proptest! {
     ) {
         let mut other = values.clone();
         other.rotate_left(cut % values.len());
-        for method in [Method::Episode, Method::Rloo] {
+        for method in [AdvantageEstimator::Episode, AdvantageEstimator::Rloo] {
             let how = How { method, ..EPISODE };
             let credits = of_group(&how, &[rewards(&values), rewards(&other)]);
             prop_assert!(credits.iter().all(|credit| credit.weight() == 0.0));
@@ -301,7 +311,7 @@ proptest! {
     #[test]
     fn equal_episodes_have_no_advantage(one in proptest::collection::vec(-3.0f64..3.0, 1..40), n in 2usize..6) {
         let group = vec![rewards(&one); n];
-        for method in [Method::Episode, Method::Rloo, Method::Gigpo, Method::Tabular] {
+        for method in [AdvantageEstimator::Episode, AdvantageEstimator::Rloo, AdvantageEstimator::Gigpo, AdvantageEstimator::Tabular] {
             for normalise in NORMALISATIONS {
                 let how = How { method, normalise, ..EPISODE };
                 prop_assert!(of_group(&how, &group).iter().all(|credit| credit.weight() == 0.0), "{:?}", method);
@@ -313,13 +323,13 @@ proptest! {
     fn rloo_is_the_mean_only_advantage_times_n_over_n_less_1(group in groups()) {
         let group = built(&group);
         let n = group.len() as f64;
-        let how = |method| How { method, normalise: Normalise::Mean, ..EPISODE };
-        let others = turns(&how(Method::Rloo), &group).concat();
-        for (a, b) in others.iter().zip(turns(&how(Method::Episode), &group).concat()) {
+        let how = |method| How { method, normalise: AdvantageScale::Mean, ..EPISODE };
+        let others = turns(&how(AdvantageEstimator::Rloo), &group).concat();
+        for (a, b) in others.iter().zip(turns(&how(AdvantageEstimator::Episode), &group).concat()) {
             prop_assert!((a - n / (n - 1.0) * b).abs() < 1e-9);
         }
         // That is the return minus the mean return of the others.
-        for (i, a) in of_group(&how(Method::Rloo), &group).iter().enumerate() {
+        for (i, a) in of_group(&how(AdvantageEstimator::Rloo), &group).iter().enumerate() {
             let sum: f64 = group.iter().map(Episode::composite_return).sum();
             let own = group[i].composite_return();
             prop_assert!((a.mean - (own - (sum - own) / (n - 1.0))).abs() < 1e-9);
@@ -332,7 +342,7 @@ proptest! {
         let group = built(&group);
         for normalise in NORMALISATIONS {
             let how = |method| How { method, normalise, omega: 0.0, gamma, ..EPISODE };
-            let (state, whole) = (of_group(&how(Method::Gigpo), &group), of_group(&how(Method::Episode), &group));
+            let (state, whole) = (of_group(&how(AdvantageEstimator::Gigpo), &group), of_group(&how(AdvantageEstimator::Episode), &group));
             for (a, b) in state.iter().zip(&whole) {
                 prop_assert_eq!(a.weight().to_bits(), b.weight().to_bits());
                 prop_assert_eq!(a.mean.to_bits(), b.mean.to_bits());
@@ -347,7 +357,7 @@ proptest! {
     fn without_values_it_is_the_return_to_go(group in groups(), gamma in 0.0f64..=1.0) {
         let group = built(&group);
         let nothing: Vec<Vec<f64>> = group.iter().map(|e| vec![0.0; e.turns.len() + 1]).collect();
-        let how = How { lambda: 1.0, gamma, normalise: Normalise::Mean, ..EPISODE };
+        let how = How { lambda: 1.0, gamma, normalise: AdvantageScale::Mean, ..EPISODE };
         let got = with_values(&how, &group, nothing);
         for (episode, got) in group.iter().zip(got) {
             for (a, wanted) in got.iter().zip(returns_to_go(episode, gamma)) {
@@ -371,7 +381,7 @@ proptest! {
             episode(&named)
         };
         let group: Vec<Episode> = group.iter().map(&mut path).collect();
-        let how = How { method: Method::Tabular, normalise: Normalise::Mean, gamma, lambda, ..EPISODE };
+        let how = How { method: AdvantageEstimator::Tabular, normalise: AdvantageScale::Mean, gamma, lambda, ..EPISODE };
         let got = turns(&how, &group);
         for state in by_state(&group) {
             let sum: f64 = state.iter().map(|&(e, t)| got[e][t]).sum();
@@ -437,7 +447,12 @@ mod two_turns {
         gradient
     }
 
-    fn of(method: Method, normalise: Normalise, lambda: f64, size: u32) -> [f64; 2] {
+    fn of(
+        method: AdvantageEstimator,
+        normalise: AdvantageScale,
+        lambda: f64,
+        size: u32,
+    ) -> [f64; 2] {
         let how = How {
             method,
             normalise,
@@ -455,7 +470,7 @@ mod two_turns {
 
     fn critic(worth: [f64; 2], lambda: f64) -> [f64; 2] {
         let how = How {
-            normalise: Normalise::Mean,
+            normalise: AdvantageScale::Mean,
             gamma: 1.0,
             lambda,
             ..EPISODE
@@ -474,10 +489,13 @@ mod two_turns {
     fn whole_episodes_are_unbiased() {
         let truth = truth();
         for size in [2, 3, 4] {
-            assert_is(of(Method::Rloo, Normalise::Mean, 1.0, size), truth);
+            assert_is(
+                of(AdvantageEstimator::Rloo, AdvantageScale::Mean, 1.0, size),
+                truth,
+            );
             let shrunk = f64::from(size - 1) / f64::from(size);
             assert_is(
-                of(Method::Episode, Normalise::Mean, 1.0, size),
+                of(AdvantageEstimator::Episode, AdvantageScale::Mean, 1.0, size),
                 truth.map(|g| shrunk * g),
             );
         }
@@ -509,18 +527,32 @@ mod two_turns {
             assert!(second < first);
             // On a tree, lambda moves advantages between episodes with the same actions, and changes no sum.
             for lambda in [0.0, 0.5, 1.0] {
-                assert_is(of(Method::Tabular, Normalise::Mean, lambda, size), by_state);
+                assert_is(
+                    of(
+                        AdvantageEstimator::Tabular,
+                        AdvantageScale::Mean,
+                        lambda,
+                        size,
+                    ),
+                    by_state,
+                );
             }
             let whole = truth.map(|g| first * g);
             let both = [whole[0] + by_state[0], whole[1] + by_state[1]];
-            assert_is(of(Method::Gigpo, Normalise::Mean, 1.0, size), both);
+            assert_is(
+                of(AdvantageEstimator::Gigpo, AdvantageScale::Mean, 1.0, size),
+                both,
+            );
         }
     }
 
     /// Dividing by the group's own standard deviation, which depends on each return, changes the gradient's direction.
     #[test]
     fn a_standard_deviation_of_the_group_is_biased() {
-        let (truth, got) = (truth(), of(Method::Episode, Normalise::Std, 1.0, 3));
+        let (truth, got) = (
+            truth(),
+            of(AdvantageEstimator::Episode, AdvantageScale::Std, 1.0, 3),
+        );
         let ratio = |g: [f64; 2]| g[1] / g[0];
         assert!(
             (ratio(got) - ratio(truth)).abs() > 0.05 * ratio(truth).abs(),

@@ -1,18 +1,18 @@
 //! Values and loss computed by hand, on the base model.
 
-use lapwing_play::{Ending, Seat, Turn};
+use lapwing_play::{EpisodeEnd, Seat, Turn};
 use lapwing_tensor::ParameterState;
 use lapwing_tensor::check::gpu;
 use proptest::prelude::*;
 
 use super::*;
 use crate::batch::EpisodeAdvantage;
-use crate::config::{Credit, Method};
+use crate::config::{AdvantageEstimator, CreditConfig};
 use crate::language::LanguageLearner;
 use crate::ms_grpo::{advantages, rollout};
-use crate::testing::Settings;
+use crate::testing::TestSettings;
 
-fn learner(changes: &[&str]) -> (LanguageLearner, Settings) {
+fn learner(changes: &[&str]) -> (LanguageLearner, TestSettings) {
     let own = [
         "credit.method=critic",
         "credit.normalise=mean",
@@ -21,11 +21,11 @@ fn learner(changes: &[&str]) -> (LanguageLearner, Settings) {
         "train.group_size=8",
         "game.options.step_limit=5",
     ];
-    let settings = Settings::load("frozen-lake", &[&own, changes].concat());
+    let settings = TestSettings::load("frozen-lake", &[&own, changes].concat());
     (settings.language(), settings)
 }
 
-fn played(learner: &mut LanguageLearner, settings: &Settings) -> Vec<Group> {
+fn played(learner: &mut LanguageLearner, settings: &TestSettings) -> Vec<Group> {
     rollout(learner, &settings.options(), 0, &())
         .unwrap()
         .groups
@@ -100,13 +100,13 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     let (mut seen, mut truncated) = (Vec::new(), 0);
     for (group, values) in groups.iter().zip(&worth) {
         for (episode, values) in group.episodes.iter().zip(values) {
-            let after = Seen::after(episode);
+            let after = AgentView::after(episode);
             let mut wanted: Vec<f64> = episode
                 .sampled()
                 .map(|s| by_hand(&learner, &s.prompt))
                 .collect();
             wanted.push(match episode.ending {
-                Some(Ending::Truncated) => {
+                Some(EpisodeEnd::Truncated) => {
                     truncated += 1;
                     let after = learner.worlds[0].prompts.ids(&after).unwrap();
                     by_hand(&learner, &after)
@@ -175,7 +175,7 @@ fn a_truncated_game_is_valued_by_its_next_prompt() {
     assert_eq!(wordings.len(), 2);
     let over = short
         .iter()
-        .find(|e| e.ending == Some(Ending::Terminated))
+        .find(|e| e.ending == Some(EpisodeEnd::Terminated))
         .unwrap();
     let prompts = prompts_of(over, &mut learner.worlds[0]).unwrap();
     assert_eq!(
@@ -325,9 +325,9 @@ fn a_value_that_is_not_finite_is_an_error() {
 #[test]
 #[should_panic(expected = "episodes and their values")]
 fn advantages_by_a_critic_need_values() {
-    let credit = Credit {
-        method: Method::Critic,
-        ..Credit::default()
+    let credit = CreditConfig {
+        method: AdvantageEstimator::Critic,
+        ..CreditConfig::default()
     };
     let episode = Episode {
         turns: vec![Turn::default()],

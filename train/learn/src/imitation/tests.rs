@@ -1,16 +1,16 @@
 //! Imitation of the scripted player, on the base model.
 
 use lapwing_model::{TokenTree, Tokens};
-use lapwing_play::players::scripted::Scripted;
-use lapwing_play::sample::Place;
-use lapwing_play::{Referee, Seat, Unread};
+use lapwing_play::players::scripted::ScriptedPlayer;
+use lapwing_play::sample::EpisodeOrigin;
+use lapwing_play::{Referee, Seat, UnreadReason};
 use lapwing_tensor::Indices;
 
 use super::*;
-use crate::testing::{Settings, evaluation_seats};
+use crate::testing::{TestSettings, evaluation_seats};
 
-fn learner() -> (LanguageLearner, Settings) {
-    let settings = Settings::load("frozen-lake", &[]);
+fn learner() -> (LanguageLearner, TestSettings) {
+    let settings = TestSettings::load("frozen-lake", &[]);
     (settings.language(), settings)
 }
 
@@ -26,7 +26,7 @@ fn how() -> Imitation {
 }
 
 /// Kept episodes of the scripted player on training scenes.
-fn kept(learner: &LanguageLearner, count: usize) -> Vec<Sample> {
+fn kept(learner: &LanguageLearner, count: usize) -> Vec<KeptEpisode> {
     let world = learner.world();
     let (scenario, framing) = (&*world.scenario, &world.prompts.framing);
     let seat = |i| {
@@ -43,17 +43,17 @@ fn kept(learner: &LanguageLearner, count: usize) -> Vec<Sample> {
         step_limit: 20,
         format_penalty: 0.0,
     };
-    let mut player = Scripted::default();
+    let mut player = ScriptedPlayer::default();
     let played = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ());
     let sample = |(seat, episode): (&Seat, &Episode)| {
-        let place = Place {
+        let place = EpisodeOrigin {
             step: 0,
-            purpose: Purpose::Training,
+            purpose: EpisodePurpose::Training,
             game: None,
             scene: seat.scene,
             agent: 0,
         };
-        let sample = Sample::played(episode, place, scenario.actions());
+        let sample = KeptEpisode::played(episode, place, scenario.actions());
         sample.told(episode, framing).unwrap()
     };
     seats.iter().zip(&played.unwrap()).map(sample).collect()
@@ -62,13 +62,13 @@ fn kept(learner: &LanguageLearner, count: usize) -> Vec<Sample> {
 fn demonstrations(
     learner: &LanguageLearner,
     how: &Imitation,
-    samples: &[Sample],
+    samples: &[KeptEpisode],
 ) -> Result<Demonstrations, String> {
     let data = how.demonstrations(samples, &learner.world().prompts, 256);
     data.map_err(|error| error.to_string())
 }
 
-fn success(learner: &mut LanguageLearner, settings: &Settings) -> f64 {
+fn success(learner: &mut LanguageLearner, settings: &TestSettings) -> f64 {
     let seats = evaluation_seats(learner.world(), 60);
     let played = learner.play(&settings.policy, 0, &seats, 1.0, &()).unwrap();
     played.iter().filter(|episode| episode.success).count() as f64 / played.len() as f64
@@ -148,13 +148,13 @@ fn only_readable_and_good_enough_replies_are_used() {
     let mut samples = kept(&learner, 30);
     let turns = samples[0].turns.len();
     samples[0].turns[0].action = None;
-    samples[0].turns[0].unread = Some(Unread::NoTag);
-    samples[1].purpose = Purpose::Evaluation;
+    samples[0].turns[0].unread = Some(UnreadReason::NoTag);
+    samples[1].purpose = EpisodePurpose::Evaluation;
     (samples[2].success, samples[2].game_return) = (false, 0.0);
     for turn in &mut samples[3].turns {
         turn.action = None;
     }
-    let counts = |how: &Imitation, samples: &[Sample]| {
+    let counts = |how: &Imitation, samples: &[KeptEpisode]| {
         let data = demonstrations(&learner, how, samples).unwrap();
         let replies = data.train.iter().chain(&data.held_out);
         let replies: usize = replies.map(|episode| episode.turns.len()).sum();
@@ -215,7 +215,7 @@ fn a_prompt_as_text_is_of_this_model_or_refused() {
         turn.prompt = prompts.template().render(&turn.messages, true).unwrap();
         turn.messages.clear();
     }
-    let of = |samples: &[Sample]| demonstrations(&learner, &how(), samples);
+    let of = |samples: &[KeptEpisode]| demonstrations(&learner, &how(), samples);
     let (a, b) = (of(&with_messages).unwrap(), of(&texts).unwrap());
     assert_eq!((a.train, a.held_out), (b.train, b.held_out));
     for foreign in [

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ms_grpo::{assign_advantages, rollout, select};
-use crate::testing::Settings;
+use crate::testing::TestSettings;
 
 /// A normal number, approximately: the sum of twelve uniform ones.
 fn normal(chance: &mut Stream) -> f64 {
@@ -33,7 +33,7 @@ fn signal_and_variance_are_right_on_average() {
         all.push(estimates(&mean(&first), &mean(&second), &together, Some(&truth)).unwrap());
     }
     let mean_of =
-        |of: &dyn Fn(&Measured) -> f64| all.iter().map(of).sum::<f64>() / f64::from(draws);
+        |of: &dyn Fn(&GradientNoise) -> f64| all.iter().map(of).sum::<f64>() / f64::from(draws);
     let near = |got: f64, wanted: f64| {
         assert!((got / wanted - 1.0).abs() < 0.05, "{got} against {wanted}")
     };
@@ -103,11 +103,11 @@ fn measuring_changes_nothing() {
         "train.group_size=16",
         "train.sampling=all",
     ];
-    let settings = Settings::load("frozen-lake", &changes);
+    let settings = TestSettings::load("frozen-lake", &changes);
     let (mut learner, options) = (settings.language(), settings.options());
     let groups = rollout(&mut learner, &options, 0, &()).unwrap().groups;
     let measured = |learner: &mut LanguageLearner, groups: &[Group]| {
-        let prepare = |halves: &mut [Group], train: &Train| {
+        let prepare = |halves: &mut [Group], train: &TrainConfig| {
             assign_advantages(halves, &options);
             select(halves, train, 0);
         };

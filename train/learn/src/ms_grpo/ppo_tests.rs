@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use lapwing_tensor::ParameterState;
 
 use super::*;
-use crate::testing::Settings;
+use crate::testing::TestSettings;
 
 struct Run {
     learner: LanguageLearner,
-    settings: Settings,
+    settings: TestSettings,
     step: usize,
 }
 
@@ -19,7 +19,7 @@ fn run(changes: &[&str]) -> Run {
         "train.groups=2",
         "train.group_size=12",
     ];
-    let settings = Settings::load("frozen-lake", &[&own, changes].concat());
+    let settings = TestSettings::load("frozen-lake", &[&own, changes].concat());
     Run {
         learner: settings.language(),
         settings,

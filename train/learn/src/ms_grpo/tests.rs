@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::config::Aggregation;
 use crate::importance::inclusion;
-use crate::testing::Settings;
+use crate::testing::TestSettings;
 
 /// An episode of this many turns and this return, with replies of one and two tokens.
 fn episode(turns: usize, value: f64) -> Episode {
@@ -46,13 +46,13 @@ fn corrected_weights_add_up_to_one_on_average() {
             ..Group::default()
         })
         .collect();
-    assign_advantages(&mut groups, &Settings::default().options());
+    assign_advantages(&mut groups, &TestSettings::default().options());
     for aggregation in [Aggregation::Token, Aggregation::Turn, Aggregation::Episode] {
-        let train = Train {
+        let train = TrainConfig {
             learn: 4,
             correction: true,
             aggregation,
-            ..Train::default()
+            ..TrainConfig::default()
         };
         let draws = 1500;
         let mut sums = Vec::new();
@@ -196,7 +196,7 @@ proptest! {
         for sampling in [Sampling::All, Sampling::Top, Sampling::Uniform, Sampling::Aaw] {
             for correction in [false, true] {
                 let aaw_temperature = 10f64.powf(temperature);
-                let train = Train { learn, sampling, correction, aaw_temperature, ..Train::default() };
+                let train = TrainConfig { learn, sampling, correction, aaw_temperature, ..TrainConfig::default() };
                 let mut chosen = sample(&train, &advantages, &mut Stream::new(seed, "choose"));
                 let wanted = if sampling == Sampling::All { advantages.len() } else { learn.min(advantages.len()) };
                 prop_assert!(chosen.iter().all(|(i, w)| *i < advantages.len() && w.is_finite() && *w > 0.0));
@@ -214,11 +214,11 @@ proptest! {
 #[test]
 fn very_small_weights_still_count() {
     let advantages = [0.5, -3.0, 1.5, 0.5, 0.5];
-    let train = Train {
+    let train = TrainConfig {
         learn: 3,
         aaw_temperature: 1e-3,
         correction: true,
-        ..Train::default()
+        ..TrainConfig::default()
     };
     let mut thirds = [0; 5];
     for seed in 0..3000 {
@@ -239,10 +239,10 @@ fn very_small_weights_still_count() {
 
 #[test]
 fn top_takes_the_largest_absolute_advantages() {
-    let train = Train {
+    let train = TrainConfig {
         learn: 2,
         sampling: Sampling::Top,
-        ..Train::default()
+        ..TrainConfig::default()
     };
     let chosen = sample(
         &train,
@@ -255,11 +255,11 @@ fn top_takes_the_largest_absolute_advantages() {
 /// A draw with equal weights needs no correction.
 #[test]
 fn a_uniform_draw_has_importance_one() {
-    let train = Train {
+    let train = TrainConfig {
         learn: 3,
         sampling: Sampling::Uniform,
         correction: true,
-        ..Train::default()
+        ..TrainConfig::default()
     };
     for (_, importance) in sample(
         &train,

@@ -4,7 +4,7 @@ use lapwing_play::{Episode, Sampled, Turn};
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{Chosen, count, pack};
+use crate::batch::{SelectedEpisode, count, pack};
 use crate::config::Aggregation;
 
 type Replies = Vec<Vec<(u32, Vec<u32>)>>;
@@ -29,10 +29,10 @@ fn played(replies: &Replies) -> Vec<Episode> {
 }
 
 fn batches(episodes: &[Episode], advantages: &[Vec<f64>], limit: usize) -> Vec<Batch> {
-    let all: Vec<Chosen<'_>> = episodes
+    let all: Vec<SelectedEpisode<'_>> = episodes
         .iter()
         .zip(advantages)
-        .map(|(episode, advantages)| Chosen {
+        .map(|(episode, advantages)| SelectedEpisode {
             episode,
             advantages,
             importance: 1.0,
@@ -44,7 +44,7 @@ fn batches(episodes: &[Episode], advantages: &[Vec<f64>], limit: usize) -> Vec<B
 }
 
 /// The loss at these log-probs, by batch and pair: - sum c min(s A, clip(s) A), as in the paper.
-fn loss(train: &Train, batches: &[Batch], now: &[Vec<f32>]) -> f64 {
+fn loss(train: &TrainConfig, batches: &[Batch], now: &[Vec<f32>]) -> f64 {
     let key = |turn: (usize, usize)| match train.ratio {
         Ratio::Turn => turn,
         _ => (turn.0, 0),
@@ -88,11 +88,11 @@ proptest! {
                 e.turns.iter().map(|_| if by_turn { chance.unit() * 4.0 - 2.0 } else { whole }).collect()
             })
             .collect();
-        let train = Train {
+        let train = TrainConfig {
             ratio: if by_turn { Ratio::Turn } else { Ratio::Episode },
             turn_clip: [0.1, 0.2],
             episode_clip: [0.1, 0.2],
-            ..Train::default()
+            ..TrainConfig::default()
         };
         let before = batches(&episodes, &advantages, limit);
         // Multiples of 2^-10 around -1, so that a small step is exact in f32.

@@ -23,7 +23,7 @@ use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
 use crate::LearnError;
-use crate::metrics::ValueLearned;
+use crate::metrics::ValueUpdateMetrics;
 use crate::value::encoder::EncodedState;
 use crate::value::learner::{DqnMemory, NetworkLearner, NetworkOptions, NetworkRollout, completed};
 use crate::value::network::Network;
@@ -44,7 +44,7 @@ pub fn train(
     step: usize,
     played: &NetworkRollout,
     progress: &dyn Progress,
-) -> Result<(Option<ValueLearned>, usize), LearnError> {
+) -> Result<(Option<ValueUpdateMetrics>, usize), LearnError> {
     let mut memory = learner.memory.take().expect("a run of DQN");
     let (gamma, n) = (options.value.gamma, options.dqn.n_step);
     for (episode, trajectory) in played.episodes.iter().zip(&played.trajectories) {
@@ -82,7 +82,7 @@ fn update(
     step: usize,
     memory: &mut DqnMemory,
     progress: &dyn Progress,
-) -> Result<(Option<ValueLearned>, usize), LearnError> {
+) -> Result<(Option<ValueUpdateMetrics>, usize), LearnError> {
     let dqn = options.dqn;
     if memory.replay.len() < dqn.start.max(1) {
         return Ok((None, 0));
@@ -115,7 +115,7 @@ fn update(
         }
         progress.done(update + 1);
     }
-    let mean = ValueLearned::mean_of(&made, options.epsilon(step));
+    let mean = ValueUpdateMetrics::mean_of(&made, options.epsilon(step));
     Ok((mean, dropped))
 }
 

@@ -3,7 +3,7 @@
 use lapwing_env::{Game, Planes, Scenario};
 use lapwing_play::PlayError;
 
-use crate::config::Value;
+use crate::config::ValueConfig;
 
 /// An encoded state.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,7 +31,7 @@ pub struct PlaneEncoder {
 
 impl PlaneEncoder {
     /// Makes the encoder of a game.
-    pub fn new(scenario: &dyn Scenario, value: &Value) -> Result<PlaneEncoder, PlayError> {
+    pub fn new(scenario: &dyn Scenario, value: &ValueConfig) -> Result<PlaneEncoder, PlayError> {
         let planes = scenario.start(0, 0)?.planes(0)?;
         let planes = planes.ok_or_else(|| PlayError::NoPlanes(scenario.name().to_owned()))?;
         let limit = value.turns_left.then_some(scenario.step_limit());
@@ -154,11 +154,11 @@ mod tests {
         (lapwing_env::find("frozen-lake").unwrap().configure)(&options).unwrap()
     }
 
-    fn value(window: usize, turns_left: bool) -> Value {
-        Value {
+    fn value(window: usize, turns_left: bool) -> ValueConfig {
+        ValueConfig {
             window,
             turns_left,
-            ..Value::default()
+            ..ValueConfig::default()
         }
     }
 

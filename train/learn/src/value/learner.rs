@@ -13,8 +13,8 @@ use lapwing_tensor::random::Random;
 use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters, Tensor};
 
 use crate::LearnError;
-use crate::config::{Dqn, LearnerKind, Pqn, Train, Value};
-use crate::metrics::{StepMetrics, ValueLearned};
+use crate::config::{DqnConfig, LearnerKind, PqnConfig, TrainConfig, ValueConfig};
+use crate::metrics::{StepMetrics, ValueUpdateMetrics};
 use crate::value::encoder::PlaneEncoder;
 use crate::value::network::{Network, QHead, read_weights, write_weights};
 use crate::value::player::{Trajectory, ValuePlayer};
@@ -45,13 +45,13 @@ pub struct NetworkOptions<'a> {
     /// `learner`: `dqn` or `pqn`.
     pub learner: LearnerKind,
     /// `[train]`.
-    pub train: &'a Train,
+    pub train: &'a TrainConfig,
     /// `[value]`.
-    pub value: &'a Value,
+    pub value: &'a ValueConfig,
     /// `[dqn]`.
-    pub dqn: &'a Dqn,
+    pub dqn: &'a DqnConfig,
     /// `[pqn]`.
-    pub pqn: &'a Pqn,
+    pub pqn: &'a PqnConfig,
 }
 
 /// A network that learns to play from the feature planes of a game, without language.
@@ -239,20 +239,20 @@ impl NetworkLearner {
         errors: &Tensor,
         targets: &[f32],
         optimiser: AdamW,
-    ) -> Result<Option<(ValueLearned, Vec<f64>)>, LearnError> {
+    ) -> Result<Option<(ValueUpdateMetrics, Vec<f64>)>, LearnError> {
         self.parameters.accumulate(&loss.backward());
         let norm = self.parameters.step(optimiser);
         let errors: Vec<f64> = errors.to_vec()?.into_iter().map(f64::from).collect();
         let (loss, norm) = (f64::from(loss.to_vec()?[0]), f64::from(norm.to_vec()?[0]));
         let count = targets.len() as f64;
-        let metrics = ValueLearned {
+        let metrics = ValueUpdateMetrics {
             updates: 1,
             td_loss: loss,
             td_error: errors.iter().map(|error| error.abs()).sum::<f64>() / count,
             q_target: targets.iter().map(|y| f64::from(*y)).sum::<f64>() / count,
             gradient_norm: norm,
             learning_rate: optimiser.lr,
-            ..ValueLearned::default()
+            ..ValueUpdateMetrics::default()
         };
         Ok((loss.is_finite() && norm.is_finite()).then_some((metrics, errors)))
     }

@@ -20,7 +20,7 @@ use lapwing_tensor::{Gpu, GpuError, Indices, NamedValues, Parameters, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::LearnError;
-use crate::config::Value;
+use crate::config::ValueConfig;
 use crate::value::encoder::{EncodedState, PlaneEncoder};
 
 /// Added to the variance that a row is divided by.
@@ -127,7 +127,7 @@ impl Network {
     pub fn fresh(
         gpu: &Gpu,
         encoder: &PlaneEncoder,
-        value: &Value,
+        value: &ValueConfig,
         head: QHead,
         seed: u64,
     ) -> (Network, Parameters) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lapwing_play::PlayError;
-use lapwing_play::players::scripted::{Chances, word};
-use lapwing_play::{Ask, Player, Reply};
+use lapwing_play::players::scripted::{EpisodeStreams, word};
+use lapwing_play::{ActionRequest, Player, Reply};
 
 use crate::value::encoder::{EncodedState, PlaneEncoder};
 use crate::value::network::Network;
@@ -26,7 +26,7 @@ pub struct ValuePlayer<'a> {
     encoder: &'a PlaneEncoder,
     /// probability of a random action
     epsilon: f64,
-    chances: Chances,
+    chances: EpisodeStreams,
     /// by episode, if they are recorded for training
     trajectories: Option<Vec<Trajectory>>,
 }
@@ -38,7 +38,7 @@ impl<'a> ValuePlayer<'a> {
             network: network.without_gradients(),
             encoder,
             epsilon: 0.0,
-            chances: Chances::default(),
+            chances: EpisodeStreams::default(),
             trajectories: None,
         }
     }
@@ -75,8 +75,8 @@ pub fn argmax(values: &[f32]) -> usize {
 }
 
 impl Player for ValuePlayer<'_> {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let encode = |ask: &Ask<'_>| {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+        let encode = |ask: &ActionRequest<'_>| {
             let state = self.encoder.encode(ask.game, ask.agent, ask.turn);
             state.map(Arc::new)
         };
@@ -103,7 +103,7 @@ impl Player for ValuePlayer<'_> {
         Ok(replies)
     }
 
-    fn stopped(&mut self, ask: &Ask<'_>) -> Result<(), PlayError> {
+    fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         // A limit that is an input is terminal.
         if let Some(trajectories) = self
             .trajectories

@@ -16,7 +16,7 @@
 use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
-use crate::metrics::ValueLearned;
+use crate::metrics::ValueUpdateMetrics;
 use crate::value::learner::{NetworkLearner, NetworkOptions, NetworkRollout};
 use crate::value::player::Trajectory;
 use crate::value::returns::q_lambda;
@@ -31,7 +31,7 @@ pub fn train(
     step: usize,
     played: &mut NetworkRollout,
     progress: &dyn Progress,
-) -> Result<(Option<ValueLearned>, usize), LearnError> {
+) -> Result<(Option<ValueUpdateMetrics>, usize), LearnError> {
     value_truncated(learner, &mut played.trajectories)?;
     let mut turns = Vec::new();
     for (episode, trajectory) in played.episodes.iter().zip(&played.trajectories) {
@@ -72,7 +72,7 @@ pub fn train(
             progress.done(pass * turns.len() + number * size + part.len());
         }
     }
-    let mean = ValueLearned::mean_of(&made, options.epsilon(step));
+    let mean = ValueUpdateMetrics::mean_of(&made, options.epsilon(step));
     Ok((mean, dropped))
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lapwing_env::Scenario;
 use lapwing_play::evaluate::play_evaluation;
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::players::scripted::Scripted;
-use lapwing_play::{Ask, Episode, PlayError, Player, Referee, Reply, Seat};
+use lapwing_play::players::scripted::ScriptedPlayer;
+use lapwing_play::{ActionRequest, Episode, PlayError, Player, Referee, Reply, Seat};
 use lapwing_tensor::check::gpu;
 use lapwing_tensor::{NamedValues, ParameterState};
 use serde_json::json;
@@ -19,18 +19,18 @@ use super::network::{Network, QHead, read_weights};
 use super::player::{Trajectory, ValuePlayer, argmax};
 use super::pqn;
 use super::replay::Transition;
-use crate::config::Value;
-use crate::testing::Settings;
+use crate::config::ValueConfig;
+use crate::testing::TestSettings;
 
 fn lake(options: serde_json::Value) -> Box<dyn Scenario> {
     (lapwing_env::find("frozen-lake").unwrap().configure)(&options).unwrap()
 }
 
-fn value(channels: &[usize]) -> Value {
-    Value {
+fn value(channels: &[usize]) -> ValueConfig {
+    ValueConfig {
         channels: channels.to_vec(),
         hidden: vec![7, 5],
-        ..Value::default()
+        ..ValueConfig::default()
     }
 }
 
@@ -241,22 +241,22 @@ fn targets_are_double() {
 }
 
 /// Plays like the scripted player and records the states of a network.
-struct Walker<'a>(Scripted, ValuePlayer<'a>);
+struct Walker<'a>(ScriptedPlayer, ValuePlayer<'a>);
 
 impl Player for Walker<'_> {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         self.1.act(asks)?;
         self.0.act(asks)
     }
 
-    fn stopped(&mut self, ask: &Ask<'_>) -> Result<(), PlayError> {
+    fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         self.1.stopped(ask)
     }
 }
 
 fn walked(limit: usize, turns_left: bool) -> (Vec<Episode>, Vec<Trajectory>) {
     let lake = lake(json!({ "step_limit": limit }));
-    let value = Value {
+    let value = ValueConfig {
         turns_left,
         ..value(&[])
     };
@@ -274,7 +274,7 @@ fn walked(limit: usize, turns_left: bool) -> (Vec<Episode>, Vec<Trajectory>) {
         format_penalty: 0.0,
     };
     let exploring = ValuePlayer::exploring(&network, &encoder, 0.0, seats.len());
-    let mut walker = Walker(Scripted::default(), exploring);
+    let mut walker = Walker(ScriptedPlayer::default(), exploring);
     let episodes = referee
         .play(&*lake, &seats, &mut [&mut walker], &mut |_| ())
         .unwrap();
@@ -326,7 +326,7 @@ fn a_limit_that_is_no_input_is_bootstrapped() {
     }
 }
 
-fn settings(learner: &str, changes: &[&str]) -> Settings {
+fn settings(learner: &str, changes: &[&str]) -> TestSettings {
     let learner = format!("learner={learner}");
     let own = [
         &*learner,
@@ -344,12 +344,12 @@ fn settings(learner: &str, changes: &[&str]) -> Settings {
         "train.lr=3e-3",
         "train.max_grad_norm=10.0",
     ];
-    Settings::load("frozen-lake-pqn", &[&own, changes].concat())
+    TestSettings::load("frozen-lake-pqn", &[&own, changes].concat())
 }
 
 struct Run {
     learner: NetworkLearner,
-    settings: Settings,
+    settings: TestSettings,
     step: usize,
 }
 

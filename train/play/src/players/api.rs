@@ -19,14 +19,14 @@ use serde_json::{Map, Value, json};
 
 use crate::PlayError;
 use crate::seeds;
-use crate::{Ask, Framing, Player, Reply};
+use crate::{ActionRequest, Player, PromptWriter, Reply};
 use cache::{Lookup, ReplyCache};
 use client::{ApiClient, RequestCounter};
 use completion::ChatReply;
-use error::{ApiError, excerpt};
+use error::{ApiPlayerError, excerpt};
 
 /// Which model plays, and how it is asked.
-pub struct Settings {
+pub struct ApiSettings {
     /// what comes before `/chat/completions`
     pub url: String,
     /// what the server calls the model
@@ -51,7 +51,7 @@ pub struct Settings {
 
 /// What was asked and what it cost.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Account {
+pub struct ApiUsage {
     /// requests that were sent, repeated ones too
     pub requests: u64,
     /// replies that were in the cache
@@ -70,7 +70,7 @@ pub struct Account {
     pub damaged: Vec<PathBuf>,
 }
 
-impl Account {
+impl ApiUsage {
     /// Tokens that were paid for.
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens + self.completion_tokens
@@ -78,7 +78,7 @@ impl Account {
 }
 
 /// In one line.
-impl fmt::Display for Account {
+impl fmt::Display for ApiUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -101,8 +101,8 @@ impl fmt::Display for Account {
 
 /// A model behind an API, at play in one game.
 pub struct Api {
-    settings: Settings,
-    framing: Framing,
+    settings: ApiSettings,
+    framing: PromptWriter,
     client: ApiClient,
     cache: ReplyCache,
     account: SharedAccount,
@@ -110,10 +110,10 @@ pub struct Api {
 
 /// The account while several write into it.
 #[derive(Default)]
-struct SharedAccount(Mutex<Account>);
+struct SharedAccount(Mutex<ApiUsage>);
 
 impl SharedAccount {
-    fn with<T>(&self, write: impl FnOnce(&mut Account) -> T) -> T {
+    fn with<T>(&self, write: impl FnOnce(&mut ApiUsage) -> T) -> T {
         write(&mut self.0.lock().expect("no thread panics with it"))
     }
 }
@@ -136,12 +136,16 @@ impl Api {
     ///
     /// # Errors
     /// If the address is none, the key would go there in the open, or the cache cannot be made.
-    pub fn new(settings: Settings, framing: Framing) -> Result<Api, ApiError> {
+    pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
         Api::patient(settings, framing, client::PAUSE)
     }
 
     /// The same with another pause before the second attempt.
-    fn patient(settings: Settings, framing: Framing, pause: Duration) -> Result<Api, ApiError> {
+    fn patient(
+        settings: ApiSettings,
+        framing: PromptWriter,
+        pause: Duration,
+    ) -> Result<Api, ApiPlayerError> {
         let key = settings.key.clone();
         Ok(Api {
             client: ApiClient::new(&settings.url, key, settings.timeout, pause)?,
@@ -153,11 +157,11 @@ impl Api {
     }
 
     /// What was asked so far, and what it cost.
-    pub fn account(&self) -> Account {
+    pub fn account(&self) -> ApiUsage {
         self.account.with(|account| account.clone())
     }
 
-    fn request(&self, ask: &Ask<'_>) -> Result<String, PlayError> {
+    fn request(&self, ask: &ActionRequest<'_>) -> Result<String, PlayError> {
         let settings = &self.settings;
         let mut request = json!({
             "model": settings.model,
@@ -183,7 +187,7 @@ impl Api {
         request: &str,
         number: usize,
         stop: &AtomicBool,
-    ) -> Result<ChatReply, ApiError> {
+    ) -> Result<ChatReply, ApiPlayerError> {
         let url = &self.client.url;
         match self.cache.get(url, request) {
             Lookup::Found(answer) => {
@@ -195,14 +199,14 @@ impl Api {
         }
         let used = self.account.with(|account| account.tokens());
         if let Some(budget) = self.settings.budget.filter(|budget| used >= *budget) {
-            return Err(ApiError::Budget { budget, used });
+            return Err(ApiPlayerError::Budget { budget, used });
         }
         let body = self
             .client
             .ask(request, number as u64, &self.account, stop)?;
         let answer = ChatReply::read(&body, request).map_err(|problem| {
             self.account.failed("another schema".to_owned());
-            ApiError::Schema {
+            ApiPlayerError::Schema {
                 url: url.clone(),
                 problem,
                 body: excerpt(&body),
@@ -219,7 +223,7 @@ impl Api {
 
     /// To all of these, so many at a time. After the first error nothing more is asked; what is under way is waited for,
     /// since it is paid for.
-    fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiError> {
+    fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiPlayerError> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();
         let error = OnceLock::new();
@@ -252,7 +256,7 @@ impl Api {
 }
 
 impl Player for Api {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let requests: Vec<String> = asks
             .iter()
             .map(|ask| self.request(ask))

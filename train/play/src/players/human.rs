@@ -6,10 +6,10 @@ use lapwing_env::Scenario;
 
 use crate::PlayError;
 use crate::players::scripted::word;
-use crate::{Ask, Player, Reply};
+use crate::{ActionRequest, Player, Reply};
 
 /// A person who reads and writes lines.
-pub struct Human<R, W, S> {
+pub struct HumanPlayer<R, W, S> {
     input: R,
     out: W,
     /// shows what is seen
@@ -19,10 +19,12 @@ pub struct Human<R, W, S> {
     takes_text: bool,
 }
 
-impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R, W, S> {
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>>
+    HumanPlayer<R, W, S>
+{
     /// Reads answers from `input` and writes to `out`, where `show` puts what is seen ahead of each question.
-    pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> Human<R, W, S> {
-        Human {
+    pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> HumanPlayer<R, W, S> {
+        HumanPlayer {
             input,
             out,
             show,
@@ -32,7 +34,7 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R
     }
 
     /// Asks until the answer is an action, or the first letters of only one; or, where any text will do, until it is one.
-    fn ask(&mut self, ask: &Ask<'_>) -> Result<Reply, PlayError> {
+    fn ask(&mut self, ask: &ActionRequest<'_>) -> Result<Reply, PlayError> {
         (self.show)(&mut self.out, ask)?;
         loop {
             write!(self.out, "turn {}/{}> ", ask.turn + 1, self.limit)?;
@@ -61,7 +63,7 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R
     }
 
     /// The action that was meant; `None` if there is something else to be read.
-    fn action(&mut self, ask: &Ask<'_>, said: &str) -> Result<Option<usize>, PlayError> {
+    fn action(&mut self, ask: &ActionRequest<'_>, said: &str) -> Result<Option<usize>, PlayError> {
         // A whole word before what begins like it.
         let whole = ask.actions.iter().position(|action| action == said);
         if ["quit", "q"].contains(&said) && whole.is_none() {
@@ -90,7 +92,7 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Human<R
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn in_lines<W: Write>(out: &mut W, ask: &Ask<'_>) -> io::Result<()> {
+pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()> {
     writeln!(out, "\n{}", ask.observation)
 }
 
@@ -100,8 +102,10 @@ pub fn help(actions: &[String]) -> String {
     format!("Say {words}, or their first letters; ? shows this, q quits.")
 }
 
-impl<R: BufRead, W: Write, S: FnMut(&mut W, &Ask<'_>) -> io::Result<()>> Player for Human<R, W, S> {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>> Player
+    for HumanPlayer<R, W, S>
+{
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         asks.iter().map(|ask| self.ask(ask)).collect()
     }
 }

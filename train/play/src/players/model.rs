@@ -5,7 +5,7 @@ use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions,
 use crate::PlayError;
 use crate::prompt::Prompts;
 use crate::seeds;
-use crate::{Ask, Player, Reply, Sampled};
+use crate::{ActionRequest, Player, Reply, Sampled};
 
 /// A model, the adapter that it is trained through, if it is not trained itself, and how it is asked.
 pub struct Policy {
@@ -60,7 +60,7 @@ pub struct ModelPlayer<'a> {
 
 impl Player for ModelPlayer<'_> {
     /// Each distinct prompt runs through the model once, however many ask it.
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let Policy {
             model,
             adapter,

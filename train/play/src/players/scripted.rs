@@ -6,15 +6,15 @@ use lapwing_env::GameError;
 use lapwing_env::rng::Stream;
 
 use crate::PlayError;
-use crate::{Ask, Player, Reply};
+use crate::{ActionRequest, Player, Reply};
 
 /// A stream of chance for each episode that is being played.
 #[derive(Debug, Default)]
-pub struct Chances(HashMap<usize, Stream>);
+pub struct EpisodeStreams(HashMap<usize, Stream>);
 
-impl Chances {
+impl EpisodeStreams {
     /// The one of the episode that asks.
-    pub fn of(&mut self, ask: &Ask<'_>, name: &str) -> &mut Stream {
+    pub fn of(&mut self, ask: &ActionRequest<'_>, name: &str) -> &mut Stream {
         if ask.turn == 0 {
             self.0.insert(ask.episode, Stream::new(ask.seed, name));
         }
@@ -26,22 +26,24 @@ impl Chances {
 
 /// Takes every action alike.
 #[derive(Debug, Default)]
-pub struct Random(Chances);
+pub struct RandomPlayer(EpisodeStreams);
 
-impl Player for Random {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let reply = |ask: &Ask<'_>| word(ask, self.0.of(ask, "baseline").below(ask.actions.len()));
+impl Player for RandomPlayer {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+        let reply = |ask: &ActionRequest<'_>| {
+            word(ask, self.0.of(ask, "baseline").below(ask.actions.len()))
+        };
         Ok(asks.iter().map(reply).collect())
     }
 }
 
 /// The game's own player: one of the actions that the game calls best.
 #[derive(Debug, Default)]
-pub struct Scripted(Chances);
+pub struct ScriptedPlayer(EpisodeStreams);
 
-impl Player for Scripted {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let reply = |ask: &Ask<'_>| {
+impl Player for ScriptedPlayer {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+        let reply = |ask: &ActionRequest<'_>| {
             let best = best_actions(ask)?;
             Ok(word(
                 ask,
@@ -56,14 +58,14 @@ impl Player for Scripted {
 ///
 /// # Errors
 /// If the game has none.
-pub fn best_actions(ask: &Ask<'_>) -> Result<Vec<usize>, GameError> {
+pub fn best_actions(ask: &ActionRequest<'_>) -> Result<Vec<usize>, GameError> {
     ask.game
         .best_actions(ask.agent)
         .ok_or_else(|| GameError::new("the game", "it has no scripted player"))
 }
 
 /// The reply of a player that says an action and nothing else.
-pub fn word(ask: &Ask<'_>, action: usize) -> Reply {
+pub fn word(ask: &ActionRequest<'_>, action: usize) -> Reply {
     Reply {
         action: Some(action),
         text: ask.actions[action].clone(),

@@ -6,35 +6,35 @@ use lapwing_env::{Game, GameError, Scenario};
 use crate::PlayError;
 use crate::players::scripted::word;
 use crate::seeds;
-use crate::{Ask, Player, Reply};
+use crate::{ActionRequest, Player, Reply};
 
 /// Tries each action in copies of the game, in which luck of their own decides and the scripted player goes on to the end,
 /// and takes the action with the best mean return (a rollout algorithm: Tesauro & Galperin 1996, "On-line policy
 /// improvement using Monte-Carlo search").
 #[derive(Debug, Clone, Copy)]
-pub struct Search {
+pub struct SearchPlayer {
     /// Copies that are played for each action of each turn: the budget.
     pub tries: usize,
     agents: usize,
     step_limit: usize,
 }
 
-impl Search {
+impl SearchPlayer {
     /// For a game, with so many tries for each action. `None` if the game cannot be copied or has no scripted player.
     ///
     /// # Errors
     /// If the game fails.
-    pub fn new(scenario: &dyn Scenario, tries: usize) -> Result<Option<Search>, GameError> {
+    pub fn new(scenario: &dyn Scenario, tries: usize) -> Result<Option<SearchPlayer>, GameError> {
         let game = scenario.start(0, 0)?;
         let possible = game.fork(0).is_some() && game.best_actions(0).is_some();
-        Ok(possible.then(|| Search {
+        Ok(possible.then(|| SearchPlayer {
             tries,
             agents: scenario.agents(),
             step_limit: scenario.step_limit(),
         }))
     }
 
-    fn choose(&self, ask: &Ask<'_>) -> Result<usize, GameError> {
+    fn choose(&self, ask: &ActionRequest<'_>) -> Result<usize, GameError> {
         let mut best = (0, f64::NEG_INFINITY);
         for action in 0..ask.actions.len() {
             let mut sum = 0.0;
@@ -51,7 +51,7 @@ impl Search {
     }
 
     /// The return of one try.
-    fn tried(&self, ask: &Ask<'_>, first: usize, luck: u64) -> Result<f64, GameError> {
+    fn tried(&self, ask: &ActionRequest<'_>, first: usize, luck: u64) -> Result<f64, GameError> {
         let missing = || GameError::new("the game", "it cannot be copied any more");
         let mut game = ask.game.fork(luck).ok_or_else(missing)?;
         let mut chance = Stream::new(luck, "search players");
@@ -79,8 +79,8 @@ fn scripted(game: &dyn Game, agent: usize, chance: &mut Stream) -> Option<usize>
     Some(best[chance.below(best.len())])
 }
 
-impl Player for Search {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, PlayError> {
+impl Player for SearchPlayer {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         asks.iter()
             .map(|ask| Ok(word(ask, self.choose(ask)?)))
             .collect()

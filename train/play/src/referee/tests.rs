@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use serde_json::Value;
 
 use super::*;
-use crate::player::{Ask, Reply};
+use crate::player::{ActionRequest, Reply};
 
 /// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails, as
 /// often as there are `accidents` left.
@@ -94,8 +94,8 @@ impl Says {
 }
 
 impl Player for Says {
-    fn act(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Reply>, crate::PlayError> {
-        let reply = |ask: &Ask<'_>| {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, crate::PlayError> {
+        let reply = |ask: &ActionRequest<'_>| {
             assert_eq!(
                 ask.observation,
                 format!("agent {}, round {}", ask.agent, ask.turn)
@@ -159,7 +159,7 @@ fn every_agent_has_its_own_player_episode_and_end() {
         };
         assert_eq!(
             (first.ending, second.ending),
-            (Some(Ending::Terminated), Some(Ending::Truncated))
+            (Some(EpisodeEnd::Terminated), Some(EpisodeEnd::Truncated))
         );
         assert_eq!((first.success, second.success), (true, false));
         let rewards = |episode: &Episode| -> Vec<(f64, f64)> {

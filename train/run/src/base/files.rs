@@ -9,7 +9,7 @@ use lapwing_model::{
 };
 use lapwing_tensor::{Gpu, Parameters};
 
-use super::source::{BUILT_IN, Source};
+use super::source::{BUILT_IN, ModelSource};
 use crate::Error;
 use lapwing_play::Progress;
 
@@ -63,11 +63,15 @@ impl Files {
     ///
     /// # Errors
     /// If a file is missing or wrong, or cannot be downloaded; the error names it. A repository needs a hub.
-    pub fn of(source: &Source, hub: Option<&Hub>, progress: &dyn Progress) -> Result<Files, Error> {
+    pub fn of(
+        source: &ModelSource,
+        hub: Option<&Hub>,
+        progress: &dyn Progress,
+    ) -> Result<Files, Error> {
         let repository = match source {
-            Source::BuiltIn => return Files::open(None),
-            Source::Directory(dir) => return Files::open(Some(dir)),
-            Source::Repository(repository) => repository,
+            ModelSource::BuiltIn => return Files::open(None),
+            ModelSource::Directory(dir) => return Files::open(Some(dir)),
+            ModelSource::Repository(repository) => repository,
         };
         const MEGABYTE: u64 = 1_000_000;
         let mut begun = false;

@@ -9,7 +9,7 @@ pub(crate) const BUILT_IN: &str = "lapwing-base";
 
 /// A model to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ModelSource {
     /// The small base that is built into the program.
     BuiltIn,
     /// A directory as Hugging Face has them.
@@ -18,24 +18,24 @@ pub enum Source {
     Repository(Repository),
 }
 
-impl Source {
+impl ModelSource {
     /// What was typed: a directory if there is one of that name; else a repository if it has the form of one's name,
     /// `owner/name` or `owner/name@revision`; else the directory that is missing. A path that begins with `.`, `~` or a
     /// slash is always a directory.
-    pub fn typed(text: &str) -> Source {
+    pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         match Repository::parse(text) {
-            Some(repository) if !path.is_dir() => Source::Repository(repository),
-            _ => Source::Directory(path.to_owned()),
+            Some(repository) if !path.is_dir() => ModelSource::Repository(repository),
+            _ => ModelSource::Directory(path.to_owned()),
         }
     }
 
     /// What an adapter's `base_model_name_or_path` says of it; PEFT would load the base from there.
     pub fn name(&self) -> String {
         match self {
-            Source::BuiltIn => BUILT_IN.to_owned(),
-            Source::Directory(dir) => dir.display().to_string(),
-            Source::Repository(repository) => repository.id().to_owned(),
+            ModelSource::BuiltIn => BUILT_IN.to_owned(),
+            ModelSource::Directory(dir) => dir.display().to_string(),
+            ModelSource::Repository(repository) => repository.id().to_owned(),
         }
     }
 }
@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_a_directory_or_a_repository() {
-        let is_repository = |text: &str| matches!(Source::typed(text), Source::Repository(_));
+        let is_repository =
+            |text: &str| matches!(ModelSource::typed(text), ModelSource::Repository(_));
         for name in [
             "Qwen/Qwen2.5-0.5B-Instruct",
             "a/b@main",
@@ -62,8 +63,8 @@ mod tests {
         }
         // Tests run in the package's directory.
         assert_eq!(
-            Source::typed("src/base"),
-            Source::Directory("src/base".into())
+            ModelSource::typed("src/base"),
+            ModelSource::Directory("src/base".into())
         );
         assert!(is_repository("src/nowhere"));
     }

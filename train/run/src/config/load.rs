@@ -8,7 +8,7 @@ use super::request::{ConfigRequest, PRESETS};
 use super::resolved::{Origin, Resolved};
 use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
-use lapwing_play::config::Game;
+use lapwing_play::config::GameConfig;
 use lapwing_play::external::GameName;
 
 impl Config {
@@ -133,7 +133,7 @@ impl Config {
 
     /// Asks the game whether it takes these options, and notes the value of those left out.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
-        self.game = Game::of(&*self.game.scenario()?);
+        self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
             mix.scenario(&self.game)?;
         }

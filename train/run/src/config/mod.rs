@@ -15,16 +15,18 @@ mod unused;
 
 use std::path::PathBuf;
 
-use lapwing_learn::config::{Credit, Critic, Dqn, LearnerKind, Pqn, Train, Value};
+use lapwing_learn::config::{
+    CreditConfig, CriticConfig, DqnConfig, LearnerKind, PqnConfig, TrainConfig, ValueConfig,
+};
 use lapwing_model::{LoraConfig, Repository};
-use lapwing_play::config::{Game, Mix, Policy};
+use lapwing_play::config::{GameConfig, MixConfig, PolicyConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::base::source::Source;
+use crate::base::source::ModelSource;
 
 pub use check::MOST_EPISODES;
 pub use error::ConfigError;
-pub use request::{PRESETS, Place, Preset};
+pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 
 /// All that a run depends on. Written to the run directory, it makes the same run again.
@@ -37,33 +39,33 @@ pub struct Config {
     /// yardstick (docs/yardsticks.md).
     pub learner: LearnerKind,
     /// The language model.
-    pub model: Model,
+    pub model: ModelChoice,
     /// The adapter that is trained, unless `train.weights` says that the model itself is.
     pub lora: LoraConfig,
     /// The game that is played.
-    pub game: Game,
+    pub game: GameConfig,
     /// Games that are mixed into training.
-    pub mix: Vec<Mix>,
+    pub mix: Vec<MixConfig>,
     /// How the model plays it.
-    pub policy: Policy,
+    pub policy: PolicyConfig,
     /// How it learns from that.
-    pub train: Train,
+    pub train: TrainConfig,
     /// The network of `dqn` and `pqn`, and how it plays.
-    pub value: Value,
+    pub value: ValueConfig,
     /// How `dqn` learns.
-    pub dqn: Dqn,
+    pub dqn: DqnConfig,
     /// How `pqn` learns.
-    pub pqn: Pqn,
+    pub pqn: PqnConfig,
     /// Who of the turns gets the credit.
-    pub credit: Credit,
+    pub credit: CreditConfig,
     /// What a critic goes by, where one gives the credit.
-    pub critic: Critic,
+    pub critic: CriticConfig,
     /// How it is examined.
-    pub eval: Eval,
+    pub eval: EvalConfig,
     /// What of the run is saved, to go on from.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: CheckpointConfig,
     /// What is written down beside the metrics.
-    pub record: Recording,
+    pub record: RecordConfig,
 }
 
 impl Default for Config {
@@ -71,20 +73,20 @@ impl Default for Config {
         Config {
             name: "run".to_owned(),
             learner: LearnerKind::default(),
-            model: Model::default(),
+            model: ModelChoice::default(),
             lora: LoraConfig::default(),
-            game: Game::default(),
+            game: GameConfig::default(),
             mix: Vec::new(),
-            policy: Policy::default(),
-            train: Train::default(),
-            value: Value::default(),
-            dqn: Dqn::default(),
-            pqn: Pqn::default(),
-            credit: Credit::default(),
-            critic: Critic::default(),
-            eval: Eval::default(),
-            checkpoint: Checkpoint::default(),
-            record: Recording::default(),
+            policy: PolicyConfig::default(),
+            train: TrainConfig::default(),
+            value: ValueConfig::default(),
+            dqn: DqnConfig::default(),
+            pqn: PqnConfig::default(),
+            credit: CreditConfig::default(),
+            critic: CriticConfig::default(),
+            eval: EvalConfig::default(),
+            checkpoint: CheckpointConfig::default(),
+            record: RecordConfig::default(),
         }
     }
 }
@@ -92,7 +94,7 @@ impl Default for Config {
 /// The language model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Model {
+pub struct ModelChoice {
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
     /// Empty: the small base that is built into the program, so that training needs no download.
     #[serde(with = "optional_path")]
@@ -108,16 +110,16 @@ pub struct Model {
     pub adapter: Option<PathBuf>,
 }
 
-impl Model {
+impl ModelChoice {
     /// Where the model is read from.
     ///
     /// # Errors
     /// If a directory and a repository are given.
-    pub fn source(&self) -> Result<Source, ConfigError> {
+    pub fn source(&self) -> Result<ModelSource, ConfigError> {
         match (&self.dir, &self.repo) {
-            (None, None) => Ok(Source::BuiltIn),
-            (Some(dir), None) => Ok(Source::Directory(dir.clone())),
-            (None, Some(repository)) => Ok(Source::Repository(repository.clone())),
+            (None, None) => Ok(ModelSource::BuiltIn),
+            (Some(dir), None) => Ok(ModelSource::Directory(dir.clone())),
+            (None, Some(repository)) => Ok(ModelSource::Repository(repository.clone())),
             (Some(dir), Some(repository)) => Err(ConfigError::Range {
                 key: "model.repo".to_owned(),
                 found: format!("{:?}", repository.to_string()),
@@ -168,7 +170,7 @@ mod repository {
 /// How the policy is examined: sampled play on scenes that training never sees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Eval {
+pub struct EvalConfig {
     /// Episodes, each on its own scene. The paper: 50.
     pub episodes: usize,
     /// Training steps between two evaluations; 0: only before the first step and after the last.
@@ -179,16 +181,16 @@ pub struct Eval {
     pub temperature: f64,
 }
 
-impl Eval {
+impl EvalConfig {
     /// Whether an evaluation comes before this step.
     pub fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
 }
 
-impl Default for Eval {
-    fn default() -> Eval {
-        Eval {
+impl Default for EvalConfig {
+    fn default() -> EvalConfig {
+        EvalConfig {
             episodes: 50,
             every: 50,
             seed: 1,
@@ -201,7 +203,7 @@ impl Default for Eval {
 /// told, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Checkpoint {
+pub struct CheckpointConfig {
     /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
     pub every: usize,
     /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
@@ -211,7 +213,7 @@ pub struct Checkpoint {
     pub keep: usize,
 }
 
-impl Checkpoint {
+impl CheckpointConfig {
     /// Whether one comes after this step, so many seconds after the last.
     pub fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
@@ -219,9 +221,9 @@ impl Checkpoint {
     }
 }
 
-impl Default for Checkpoint {
-    fn default() -> Checkpoint {
-        Checkpoint {
+impl Default for CheckpointConfig {
+    fn default() -> CheckpointConfig {
+        CheckpointConfig {
             every: 0,
             minutes: 10.0,
             keep: 2,
@@ -232,7 +234,7 @@ impl Default for Checkpoint {
 /// What is written down beside `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Recording {
+pub struct RecordConfig {
     /// Episodes of each evaluation, and of each group of the step after it, that are kept whole in `episodes.jsonl`. 4:
     /// enough to see what goes on.
     pub episodes: usize,
@@ -242,9 +244,9 @@ pub struct Recording {
     pub tensorboard: bool,
 }
 
-impl Default for Recording {
-    fn default() -> Recording {
-        Recording {
+impl Default for RecordConfig {
+    fn default() -> RecordConfig {
+        RecordConfig {
             episodes: 4,
             all_episodes: false,
             tensorboard: false,

@@ -65,7 +65,7 @@ pub(super) struct ConfigRequest {
 
 /// What a directory or file is, as far as its names tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PathKind {
     /// There is nothing.
     Nothing,
     /// A run's directory: `config.toml` is in it.
@@ -80,17 +80,17 @@ pub enum Place {
     File,
 }
 
-impl Place {
+impl PathKind {
     /// Looks at the names there.
-    pub fn of(path: &Path) -> Place {
+    pub fn of(path: &Path) -> PathKind {
         let holds = |name: &str| path.join(name).exists();
         match path {
-            path if !path.exists() => Place::Nothing,
-            path if !path.is_dir() => Place::File,
-            _ if holds("config.toml") => Place::Run,
-            _ if holds("adapter_config.json") => Place::Adapter,
-            _ if holds("config.json") => Place::Model,
-            _ => Place::Directory,
+            path if !path.exists() => PathKind::Nothing,
+            path if !path.is_dir() => PathKind::File,
+            _ if holds("config.toml") => PathKind::Run,
+            _ if holds("adapter_config.json") => PathKind::Adapter,
+            _ if holds("config.json") => PathKind::Model,
+            _ => PathKind::Directory,
         }
     }
 }
@@ -141,7 +141,7 @@ impl ConfigRequest {
                 ..named(&stem)
             });
         }
-        if Place::of(path) != Place::Run {
+        if PathKind::of(path) != PathKind::Run {
             return Err(nothing(request));
         }
         let (layers, _) = chain(&path.join("config.toml"))?;
@@ -162,14 +162,14 @@ fn nothing(request: &str) -> ConfigError {
         cure: cure.to_owned(),
     };
     let looks_like_a_path = request.contains(['/', '\\']);
-    match Place::of(Path::new(request)) {
-        Place::Model => wrong("is a model, not a run", "--model takes it"),
-        Place::Adapter => wrong("is an adapter, not a run", "--adapter takes it"),
-        Place::Directory => wrong(
+    match PathKind::of(Path::new(request)) {
+        PathKind::Model => wrong("is a model, not a run", "--model takes it"),
+        PathKind::Adapter => wrong("is an adapter, not a run", "--adapter takes it"),
+        PathKind::Directory => wrong(
             "is no run",
             "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
         ),
-        Place::File => wrong(
+        PathKind::File => wrong(
             "is no config",
             "wanted a file that ends in .toml, or the directory of a run",
         ),
@@ -183,7 +183,7 @@ fn nothing(request: &str) -> ConfigError {
 
 /// A variant of a game: its options, on all that the preset of its game says but for the game. (How a model is asked and
 /// how it learns is much the same for both. A game without a preset has the general defaults, and so have its variants.)
-fn variant(name: &str) -> Result<Option<Layers>, ConfigError> {
+fn variant(name: &str) -> Result<Option<ConfigLayers>, ConfigError> {
     let Ok((kind, options)) = lapwing_env::find_variant(name) else {
         return Ok(None);
     };
@@ -232,10 +232,10 @@ impl Preset {
     }
 }
 
-type Layers = Vec<(Origin, Table)>;
+type ConfigLayers = Vec<(Origin, Table)>;
 
 /// A file and what it is based on, that first; and the file at the bottom, if it is based on nothing.
-fn chain(path: &Path) -> Result<(Layers, Option<String>), ConfigError> {
+fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
     let mut layers = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut path = path.to_owned();

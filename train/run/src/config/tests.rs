@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::{Config, PRESETS, Resolved};
-use crate::base::source::Source;
+use crate::base::source::ModelSource;
 
 fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
     let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
@@ -221,9 +221,12 @@ fn a_model_is_a_directory_or_a_repository() {
             .source()
             .unwrap()
     };
-    assert_eq!(source(&[]), Source::BuiltIn);
-    assert_eq!(source(&["model.dir=a/b"]), Source::Directory("a/b".into()));
-    let Source::Repository(repository) = source(&["model.repo=a/b@v1"]) else {
+    assert_eq!(source(&[]), ModelSource::BuiltIn);
+    assert_eq!(
+        source(&["model.dir=a/b"]),
+        ModelSource::Directory("a/b".into())
+    );
+    let ModelSource::Repository(repository) = source(&["model.repo=a/b@v1"]) else {
         panic!("a repository");
     };
     assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
@@ -285,7 +288,7 @@ fn a_file_states_differences_from_its_base() {
     let preset = load("frozen-lake", &[]).unwrap();
     let wanted = Config {
         name: "mine".to_owned(),
-        train: super::Train {
+        train: super::TrainConfig {
             lr: 0.5,
             ..preset.train
         },
@@ -524,7 +527,12 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
             let found = load(variant.name, &[]).unwrap();
             let scenario = (kind.configure)(&variant.options()).unwrap();
             assert_eq!(found.name, variant.name);
-            assert_eq!(found.game, super::Game::of(&*scenario), "{}", variant.name);
+            assert_eq!(
+                found.game,
+                super::GameConfig::of(&*scenario),
+                "{}",
+                variant.name
+            );
             // A preset of the variant's own name may go by other numbers.
             if PRESETS.iter().any(|preset| preset.name == variant.name) {
                 continue;
@@ -559,7 +567,12 @@ fn presets_and_variants_of_one_name_are_one_game() {
             }
             let scenario = (kind.configure)(&variant.options()).unwrap();
             let preset = load(variant.name, &[]).unwrap();
-            assert_eq!(preset.game, super::Game::of(&*scenario), "{}", variant.name);
+            assert_eq!(
+                preset.game,
+                super::GameConfig::of(&*scenario),
+                "{}",
+                variant.name
+            );
             both += 1;
         }
     }
@@ -569,10 +582,10 @@ fn presets_and_variants_of_one_name_are_one_game() {
 #[test]
 fn games_are_mixed_in_by_settings_and_by_files() {
     let set = load("frozen-lake", &["mix=[{probe=\"swapped\", share=0.2}]"]).unwrap();
-    let swapped = super::Mix {
+    let swapped = super::MixConfig {
         probe: Some("swapped".to_owned()),
         share: 0.2,
-        ..super::Mix::default()
+        ..super::MixConfig::default()
     };
     assert_eq!(set.mix, std::slice::from_ref(&swapped));
     assert_eq!(swapped.title(&set.game), "frozen-lake (swapped)");

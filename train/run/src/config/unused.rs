@@ -1,7 +1,7 @@
 //! Values that somebody chose and that change nothing, beside the others.
 
 use super::resolved::Resolved;
-use lapwing_learn::config::{LearnerKind, Method, Ratio, Sampling, Weights};
+use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::Config;
 
@@ -114,13 +114,20 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let end = format!("train.steps, which is {}", train.steps);
     let method = toml::Value::try_from(credit.method).expect("a plain word");
     let method = format!("has no effect with credit.method = {method}");
-    let looks_ahead = matches!(credit.method, Method::Tabular | Method::Critic);
-    let by_turn = looks_ahead || credit.method == Method::Gigpo;
+    let looks_ahead = matches!(
+        credit.method,
+        AdvantageEstimator::Tabular | AdvantageEstimator::Critic
+    );
+    let by_turn = looks_ahead || credit.method == AdvantageEstimator::Gigpo;
     add(!by_turn, &["credit.gamma"], &method);
     add(!looks_ahead, &["credit.lambda"], &method);
-    add(credit.method != Method::Gigpo, &["credit.omega"], &method);
     add(
-        credit.method != Method::Critic,
+        credit.method != AdvantageEstimator::Gigpo,
+        &["credit.omega"],
+        &method,
+    );
+    add(
+        credit.method != AdvantageEstimator::Critic,
         &[
             "critic.hidden",
             "critic.lr",
@@ -131,7 +138,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &method,
     );
     add(
-        credit.method == Method::Critic && critic.warmup >= train.steps,
+        credit.method == AdvantageEstimator::Critic && critic.warmup >= train.steps,
         &["critic.warmup"],
         &format!("is not below {end}: only the critic learns, and the policy stays as it is"),
     );

@@ -1,10 +1,10 @@
-//! Episodes that are kept to be imitated: a file with a [`Sample`] in each line, with what was told before each reply.
+//! Episodes that are kept to be imitated: a file with a [`KeptEpisode`] in each line, with what was told before each reply.
 
 use std::io::Write;
 use std::path::Path;
 
 use super::{RecordError, write_error};
-use lapwing_play::sample::Sample;
+use lapwing_play::sample::KeptEpisode;
 
 /// Bytes of a file that is read.
 const LARGEST: u64 = 4 << 30;
@@ -24,7 +24,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// If it is there already or cannot be written.
-pub fn write(path: &Path, samples: &[Sample]) -> Result<(), RecordError> {
+pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
@@ -51,7 +51,7 @@ pub fn write(path: &Path, samples: &[Sample]) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// If it cannot be read, or a line is no episode; the error names it.
-pub fn read(path: &Path) -> Result<Vec<Sample>, RecordError> {
+pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
     let wrong = |reason: String| RecordError::Read {
         path: path.to_owned(),
         reason,

@@ -117,8 +117,8 @@ mod tests {
 
     use super::*;
     use crate::record::metrics::{Evaluation, Warning};
-    use lapwing_learn::metrics::{Learned, StepMetrics, ValueLearned};
-    use lapwing_play::metrics::{PlayMetrics, ReplyMetrics, Yardsticks};
+    use lapwing_learn::metrics::{StepMetrics, UpdateMetrics, ValueUpdateMetrics};
+    use lapwing_play::metrics::{Baselines, PlayMetrics, ReplyMetrics};
 
     #[test]
     fn lines_read_so_and_are_read_back() {
@@ -149,7 +149,7 @@ mod tests {
             }),
             ..play.clone()
         };
-        let yardsticks = Yardsticks {
+        let yardsticks = Baselines {
             game: "frozen-lake".to_owned(),
             seed: 1,
             random: Some(play.clone()),
@@ -163,7 +163,7 @@ mod tests {
             seconds_evaluation: 0.5,
             play: replied.clone(),
         };
-        let learned = Learned {
+        let learned = UpdateMetrics {
             kl: Some(0.001),
             clip_fraction: 0.0,
             grad_norm: 0.5,
@@ -203,7 +203,7 @@ mod tests {
         let network = StepMetrics {
             step: 5,
             learned: None,
-            value: Some(ValueLearned {
+            value: Some(ValueUpdateMetrics {
                 updates: 8,
                 td_loss: 0.25,
                 td_error: 0.5,

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use error::RecordError;
 pub use error::write_error;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::metrics::Yardsticks;
-use lapwing_play::sample::Sample;
+use lapwing_play::metrics::Baselines;
+use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
 
 /// Something that a run tells: a line of `metrics.jsonl`, or, if it is an episode, of `episodes.jsonl`. Its `kind` says
@@ -23,7 +23,7 @@ use metrics::{Evaluation, Warning};
 pub enum Record {
     /// What the evaluations are held against; before the first.
     #[serde(alias = "yardsticks")]
-    Baselines(Yardsticks),
+    Baselines(Baselines),
     /// The policy was examined.
     Evaluation(Evaluation),
     /// A step of training was made.
@@ -31,7 +31,7 @@ pub enum Record {
     /// A watchman saw something.
     Warning(Warning),
     /// An episode, kept to be looked at.
-    Episode(Sample),
+    Episode(KeptEpisode),
 }
 
 /// Receives what a run tells, as it comes: a file, a terminal, a plot.
@@ -94,14 +94,14 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use lapwing_learn::metrics::Learned;
+    use lapwing_learn::metrics::UpdateMetrics;
     use lapwing_play::metrics::PlayMetrics;
 
     #[test]
     fn what_is_not_finite_is_refused_by_name() {
-        let learned = Learned {
+        let learned = UpdateMetrics {
             kl: Some(f64::NAN),
-            ..Learned::default()
+            ..UpdateMetrics::default()
         };
         let metrics = StepMetrics {
             step: 2,

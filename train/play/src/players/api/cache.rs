@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::completion::ChatReply;
-use super::error::ApiError;
+use super::error::ApiPlayerError;
 
 /// A directory of answers.
 pub(super) struct ReplyCache {
@@ -38,7 +38,7 @@ pub(super) enum Lookup {
 }
 
 impl ReplyCache {
-    pub(super) fn open(dir: &Path) -> Result<ReplyCache, ApiError> {
+    pub(super) fn open(dir: &Path) -> Result<ReplyCache, ApiPlayerError> {
         fs::create_dir_all(dir).map_err(unwritable(dir))?;
         Ok(ReplyCache {
             dir: dir.to_owned(),
@@ -58,7 +58,12 @@ impl ReplyCache {
         }
     }
 
-    pub(super) fn put(&self, url: &str, request: &str, answer: &ChatReply) -> Result<(), ApiError> {
+    pub(super) fn put(
+        &self,
+        url: &str,
+        request: &str,
+        answer: &ChatReply,
+    ) -> Result<(), ApiPlayerError> {
         let path = self.path(url, request);
         let entry = CacheEntry {
             request: serde_json::from_str(request).expect("a request is JSON"),
@@ -101,9 +106,9 @@ fn hash(parts: &[&str]) -> String {
         .collect()
 }
 
-fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> ApiError {
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> ApiPlayerError {
     let path = path.to_owned();
-    |reason| ApiError::Cache { path, reason }
+    |reason| ApiPlayerError::Cache { path, reason }
 }
 
 #[cfg(test)]

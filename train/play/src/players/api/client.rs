@@ -8,7 +8,7 @@ use lapwing_env::rng::Stream;
 use ureq::Agent;
 use ureq::http::{StatusCode, Uri};
 
-use super::error::{ApiError, excerpt};
+use super::error::{ApiPlayerError, excerpt};
 
 /// A request is sent so often at most.
 const ATTEMPTS: usize = 6;
@@ -54,8 +54,8 @@ impl ApiClient {
         key: Option<String>,
         timeout: Duration,
         pause: Duration,
-    ) -> Result<ApiClient, ApiError> {
-        let wrong = |problem: &str| ApiError::Address {
+    ) -> Result<ApiClient, ApiPlayerError> {
+        let wrong = |problem: &str| ApiPlayerError::Address {
             problem: problem.to_owned(),
         };
         if url.contains('@') || url.contains('?') {
@@ -72,11 +72,11 @@ impl ApiClient {
         let key = key.filter(|key| !key.is_empty());
         if let Some(key) = &key {
             if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(ApiError::Key);
+                return Err(ApiPlayerError::Key);
             }
             if uri.scheme_str() == Some("http") && !is_loopback(host) {
                 let host = host.to_owned();
-                return Err(ApiError::Exposed { host });
+                return Err(ApiPlayerError::Exposed { host });
             }
         }
         let config = Agent::config_builder()
@@ -102,7 +102,7 @@ impl ApiClient {
         seed: u64,
         tally: &dyn RequestCounter,
         stop: &AtomicBool,
-    ) -> Result<String, ApiError> {
+    ) -> Result<String, ApiPlayerError> {
         let mut jitter = Stream::new(seed, "retry");
         let mut attempt = 1;
         loop {
@@ -114,10 +114,10 @@ impl ApiClient {
             tally.failed(failure.kind);
             if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
                 let url = self.url.clone();
-                return Err(ApiError::Busy { url, wait });
+                return Err(ApiPlayerError::Busy { url, wait });
             }
             if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
-                return Err(ApiError::Failed {
+                return Err(ApiPlayerError::Failed {
                     url: self.url.clone(),
                     what: failure.what,
                     attempts: attempt,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A model behind an API cannot play.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiError {
+pub enum ApiPlayerError {
     /// The address is none, or none that a key may be sent to.
     #[error(
         "the address of the API {problem}: wanted http(s)://HOST[:PORT]/PATH, such as http://127.0.0.1:8000/v1"

@@ -3,8 +3,8 @@ use std::time::Instant;
 use lapwing_env::Scenario;
 
 use super::*;
-use crate::config::Policy;
-use crate::{Episode, Referee, Seat, Unread};
+use crate::config::PolicyConfig;
+use crate::{Episode, Referee, Seat, UnreadReason};
 use stub::{Stub, StubResponse};
 
 #[path = "../../../../cli/tests/stub.rs"]
@@ -17,8 +17,8 @@ fn lake() -> Box<dyn Scenario> {
     (lapwing_env::find("frozen-lake").unwrap().configure)(&options).unwrap()
 }
 
-fn settings(stub: &Stub, cache: &std::path::Path) -> Settings {
-    Settings {
+fn settings(stub: &Stub, cache: &std::path::Path) -> ApiSettings {
+    ApiSettings {
         url: stub.url.clone(),
         model: "some-model".to_owned(),
         key: Some(SECRET.to_owned()),
@@ -32,12 +32,12 @@ fn settings(stub: &Stub, cache: &std::path::Path) -> Settings {
     }
 }
 
-fn api(settings: Settings) -> Api {
-    let policy = Policy {
-        reply: crate::Form::Word,
-        ..Policy::default()
+fn api(settings: ApiSettings) -> Api {
+    let policy = PolicyConfig {
+        reply: crate::ReplyForm::Word,
+        ..PolicyConfig::default()
     };
-    let framing = Framing::new(&*lake(), &policy).unwrap();
+    let framing = PromptWriter::new(&*lake(), &policy).unwrap();
     Api::patient(settings, framing, Duration::from_millis(5)).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
 }
 
 /// What one seat's error says; the key is not in it.
-fn fails(stub: &Stub) -> (String, Account) {
+fn fails(stub: &Stub) -> (String, ApiUsage) {
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(stub, home.path()));
     let error = play(&mut api, 1).unwrap_err().to_string();
@@ -124,7 +124,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
     assert_eq!(files, 6);
 
     // Another temperature is another request.
-    let mut other = api(Settings {
+    let mut other = api(ApiSettings {
         temperature: 0.5,
         ..settings(&stub, home.path())
     });
@@ -161,7 +161,7 @@ fn a_damaged_cache_file_is_left_out_and_said() {
 fn equal_requests_are_asked_once_where_nothing_is_left_to_chance() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
-    let mut greedy = api(Settings {
+    let mut greedy = api(ApiSettings {
         temperature: 0.0,
         ..settings(&stub, home.path())
     });
@@ -177,7 +177,7 @@ fn so_many_are_asked_at_a_time() {
     for concurrency in [1, 3] {
         let stub = Stub::new(&[], StubResponse::Says("right", false));
         let home = tempfile::tempdir().unwrap();
-        let mut api = api(Settings {
+        let mut api = api(ApiSettings {
             concurrency,
             ..settings(&stub, home.path())
         });
@@ -290,7 +290,7 @@ fn a_reply_that_was_cut_off_is_known_as_that() {
     let stub = Stub::new(&[], StubResponse::Says("ri", true));
     let home = tempfile::tempdir().unwrap();
     let played = play(&mut api(settings(&stub, home.path())), 1).unwrap();
-    assert_eq!(played[0].turns[0].unread, Some(Unread::CutOff));
+    assert_eq!(played[0].turns[0].unread, Some(UnreadReason::CutOff));
     assert_eq!(played[0].turns[0].shaping, -1.0);
 }
 
@@ -301,7 +301,7 @@ fn null_content_and_no_usage_are_an_answer() {
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(&stub, home.path()));
     let played = play(&mut api, 1).unwrap();
-    assert_eq!(played[0].turns[0].unread, Some(Unread::CutOff));
+    assert_eq!(played[0].turns[0].unread, Some(UnreadReason::CutOff));
     let account = api.account();
     assert_eq!(account.estimated, 2);
     assert!(account.prompt_tokens > 20, "{account}");
@@ -312,7 +312,7 @@ fn the_budget_ends_the_run_and_a_larger_one_goes_on() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let with = |budget| {
-        api(Settings {
+        api(ApiSettings {
             budget,
             concurrency: 1,
             ..settings(&stub, home.path())
