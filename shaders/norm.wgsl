@@ -19,7 +19,7 @@ var<immediate> params: Params;
 
 @group(0) @binding(2) var<storage, read> read_kept: array<f32>;
 @group(0) @binding(3) var<storage, read> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(4) var<storage, read_write> x_gradient: array<f32>;
 
 @group(0) @binding(1) var<storage, read_write> chunk_sums: array<f32>;  // (chunks, cols)
 
@@ -93,7 +93,7 @@ fn backward(id: Invocation) {
         if CENTERED == 1u {
             sums += vec2(slope, slope * (x[first + c] - mean) * scale);
         } else {
-            sums.x += slope * x[first + c];
+            sums += vec2(slope * x[first + c], 0.0);
         }
     }
     let totals = combined(sums, id.local, LANES);
@@ -105,9 +105,9 @@ fn backward(id: Invocation) {
     for (var c = id.local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
         if CENTERED == 1u {
-            dx[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
+            x_gradient[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
         } else {
-            dx[first + c] = slope * scale - x[first + c] * pull;
+            x_gradient[first + c] = slope * scale - x[first + c] * pull;
         }
     }
 }

@@ -195,7 +195,7 @@ fn the_reading_path_exists() {
         .filter(|l| l.starts_with(|c: char| c.is_ascii_digit()))
         .filter_map(|l| l.split('`').nth(1))
         .collect();
-    assert_eq!(files.len(), 6, "{files:?}");
+    assert_eq!(files.len(), 5, "{files:?}");
     let mut lines = 0;
     for file in files {
         assert!(
