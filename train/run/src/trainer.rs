@@ -1,4 +1,4 @@
-//! The loop around the algorithm: examines, learns, tells, saves, and stops.
+//! The training loop: evaluations, training steps, records and checkpoints.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -15,21 +15,22 @@ use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 
-/// How training came to an end.
+/// How training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainingEnd {
     /// All steps are done.
     Finished,
-    /// It was asked to stop, and did after a step; it can go on from there.
+    /// Training was asked to stop. The run can be resumed.
     Stopped,
 }
 
-/// Trains from where the state is to the last step, with evaluations before, between and after. What it measures goes to the
-/// directory and to the sinks. It saves at each evaluation, as often as the config wants, when `stop` is set, and before an
-/// error is returned.
+/// Trains until the last step. Evaluates before the first step, after the last and every `eval.every` steps. Writes records
+/// to the run directory and to the sinks.
+///
+/// Saves at each evaluation, as often as `[checkpoint]` requires, when `stop` is set, and before it returns an error.
 ///
 /// # Errors
-/// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
+/// If the game, the model, the device, a sink or the disk fails, or training has diverged. Earlier checkpoints remain.
 pub fn train<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -39,7 +40,8 @@ pub fn train<L: Learner>(
 ) -> Result<TrainingEnd, Error> {
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
-        // The error is what matters. Within a step, or where no number is to be trusted, what was saved last is better.
+        // An incomplete step or diverged weights must not replace the last checkpoint. An error of this save is dropped,
+        // so that the first error is the one returned.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.note(&format!("saved as it is, at step {}", state.step)),
             false => progress.note("what was saved last is kept"),
@@ -47,7 +49,7 @@ pub fn train<L: Learner>(
     })
 }
 
-/// `clean` tells whether all that was learned is in the run's directory.
+/// Runs the steps of [`train`]. `clean` is true while the state matches the records on disk, so that it may be saved.
 fn steps<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -95,18 +97,18 @@ fn steps<L: Learner>(
         };
         state.step += 1;
         let mut records = vec![Record::Step(metrics.clone())];
-        let count = kept(&state.config, count);
+        let count = recorded_episodes(&state.config, count);
         records.extend(samples::of_step(
             &state.learner,
             state.step,
             &groups,
             count,
         )?);
-        let seen = checks.look(&metrics, &groups, &state.config);
-        records.extend(seen.into_iter().map(Record::Warning));
-        keep(run, &records)?;
+        let warnings = checks.look(&metrics, &groups, &state.config);
+        records.extend(warnings.into_iter().map(Record::Warning));
+        write_records(run, &records)?;
         *clean = true;
-        tell(sinks, &records)?;
+        send(sinks, &records)?;
         checks.verdict()?;
 
         let config = &state.config.checkpoint;
@@ -117,15 +119,15 @@ fn steps<L: Learner>(
     }
 }
 
-/// How many episodes are kept whole, if a run that does not keep all keeps so many.
-fn kept(config: &Config, count: usize) -> usize {
+/// The number of episodes to record: `count`, or all with `record.all_episodes`.
+fn recorded_episodes(config: &Config, count: usize) -> usize {
     match config.record.all_episodes {
         true => usize::MAX,
         false => count,
     }
 }
 
-/// How the policy does as it stands, and what it has learned kept if it never did better.
+/// Evaluates the policy. If its score is the best so far, saves its weights as the best.
 fn evaluate<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -151,11 +153,11 @@ fn evaluate<L: Learner>(
         play,
     }));
     drop(player);
-    let count = kept(config, config.record.episodes * agents);
+    let count = recorded_episodes(config, config.record.episodes * agents);
     let samples = samples::of_evaluation(&state.learner, step, &seats, &episodes, count)?;
     records.extend(samples);
-    keep(run, &records)?;
-    tell(sinks, &records)?;
+    write_records(run, &records)?;
+    send(sinks, &records)?;
     state.evaluated = Some(step);
     if state.best.is_none_or(|best| score > best.score) {
         state.best = Some(Best { step, score });
@@ -165,19 +167,19 @@ fn evaluate<L: Learner>(
     Ok(())
 }
 
-/// Writes records down, if every number in them is one.
-fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
+/// Writes records to the run directory. If a number in any of them is not finite, writes none.
+fn write_records(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
     records.iter().try_for_each(|record| run.record(record))
 }
 
-/// Hands records to the sinks.
-fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
+fn send(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
     let mut each = sinks.iter_mut();
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
-/// Keeps what was learned, and all that it takes to go on. Where the directory was taken away, that is what is wrong.
+/// Saves a checkpoint and the trained weights. If the run directory is gone, returns that error instead of the I/O error
+/// that it caused.
 fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
@@ -196,7 +198,7 @@ fn write<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> 
     state.save(&last)
 }
 
-/// Adds the evaluation to the checkpoint of this step, whose weights have not changed since.
+/// Adds the evaluation to the checkpoint of this step. The weights have not changed since that checkpoint.
 fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     let evaluation = checkpoint::Evaluated {
@@ -221,7 +223,7 @@ mod tests {
     use crate::record::directory;
     use crate::state::RunPurpose;
 
-    /// Begins the run in this directory, or goes on with it as the program does.
+    /// Starts a run in this directory, or resumes it as the program does.
     fn train_to(steps: usize, dir: &Path) {
         let settings = [
             &format!("train.steps={steps}"),
@@ -263,8 +265,8 @@ mod tests {
         }
     }
 
-    /// All that a run leaves, times apart.
-    fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
+    /// The weights and the records of a run, without times.
+    fn outputs(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
         let weights = [directory::adapter(dir), directory::best(dir)];
         let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
         let mut lines = Vec::new();
@@ -279,9 +281,9 @@ mod tests {
         (weights.to_vec(), lines)
     }
 
-    /// Stopped before its evaluation was noted, after that, or with a checkpoint that was damaged since.
+    /// The run is stopped before its evaluation is saved, or after, or its checkpoint is damaged later.
     #[test]
-    fn a_run_that_is_stopped_around_an_evaluation_ends_as_if_it_was_not() {
+    fn a_run_stopped_around_an_evaluation_resumes_identically() {
         let home = tempfile::tempdir().unwrap();
         let [whole, noted, lost, damaged] =
             ["whole", "noted", "lost", "damaged"].map(|name| home.path().join(name));
@@ -299,10 +301,10 @@ mod tests {
         fs::write(&latest, "notes").unwrap();
         for run in [&noted, &lost, &damaged] {
             train_to(4, run);
-            assert!(left(run) == left(&whole), "{}", run.display());
+            assert!(outputs(run) == outputs(&whole), "{}", run.display());
         }
 
-        // An evaluation goes with the checkpoint that it was made of, and not with a later one of the same step.
+        // An evaluation belongs to its own checkpoint, not to a later one of the same step.
         let (state, model) = (checkpoint::latest(&whole).0.unwrap(), "another");
         let (config, bytes) = (state.header.config.clone(), state.header.bytes);
         let names = ["none"; 0];
