@@ -1,4 +1,4 @@
-//! What a run holds: the config, the game, the policy and its optimiser, and how far it has come.
+//! The state of a run: config, games, policy, optimiser and number of steps done.
 
 use std::path::Path;
 
@@ -25,28 +25,27 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Referee, Seat};
 
-/// Positions that the KV arena holds at first; it grows.
-const ARENA_ROWS: usize = 4096;
+const INITIAL_ROWS: usize = 4096;
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPurpose {
-    /// To teach an adapter, a fresh one or the one that the config names; or all of the model, as `train.weights` says.
+    /// To train an adapter, either new or named by the config, or all weights of the model (`train.weights`).
     Train,
-    /// To play, with the adapter that the config names or without one.
+    /// To play, with the adapter named by the config if there is one.
     Play,
 }
 
-/// A training run or an evaluation. All that is random follows from the config's seeds and the step, so that no generator
-/// has a state of its own.
+/// A training run or an evaluation. All random draws derive from the config's seeds and the step. No random generator has
+/// state to save.
 pub struct State<L = LanguageLearner> {
-    /// every setting; a model of the hub with its commit
+    /// every setting; a repository of the hub is pinned to its commit
     pub config: Config,
-    /// what learns or plays
+    /// the policy, trained or only played
     pub learner: L,
-    /// what the model is called
+    /// the model's name in messages
     pub model_name: String,
-    /// a few digits that tell its files, and those of the adapter that training began from, from others
+    /// the fingerprint of the model's files and of the initial adapter's
     pub fingerprint: String,
     /// the memory that a language model needs
     pub plan: Option<MemoryPlan>,
@@ -59,11 +58,11 @@ pub struct State<L = LanguageLearner> {
 }
 
 impl State {
-    /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`. Only a
+    /// Reads all files, checks that the device has enough memory, and loads the model. Reports to `progress`. Only a
     /// model of the Hugging Face hub needs `hub`.
     ///
     /// # Errors
-    /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
+    /// If the game's options are invalid, the model or the adapter cannot be read, or the device has too little memory.
     pub fn new(
         gpu: &Gpu,
         hub: Option<&Hub>,
@@ -75,14 +74,14 @@ impl State {
         State::with_games(gpu, hub, vec![game], config, purpose, progress)
     }
 
-    /// The same with one or more games that need not be built in, to play them all or to train on the first; the config's game
-    /// is then the first.
+    /// Does the same as [`State::new`] with the given games, which need not be built in. Play uses all of them. Training
+    /// uses the first, which replaces the config's game.
     ///
     /// # Errors
     /// As [`State::new`].
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no games.
     pub fn with_games(
         gpu: &Gpu,
         hub: Option<&Hub>,
@@ -117,7 +116,7 @@ impl State {
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let companions = whole.then(|| files.checkpoint.companions()).transpose()?;
         if !trains {
-            // They are mixed into training alone.
+            // Games of `[[mix]]` are for training only.
             config.mix.clear();
         }
         let (tokenizer, policy) = (files.tokenizer()?, &config.policy);
@@ -130,7 +129,7 @@ impl State {
             template,
         )?;
 
-        // How long prompts get is seen from some scenes, however few are evaluated.
+        // The prompts of at least 16 scenes, for an estimate of their length.
         let count = config.eval.episodes.max(16);
         let mut starts = Vec::new();
         for world in &mut worlds {
@@ -197,7 +196,7 @@ impl State {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
-        let arena = KvArena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
+        let arena = KvArena::new(&model, INITIAL_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             learner: LanguageLearner {
                 worlds,
@@ -223,18 +222,18 @@ impl State {
         })
     }
 
-    /// The run's own game.
+    /// The first game, which the evaluations play.
     pub fn world(&self) -> &World {
         self.learner.world()
     }
 
-    /// The seats of the evaluation in one of the worlds.
+    /// Returns the evaluation seats of the world with this index.
     ///
     /// # Errors
     /// If the game fails.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no world with this index.
     #[track_caller]
     pub fn seats(&self, world: usize) -> Result<Vec<Seat>, Error> {
         let (eval, world) = (&self.config.eval, &self.learner.worlds[world]);
@@ -244,10 +243,11 @@ impl State {
         Ok(seats)
     }
 
-    /// One of the worlds, its referee, and the policy at play with replies sampled at this temperature.
+    /// Returns the scenario and the referee of the world with this index, and the policy as a player that samples at this
+    /// temperature.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no world with this index.
     #[track_caller]
     pub fn seated(
         &mut self,
@@ -258,13 +258,13 @@ impl State {
         learner.seated(&self.config.policy, world, temperature)
     }
 
-    /// Plays a game of one of the worlds for each seat, the policy on all sides.
+    /// Plays one game for each seat in the world with this index. The policy plays all agents.
     ///
     /// # Errors
     /// If the game, the model or the device fails.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no world with this index.
     #[track_caller]
     pub fn play(
         &mut self,
@@ -277,10 +277,10 @@ impl State {
         Ok(learner.play(&self.config.policy, world, seats, temperature, progress)?)
     }
 
-    /// Reads an adapter for the model at hand, to play with.
+    /// Reads a frozen adapter for the run's model.
     ///
     /// # Errors
-    /// If it cannot be read, or is for another model.
+    /// If the adapter cannot be read, or is for another model.
     pub fn adapter(&self, hub: Option<&Hub>, dir: &Path) -> Result<Adapter, Error> {
         let files = Files::of(&self.config.model.source()?, hub, &())?;
         Ok(Adapter::frozen(
@@ -289,17 +289,17 @@ impl State {
         ))
     }
 
-    /// Whether the model itself is trained, and not an adapter beside it.
+    /// Whether all weights of the model are trained, instead of an adapter.
     pub fn trains_model(&self) -> bool {
         self.learner.companions.is_some()
     }
 }
 
 impl State<NetworkLearner> {
-    /// A run of DQN or PQN at its beginning, from the weights that the config names or from fresh ones.
+    /// Starts a run of DQN or PQN, with the weights named by the config or with new ones.
     ///
     /// # Errors
-    /// If the game has no planes, or the weights cannot be read or are of another network.
+    /// If the game has no feature planes, or the weights cannot be read or are for another network.
     pub fn network(gpu: &Gpu, mut config: Config) -> Result<State<NetworkLearner>, Error> {
         let learner = NetworkLearner::new(gpu, config.game.scenario()?, &config.network())?;
         config.game = GameConfig::of(&*learner.scenario);
@@ -317,7 +317,7 @@ impl State<NetworkLearner> {
 }
 
 impl<L: Learner> State<L> {
-    /// The seats of the evaluation.
+    /// Returns the evaluation seats of the first game.
     ///
     /// # Errors
     /// If the game fails.
@@ -326,7 +326,7 @@ impl<L: Learner> State<L> {
         Ok(scenes.evaluation(scenario, eval.seed, eval.episodes)?)
     }
 
-    /// Takes out what was learned.
+    /// Copies the weights, the optimiser's moments and the counters from the device.
     ///
     /// # Errors
     /// If the device is lost.
@@ -345,7 +345,7 @@ impl<L: Learner> State<L> {
         Ok(snapshot)
     }
 
-    /// Puts it back, into a state of the same config: what follows is what would have followed there.
+    /// Restores a snapshot of a run with the same config. Later steps are bit-identical to those of an uninterrupted run.
     ///
     /// # Panics
     /// If the run does not train, or trains other weights.
@@ -357,11 +357,11 @@ impl<L: Learner> State<L> {
         self.best = snapshot.best;
     }
 
-    /// Writes what was learned: an adapter as a PEFT directory, a whole model as a Hugging Face directory with its weights in
-    /// 32 bits, so that it plays just as it does here, or the weights of a network as a file.
+    /// Writes the trained weights: an adapter as a PEFT directory, a network as a file, or a whole model as a Hugging Face
+    /// directory. Its weights are in 32 bits, so that it plays as it does here.
     ///
     /// # Errors
-    /// If it cannot be written, or its weights are not finite; what was there before stays.
+    /// If the files cannot be written, or a weight is not finite. The old files remain.
     ///
     /// # Panics
     /// If the run does not train and plays without an adapter.
@@ -370,7 +370,7 @@ impl<L: Learner> State<L> {
     }
 }
 
-/// An adapter to go on from, where the model itself is to be trained.
+/// The error for `model.adapter` with `train.weights = "all"`.
 fn beside_an_adapter(dir: &Path) -> ConfigError {
     ConfigError::Range {
         key: "train.weights".to_owned(),
