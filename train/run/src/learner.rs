@@ -1,4 +1,4 @@
-//! What the training loop needs of a learner, for the language model and for the value networks.
+//! The interface between the training loop and its learners: the language model and the value networks.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ use crate::record::directory;
 use crate::snapshot::Snapshot;
 use crate::{Config, Error};
 
-/// A policy that learns, as the training loop, evaluations and checkpoints see it.
+/// A policy that learns, as used by the training loop, evaluations and checkpoints.
 pub trait Learner {
-    /// The run's game, and which of its scenes are trained on.
+    /// Returns the run's game and its split into training and evaluation scenes.
     fn game(&self) -> (&dyn Scenario, &Scenes);
 
-    /// The policy as a player that does not learn, with the game and the referee of an evaluation.
+    /// Returns the game and the referee of an evaluation, and the policy as a player that does not learn.
     fn player<'a>(
         &'a mut self,
         config: &Config,
@@ -40,7 +40,7 @@ pub trait Learner {
         progress: &dyn Progress,
     ) -> Result<(StepMetrics, Vec<Group>), Error>;
 
-    /// An episode of one of its games as a record.
+    /// Converts an episode of the world with this index to a record.
     ///
     /// # Errors
     /// If a template fails.
@@ -51,13 +51,13 @@ pub trait Learner {
         episode: &Episode,
     ) -> Result<KeptEpisode, Error>;
 
-    /// Optimiser updates made so far.
+    /// The number of optimiser updates so far.
     fn updates(&self) -> u64;
 
     /// The names of the trained weights.
     fn names(&self) -> Vec<String>;
 
-    /// Copies what was learned from the device into a snapshot.
+    /// Copies the weights and the optimiser's moments from the device into a snapshot.
     ///
     /// # Errors
     /// If the device is lost.
@@ -66,21 +66,21 @@ pub trait Learner {
     /// Restores what [`Learner::capture`] copied.
     ///
     /// # Panics
-    /// If it is of another config.
+    /// If the snapshot is of another config.
     fn restore(&mut self, config: &Config, snapshot: &Snapshot);
 
-    /// Where a run directory holds what was learned last, and the best of it.
+    /// Returns the paths of the latest and of the best weights in a run directory.
     fn paths(&self, run: &Path) -> [PathBuf; 2];
 
-    /// Writes what was learned.
+    /// Writes the trained weights.
     ///
     /// # Errors
-    /// If it cannot be written, or is not finite; then the old files stay.
+    /// If the files cannot be written, or a weight is not finite. The old files remain.
     fn save(&self, config: &Config, place: &Path) -> Result<(), Error>;
 }
 
 impl Config {
-    /// The sections that a step of a language model reads.
+    /// Returns the sections that a step of a language model reads.
     pub fn language(&self) -> Options<'_> {
         Options {
             policy: &self.policy,
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// The sections that a step of a value network reads.
+    /// Returns the sections that a step of a value network reads.
     pub fn network(&self) -> NetworkOptions<'_> {
         NetworkOptions {
             learner: self.learner,
@@ -258,7 +258,7 @@ impl Learner for NetworkLearner {
 }
 
 impl Config {
-    /// Whether a language model learns, which replies in words that can be unreadable.
+    /// Whether the learner is a language model, whose replies may be unreadable.
     pub(crate) fn has_language(&self) -> bool {
         self.learner == LearnerKind::MsGrpo
     }
