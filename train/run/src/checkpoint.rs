@@ -1,10 +1,9 @@
-//! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
+//! Checkpoints: safetensors files such as `checkpoints/step-000050.safetensors`, from which a run resumes.
 //!
-//! It is a safetensors file, for other programs to look into: the weights that learn under their names, those of a critic under
-//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`; what a learner remembers beside them
-//! under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and
-//! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
-//! the step.
+//! A file has the trained weights by name, a critic's weights under `critic.`, AdamW's moments of each under its name with
+//! `.first_moment` and `.second_moment`, and further state of the learner under `memory.`. The metadata has one entry,
+//! `lapwing`: a checksum and the [`Header`] as JSON. Random generators have no state to save: all draws derive from the
+//! config's seeds and the step.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,56 +21,56 @@ use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::AdvantageEstimator;
 use lapwing_learn::critic;
 
-/// Of the way in which a checkpoint is written; another number is not read.
+/// Version of the file format. Files of another version are refused.
 const FORMAT: u32 = 1;
 const ENTRY: &str = "lapwing";
-/// Beside the checkpoints: what the evaluation at the step of one of them adds to it.
+/// The file beside the checkpoints with the latest [`Evaluated`].
 const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
 
-/// What a checkpoint says beside its tensors.
+/// The metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The way in which it is written.
+    /// Version of the file format.
     pub format: u32,
-    /// The version of lapwing that wrote it.
+    /// The version of lapwing that wrote the file.
     pub version: String,
-    /// Every value of the config in force.
+    /// The config with all values.
     pub config: Config,
-    /// The fingerprint of the model, and of the adapter that training began from.
+    /// The fingerprint of the model and of the initial adapter.
     pub model: String,
     /// Training steps done.
     pub step: usize,
     /// Optimiser updates done.
     pub updates: u64,
-    /// Optimiser updates of the critic; none in files from before there was one.
+    /// Optimiser updates of the critic. Absent in files of versions without critics.
     #[serde(default)]
     pub critic_updates: u64,
-    /// What the next step is sampled at; none in files from before it could change.
+    /// Sampling temperature of the next step. Absent in files of versions where it was constant.
     #[serde(default)]
     pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    /// Lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
-/// A checkpoint that cannot be gone on from.
+/// A reason why a run cannot resume from a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The file is not as it was written.
+    /// The file is damaged.
     #[error("{}: the checkpoint is damaged: {problem}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         problem: String,
     },
-    /// Another version wrote it.
+    /// Another version of lapwing wrote the file.
     #[error(
         "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
          start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
@@ -81,10 +80,10 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The version that wrote it.
         found: String,
-        /// The way in which it did.
+        /// The version of the file format.
         format: u32,
     },
-    /// The run is not the one that it was.
+    /// The config differs.
     #[error(
         "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
          learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
@@ -92,20 +91,20 @@ pub enum CheckpointError {
     Config {
         /// The file.
         path: PathBuf,
-        /// "train.lr was 0.001, is 0.002"
+        /// Changed values, such as "train.lr was 0.001, is 0.002".
         differences: Vec<String>,
     },
-    /// There are fewer steps than were done.
+    /// `train.steps` is below the number of steps done.
     #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
     Beyond {
         /// The file.
         path: PathBuf,
         /// Steps done.
         done: usize,
-        /// Steps wanted.
+        /// The value of `train.steps`.
         wanted: usize,
     },
-    /// The model is not the one that it was.
+    /// The model differs.
     #[error(
         "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
          start a new run", .path.display()
@@ -113,23 +112,22 @@ pub enum CheckpointError {
     Model {
         /// The file.
         path: PathBuf,
-        /// The model's name now.
+        /// The present model's name.
         name: String,
-        /// The fingerprint then.
+        /// The fingerprint in the checkpoint.
         was: String,
-        /// The fingerprint now.
+        /// The present fingerprint.
         is: String,
     },
 }
 
-/// What may be changed when a run goes on, since no result so far depends on it.
+/// Keys that a resumed run may change: no earlier result depends on them.
 const FREE: [&str; 4] = ["name", "train.steps", "checkpoint", "record"];
 
-/// Saves what was learned so far, keeps the latest of what was saved before and that of the best evaluation, and removes
-/// the rest.
+/// Saves a checkpoint. Then removes old ones, except the latest `checkpoint.keep` and that of the best evaluation.
 ///
 /// # Errors
-/// If it cannot be written; then all that was there stays.
+/// If a file cannot be written. All earlier checkpoints remain.
 pub fn save(
     run: &Path,
     config: &Config,
@@ -155,7 +153,7 @@ pub fn save(
         fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
     }
     if Evaluated::read(&folder).is_some_and(|evaluated| evaluated.step == snapshot.step) {
-        // It belongs to the checkpoint that this one replaces.
+        // The evaluation belongs to the checkpoint that the new one replaces.
         let path = folder.join(EVALUATION);
         fs::remove_file(&path).map_err(|e| ModelError::unwritable(&path, e))?;
     }
@@ -167,7 +165,7 @@ pub fn save(
     Ok(())
 }
 
-/// What an evaluation adds to the checkpoint of its step.
+/// The additions of an evaluation to the checkpoint of its step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
     /// Training steps done.
@@ -176,21 +174,21 @@ pub(crate) struct Evaluated {
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    /// Lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
 impl Evaluated {
-    /// What is there, if it can be read: otherwise the evaluation is made again.
+    /// Reads the file. If it is missing or damaged, the run repeats the evaluation.
     fn read(folder: &Path) -> Option<Evaluated> {
         serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
     }
 }
 
-/// Adds an evaluation to the checkpoint of its step, in a small file beside it.
+/// Adds an evaluation to the checkpoint of its step, in a separate small file.
 ///
 /// # Errors
-/// If it cannot be written; then all that was there stays.
+/// If the file cannot be written. The old one remains.
 pub(crate) fn save_evaluation(
     run: &Path,
     config: &Config,
@@ -208,12 +206,12 @@ fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best
     others.retain(|step| *step != last && Some(*step) != best.map(|best| best.step));
     let surplus = (others.len() + 1).saturating_sub(config.checkpoint.keep);
     for step in &others[..surplus.min(others.len())] {
-        // What cannot be removed is in nobody's way.
+        // A surplus file does no harm.
         let _ = fs::remove_file(file(folder, *step));
     }
 }
 
-/// The latest checkpoint of a run that is not damaged, if it has one; and what is wrong with later ones.
+/// Returns the latest undamaged checkpoint of a run, and the errors of later, damaged ones.
 pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let folder = directory::checkpoints(run);
     let mut damaged = Vec::new();
@@ -234,11 +232,11 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
-/// A checkpoint as it was read.
+/// A checkpoint that was read from a file.
 #[derive(Debug)]
 pub struct Saved {
     path: PathBuf,
-    /// What it says.
+    /// The metadata.
     pub header: Header,
     tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
 }
@@ -263,7 +261,7 @@ impl Saved {
         if checksum != format!("{:08x}", checksum_of(header, &views)) {
             return Err(damaged("its checksum is another".to_owned()));
         }
-        // Of another version no more may be known than this.
+        // The only fields that all versions share.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -296,10 +294,11 @@ impl Saved {
         })
     }
 
-    /// What to put into a state of this config and this model, whose parameters have these names.
+    /// Converts to a snapshot for a state of this config and this model (name and fingerprint). `names` are the trained
+    /// parameters.
     ///
     /// # Errors
-    /// If it was made with another config or model.
+    /// If the checkpoint was made with another config or model, or lacks a parameter.
     pub fn snapshot<'a>(
         mut self,
         config: &Config,
@@ -374,7 +373,7 @@ fn file(folder: &Path, step: usize) -> PathBuf {
     folder.join(format!("step-{step:06}.safetensors"))
 }
 
-/// The steps of the checkpoints that are there, the earliest first.
+/// Returns the steps of all checkpoints in ascending order.
 fn steps(folder: &Path) -> Vec<usize> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut steps: Vec<usize> = entries
@@ -420,7 +419,7 @@ fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     safetensors::serialize(named, Some(metadata)).expect("names and shapes are sound")
 }
 
-/// Of the header, and of the tensors in the order of their names.
+/// CRC-32C of the header and of the tensors in the order of their names.
 fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     let sum = crc32c::crc32c(header.as_bytes());
     tensors.iter().fold(sum, |sum, (name, view)| {
@@ -429,7 +428,7 @@ fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     })
 }
 
-/// "train.lr was 0.001, is 0.002", of every value that makes another run.
+/// Returns the differences that prevent resuming, each such as "train.lr was 0.001, is 0.002".
 pub fn differences(was: &Config, is: &Config) -> Vec<String> {
     let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
     let mut found = Vec::new();
