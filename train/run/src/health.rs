@@ -1,7 +1,7 @@
-//! Watchmen: each looks for one way in which a run seems alive and learns nothing, or is about to break.
+//! Health checks. Each detects one way in which a run stops learning or is about to diverge.
 //!
-//! What they say is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph for each, with
-//! what to do. None of them changes what is trained.
+//! A finding is a [`Warning`] in `metrics.jsonl` and on the terminal. `docs/health-checks.md` describes each check and what
+//! to do. The checks do not change training, except that many dropped updates in a row end the run.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,35 +13,35 @@ use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::ReplyForm;
 
-/// Steps that are remembered.
-const MEMORY: usize = 50;
-/// A watchman who has spoken is silent for so many steps.
-const SILENCE: usize = 50;
-/// Dropped updates one after the other that end a run.
+/// Number of recent steps that the checks use.
+const WINDOW: usize = 50;
+/// Steps before a check repeats its warning.
+const REPEAT_AFTER: usize = 50;
+/// Number of consecutive dropped updates that ends a run.
 const MOST_DROPPED: usize = 5;
-/// From here on a game counts as solved: that nothing is learned any more is then no wonder.
+/// Success rate of a solved game, in which a policy that no longer learns is normal.
 const SOLVED: f64 = 0.9;
 
-/// All of them, and what they remember.
+/// All health checks and their state.
 #[derive(Debug, Default)]
 pub struct HealthChecks {
-    /// the latest steps, the last at the end
+    /// the latest steps in order
     steps: VecDeque<StepMetrics>,
     /// mean entropy of the first steps
     first_entropies: Vec<f64>,
-    /// the highest share of replies that could be read
+    /// the highest rate of valid actions so far
     best_valid: f64,
-    /// when each spoke last
+    /// the step of each check's last warning
     warned: HashMap<String, usize>,
-    /// updates dropped since one was made
+    /// consecutive dropped updates
     dropped: usize,
 }
 
-/// Who speaks, the number that he goes by, and what he says.
+/// Name of the check, measured value and text of the warning.
 type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
-    /// Takes note of what was told before a run went on, so that they go on too.
+    /// Restores the checks' state from a record of a resumed run.
     pub fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
@@ -52,7 +52,7 @@ impl HealthChecks {
         }
     }
 
-    /// What they say of a step.
+    /// Runs all checks on a step. Returns their warnings.
     pub fn look(
         &mut self,
         metrics: &StepMetrics,
@@ -61,7 +61,7 @@ impl HealthChecks {
     ) -> Vec<Warning> {
         self.remember(metrics);
         if !config.has_language() {
-            // Replies and groups are what the others look at.
+            // The checks need replies and groups.
             return Vec::new();
         }
         let found = [
@@ -80,7 +80,7 @@ impl HealthChecks {
         let mut warnings = Vec::new();
         for (name, value, text) in found.into_iter().flatten() {
             let warned = self.warned.get(name);
-            if warned.is_none_or(|before| step >= before + SILENCE) {
+            if warned.is_none_or(|before| step >= before + REPEAT_AFTER) {
                 self.warned.insert(name.to_owned(), step);
                 warnings.push(Warning {
                     step,
@@ -94,10 +94,10 @@ impl HealthChecks {
         warnings
     }
 
-    /// Whether it makes sense to go on.
+    /// Checks that training has not diverged.
     ///
     /// # Errors
-    /// If update after update was dropped.
+    /// If too many consecutive updates were dropped.
     pub fn verdict(&self) -> Result<(), Error> {
         match self.dropped {
             dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
@@ -117,12 +117,12 @@ impl HealthChecks {
             (_, _, dropped) => self.dropped + dropped,
         };
         self.steps.push_back(metrics.clone());
-        if self.steps.len() > MEMORY {
+        if self.steps.len() > WINDOW {
             self.steps.pop_front();
         }
     }
 
-    /// The mean of a number over the last steps; `None` if there are not so many.
+    /// The mean of a metric over the last `count` steps; `None` if there are fewer.
     fn mean(&self, count: usize, of: impl Fn(&StepMetrics) -> f64) -> Option<f64> {
         let begin = self.steps.len().checked_sub(count)?;
         Some(self.steps.iter().skip(begin).map(of).sum::<f64>() / count as f64)
@@ -147,7 +147,6 @@ impl HealthChecks {
         (dropped > 0).then_some(("dropped-update", dropped as f64, text))
     }
 
-    /// From the start or by now, the model does not say what it should.
     fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         if valid >= 0.5 {
@@ -194,7 +193,7 @@ impl HealthChecks {
              higher, or ask for shorter ones (policy.reply = \"word\")",
             100.0 * cut
         );
-        // A model that is asked for a word and says another is no matter of length.
+        // If one word is wanted, a cut reply is a wrong word, and more tokens do not help.
         (cut > 0.2 && config.policy.reply != ReplyForm::Word).then_some(("length-limit", cut, text))
     }
 
@@ -262,7 +261,7 @@ impl HealthChecks {
         (error > 1e-3).then_some(("ratio", error, text))
     }
 
-    /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
+    /// Warns if no ratio was clipped. With one update per step all ratios are 1, and the check does not apply.
     fn clip(&self, config: &Config) -> Option<CheckResult> {
         const STEPS: usize = 20;
         let train = &config.train;
@@ -297,7 +296,7 @@ mod tests {
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_play::{Episode, Turn};
 
-    /// A step of a run that does well.
+    /// A step of a healthy run.
     fn good(step: usize) -> StepMetrics {
         StepMetrics {
             step,
@@ -322,12 +321,12 @@ mod tests {
         }
     }
 
-    /// What is said in a run of so many good steps and then as many bad ones.
-    fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
-        told_of(Config::default(), steps, bad)
+    /// The warnings in a run of `steps` good steps and as many bad ones.
+    fn warnings_of(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        warnings_with(Config::default(), steps, bad)
     }
 
-    fn told_of(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+    fn warnings_with(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
         let turn = Turn {
             text: "I go\nright".to_owned(),
             ..Turn::default()
@@ -341,16 +340,16 @@ mod tests {
             ..Group::default()
         };
         let mut checks = HealthChecks::default();
-        let mut said = Vec::new();
+        let mut warnings = Vec::new();
         for number in 1..=2 * steps {
             let mut step = good(number);
             if number > steps {
                 bad(&mut step);
             }
-            said.extend(checks.look(&step, std::slice::from_ref(&group), &config));
-            assert!(number > steps || said.is_empty(), "{said:?}");
+            warnings.extend(checks.look(&step, std::slice::from_ref(&group), &config));
+            assert!(number > steps || warnings.is_empty(), "{warnings:?}");
         }
-        said
+        warnings
     }
 
     fn replies(step: &mut StepMetrics) -> &mut ReplyMetrics {
@@ -361,25 +360,25 @@ mod tests {
         step.learned.as_mut().expect("something")
     }
 
-    /// Each speaks once, when it should, and the page has a paragraph for each.
+    /// Each check warns once, and `docs/health-checks.md` has a section for each.
     #[test]
-    fn each_sees_what_it_is_there_for() {
+    fn each_check_warns_once() {
         let mut twice = Config::default();
         (twice.train.passes, twice.train.ratio) = (2, Ratio::Turn);
         let all = [
-            told(20, |step| step.updates_dropped = 1),
-            told(20, |step| step.play.valid_action_rate = 0.25),
-            told(20, |step| step.play.valid_action_rate = 0.625),
-            told(20, |step| replies(step).reply_cut_rate = 0.5),
-            told(20, |step| step.learned = None),
-            told(20, |step| step.play.top_action_share = 1.0),
-            told(20, |step| replies(step).entropy = 0.01),
-            told(20, |step| update(step).kl = Some(5.0)),
-            told(20, |step| update(step).first_ratio_error = 0.5),
-            told_of(twice, 25, |step| update(step).clip_fraction = 0.0),
+            warnings_of(20, |step| step.updates_dropped = 1),
+            warnings_of(20, |step| step.play.valid_action_rate = 0.25),
+            warnings_of(20, |step| step.play.valid_action_rate = 0.625),
+            warnings_of(20, |step| replies(step).reply_cut_rate = 0.5),
+            warnings_of(20, |step| step.learned = None),
+            warnings_of(20, |step| step.play.top_action_share = 1.0),
+            warnings_of(20, |step| replies(step).entropy = 0.01),
+            warnings_of(20, |step| update(step).kl = Some(5.0)),
+            warnings_of(20, |step| update(step).first_ratio_error = 0.5),
+            warnings_with(twice, 25, |step| update(step).clip_fraction = 0.0),
         ];
-        let said: Vec<&Warning> = all.iter().flatten().collect();
-        let lines: Vec<String> = said
+        let warnings: Vec<&Warning> = all.iter().flatten().collect();
+        let lines: Vec<String> = warnings
             .iter()
             .map(|w| format!("step {} {} {}: {}", w.step, w.check, w.value, w.text))
             .collect();
@@ -390,25 +389,24 @@ mod tests {
             .filter_map(|line| line.strip_prefix("## "))
             .collect();
         let titles: HashSet<&str> = titles.into_iter().collect();
-        let names: HashSet<&str> = said.iter().map(|warning| &*warning.check).collect();
+        let names: HashSet<&str> = warnings.iter().map(|warning| &*warning.check).collect();
         assert_eq!(titles, names);
     }
 
-    /// Where the game is solved nothing is left to learn or to try.
     #[test]
-    fn a_solved_game_is_no_trouble() {
+    fn a_solved_game_causes_no_warnings() {
         let solved = |step: &mut StepMetrics| {
             step.play.success_rate = 1.0;
             step.play.top_action_share = 1.0;
             replies(step).entropy = 0.0;
             step.learned = None;
         };
-        assert_eq!(told(60, solved).len(), 0);
+        assert_eq!(warnings_of(60, solved).len(), 0);
     }
 
-    /// They say it again after a while, and a run that goes on from its records says the same as one that never stopped.
+    /// Warnings repeat after a while, and a resumed run gives the same ones as an uninterrupted run.
     #[test]
-    fn they_go_on_as_if_nothing_had_happened() {
+    fn a_resumed_run_gives_the_same_warnings() {
         let step = |number: usize| {
             let mut step = good(number);
             step.learned = None;
@@ -416,12 +414,14 @@ mod tests {
         };
         let config = Config::default();
         let whole = |checks: &mut HealthChecks, from: usize| -> Vec<(usize, f64)> {
-            let seen = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
-            seen.map(|warning| (warning.step, warning.value)).collect()
+            let warnings = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
+            warnings
+                .map(|warning| (warning.step, warning.value))
+                .collect()
         };
         let all = whole(&mut HealthChecks::default(), 1);
         assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
-        // As they stand in metrics.jsonl after 80 steps.
+        // The records in metrics.jsonl after 80 steps.
         let mut again = HealthChecks::default();
         (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
         again.recall(&Record::Warning(Warning {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn update_after_update_that_is_dropped_ends_a_run() {
+    fn consecutive_dropped_updates_end_a_run() {
         let (mut checks, config) = (HealthChecks::default(), Config::default());
         let mut bad = good(1);
         (bad.learned, bad.updates_dropped) = (None, 1);
