@@ -1,19 +1,19 @@
 //! The directory of a run:
 //!
 //! ```text
-//! config.toml       every value in force; it makes the same run again
-//! metrics.jsonl     what was measured, a line a record
-//! episodes.jsonl    some episodes, whole
-//! sessions.jsonl    a line for each time that lapwing worked on it: when, on what, from which step
-//! adapter/          what was learned, as it was saved last; or
-//! model/            the same where all weights of the model learn
-//! best/             the same as it was when it was examined best
-//! network.safetensors, best.safetensors    the same two of a learner without language, in place of the adapters
-//! checkpoints/      all that it takes to go on
-//! lock              held while a run writes here; a run that dies lets go of it
+//! config.toml       the config with all values; it repeats the run
+//! metrics.jsonl     metrics, one record per line
+//! episodes.jsonl    some episodes with all their turns
+//! sessions.jsonl    one line per start or resume: time, device, step
+//! adapter/          the latest adapter; or
+//! model/            the latest model, if all weights are trained
+//! best/             the weights with the best evaluation
+//! network.safetensors, best.safetensors    the latest and the best network of a value learner
+//! checkpoints/      files to resume from
+//! lock              locked while a process writes here; the system releases it when the process ends
 //! ```
 //!
-//! Nothing in it is ever half-written, and nothing that was in it before is ever replaced.
+//! Files are written as a whole or not at all. A new run never replaces existing files.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -23,7 +23,7 @@ use super::jsonl::{self, Jsonl};
 use super::{Record, RecordError, Sink, write_error};
 use crate::Config;
 
-/// A run's directory, which nobody else writes to as long as this lives.
+/// A run directory, locked against other writers while this value lives.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -36,16 +36,15 @@ const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
 
 impl RunDirectory {
-    /// Makes a run's directory, which must be new or empty.
+    /// Creates a run directory. An existing directory must be empty.
     ///
     /// # Errors
-    /// If it holds files already, somebody else is making a run there, or it cannot be written; then nothing new is left
-    /// behind.
+    /// If the directory has files, another process creates a run in it, or it cannot be written. New files are removed.
     pub fn create(path: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
         RunDirectory::begun(path.to_owned(), make(path)?, config)
     }
 
-    /// Makes the directory NAME-SEED in this one, numbered on as long as that exists.
+    /// Creates the run directory NAME-SEED in `parent`; if that exists, NAME-SEED-2 and so on.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
@@ -56,14 +55,14 @@ impl RunDirectory {
 
     fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
         let lock = lock(&path)?;
-        // Looked at only now: who holds the lock is alone.
+        // Checked under the lock, so that no other run can start here.
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
         }
         let filled = write(&path.join(CONFIG), &config.to_toml())
             .and_then(|()| RunDirectory::with(&path, lock));
         filled.inspect_err(|_| {
-            // Only what was made here is removed; if that fails too, the first error is the one to tell.
+            // Remove only new files. If that fails too, the first error is returned.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
                 let _ = fs::remove_file(path.join(name));
             }
@@ -73,10 +72,10 @@ impl RunDirectory {
         })
     }
 
-    /// Opens a run's directory to go on with it.
+    /// Opens the directory of a run to resume it.
     ///
     /// # Errors
-    /// If there is none, somebody else works on it, or it cannot be written.
+    /// If it is not a run's, is locked by another process, or cannot be written.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
         is_run(path)?;
         let lock = lock(path)?;
@@ -92,50 +91,50 @@ impl RunDirectory {
         })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was told so far.
+    /// Reads the records of `metrics.jsonl`.
     ///
     /// # Errors
-    /// If it cannot be read back.
+    /// If the file cannot be read.
     pub fn records(&self) -> Result<Vec<Record>, RecordError> {
         jsonl::read(&metrics(&self.path))
     }
 
-    /// Bytes of `metrics.jsonl` and of `episodes.jsonl`, which are synced before they are counted.
+    /// Syncs `metrics.jsonl` and `episodes.jsonl`. Returns their lengths in bytes.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If that fails.
     pub fn bytes(&self) -> Result<[u64; 2], RecordError> {
         self.metrics.sync()?;
         self.episodes.sync()?;
         Ok([self.metrics.bytes()?, self.episodes.bytes()?])
     }
 
-    /// Cuts off what was told after there were so many bytes.
+    /// Truncates `metrics.jsonl` and `episodes.jsonl` to these lengths.
     ///
     /// # Errors
-    /// If there are fewer, or the files cannot be written.
+    /// If a file is shorter or cannot be written.
     pub fn cut(&mut self, [metrics, episodes]: [u64; 2]) -> Result<(), RecordError> {
         self.metrics.cut(metrics)?;
         self.episodes.cut(episodes)
     }
 
-    /// Writes the config down anew, as it is when the run goes on.
+    /// Replaces `config.toml` when a run resumes with a changed config.
     ///
     /// # Errors
-    /// If it cannot be written; then the old one stays.
+    /// If the file cannot be written. The old one remains.
     pub fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
         lapwing_model::write_atomically(&self::config(&self.path), config.to_toml().as_bytes())
     }
 
-    /// Notes that lapwing begins to work here.
+    /// Appends a session to `sessions.jsonl`.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn begin(&mut self, session: &Session) -> Result<(), RecordError> {
         let path = sessions(&self.path);
         let line = serde_json::to_string(session).expect("a session is plain values") + "\n";
@@ -144,10 +143,10 @@ impl RunDirectory {
         written.map_err(write_error(&path))
     }
 
-    /// Makes sure that the directory is still the one that the run began in.
+    /// Checks that the path still names the directory that was opened.
     ///
     /// # Errors
-    /// If it was removed, moved or replaced.
+    /// If the directory was removed, moved or replaced.
     pub fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
@@ -166,26 +165,26 @@ impl Sink for RunDirectory {
     }
 }
 
-/// One time that lapwing worked on a run: a line of `sessions.jsonl`.
+/// A start or resume of a run: a line of `sessions.jsonl`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Session {
-    /// When it began, in seconds since 1970 (UTC).
+    /// Its start, in seconds since 1970 (UTC).
     pub time: f64,
     /// The version of lapwing.
     pub version: String,
-    /// Training steps that were done before.
+    /// Training steps before it.
     pub step: usize,
-    /// The name of the adapter that does the work.
+    /// The name of the device.
     pub device: String,
-    /// Its driver, with the version.
+    /// The device's driver and its version.
     pub driver: String,
     /// vulkan, metal, dx12 or gl.
     pub backend: String,
-    /// Whether a processor does the work, and no GPU.
+    /// Whether the device is a CPU.
     pub software: bool,
-    /// The preset or file that the config is made from.
+    /// The preset or file of the config.
     pub config: String,
-    /// The model, with the revision if it has one.
+    /// The model and its revision if it has one.
     pub model: String,
 }
 
@@ -199,36 +198,36 @@ macro_rules! paths {
 }
 
 paths! {
-    /// Where the adapter is kept in a run's directory.
+    /// The directory with the latest adapter.
     adapter = "adapter"
-    /// Where the model is kept instead, in a run that trains all of its weights.
+    /// The directory with the latest model of a run that trains all weights.
     model = "model"
-    /// Where what was learned by the best evaluation is kept.
+    /// The directory with the adapter or model of the best evaluation.
     best = "best"
-    /// The file with the network of a value learner, as it was saved last.
+    /// The file with the latest network of a value learner.
     network = "network.safetensors"
-    /// The file with the network as it was examined best.
+    /// The file with the network of the best evaluation.
     best_network = "best.safetensors"
-    /// Where the checkpoints are kept.
+    /// The directory with the checkpoints.
     checkpoints = "checkpoints"
-    /// The file with what was measured.
+    /// The file with the metrics.
     metrics = "metrics.jsonl"
     /// The file with some episodes.
     episodes = "episodes.jsonl"
-    /// The file that says when and on what the run was worked on.
+    /// The file with the [`Session`]s.
     sessions = "sessions.jsonl"
-    /// Where the event files for TensorBoard are kept, if there are any.
+    /// The directory with event files for TensorBoard, if there are any.
     tensorboard = "tensorboard"
-    /// The config of a run.
+    /// The file with the config.
     config = CONFIG
 }
 
-/// What a run has learned.
+/// The trained weights of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trained {
     /// An adapter, in this directory.
     Adapter(PathBuf),
-    /// A model whose weights all have learned, in this directory.
+    /// A model whose weights were all trained, in this directory.
     Model(PathBuf),
 }
 
@@ -241,10 +240,10 @@ impl Trained {
     }
 }
 
-/// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
+/// Returns the weights of a run's best evaluation or, if there is none, the latest ones.
 ///
 /// # Errors
-/// If it has saved nothing, or a network: then no language model was trained.
+/// If the run has no weights yet, or trained a value network.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
         return Err(RecordError::HasNetwork(run.to_owned()));
@@ -264,17 +263,17 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
-/// The network to take of a run: that of its best evaluation, or else the one that was saved last.
+/// Returns the network of a run's best evaluation or, if there is none, the latest one.
 ///
 /// # Errors
-/// If it has none.
+/// If the run has no network.
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let first = saved.find(|file| file.exists());
     first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
 }
 
-/// Makes sure that this is the directory of a run.
+/// Checks that this is the directory of a run.
 ///
 /// # Errors
 /// If it is not.
@@ -288,16 +287,16 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Whether somebody is writing into this run right now.
+/// Whether a process has locked this run.
 pub fn is_in_use(run: &Path) -> bool {
     let lock = File::options().write(true).open(run.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Complains early of a directory that [`RunDirectory::create`] would refuse. Touches nothing.
+/// Checks that [`RunDirectory::create`] may use this directory. Changes nothing.
 ///
 /// # Errors
-/// If there are files in it.
+/// If the directory has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.is_dir() && !names(path)?.is_empty() {
         true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
@@ -306,7 +305,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Makes this directory if it is not there; tells whether it did.
+/// Creates the directory if it does not exist. Returns whether it did.
 fn make(path: &Path) -> Result<bool, RecordError> {
     check_free(path)?;
     if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
@@ -319,8 +318,8 @@ fn make(path: &Path) -> Result<bool, RecordError> {
     }
 }
 
-/// Makes the first of NAME, NAME-2, NAME-3... that is not there. Who makes a directory has it: of several that begin at
-/// the same moment each gets another.
+/// Creates the first of NAME, NAME-2, NAME-3... that does not exist. Creation is atomic, so that runs that start at the
+/// same time get different directories.
 fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
     if let Some(parent) = name.parent() {
         fs::create_dir_all(parent).map_err(write_error(parent))?;
@@ -362,7 +361,7 @@ fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
         .collect()
 }
 
-/// Whether the open file is the one of this name.
+/// Whether the path names the open file.
 #[cfg(unix)]
 fn is_file(open: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -371,7 +370,7 @@ fn is_file(open: &File, path: &Path) -> bool {
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 
-/// Elsewhere an open file cannot be taken away.
+/// On other systems an open file cannot be removed.
 #[cfg(not(unix))]
 fn is_file(_: &File, path: &Path) -> bool {
     path.exists()
@@ -396,8 +395,8 @@ mod tests {
         names
     }
 
-    /// The error, with the temporary directory left out.
-    fn told(error: &RecordError, dir: &Path) -> String {
+    /// The error message with DIR for the temporary directory.
+    fn message(error: &RecordError, dir: &Path) -> String {
         error.to_string().replace(dir.to_str().unwrap(), "DIR")
     }
 
@@ -418,16 +417,16 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_files_is_left_alone() {
+    fn a_directory_with_files_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
+        assert_snapshot!(message(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(message(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(message(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
 
     #[test]
@@ -440,7 +439,7 @@ mod tests {
             RunDirectory::create(dir.path(), &config()).unwrap_err(),
         ] {
             assert_eq!(
-                told(&error, dir.path()),
+                message(&error, dir.path()),
                 "DIR is in use by another lapwing: wait until it is done, or choose another directory with --out"
             );
         }
@@ -451,9 +450,9 @@ mod tests {
         assert!(matches!(error, RecordError::Occupied(_)), "{error}");
     }
 
-    /// Many that begin at the same moment: each has a directory of its own, whole.
+    /// Runs that start at the same time get different directories.
     #[test]
-    fn the_default_name_counts_on() {
+    fn default_names_are_numbered() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("runs/frozen-lake-1");
         let begin = std::sync::Barrier::new(8);
@@ -473,9 +472,9 @@ mod tests {
         assert_eq!(made, expected.collect::<Vec<_>>());
     }
 
-    /// Of many that want the same directory one has it, and the others leave it as it is.
+    /// One process creates the run, and the others leave its files as they are.
     #[test]
-    fn of_two_runs_in_one_directory_one_is_refused() {
+    fn of_several_runs_in_one_directory_only_one_starts() {
         for _ in 0..30 {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("run");
@@ -498,27 +497,27 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_directory_that_is_taken_away_is_noticed() {
+    fn a_moved_directory_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let mut run = RunDirectory::create(&path, &config()).unwrap();
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
-        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
-        // Another one of that name is not it.
+        assert_snapshot!(message(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
+        // A new directory of the same name is another run.
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_named() {
+    fn a_path_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Write { .. }));
         #[cfg(unix)]
-        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+        assert_snapshot!(message(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
     }
 }
