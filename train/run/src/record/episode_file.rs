@@ -1,4 +1,4 @@
-//! Episodes that are kept to be imitated: a file with a [`KeptEpisode`] in each line, with what was told before each reply.
+//! Files of episodes for imitation: a [`KeptEpisode`] in each line, with the conversation before each reply.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,13 +6,12 @@ use std::path::Path;
 use super::{RecordError, write_error};
 use lapwing_play::sample::KeptEpisode;
 
-/// Bytes of a file that is read.
-const LARGEST: u64 = 4 << 30;
+const MOST_BYTES: u64 = 4 << 30;
 
-/// Complains early of a file that [`write()`] would refuse. Touches nothing.
+/// Checks that [`write()`] may create this file. Changes nothing.
 ///
 /// # Errors
-/// If something is there.
+/// If the path exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
         Ok(_) => Err(RecordError::Taken(path.to_owned())),
@@ -20,17 +19,17 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Writes a new file, whole or not at all.
+/// Writes a new file as a whole or not at all.
 ///
 /// # Errors
-/// If it is there already or cannot be written.
+/// If the path exists or cannot be written.
 pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = tempfile::Builder::new();
-    // For whoever may read what the user makes, and not for the user alone.
+    // Temporary files are private. This one gets the permissions of the user's other files (umask).
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
@@ -41,22 +40,22 @@ pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     aside.as_file().sync_data().map_err(write_error(path))?;
     match aside.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        // Somebody was quicker.
+        // Another process has created the file since the check.
         Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => check_free(path),
         Err(e) => Err(write_error(path)(e.error)),
     }
 }
 
-/// Reads such a file, or the `episodes.jsonl` of a run.
+/// Reads a file of episodes, or the `episodes.jsonl` of a run.
 ///
 /// # Errors
-/// If it cannot be read, or a line is no episode; the error names it.
+/// If the file cannot be read, or a line is not an episode. The error names the line.
 pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
     let wrong = |reason: String| RecordError::Read {
         path: path.to_owned(),
         reason,
     };
-    let text = lapwing_model::read_text(path, LARGEST);
+    let text = lapwing_model::read_text(path, MOST_BYTES);
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let sample = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
