@@ -1,5 +1,4 @@
-//! What a run tells: metrics, a struct for each kind, and the sinks that receive them. What is shown on a terminal is
-//! none of its business; that is a sink like any other.
+//! Records of a run, and the sinks that receive them: files, terminals, plots.
 
 pub mod directory;
 pub mod episode_file;
@@ -16,35 +15,34 @@ use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
 
-/// Something that a run tells: a line of `metrics.jsonl`, or, if it is an episode, of `episodes.jsonl`. Its `kind` says
-/// which of these it is.
+/// A line of `metrics.jsonl` or, for an episode, of `episodes.jsonl`. The field `kind` names the variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
-    /// What the evaluations are held against; before the first.
+    /// Baseline scores, recorded before the first evaluation.
     #[serde(alias = "yardsticks")]
     Baselines(Baselines),
-    /// The policy was examined.
+    /// An evaluation of the policy.
     Evaluation(Evaluation),
-    /// A step of training was made.
+    /// A training step.
     Step(StepMetrics),
-    /// A watchman saw something.
+    /// A warning of a health check.
     Warning(Warning),
-    /// An episode, kept to be looked at.
+    /// An episode with all its turns.
     Episode(KeptEpisode),
 }
 
-/// Receives what a run tells, as it comes: a file, a terminal, a plot.
+/// Receives the records of a run as they are made.
 pub trait Sink {
-    /// Takes a record, whose numbers are all finite.
+    /// Receives a record. All its numbers are finite.
     ///
     /// # Errors
-    /// If it cannot be kept.
+    /// If the record cannot be written.
     fn record(&mut self, record: &Record) -> Result<(), RecordError>;
 }
 
 impl Record {
-    /// The steps that were done when it was measured.
+    /// The number of training steps done when it was recorded.
     pub fn step(&self) -> usize {
         match self {
             Record::Baselines(_) => 0,
@@ -55,16 +53,16 @@ impl Record {
         }
     }
 
-    /// Makes sure that every number in it is finite.
+    /// Checks that every number is finite.
     ///
     /// # Errors
-    /// Naming the first that is not.
+    /// If one is not. The error names the first.
     pub fn check(&self) -> Result<(), RecordError> {
         if matches!(self, Record::Episode(_)) {
-            // A reply that cannot be read is no action, which is null; the referee sees to the rewards.
+            // An unreadable reply has the action null. The referee checks the rewards.
             return Ok(());
         }
-        // serde_json writes what is not finite as null, and no metric is null on purpose.
+        // serde_json writes numbers that are not finite as null. No metric is null otherwise.
         let value = serde_json::to_value(self).expect("metrics are plain values");
         let step = self.step();
         null_in(&value, "").map_or(Ok(()), |metric| {
@@ -73,7 +71,7 @@ impl Record {
     }
 }
 
-/// The dotted name of the first null.
+/// Returns the dotted name of the first null.
 fn null_in(value: &serde_json::Value, name: &str) -> Option<String> {
     match value {
         serde_json::Value::Null => Some(name.to_owned()),
@@ -98,7 +96,7 @@ mod tests {
     use lapwing_play::metrics::PlayMetrics;
 
     #[test]
-    fn what_is_not_finite_is_refused_by_name() {
+    fn numbers_that_are_not_finite_are_refused_by_name() {
         let learned = UpdateMetrics {
             kl: Some(f64::NAN),
             ..UpdateMetrics::default()
