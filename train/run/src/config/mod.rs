@@ -1,7 +1,7 @@
-//! Every knob of a run, its default and the reason for it.
+//! The config of a run: every setting, its default and the reason for the default.
 //!
-//! The defaults are the paper's (arXiv 2508.10839) where it says, and ours where it is silent. A preset under
-//! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
+//! The defaults are those of the paper (arXiv 2508.10839), or ours where the paper is silent. A preset in `train/presets/`
+//! states only its differences. To add a setting, add a field here and use it.
 
 mod check;
 
@@ -29,26 +29,26 @@ pub use error::ConfigError;
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 
-/// All that a run depends on. Written to the run directory, it makes the same run again.
+/// All settings of a run. The copy in the run directory repeats the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Names the run directory. A preset's own name, or the stem of the file.
+    /// Names the run directory. Default: the name of the preset, or the stem of the file.
     pub name: String,
-    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing, as a
-    /// yardstick (docs/yardsticks.md).
+    /// Learner: `ms-grpo` trains a language model; `dqn` and `pqn` train a network on feature planes of the board
+    /// (docs/value-learners.md).
     pub learner: LearnerKind,
     /// The language model.
     pub model: ModelChoice,
-    /// The adapter that is trained, unless `train.weights` says that the model itself is.
+    /// The trained adapter. Without effect if `train.weights` is `all`.
     pub lora: LoraConfig,
-    /// The game that is played.
+    /// The game.
     pub game: GameConfig,
-    /// Games that are mixed into training.
+    /// Further games for training.
     pub mix: Vec<MixConfig>,
-    /// How the model plays it.
+    /// How the model plays.
     pub policy: PolicyConfig,
-    /// How it learns from that.
+    /// How the model learns.
     pub train: TrainConfig,
     /// The network of `dqn` and `pqn`, and how it plays.
     pub value: ValueConfig,
@@ -56,15 +56,15 @@ pub struct Config {
     pub dqn: DqnConfig,
     /// How `pqn` learns.
     pub pqn: PqnConfig,
-    /// Who of the turns gets the credit.
+    /// Credit assignment: the advantage of each turn.
     pub credit: CreditConfig,
-    /// What a critic goes by, where one gives the credit.
+    /// The critic of `credit.method = "critic"`.
     pub critic: CriticConfig,
-    /// How it is examined.
+    /// Evaluation.
     pub eval: EvalConfig,
-    /// What of the run is saved, to go on from.
+    /// Checkpoints, from which the run resumes.
     pub checkpoint: CheckpointConfig,
-    /// What is written down beside the metrics.
+    /// Records beside the metrics.
     pub record: RecordConfig,
 }
 
@@ -95,26 +95,26 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
-    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
-    /// Empty: the small base that is built into the program, so that training needs no download.
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json` in Hugging Face's format.
+    /// Empty: the small built-in base model, so that training needs no download.
     #[serde(with = "optional_path")]
     pub dir: Option<PathBuf>,
-    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision`, the revision being a branch,
-    /// a tag or a commit. It is taken from the local cache if it is there, and downloaded otherwise. A run notes the
-    /// commit here, so that its config means the same model later. Empty: none.
+    /// A repository of the Hugging Face hub instead: `owner/name` or `owner/name@revision`. The revision is a branch, a tag
+    /// or a commit. Read from the local cache, or downloaded if it is not there. A run stores the commit here, so that
+    /// its config keeps naming the same files. Empty: none.
     #[serde(with = "repository")]
     pub repo: Option<Repository>,
-    /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
-    /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
+    /// A directory with a PEFT adapter to play with or to continue training. The reference is then the model with this
+    /// adapter as loaded. Rank, alpha and layers are the adapter's, and `[lora]` has no effect. Empty: none.
     #[serde(with = "optional_path")]
     pub adapter: Option<PathBuf>,
 }
 
 impl ModelChoice {
-    /// Where the model is read from.
+    /// Returns the source of the model.
     ///
     /// # Errors
-    /// If a directory and a repository are given.
+    /// If both a directory and a repository are given.
     pub fn source(&self) -> Result<ModelSource, ConfigError> {
         match (&self.dir, &self.repo) {
             (None, None) => Ok(ModelSource::BuiltIn),
@@ -129,7 +129,7 @@ impl ModelChoice {
     }
 }
 
-/// A path that may be left out, which is an empty text in TOML.
+/// An optional path. `None` is an empty string in TOML.
 mod optional_path {
     use std::path::PathBuf;
 
@@ -146,7 +146,7 @@ mod optional_path {
     }
 }
 
-/// A repository that may be left out, which is an empty text in TOML.
+/// An optional repository. `None` is an empty string in TOML.
 mod repository {
     use lapwing_model::Repository;
     use serde::de::Error;
@@ -167,22 +167,22 @@ mod repository {
     }
 }
 
-/// How the policy is examined: sampled play on scenes that training never sees.
+/// Evaluation of the policy: sampled play on held-out scenes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalConfig {
-    /// Episodes, each on its own scene. The paper: 50.
+    /// Episodes, each on its own scene. 50, as in the paper.
     pub episodes: usize,
-    /// Training steps between two evaluations; 0: only before the first step and after the last.
+    /// Training steps between evaluations. 0: evaluate only before the first step and after the last.
     pub every: usize,
-    /// The scenes follow from this number alone, so that different runs are examined on the same ones.
+    /// Determines the scenes together with the game. Runs with the same seed are evaluated on the same scenes.
     pub seed: u64,
-    /// Sampling temperature; 0 takes the likeliest token. 1: the policy that was trained.
+    /// Sampling temperature. 0 is greedy. 1 is the policy as trained.
     pub temperature: f64,
 }
 
 impl EvalConfig {
-    /// Whether an evaluation comes before this step.
+    /// Whether an evaluation is due before this step.
     pub fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
@@ -199,22 +199,20 @@ impl Default for EvalConfig {
     }
 }
 
-/// When the run is saved so that it can go on from there. It is at every evaluation, at the end, and before an error is
-/// told, too.
+/// Checkpoints between evaluations. The run also saves one at every evaluation, at the end and before it returns an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
+    /// Training steps between checkpoints; 0: unlimited. 0, because minutes measure better how much work may be lost.
     pub every: usize,
-    /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
+    /// Minutes between checkpoints; 0: unlimited. 10, a tolerable loss.
     pub minutes: f64,
-    /// How many of the latest are kept. That of the best evaluation stays beside them. 2: one, and one in case it is
-    /// damaged.
+    /// Number of latest checkpoints to keep, in addition to that of the best evaluation. 2, in case the latest is damaged.
     pub keep: usize,
 }
 
 impl CheckpointConfig {
-    /// Whether one comes after this step, so many seconds after the last.
+    /// Whether a checkpoint is due after this step. `seconds` is the time since the last one.
     pub fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
             || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
@@ -231,16 +229,16 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// What is written down beside `metrics.jsonl`.
+/// Records beside `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordConfig {
-    /// Episodes of each evaluation, and of each group of the step after it, that are kept whole in `episodes.jsonl`. 4:
-    /// enough to see what goes on.
+    /// Episodes of each evaluation, and of each group of the step after it, to write to `episodes.jsonl`. 4, enough for an
+    /// impression of the policy.
     pub episodes: usize,
-    /// Keep every episode of every step. Off: that is gigabytes in a long run.
+    /// Write every episode of every step. Off, because a long run would write gigabytes.
     pub all_episodes: bool,
-    /// Write event files for TensorBoard too. Off: `lapwing export` makes them from `metrics.jsonl` at any time.
+    /// Also write event files for TensorBoard. Off, because `lapwing export` can make them later from `metrics.jsonl`.
     pub tensorboard: bool,
 }
 
