@@ -1,4 +1,4 @@
-//! How much device memory a run will need, from what, and whether the device has it: known before anything is loaded.
+//! The memory plan: an estimate, made before the model is loaded, of the device memory that a run needs.
 
 use std::fmt;
 
@@ -11,95 +11,95 @@ use crate::config::Config;
 use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 
-/// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
+/// One part in `HEADROOM` of the device's memory is left to the driver, the desktop and kernels.
 const HEADROOM: u64 = 10;
-/// An arena may always take so much; it keeps what was computed in the rounds before.
+/// Bytes that an arena of several episodes may always use. It caches the states and replies of earlier rounds.
 const CACHE: u64 = 64 << 20;
-/// ... and at most what so many rounds may need: states and replies come again, so that few games need more.
+/// An arena holds at most this many rounds. Few games need more, because states and replies recur.
 const ROUNDS: usize = 4;
 
-/// What the memory depends on, beside the model.
+/// Inputs of the memory plan, beside the model.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDemand {
-    /// Numbers that are trained, in an adapter or in the whole model; 0: none are.
+    /// Trained numbers, in an adapter or in the whole model; 0 without training.
     pub trained: u64,
-    /// Whether they are those of the whole model.
+    /// Whether the whole model is trained.
     pub whole: bool,
-    /// Whether the model is held as it is in its files: to play, beneath an adapter, or as the reference of the whole model
-    /// that is trained.
+    /// Whether frozen weights are loaded: to play, as the base of an adapter, or as the reference if the whole model is
+    /// trained.
     pub frozen: bool,
-    /// Numbers in adapters that are only used.
+    /// Numbers in frozen adapters.
     pub used: u64,
-    /// Numbers in a critic; 0: there is none.
+    /// Numbers in the critic; 0 without one.
     pub critic: u64,
-    /// Numbers that a critic keeps of the states of a step, at most.
+    /// Most numbers that the critic stores for the states of a step.
     pub states: u64,
     /// Rank of the adapter.
     pub rank: usize,
-    /// `train.tokens_per_batch`; 0 if nothing is trained.
+    /// `train.tokens_per_batch`; 0 without training.
     pub tokens_per_batch: usize,
     /// Tokens of the longest prompt and reply together.
     pub longest: usize,
-    /// Tokens of these that can be cut down to one.
+    /// Tokens of the longest reply.
     pub reply: usize,
-    /// Tokens with which all prompts begin.
+    /// Tokens of the common prefix of all prompts.
     pub shared: usize,
-    /// Episodes that are played at once.
+    /// Episodes played at once.
     pub episodes: usize,
-    /// What to do where no smaller batch helps, and a shorter reply does.
+    /// The advice if a smaller batch does not help and a shorter reply does.
     pub cure: &'static str,
 }
 
-/// What matters of a device.
+/// Memory limits of a device in bytes.
 #[derive(Clone, Copy)]
 struct DeviceMemory {
     memory: Option<u64>,
     max_binding: u64,
 }
 
-/// What a run will take, in bytes.
+/// The memory plan of a run, in bytes unless noted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
-    /// The frozen weights; where the whole model is trained, those of the reference.
+    /// The frozen weights. If the whole model is trained, they are the reference's.
     pub weights: u64,
-    /// Keys, values and hidden states of what is being played, at most.
+    /// Most keys, values and hidden states of the episodes in play.
     pub arena: u64,
-    /// What passes through the model at once, and the states that a critic learns from.
+    /// Activations of one forward pass or update, and the critic's states.
     pub activations: u64,
-    /// What is trained, a critic among it, its gradients and the optimiser's two moments.
+    /// Trained weights (with the critic's), their gradients and the optimiser's two moments.
     pub optimiser: u64,
-    /// Whether that is the whole model, and no adapter.
+    /// Whether the whole model is trained.
     pub whole: bool,
-    /// What the device has; `None` where it does not say.
+    /// The device's memory; `None` if unknown.
     pub memory: Option<u64>,
-    /// Tokens that the arena may hold.
+    /// Most tokens in the arena.
     pub arena_rows: usize,
-    /// Whether an update computes blocks again instead of keeping what their gradients need.
+    /// Whether an update recomputes the activations of blocks instead of storing them.
     pub recomputes: bool,
 }
 
-/// It does not fit.
+/// The run does not fit the device.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum MemoryError {
     /// The device has too little memory.
     #[error("{}; {cure}", shortage(.least))]
     TooLittle {
-        /// The least that the run would take.
+        /// The smallest possible plan.
         least: Box<MemoryPlan>,
-        /// Which setting to change.
+        /// The setting to change.
         cure: String,
     },
-    /// Some tensor of a batch would be larger than a kernel can see.
+    /// A tensor of a batch would exceed the largest buffer binding of a kernel.
     #[error(
         "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
          {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
     )]
     Binding {
-        /// What was asked for.
+        /// `train.tokens_per_batch`.
         tokens: usize,
-        /// The most bytes that a kernel sees.
+        /// Bytes of the largest binding.
         binding: u64,
-        /// The most tokens that fit.
+        /// Most tokens that fit.
         most: usize,
     },
     /// A matrix of the model is too large to be trained.
@@ -110,10 +110,10 @@ pub enum MemoryError {
     Matrix {
         /// Bytes of the matrix.
         bytes: u64,
-        /// The most bytes that a kernel sees.
+        /// Bytes of the largest binding.
         binding: u64,
     },
-    /// Not even one prompt and reply fit.
+    /// A single prompt and its reply do not fit.
     #[error(
         "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
          {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
@@ -123,12 +123,12 @@ pub enum MemoryError {
         prompt: usize,
         /// Tokens of the longest reply.
         reply: usize,
-        /// The most tokens that fit.
+        /// Most tokens that fit.
         most: usize,
     },
 }
 
-/// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
+/// Returns a text such as "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
 fn shortage(plan: &MemoryPlan) -> String {
     let [held, trained] = plan.names();
     format!(
@@ -144,7 +144,7 @@ fn shortage(plan: &MemoryPlan) -> String {
     )
 }
 
-/// What to do where a prompt and its reply may only have so many tokens.
+/// Returns the advice for a prompt that leaves too little room for the reply in `most` tokens.
 pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     match most.checked_sub(prompt) {
         None | Some(0) => "no reply fits beside such a prompt: make the game's board smaller (game.options), or use \
@@ -178,7 +178,7 @@ impl fmt::Display for MemoryPlan {
     }
 }
 
-/// A number of bytes in the largest binary unit that it fills.
+/// Formats bytes in the largest binary unit with a value of at least 1.
 fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -192,10 +192,10 @@ fn size(bytes: u64) -> String {
 }
 
 impl MemoryPlan {
-    /// Divides the memory of a device.
+    /// Plans the memory of a device.
     ///
     /// # Errors
-    /// If it does not suffice; the error names the setting to change.
+    /// If the device has too little. The error names the setting to change.
     pub fn new(
         caps: &Caps,
         checkpoint: &ModelDirectory,
@@ -209,7 +209,7 @@ impl MemoryPlan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
-    /// What [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] are called.
+    /// The names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] in messages.
     pub fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
@@ -217,7 +217,7 @@ impl MemoryPlan {
         }
     }
 
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> u64 {
         self.weights + self.arena + self.activations + self.optimiser
     }
@@ -256,23 +256,23 @@ fn plan(
         return Err(MemoryError::Matrix { bytes, binding });
     }
     let row = model.arena_row_bytes();
-    // One round of all episodes, or what costs little anyway.
+    // One round of all episodes, or `CACHE` if that is more.
     let episode = demand.longest + SPARE_ROWS;
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
     let possible = model.most_arena_rows(device.max_binding);
-    // A single text meets nothing again.
+    // A single episode has no recurring states.
     let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
     let wanted = round.max(cheap as usize).min(possible);
-    // Values, gradients as they come and as they are gathered, two moments.
+    // Values, new gradients, accumulated gradients and two moments.
     let optimiser = 4 * (5 * (demand.trained + demand.critic) + demand.used);
     let at_once = most.min(4096).min(round);
     let prefill = model.forward_bytes(at_once, demand.episodes);
     let with = |recomputes: bool, tokens: usize, rows: usize| {
         let update = match tokens {
             0 => 0,
-            // A turn that is longer than a batch goes through as a whole.
+            // A turn longer than a batch is not split.
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         MemoryPlan {
@@ -287,14 +287,14 @@ fn plan(
         }
     };
     let fits = |plan: &MemoryPlan| plan.total() <= plan.allowed();
-    // Where the device does not say what it has, do not take much.
+    // If the device's memory is unknown, use little.
     let roomy = |plan: &MemoryPlan| plan.memory.is_some() || plan.activations < 1 << 30;
     let tokens = demand.tokens_per_batch;
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
     for plan in [plain, sparing] {
         if fits(&plan) && (plan.recomputes || roomy(&plan)) {
-            // What is computed need not be computed again in the next round: half of what is left is for that.
+            // Half of the remaining memory serves as a cache for the next rounds.
             let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
             let more = (left / 2 / row) as usize;
             let rows = plan.arena_rows.saturating_add(more).min(possible);
@@ -302,7 +302,7 @@ fn plan(
             return Ok(with(plan.recomputes, tokens, rows));
         }
     }
-    // Fewer episodes at a time, down to one.
+    // Play fewer episodes at a time, down to one.
     let least = with(true, tokens, episode);
     if fits(&least) {
         let left = least.allowed() - (least.total() - least.arena);
@@ -313,7 +313,7 @@ fn plan(
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
-    // An adapter's own numbers are few.
+    // The estimate with an adapter instead. The adapter itself is negligible.
     let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
         Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
@@ -330,10 +330,11 @@ fn plan(
     })
 }
 
-/// What a run will depend on. Episodes have so many `turns` at most; `starts` are the prompts of the evaluation's first turns.
+/// Computes the inputs of the memory plan. Episodes have at most `turns` turns. `starts` are prompts of first turns in
+/// the evaluation.
 ///
 /// # Errors
-/// If the adapter's targets name no layer of the model.
+/// If the adapter's targets match no layer of the model.
 pub(crate) fn demand(
     config: &Config,
     trains: bool,
@@ -366,12 +367,12 @@ pub(crate) fn demand(
     if trains && config.credit.method == AdvantageEstimator::Critic {
         let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
         critic = Head::numbers(width, hidden);
-        // The features of each state, and what the head's layer makes of them on the way there and back.
+        // For each state: its features, and activations and gradients of the head's hidden layer.
         let episodes = games.saturating_mul(agents);
         states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;
     }
     let games = config.eval.episodes.max(if trains { games } else { 0 });
-    // Later observations may be longer than the first, and the turns that are told again come with their replies.
+    // Later observations may be longer than the first. The turns in the history include their replies.
     let own = prompt - shared;
     let turns = config.policy.history;
     let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
@@ -456,7 +457,7 @@ mod tests {
     #[test]
     fn an_update_of_a_3b_model_stays_below_16_gib() {
         let (model, weights) = large();
-        // 25 episodes x 10 turns of 400 + 100 tokens go through in batches of the default size.
+        // 25 episodes x 10 turns of 400 + 100 tokens are updated in batches of the default size.
         let tokens = lapwing_learn::config::TrainConfig::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
         assert!(plan.recomputes);
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_a_setting_that_does() {
+    fn too_large_a_batch_is_refused_with_a_setting_that_fits() {
         let (model, weights) = large();
         let small = device(9, 2 * GIB);
         let error = plan(small, &model, weights, &demand(8192))
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_cannot_see_is_refused_with_a_setting_that_it_can() {
+    fn a_batch_beyond_the_largest_binding_is_refused_with_a_setting_that_fits() {
         let (model, weights) = large();
         let narrow = device(64, 128 << 20);
         let error = plan(narrow, &model, weights, &demand(8192))
@@ -499,9 +500,9 @@ mod tests {
         assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
     }
 
-    /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
+    /// 20 bytes for each number: values, gradients twice and two moments. The reference has two more.
     #[test]
-    fn all_weights_take_what_they_take_or_are_refused() {
+    fn training_all_weights_is_planned_or_refused() {
         let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 896,
@@ -528,7 +529,7 @@ mod tests {
             let refused = plan(device, &model, 2 * numbers, &demand);
             refused.unwrap_err().to_string()
         };
-        // The cure cures: an adapter fits there.
+        // The advice is right: an adapter fits.
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
+    fn a_small_model_stores_activations_and_an_unknown_device_recomputes() {
         let model = Model::qwen2(ModelShape {
             vocab: 640,
             width: 64,
@@ -552,19 +553,19 @@ mod tests {
                 .recomputes
         );
         let (model, weights) = large();
-        let silent = DeviceMemory {
+        let unknown = DeviceMemory {
             memory: None,
             max_binding: 2 * GIB,
         };
         assert!(
-            plan(silent, &model, weights, &demand(8192))
+            plan(unknown, &model, weights, &demand(8192))
                 .unwrap()
                 .recomputes
         );
     }
 
     #[test]
-    fn a_plan_reads_so() {
+    fn plans_are_printed() {
         let mut small = MemoryPlan {
             weights: 485_171,
             arena: 81_684_070,
