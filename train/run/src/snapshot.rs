@@ -1,23 +1,23 @@
-//! What a run has learned, as plain data.
+//! Snapshots: the learned state of a run as plain data.
 
 use lapwing_tensor::{NamedValues, ParameterState};
 use serde::{Deserialize, Serialize};
 
-/// When the policy was examined best, and how well.
+/// The best evaluation of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// training steps done by then
+    /// training steps before it
     pub step: usize,
-    /// the mean return
+    /// its mean return
     pub score: f64,
 }
 
-/// What a run has learned so far, as plain data: all of a [`State`](crate::state::State) that its config does not say.
+/// The part of a [`State`](crate::state::State) that does not follow from its config.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// steps of training done
+    /// training steps done
     pub step: usize,
-    /// what the next step is sampled at
+    /// sampling temperature of the next step
     pub temperature: f64,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
@@ -25,12 +25,12 @@ pub struct Snapshot {
     pub best: Option<Best>,
     /// optimiser updates done
     pub updates: u64,
-    /// the weights that learn and the optimiser's moments
+    /// trained weights and the optimiser's moments
     pub parameters: Vec<ParameterState>,
     /// optimiser updates of the critic
     pub critic_updates: u64,
-    /// its weights and moments; empty without a critic
+    /// weights and moments of the critic; empty without one
     pub critic: Vec<ParameterState>,
-    /// what a learner remembers beside them: the replay and the target network of DQN
+    /// further state of the learner: the replay and the target network of DQN
     pub memory: Vec<NamedValues>,
 }
