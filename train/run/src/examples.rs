@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Tests of the examples.
 
 #[path = "../examples/own_game.rs"]
 mod own_game;
@@ -13,14 +13,14 @@ use crate::state::{RunPurpose, State};
 use crate::trainer::train;
 
 #[test]
-fn a_game_of_ones_own_is_learned() {
+fn a_custom_game_is_learned() {
     own_game::main().unwrap();
 }
 
 #[test]
 fn a_trained_adapter_plays() {
     let home = tempfile::tempdir().unwrap();
-    // One move is needed, and one is left: the first is nearly always made.
+    // A single move reaches the goal.
     let set = [
         "game.options.map=[\"SG\"]",
         "train.steps=12",
