@@ -1,4 +1,4 @@
-//! What can go wrong in a run. Each text names the thing and, where there is one, the cure.
+//! Errors of a run. Each message names the cause and, if there is one, the fix.
 
 use std::path::{Path, PathBuf};
 
@@ -22,16 +22,16 @@ pub enum Error {
     /// Learning failed.
     #[error(transparent)]
     Learn(LearnError),
-    /// The model, its tokenizer, its chat template or the adapter.
+    /// The model, its tokenizer, its chat template or the adapter cannot be read or written.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The config.
+    /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The repository of the model cannot be had.
+    /// The repository of the model cannot be downloaded.
     #[error(transparent)]
     Hub(Box<HubError>),
-    /// A repository is named, and no hub to take it from.
+    /// A repository is named, and downloads are not available.
     #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
     NoHub(Repository),
     /// The directory of the model does not exist.
@@ -46,10 +46,10 @@ pub enum Error {
         "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
     )]
     NoAdapter(PathBuf),
-    /// The device has not enough memory for what was asked.
+    /// The device has too little memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Prompt and reply are longer than the model was made for.
+    /// A prompt and its reply exceed the model's context.
     #[error(
         "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
          together (max_position_embeddings): {}", shorter(*.prompt, *.most)
@@ -59,56 +59,56 @@ pub enum Error {
         prompt: usize,
         /// Tokens of the longest reply.
         reply: usize,
-        /// What the model was made for.
+        /// The model's context in tokens.
         most: usize,
     },
-    /// A language model is wanted where a value learner was trained.
+    /// A language model is required, and the config's learner is a value learner.
     #[error(
         "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
     )]
     NoLanguage(&'static str),
-    /// A checkpoint that cannot be gone on from.
+    /// A checkpoint cannot be resumed from.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Update after update was dropped.
+    /// Too many consecutive updates were dropped.
     #[error(
         "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
          an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),
-    /// What the run tells could not be kept.
+    /// A record or the run directory cannot be read or written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The device.
+    /// The device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// The device does not do what it is told: its results are not to be trusted.
+    /// The device computes wrong results.
     #[error(
         "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
          GPU, or update the driver"
     )]
     WrongNumbers {
-        /// The adapter.
+        /// The device.
         adapter: String,
         /// Its driver and version.
         driver: String,
-        /// The kernel that was caught first.
+        /// The first kernel with a wrong result.
         kernel: &'static str,
-        /// Where, and what it should have been.
+        /// The place, the result and the expected value.
         what: String,
     },
-    /// The embedded base could not be put into a temporary directory.
+    /// The built-in base model cannot be unpacked to a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
     )]
     Unpack(std::io::Error),
-    /// A tokenizer could not be made or read.
+    /// A tokenizer cannot be created or read.
     #[error("tokenizer: {0}")]
     Vocabulary(String),
 }
 
 impl Error {
-    /// Whether the learned weights are of no use any more: a metric or the model's output is no number.
+    /// Whether training has diverged: a metric, a critic's value or a weight is not finite. The weights are then useless.
     pub fn is_divergence(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl Error {
     }
 }
 
-// An error of a layer below is the same here, however many layers it came through.
+// Errors of the crates below map to the same variant, no matter which crate wraps them.
 impl From<PlayError> for Error {
     fn from(error: PlayError) -> Error {
         match error {
@@ -160,7 +160,7 @@ impl From<HubError> for Error {
     }
 }
 
-/// For a directory of the form `name` or `owner/name`, what a repository would be called.
+/// For a directory of the form `name` or `owner/name`, a hint on how to name a repository.
 fn name_of_a_repository(dir: &Path) -> String {
     let text = dir.to_string_lossy();
     if Repository::parse(&text).is_some() {
@@ -178,10 +178,9 @@ mod tests {
 
     use super::*;
 
-    /// The cure is one that cures.
     #[test]
-    fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
-        let told = |prompt, reply| {
+    fn a_shorter_reply_is_advised_only_if_it_fits() {
+        let error = |prompt, reply| {
             let most = 256;
             Error::TooLong {
                 prompt,
@@ -190,7 +189,7 @@ mod tests {
             }
             .to_string()
         };
-        assert_snapshot!(told(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
-        assert_snapshot!(told(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
+        assert_snapshot!(error(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
+        assert_snapshot!(error(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
     }
 }
