@@ -1,11 +1,11 @@
-//! Values that somebody chose and that change nothing, beside the others.
+//! Notes on values that the user set and that have no effect together with the others.
 
 use super::resolved::Resolved;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::Config;
 
-/// A line for each of them.
+/// Returns a line for each value without effect.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     let learner = resolved.config.learner;
     let own = idle(&resolved.config).into_iter();
@@ -25,9 +25,9 @@ pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     notes
 }
 
-/// Whether nobody but another learner reads this key.
+/// Whether only other learners read this key.
 fn is_for_another(learner: LearnerKind, key: &str) -> bool {
-    /// What all learn by.
+    /// The keys of `[train]` that all learners read.
     const SHARED: [&str; 6] = [
         "train.steps",
         "train.lr",
@@ -37,17 +37,17 @@ fn is_for_another(learner: LearnerKind, key: &str) -> bool {
         "train.seed",
     ];
     let section = key.split('.').next().unwrap_or_default();
-    let of_words = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
+    let for_language = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
         || section == "train" && !SHARED.contains(&key)
         || key == "eval.temperature";
     match learner {
         LearnerKind::MsGrpo => ["value", "dqn", "pqn"].contains(&section),
-        LearnerKind::Dqn => of_words || section == "pqn",
-        LearnerKind::Pqn => of_words || section == "dqn",
+        LearnerKind::Dqn => for_language || section == "pqn",
+        LearnerKind::Pqn => for_language || section == "dqn",
     }
 }
 
-/// The keys without effect, each with what takes it away.
+/// Returns the keys without effect, each with the reason.
 fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
         model,
@@ -79,10 +79,10 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["train.kl"],
         "has no effect with train.beta = 0",
     );
-    // The ratio is exactly 1 where a step learns once.
-    let learns_once = train.passes == 1 && train.minibatches == 1;
+    // With one update per step the ratio is exactly 1.
+    let updates_once = train.passes == 1 && train.minibatches == 1;
     add(
-        learns_once,
+        updates_once,
         &[
             "train.ratio",
             "train.clip_low",
@@ -99,7 +99,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         (Ratio::Turn, &["train.turn_clip"]),
         (Ratio::Episode, &["train.episode_clip"]),
     ] {
-        add(!learns_once && train.ratio != level, keys, &ratio);
+        add(!updates_once && train.ratio != level, keys, &ratio);
     }
     add(
         train.entropy_band == [0.0, 100.0],
