@@ -1,11 +1,11 @@
-//! What can be wrong with a config.
+//! Errors of configs.
 
 use std::path::PathBuf;
 
 use lapwing_play::SettingError;
 use thiserror::Error;
 
-/// A config that cannot be read, or that asks for something that cannot be.
+/// A config that cannot be read or is invalid.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -15,21 +15,21 @@ pub enum ConfigError {
          the name of a file ends in .toml"
     )]
     UnknownPreset {
-        /// The name that was given.
+        /// The given name.
         name: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
-    /// What was asked for is no config.
+    /// The requested path is not a config.
     #[error("{} {is}: {cure}", .path.display())]
     Place {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
         /// What it is.
         is: &'static str,
-        /// What to do with it, or what was wanted.
+        /// The fix, or what was expected.
         cure: String,
     },
     /// The file cannot be read.
@@ -40,69 +40,69 @@ pub enum ConfigError {
     Syntax {
         /// The file, or the preset.
         origin: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
     /// A setting is not of the form KEY=VALUE.
     #[error("--set takes KEY=VALUE, such as train.lr=0.001, but was given `{given}`{meant}")]
     Setting {
-        /// What was given.
+        /// The given text.
         given: String,
         /// " (did you mean ...?)", or empty.
         meant: String,
     },
-    /// No knob has this name.
+    /// No setting has this name.
     #[error("unknown key `{key}` in {origin}{suggestion}; {place} {known}")]
     UnknownKey {
-        /// The dotted name that was given.
+        /// The given dotted name.
         key: String,
-        /// Where it was given.
+        /// Its origin, such as a file or `--set`.
         origin: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// "the keys of `[train]` are", or "the sections are".
+        /// "the keys of [train] are", or "at the top are".
         place: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
-    /// A knob has a value that it cannot take.
+    /// A setting does not accept this value.
     #[error("key `{key}` in {origin}: found {found}, wanted {wanted}")]
     Value {
-        /// The dotted name of the knob.
+        /// The dotted name of the setting.
         key: String,
-        /// Where it was given.
+        /// Its origin, such as a file or `--set`.
         origin: String,
-        /// The value that was given.
+        /// The given value.
         found: String,
-        /// What it may be.
+        /// The allowed values.
         wanted: String,
     },
-    /// Two knobs contradict each other, or one is out of its range.
+    /// Two settings contradict each other, or one is out of its range.
     #[error("key `{key}`: found {found}, wanted {wanted}")]
     Range {
-        /// The dotted name of the knob.
+        /// The dotted name of the setting.
         key: String,
-        /// The value that was given.
+        /// The given value.
         found: String,
-        /// What it may be.
+        /// The allowed values.
         wanted: String,
     },
-    /// The layers to adapt are none.
+    /// `lora.targets` is invalid.
     #[error("key `lora.targets`: {reason}")]
     Targets {
-        /// What is wrong with which name.
+        /// The invalid name and the reason.
         reason: lapwing_model::ModelError,
     },
-    /// There is no such game.
+    /// No game has this name.
     #[error(transparent)]
     Game(#[from] lapwing_env::UnknownGame),
-    /// The game does not have such an option.
+    /// The game refuses an option.
     #[error(transparent)]
     Options(#[from] lapwing_env::OptionsError),
 }
 
 impl ConfigError {
-    /// What the parser says, in a line: where, what is there, and what is wrong with it.
+    /// Converts a parser error to one line: the line number, its text and the parser's message.
     pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let before = text.get(..at).unwrap_or_default();
@@ -115,7 +115,7 @@ impl ConfigError {
         }
     }
 
-    /// Whether what was asked for is wrong, and not a file at fault.
+    /// Whether the user's request is wrong, instead of a file being unreadable.
     pub fn is_usage(&self) -> bool {
         !matches!(self, ConfigError::Unreadable(_))
     }
