@@ -1,4 +1,4 @@
-//! A config with what is known of it: where each value comes from, and what is to be said of it.
+//! A config together with the origin of each value and notes for the user.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Config;
 
-/// Where a value comes from that is not the default.
+/// The origin of a value that is not a default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The preset of this name.
@@ -15,7 +15,7 @@ pub enum Origin {
     Variant(String),
     /// This file.
     File(String),
-    /// This file, which says everything: lapwing wrote it, and nobody chose what is in it.
+    /// This file, which has all values: lapwing wrote it, and the user set none of them.
     Written(String),
     /// The command line.
     Setting,
@@ -32,26 +32,25 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A config, and how it came about.
+/// A config, the origins of its values and notes on it.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     /// The values.
     pub config: Config,
-    /// Where those come from that are not defaults, by dotted key.
+    /// The origins of values that are not defaults, by dotted key.
     pub origins: BTreeMap<String, Origin>,
-    /// What whoever asked for it should know: what a file starts from, which of the values that somebody chose have no
-    /// effect.
+    /// Notes for the user, such as values without effect.
     pub notes: Vec<String>,
-    /// The directory of the run, if one was asked for.
+    /// The directory of the run, if a run was requested.
     pub run: Option<PathBuf>,
 }
 
 impl Resolved {
-    /// The config as TOML, with a comment on each value that says where it comes from.
+    /// Formats the config as TOML, with the origin of each value as a comment.
     pub fn to_toml(&self) -> String {
         let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
-            // A list of tables is one value, chosen as a whole.
+            // A list of tables is one value with one origin.
             if let Some(name) = line.strip_prefix("[[").and_then(|l| l.strip_suffix("]]")) {
                 list = Some(name.to_owned());
                 let origin = self.origin(name);
@@ -66,7 +65,7 @@ impl Resolved {
             if list.is_some() {
                 return format!("{line}\n");
             }
-            // A text of several lines is left alone: a comment would become a part of it.
+            // In a string of several lines a comment would become part of the string.
             let whole: Option<toml::Table> = line.parse().ok();
             let key = whole.as_ref().and_then(|table| table.keys().next());
             let Some(key) = key else {
@@ -77,14 +76,14 @@ impl Resolved {
         self.config.to_toml().lines().map(line).collect()
     }
 
-    /// Where a value comes from, in a line.
+    /// The origin of a value as one line.
     fn origin(&self, key: &str) -> String {
         let origin = self.origins.get(key).map(ToString::to_string);
         let origin = origin.unwrap_or_else(|| "default".to_owned());
         origin.escape_debug().collect()
     }
 
-    /// Where a value comes from, if somebody chose it.
+    /// The origin of a value, if the user set it.
     pub(super) fn chosen(&self, key: &str) -> Option<&Origin> {
         let origin = self.origins.get(key);
         origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))
