@@ -1,4 +1,4 @@
-//! From what was asked for and some settings to a config, saying what is wrong with them.
+//! Loads a config from a request (preset, game, file or run) and settings.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,24 @@ use lapwing_play::config::GameConfig;
 use lapwing_play::external::GameName;
 
 impl Config {
-    /// What [`Config::resolve`] finds, without where it comes from.
+    /// Does the same as [`Config::resolve`] and returns only the config.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Config::resolve`].
     pub fn load(request: &str, settings: &[String]) -> Result<Config, ConfigError> {
         Ok(Config::resolve(request, settings)?.config)
     }
 
-    /// The preset of this name, the game of this name by the defaults, the file if it ends in `.toml`, or the run in this
-    /// directory; with settings of the form `train.lr=0.001` on top. A file may begin with `base`, the name of a preset
-    /// or of another file beside it, and say only what it does differently.
+    /// Loads a config and overrides it with settings of the form `train.lr=0.001`.
+    ///
+    /// `request` is the name of a preset, of a game (with the defaults) or of a game's variant, a file that ends in
+    /// `.toml`, or the directory of a run. In a file, `base` may name a preset or another file, whose path is relative to
+    /// the file. The file then needs only the differences.
     ///
     /// # Errors
-    /// If there is no such preset, file, run, key or game, or a value is not one that its key can take.
+    /// If there is no such preset, file, run, key or game, or a value is invalid for its key.
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
-        // What was typed wrong is told first: `--set train.lr 1` asks for a preset called 1.
+        // Settings are checked first: `--set train.lr 1` would otherwise fail with "unknown preset `1`".
         let settings = ordered(settings, request)?;
         let source = ConfigRequest::read(request)?;
         let mut layered = Layered {
@@ -44,9 +46,9 @@ impl Config {
         for (origin, table) in source.layers {
             layered.overlay("", table, &origin)?;
         }
-        // A file that says everything was written by lapwing.
-        let said = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
-        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(said);
+        // A file with all values was written by lapwing.
+        let is_in_file = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
+        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(is_in_file);
         if is_whole {
             for origin in layered.origins.values_mut() {
                 *origin = Origin::Written(origin.to_string());
@@ -99,7 +101,7 @@ impl Config {
         Ok(resolved)
     }
 
-    /// The defaults, with every option of the default game.
+    /// Returns the defaults, with every option of the default game.
     pub fn resolved_default() -> Config {
         let mut config = Config::default();
         let resolved = config.resolve_game();
@@ -107,10 +109,10 @@ impl Config {
         config
     }
 
-    /// With paths that hold from any working directory.
+    /// Makes all paths absolute, so that they are valid from any working directory.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        // Empty is no path.
+        // `absolute` refuses an empty path, which stays empty.
         if let Ok(path) = std::path::absolute(&self.value.network)
             && let Some(path) = path.to_str()
         {
@@ -126,12 +128,12 @@ impl Config {
         self
     }
 
-    /// As TOML, every key with the value in force. Loading it gives the same config.
+    /// Formats the config as TOML with all values. Loading that gives the same config.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a checked config holds plain values only")
     }
 
-    /// Asks the game whether it takes these options, and notes the value of those left out.
+    /// Checks the options of all games, and fills in the defaults of the first game's.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
@@ -149,7 +151,7 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
     table.try_into()
 }
 
-/// The settings as keys and values, the game first: choosing a game drops the options of the one before.
+/// Parses the settings. The game comes first, because setting it removes the options of the previous game.
 fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
@@ -166,7 +168,7 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
     Ok(pairs)
 }
 
-/// ` (did you mean ...?)` for a key without a value, where the value was taken for the name of a config.
+/// Returns ` (did you mean KEY=VALUE?)` if the value of a key was parsed as the request.
 fn meant(setting: &str, request: &str) -> String {
     let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
     match is_key && ConfigRequest::read(request).is_err() {
@@ -175,7 +177,7 @@ fn meant(setting: &str, request: &str) -> String {
     }
 }
 
-/// A TOML value; what is none is taken for a text whose quotes the shell has eaten.
+/// Parses a TOML value. Other text is a string, since shells remove its quotes.
 fn value_of(text: &str) -> Value {
     match format!("value = {text}").parse::<Table>() {
         Ok(mut table) if table.len() == 1 => table.remove("value").expect("just written"),
@@ -183,7 +185,7 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// `a.b.c` and a value as the table that TOML would make of them.
+/// Converts the key `a.b.c` and a value to nested tables.
 fn nested(key: &str, value: Value) -> Table {
     let table = key.rsplit('.').fold(value, |inner, name| {
         Value::Table(Table::from_iter([(name.to_owned(), inner)]))
@@ -194,18 +196,17 @@ fn nested(key: &str, value: Value) -> Table {
     }
 }
 
-/// Tables whose keys are not ours: the game knows its options, and says so when it is configured; the chat template
-/// knows its variables.
+/// Tables with free keys: options, which the game checks, and variables of the chat template.
 const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
 
-/// Values, and where those come from that are not defaults.
+/// Values, and the origins of those that are not defaults.
 struct Layered {
     table: Table,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Layered {
-    /// Writes the given values over those of the table, whose keys are all the keys there are.
+    /// Overrides values of the table. Keys that the table lacks are unknown.
     fn overlay(&mut self, section: &str, given: Table, origin: &Origin) -> Result<(), ConfigError> {
         for (name, value) in given {
             let key = if section.is_empty() {
@@ -239,7 +240,7 @@ impl Layered {
         Ok(())
     }
 
-    /// Sets one value. The whole is read each time, so that a complaint is about this key.
+    /// Sets one value. Parses the whole config each time, so that an error is about this key.
     fn set(&mut self, key: String, value: Value, origin: &Origin) -> Result<(), ConfigError> {
         if key == "game.name" && self.game() != value {
             let options = find(&mut self.table, "game.options");
@@ -284,7 +285,7 @@ fn refused(key: &str, origin: &Origin, found: &Value, wanted: String) -> ConfigE
     }
 }
 
-/// What serde expected, in words for people who do not know Rust's types.
+/// Rewrites serde's message without Rust's type names.
 fn in_words(message: &str) -> String {
     let wanted = message
         .split_once("expected ")
@@ -295,7 +296,7 @@ fn in_words(message: &str) -> String {
         "a boolean" => "true or false",
         "a string" => "a text",
         "a sequence" => "a list",
-        // The one value that may be of two kinds.
+        // The only value with alternative types.
         other if other.contains("untagged enum Targets") => {
             "\"all-linear\", a list of names, or a pattern"
         }
@@ -304,14 +305,14 @@ fn in_words(message: &str) -> String {
     .to_owned()
 }
 
-/// The error for a key that is not there: the nearest, and what there is beside it.
+/// The error for an unknown key, with the most similar key and the keys of its section.
 fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
-    // Someone who writes `lr` means `train.lr`; someone who writes `train.lrr` means it too.
+    // Both `lr` and `train.lrr` suggest `train.lr`.
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let alike = || all.iter().filter(|known| last(known) == last(key));
-    let of_train = alike().find(|known| known.starts_with("train."));
-    let suggestion = match of_train.or(alike().next()) {
+    let same_name = || all.iter().filter(|known| last(known) == last(key));
+    let of_train = same_name().find(|known| known.starts_with("train."));
+    let suggestion = match of_train.or(same_name().next()) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => lapwing_env::suggestion(key, &all),
     };
@@ -338,7 +339,7 @@ fn all_keys(root: &Table) -> Vec<String> {
     keys
 }
 
-/// The keys of all that is not a table. (The two open tables are empty by default.)
+/// The keys of all values that are not tables. (The two open tables are empty by default.)
 fn all_values(root: &Table) -> Vec<String> {
     let mut keys = Vec::new();
     for (section, value) in root {
