@@ -1,4 +1,4 @@
-//! What a request for a config names: a preset, a game or a variant of one, a file with what it is based on, or a run.
+//! Reads the config that a request names: a preset, a game, a game's variant, a file with its bases, or a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use lapwing_play::external::GameName;
 /// A config that is built into the program.
 #[derive(Debug)]
 pub struct Preset {
-    /// The name by which it is asked for.
+    /// The name of the preset.
     pub name: &'static str,
     text: &'static str,
 }
@@ -43,45 +43,45 @@ pub static PRESETS: &[Preset] = presets![
     "snake-pqn"
 ];
 
-/// Bytes of a config file; one with every key and its reason has some ten thousand.
-const LONGEST: u64 = 1 << 20;
-/// Files that are based on each other, one upon the other.
-const DEEPEST: usize = 8;
+/// Limit of a config file. One with every key and its reason has about ten thousand bytes.
+const MOST_BYTES: u64 = 1 << 20;
+/// Limit of a chain of files with `base`.
+const MOST_BASES: usize = 8;
 
-/// What was asked for, still as tables.
+/// The requested config as TOML tables.
 #[derive(Debug)]
 pub(super) struct ConfigRequest {
-    /// names the run
+    /// the default name of the run
     pub name: String,
-    /// the game, if that is what was asked for
+    /// the game, if a game was requested
     pub game: Option<String>,
-    /// from what it is based on to what was asked for
+    /// the bases, then the requested config
     pub layers: Vec<(Origin, Table)>,
-    /// the directory, if a run was asked for
+    /// the directory, if a run was requested
     pub run: Option<PathBuf>,
-    /// the file that is based on nothing
+    /// the file without a base, if there is one
     pub bare: Option<String>,
 }
 
-/// What a directory or file is, as far as its names tell.
+/// The kind of a path, determined from file names only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// There is nothing.
+    /// The path does not exist.
     Nothing,
     /// A run's directory: `config.toml` is in it.
     Run,
-    /// An adapter of PEFT's form: `adapter_config.json` is in it.
+    /// A PEFT adapter: `adapter_config.json` is in it.
     Adapter,
     /// A model: `config.json` is in it.
     Model,
-    /// A directory of something else.
+    /// Another directory.
     Directory,
     /// Not a directory.
     File,
 }
 
 impl PathKind {
-    /// Looks at the names there.
+    /// Determines the kind of a path.
     pub fn of(path: &Path) -> PathKind {
         let holds = |name: &str| path.join(name).exists();
         match path {
@@ -96,7 +96,7 @@ impl PathKind {
 }
 
 impl ConfigRequest {
-    /// Finds and reads what is asked for.
+    /// Finds and reads the requested config.
     pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
         let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
@@ -154,7 +154,7 @@ impl ConfigRequest {
     }
 }
 
-/// The error for what is none of all that.
+/// The error for a request that names no config.
 fn nothing(request: &str) -> ConfigError {
     let wrong = |is: &'static str, cure: &str| ConfigError::Place {
         path: PathBuf::from(request),
@@ -181,8 +181,8 @@ fn nothing(request: &str) -> ConfigError {
     }
 }
 
-/// A variant of a game: its options, on all that the preset of its game says but for the game. (How a model is asked and
-/// how it learns is much the same for both. A game without a preset has the general defaults, and so have its variants.)
+/// The layers of a game's variant: the preset of its game (if there is one) without `[game]`, then the variant's options.
+/// Policy and training settings suit the variant as well as its game.
 fn variant(name: &str) -> Result<Option<ConfigLayers>, ConfigError> {
     let Ok((kind, options)) = lapwing_env::find_variant(name) else {
         return Ok(None);
@@ -206,13 +206,13 @@ fn unknown(name: &str) -> ConfigError {
     let variants = games.clone().flat_map(|game| game.variants);
     let others = games.map(|game| game.name);
     let others = others.filter(|game| preset(game).is_none());
-    let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
+    let listed: Vec<String> = names().chain(others).map(str::to_owned).collect();
     let variants = variants.map(|variant| variant.name.to_owned());
-    let known: Vec<String> = told.iter().cloned().chain(variants).collect();
+    let known: Vec<String> = listed.iter().cloned().chain(variants).collect();
     ConfigError::UnknownPreset {
         name: name.to_owned(),
         suggestion: lapwing_env::suggestion(name, &known),
-        known: told.join(", "),
+        known: listed.join(", "),
     }
 }
 
@@ -234,18 +234,18 @@ impl Preset {
 
 type ConfigLayers = Vec<(Origin, Table)>;
 
-/// A file and what it is based on, that first; and the file at the bottom, if it is based on nothing.
+/// Reads a file and its bases. Returns the layers, bases first, and the last file if it has no base.
 fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
     let mut layers = Vec::new();
-    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut visited: Vec<PathBuf> = Vec::new();
     let mut path = path.to_owned();
     loop {
         let origin = path.display().to_string();
         let mut table = parse(&read(&path)?, &origin)?;
-        seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+        visited.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
         let base = table.remove("base");
         if !layers.is_empty() {
-            // Who is based on another has a name of its own.
+            // The name of a base is not inherited.
             table.remove("name");
         }
         layers.insert(0, (Origin::File(origin.clone()), table));
@@ -276,12 +276,12 @@ fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
             )));
         }
         path = path.parent().unwrap_or(Path::new("")).join(name);
-        if fs::canonicalize(&path).is_ok_and(|path| seen.contains(&path)) {
+        if fs::canonicalize(&path).is_ok_and(|path| visited.contains(&path)) {
             return Err(wrong("a file that is not based on this one".to_owned()));
         }
-        if seen.len() == DEEPEST {
+        if visited.len() == MOST_BASES {
             return Err(wrong(format!(
-                "an end: {DEEPEST} files are based on each other already"
+                "an end: {MOST_BASES} files are based on each other already"
             )));
         }
     }
@@ -293,5 +293,5 @@ fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    read_text(path, LONGEST).map_err(ConfigError::Unreadable)
+    read_text(path, MOST_BYTES).map_err(ConfigError::Unreadable)
 }
