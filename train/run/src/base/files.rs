@@ -1,5 +1,4 @@
-//! The files of a model, those of the base that is built into the program, of a directory or of a repository, and their way
-//! to the device.
+//! Reads a model's files (built in, from a directory or from a repository) and loads them to the device.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ macro_rules! embedded {
     };
 }
 
-/// Made by `lapwing pretrain`; `fixtures/base/README.md` says how.
+/// Made by `lapwing pretrain`; see `fixtures/base/README.md`.
 const FILES: &[(&str, &[u8])] = embedded!(
     "config.json"
     "generation_config.json"
@@ -31,7 +30,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
 
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Writes the embedded base as a Hugging Face directory.
+/// Writes the built-in base model as a Hugging Face directory.
 ///
 /// # Errors
 /// If the directory cannot be written.
@@ -42,27 +41,26 @@ pub fn unpack(dir: &Path) -> std::io::Result<()> {
         .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
 }
 
-/// A model's files, read and checked; nothing is on a device yet.
+/// A model's files, read and checked but not loaded to a device.
 pub struct Files {
-    /// what it is called in messages
+    /// the model's name in messages
     pub name: String,
-    /// the repository that it is of, if it is of one, and there its commit instead of a branch or a tag: what names these
-    /// very files later
+    /// the model's repository, if it has one, pinned to a commit
     pub repository: Option<Repository>,
     /// config and weights
     pub checkpoint: ModelDirectory,
     text: TextFiles,
-    /// none: there is no such file
+    /// `None` if there is no such file
     tokenizer: Option<Tokenizer>,
-    /// where the embedded base lies while it is read
+    /// temporary directory of the built-in base model
     _unpacked: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as `hub` says.
+    /// Opens a model. `hub` finds a repository in the local cache or downloads it.
     ///
     /// # Errors
-    /// If a file is missing or wrong, or cannot be downloaded; the error names it. A repository needs a hub.
+    /// If a file is missing, invalid or cannot be downloaded; the error names it. If a repository is given without `hub`.
     pub fn of(
         source: &ModelSource,
         hub: Option<&Hub>,
@@ -91,14 +89,14 @@ impl Files {
         })
     }
 
-    /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
-    /// [`TextFiles::untrusted`] says: in a process of their own, if the program has called
+    /// Opens a model directory; `None` is the built-in base model. The tokenizer and the template of a directory are
+    /// [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
     /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
-    /// If a file is missing or wrong; the error names it.
+    /// If a file is missing or invalid; the error names it.
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
-        // The loader maps files, so the embedded ones go through a directory that is gone when they are loaded.
+        // The loader maps files, so the built-in ones are written to a temporary directory.
         let unpacked = match dir {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
@@ -117,7 +115,7 @@ impl Files {
             Some(_) => TextFiles::untrusted(path)?,
             None => TextFiles::trusted(path),
         };
-        // Read even where it may not be needed, so that one of another model is noticed whatever is done.
+        // Always read, so that a tokenizer of another model is always an error.
         let tokenizer = match path.join(TOKENIZER).exists() {
             true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
@@ -132,10 +130,10 @@ impl Files {
         })
     }
 
-    /// Text to token ids and back. A model without one can go on with token ids.
+    /// Returns the tokenizer. A model without one can still generate from token ids.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the model has none.
     pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
             path: self.checkpoint.dir().join(TOKENIZER),
@@ -143,15 +141,15 @@ impl Files {
         })
     }
 
-    /// The model's own way to write a conversation. A model without one can go on with a text, but not play.
+    /// Returns the chat template. A model without one can still continue a text, but not play.
     ///
     /// # Errors
-    /// If there is none, or it cannot be parsed.
+    /// If the model has none, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         self.text.template()
     }
 
-    /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.
+    /// Whether the files with the chat template contain this name. If not, the template does not use the variable.
     pub fn mentions(&self, variable: &str) -> bool {
         let texts = ["chat_template.jinja", "tokenizer_config.json"]
             .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
@@ -161,7 +159,7 @@ impl Files {
     /// Reads an adapter for this model.
     ///
     /// # Errors
-    /// If it is missing, damaged, not supported or made for another model.
+    /// If the adapter is missing, damaged, not supported or for another model.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
         if !dir.is_dir() {
             return Err(Error::NoAdapter(dir.to_owned()));
@@ -169,21 +167,21 @@ impl Files {
         Ok(self.checkpoint.adapter(dir)?)
     }
 
-    /// Puts the weights on the device and says what they are.
+    /// Loads the weights to the device and reports a summary to `progress`.
     ///
     /// # Errors
-    /// A damaged value, or a lost device.
+    /// If a value is damaged or the device is lost.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
         let model = self
             .checkpoint
-            .load(gpu, Precision::Auto, &mut told(progress))?;
+            .load(gpu, Precision::Auto, &mut loading(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
         Ok(model)
     }
 
-    /// The same to train them all: in 32 bits, with their gradients and the optimiser's moments.
+    /// Loads all weights for training: in 32 bits, with gradients and the optimiser's moments.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -192,14 +190,14 @@ impl Files {
         gpu: &Gpu,
         progress: &dyn Progress,
     ) -> Result<(Model, Parameters), Error> {
-        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
+        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut loading(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
         Ok((model, parameters))
     }
 
-    /// The same weights once more, frozen, for what was trained to be held against.
+    /// Loads frozen weights once more, as the reference.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -209,7 +207,7 @@ impl Files {
     }
 }
 
-/// What was loaded, in which precision, and what was not as expected.
+/// Returns a summary of a loaded model: size, precisions and unexpected tensors.
 fn summary(name: &str, model: &Model) -> Vec<String> {
     let report = model.report();
     let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
@@ -242,7 +240,7 @@ fn summary(name: &str, model: &Model) -> Vec<String> {
     lines
 }
 
-/// A number with a comma between every three digits.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts = digits.as_bytes().rchunks(3).rev();
@@ -252,8 +250,8 @@ fn grouped(number: u64) -> String {
     parts.join(",")
 }
 
-/// How far the loading is.
-fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
+/// Returns a callback that reports the loaded weights to `progress`.
+fn loading(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
     const MILLION: u64 = 1_000_000;
     let mut begun = false;
     move |done, total| {
@@ -269,7 +267,7 @@ fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
 mod tests {
     use super::*;
 
-    /// It travels with every copy of the program.
+    /// The program contains the model.
     #[test]
     fn the_built_in_base_is_small() {
         let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
