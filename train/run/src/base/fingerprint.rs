@@ -1,12 +1,12 @@
-//! Telling a model's files from others.
+//! Fingerprints of a model's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::record::RecordError;
 
-/// A few hex digits that differ if a model's files do: of small files every byte counts, of weights their length, their
-/// header and samples, since they may have gigabytes.
+/// Returns a CRC-32C of a model's files as hex digits. A large file, which may have gigabytes, is represented by its
+/// length, its first mebibyte and samples.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -45,7 +45,7 @@ pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     Ok(format!("{sum:08x}"))
 }
 
-/// The first mebibyte, and a page here and there.
+/// Adds the first mebibyte and 256 pages to the checksum.
 fn sampled(file: &fs::File, length: u64, sum: u32) -> std::io::Result<u32> {
     use std::io::{Read, Seek, SeekFrom};
     let (mut file, mut sum) = (file, sum);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_byte_or_another_name_is_another_model() {
+    fn other_bytes_or_names_change_the_fingerprint() {
         let dir = tempfile::tempdir().unwrap();
         let of = || fingerprint(&[dir.path()]).unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
@@ -97,7 +97,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         let file = fs::File::create(&path).unwrap();
-        // Sparse, so that nothing is written.
+        // A sparse file, which takes no disk space.
         file.set_len(70 << 20).unwrap();
         let before = fingerprint(&[dir.path()]).unwrap();
         use std::io::{Seek, SeekFrom, Write};
