@@ -1,4 +1,4 @@
-//! The small base model that is built into the program, and how such a model is made.
+//! Model files: where they come from, how they are loaded, and the small built-in base model.
 
 pub mod files;
 pub(crate) mod fingerprint;
