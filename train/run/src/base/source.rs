@@ -1,27 +1,31 @@
-//! Where a model is read from: what a name on the command line or in a config means.
+//! Sources of a model, as named on the command line or in a config.
 
 use std::path::{Path, PathBuf};
 
 use lapwing_model::Repository;
 
-/// What the embedded base is called in an adapter's `base_model_name_or_path`.
+/// The built-in base model in an adapter's `base_model_name_or_path`.
 pub(crate) const BUILT_IN: &str = "lapwing-base";
 
-/// A model to be read.
+/// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {
-    /// The small base that is built into the program.
+    /// The small built-in base model.
     BuiltIn,
-    /// A directory as Hugging Face has them.
+    /// A directory in Hugging Face's format.
     Directory(PathBuf),
     /// A repository of the Hugging Face hub.
     Repository(Repository),
 }
 
 impl ModelSource {
-    /// What was typed: a directory if there is one of that name; else a repository if it has the form of one's name,
-    /// `owner/name` or `owner/name@revision`; else the directory that is missing. A path that begins with `.`, `~` or a
-    /// slash is always a directory.
+    /// Parses a source:
+    ///
+    /// 1. an existing directory;
+    /// 2. a repository if the text has the form `owner/name` or `owner/name@revision`;
+    /// 3. otherwise a directory, which is missing.
+    ///
+    /// A path that begins with `.`, `~` or a slash is always a directory.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         match Repository::parse(text) {
@@ -30,7 +34,7 @@ impl ModelSource {
         }
     }
 
-    /// What an adapter's `base_model_name_or_path` says of it; PEFT would load the base from there.
+    /// Returns the name for an adapter's `base_model_name_or_path`, from which PEFT loads the base model.
     pub fn name(&self) -> String {
         match self {
             ModelSource::BuiltIn => BUILT_IN.to_owned(),
@@ -45,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_a_directory_or_a_repository() {
+    fn a_source_is_a_directory_or_a_repository() {
         let is_repository =
             |text: &str| matches!(ModelSource::typed(text), ModelSource::Repository(_));
         for name in [
