@@ -60,7 +60,7 @@ pub enum ConfigError {
         origin: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// "the keys of [train] are", or "at the top are".
+        /// `the keys of [train] are`, or `at the top are`.
         place: String,
         /// The known names.
         known: String,
