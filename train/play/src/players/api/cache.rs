@@ -1,8 +1,7 @@
-//! Answers that were paid for, kept on disk so that nobody pays twice.
+//! A disk cache of paid answers.
 //!
-//! One file for each request, named by a SHA-256 of address and request: its first line is a SHA-256 of the rest, the rest
-//! a JSON object of the request and its answer. Files are written aside and renamed, so that several processes may share
-//! a cache.
+//! Each request has a file, named by a SHA-256 of the URL and the request. The first line is a SHA-256 of the rest, a
+//! JSON object of the request and its answer. Files are written aside and renamed, so that processes can share a cache.
 
 use std::fs;
 use std::io::Write;
@@ -26,14 +25,14 @@ struct CacheEntry {
     answer: ChatReply,
 }
 
-/// What the cache has.
+/// The result of a lookup.
 #[derive(Debug, PartialEq)]
 pub(super) enum Lookup {
-    /// The answer.
+    /// A cached answer.
     Found(ChatReply),
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// Something that cannot be read; it is written anew when the answer has come.
+    /// An unreadable file, which the new answer replaces.
     Damaged(PathBuf),
 }
 
