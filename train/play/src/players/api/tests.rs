@@ -56,7 +56,7 @@ fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
     referee.play(&*lake(), &seats, &mut [api], &mut |_| ())
 }
 
-/// What one seat's error says; the key is not in it.
+/// Plays one seat and returns its error, which must not contain the key.
 fn fails(stub: &Stub) -> (String, ApiUsage) {
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(stub, home.path()));
@@ -93,7 +93,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
     assert_eq!(body["max_tokens"], 5);
     assert_eq!(body["temperature"], 0.7);
     assert_eq!(body["messages"][0]["role"], "system");
-    // Every episode and turn has its own seed.
+    // Every turn of every episode has its own seed.
     let mut seeds: Vec<u64> = asked
         .iter()
         .map(|asked| asked.body["seed"].as_u64().unwrap())
@@ -112,7 +112,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
         (0, 6, 0)
     );
 
-    // The key is in none of the files.
+    // No file contains the key.
     let mut files = 0;
     for folder in std::fs::read_dir(home.path()).unwrap() {
         for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
@@ -123,7 +123,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
     }
     assert_eq!(files, 6);
 
-    // Another temperature is another request.
+    // Another temperature makes another request.
     let mut other = api(ApiSettings {
         temperature: 0.5,
         ..settings(&stub, home.path())
@@ -167,7 +167,7 @@ fn equal_requests_are_asked_once_where_nothing_is_left_to_chance() {
     });
     assert_eq!(play(&mut greedy, 10).unwrap().len(), 10);
     let asked = stub.asked();
-    // All are in the same two states.
+    // All episodes are in the same two states.
     assert_eq!(asked.len(), 2);
     assert!(asked[0].body.get("seed").is_none());
 }
