@@ -1,4 +1,4 @@
-//! The prompts of one game for one model: what is told, in the model's own template, as token ids.
+//! The prompts of one game for one model, in the model's chat template, as token ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use lapwing_model::{ChatTemplate, Tokenizer};
 use crate::PlayError;
 use crate::prompt_writer::{AgentView, PromptWriter};
 
-/// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
-/// board hardly meets a state again, and a long run must not fill the memory with them.
+/// Maximum bytes of the cache, texts and ids together; it is cleared when it is full. On a large board states rarely
+/// repeat, and a long run must not fill the memory.
 const KEPT: usize = 8 << 20;
 
 /// One game's prompts for one model.
 pub struct Prompts {
-    /// what is told, and how replies are read
+    /// Writes the messages and reads the replies.
     pub framing: PromptWriter,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
     known: HashMap<String, Arc<[u32]>>,
-    /// bytes in `known`
+    /// Bytes in the cache.
     held: usize,
 }
 
 impl Prompts {
-    /// For a game that is put in this way, written by the model's own template.
+    /// Creates the prompts that `framing` writes, in the model's template.
     pub fn new(
         framing: PromptWriter,
         tokenizer: Tokenizer,
@@ -39,17 +39,17 @@ impl Prompts {
         }
     }
 
-    /// Text to token ids and back.
+    /// Returns the model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The model's own way to write a conversation.
+    /// Returns the model's chat template.
     pub fn template(&self) -> &ChatTemplate {
         &self.template
     }
 
-    /// A prompt as text.
+    /// Returns a prompt as text.
     ///
     /// # Errors
     /// If a template fails.
@@ -58,7 +58,7 @@ impl Prompts {
         Ok(self.template.render(&messages, true)?)
     }
 
-    /// A prompt as token ids. Equal ones are rendered once while they are remembered.
+    /// Returns a prompt as token ids, from the cache if it is there.
     ///
     /// # Errors
     /// If a template or the model's tokenizer fails.
@@ -78,7 +78,7 @@ impl Prompts {
         Ok(ids)
     }
 
-    /// All that a prompt depends on.
+    /// Returns the cache key: everything that a prompt depends on.
     fn name(&self, seen: &AgentView<'_>) -> String {
         let mut name = seen.observation.to_owned();
         for turn in self.framing.shown_history(seen) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::config::PolicyConfig;
 
-    /// A long run on a large board meets new states all the time.
+    /// On a large board, a long run meets new states all the time.
     #[test]
     fn prompts_are_not_kept_for_ever() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
