@@ -1,5 +1,5 @@
-//! Which scenes are trained on, and which are kept for the evaluation: told by the scene alone, so that no seed, no number of
-//! episodes and no run changes it, and what one run has learned from, another does not examine.
+//! Splits a game's scenes into training and held-out scenes. The split depends on the scene alone, not on seeds,
+//! numbers of episodes or runs, so that no run trains on a scene that another evaluates.
 
 use lapwing_env::Scenario;
 
@@ -7,22 +7,22 @@ use crate::PlayError;
 use crate::Seat;
 use crate::seeds;
 
-/// One scene in so many is kept for the evaluation.
+/// One scene in this many is held out.
 const KEPT: u64 = 5;
-/// Whether a game's scenes can be divided is seen from so many.
+/// Number of scenes that are tried to find whether a game's scenes can be split.
 const PROBES: usize = 64;
-/// A scene of the wanted kind that has not come after so many draws does not come.
+/// Maximum draws for a scene of the wanted kind.
 const DRAWS: usize = 10_000;
 
-/// The scenes of one game, divided.
+/// The split of one game's scenes.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenes {
     divided: bool,
 }
 
 impl Scenes {
-    /// Looks whether the game has scenes of both kinds. One that has a single scene, such as a given map, has nothing to
-    /// hold out: it is trained on and examined.
+    /// Checks whether the game has scenes of both kinds. A game with a single scene, such as a given map, holds nothing
+    /// out: training and evaluation use the same scene.
     ///
     /// # Errors
     /// If the game fails.
@@ -36,12 +36,12 @@ impl Scenes {
         })
     }
 
-    /// Whether training and evaluation have scenes of their own.
+    /// Returns whether training and evaluation have different scenes.
     pub fn divided(&self) -> bool {
         self.divided
     }
 
-    /// A scene to train on: the first of those that `draw` gives for 0, 1, 2, ... that is not kept for the evaluation.
+    /// Returns a training scene: the first of `draw(0)`, `draw(1)`, ... that is not held out.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -53,7 +53,7 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
-    /// The seats of an evaluation: the same for every run with this seed, and fewer are the first of more.
+    /// Returns the seats of an evaluation, which depend on the seed only. Fewer seats are the first of more.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -92,8 +92,8 @@ impl Scenes {
     }
 }
 
-/// Whether a scene is kept for the evaluation, by a hash of the state's key: of all agents the least, so that it does not
-/// matter who sits where.
+/// Returns whether a scene is held out, by a hash of the state's key: the smallest key of all agents, so that their
+/// order does not matter.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.key(0)?;
@@ -123,7 +123,7 @@ mod tests {
     fn scenes_of_the_evaluation_are_never_trained_on() {
         for (name, options) in [
             ("frozen-lake", json!({})),
-            // Few maps, so that the same ones come again and again.
+            // A small map, so that scenes repeat.
             ("frozen-lake", json!({ "size": 3 })),
             ("snake", json!({ "size": 4, "apples": 1 })),
         ] {
@@ -145,7 +145,7 @@ mod tests {
                 );
                 redrawn += usize::from(scene != draw(0));
             }
-            // A fifth of the draws; their standard deviation is 13, but equal maps go together.
+            // A fifth of the draws; their standard deviation is 13, but equal maps count together.
             assert!(
                 (50..400).contains(&redrawn),
                 "{redrawn} of 1000 {name} {options}"
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What is kept does not follow from what is evaluated.
+    /// Held-out scenes do not depend on the evaluation.
     #[test]
     fn more_episodes_and_other_views_change_no_scene() {
         let lake = game("frozen-lake", &json!({}));
