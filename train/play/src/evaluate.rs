@@ -44,7 +44,7 @@ pub fn play_against(
     let mut episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
     Episode::accidents(&episodes)
         .iter()
-        .for_each(|told| progress.note(told));
+        .for_each(|note| progress.note(note));
     let (agents, sides) = (scenario.agents(), players.len());
     let mut number = 0..;
     episodes.retain(|_| {
@@ -136,7 +136,7 @@ mod tests {
     use crate::scenes::Scenes;
 
     #[test]
-    fn the_scripted_player_crosses_firm_ice_and_the_random_one_hardly_does() {
+    fn the_scripted_player_succeeds_and_the_random_one_rarely_does() {
         let lake =
             (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
         let seats = Scenes::of(&*lake)

@@ -14,9 +14,9 @@ use crate::reply::ReplyForm;
 use crate::seeds;
 
 /// The default template, which others may extend.
-const USUAL: &str = include_str!("prompt.jinja");
+const DEFAULT_TEMPLATE: &str = include_str!("prompt.jinja");
 /// Its name in other templates.
-const USUAL_NAME: &str = "usual";
+const DEFAULT_NAME: &str = "usual";
 /// The blocks of a template.
 const BLOCKS: [&str; 6] = [
     "system",
@@ -40,7 +40,7 @@ const FUEL: u64 = 1_000_000;
 /// Maximum bytes of a prompt.
 const MAX_PROMPT: usize = 4 << 20;
 /// Maximum bytes of a template file.
-const LONGEST: u64 = 64 << 10;
+const MAX_TEMPLATE: u64 = 64 << 10;
 
 /// The state of an agent that is asked for an action.
 #[derive(Debug, Clone, Copy)]
@@ -122,10 +122,10 @@ impl PromptWriter {
     /// If a template cannot be read or is invalid.
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let templates = match &policy.templates[..] {
-            [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
+            [] => vec![PromptTemplate::parse(None, DEFAULT_TEMPLATE.to_owned())?],
             paths => {
                 let read = |path: &PathBuf| {
-                    let text = read_text(path, LONGEST).map_err(|error| {
+                    let text = read_text(path, MAX_TEMPLATE).map_err(|error| {
                         let (text, path) = (error.to_string(), path.clone());
                         let prefix = format!("{}: ", path.display());
                         let why = text.strip_prefix(&prefix).unwrap_or(&text);
@@ -167,19 +167,19 @@ impl PromptWriter {
     }
 
     /// Returns the turns that the prompt repeats.
-    pub(crate) fn shown_history<'a>(&self, seen: &AgentView<'a>) -> &'a [Turn] {
-        &seen.past[seen.past.len().saturating_sub(self.history)..]
+    pub(crate) fn shown_history<'a>(&self, view: &AgentView<'a>) -> &'a [Turn] {
+        &view.past[view.past.len().saturating_sub(self.history)..]
     }
 
     /// Returns the messages of a prompt.
     ///
     /// # Errors
     /// If the template fails.
-    pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
-        let template = &self.templates[self.wording(seen.seed)];
-        let (system, user) = self.render(template, seen.observation)?;
+    pub fn messages(&self, view: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
+        let template = &self.templates[self.wording(view.seed)];
+        let (system, user) = self.render(template, view.observation)?;
         let mut messages = vec![Message::system(system)];
-        for turn in self.shown_history(seen) {
+        for turn in self.shown_history(view) {
             let (_, user) = self.render(template, &turn.observation)?;
             messages.push(Message::user(user));
             messages.push(Message::assistant(&turn.text));
@@ -190,17 +190,17 @@ impl PromptWriter {
 
     /// Parses a reply; `cut` if the token limit ended it.
     pub fn read(&self, text: String, cut: bool) -> Reply {
-        let (action, said) = match self.takes_text {
+        let (action, free_text) = match self.takes_text {
             false => (reply::action(&text, self.form, &self.actions, cut), None),
             true => match reply::said(&text, self.form, cut) {
-                Ok(said) => (Ok(0), Some(said)),
+                Ok(free_text) => (Ok(0), Some(free_text)),
                 Err(why) => (Err(why), None),
             },
         };
         Reply {
             action: action.ok(),
             unread: action.err(),
-            said,
+            said: free_text,
             text,
             sampled: None,
         }
@@ -250,7 +250,7 @@ impl PromptTemplate {
         };
         let jinja = &mut template.jinja;
         let added = jinja
-            .add(USUAL_NAME, USUAL.to_owned())
+            .add(DEFAULT_NAME, DEFAULT_TEMPLATE.to_owned())
             .and_then(|()| jinja.add("prompt", text));
         match added {
             Ok(()) => Ok(template),
@@ -259,23 +259,23 @@ impl PromptTemplate {
     }
 
     fn refused(&self, error: &JinjaError) -> PlayError {
-        let problem = format!("{error}{}", cure(error.kind));
-        let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
+        let problem = format!("{error}{}", hint(error.kind));
+        let path = self.path.clone().unwrap_or_else(|| DEFAULT_NAME.into());
         PlayError::Prompt { path, problem }
     }
 }
 
 /// Returns a hint for errors whose text does not include one.
-fn cure(kind: JinjaErrorKind) -> String {
+fn hint(kind: JinjaErrorKind) -> String {
     match kind {
         JinjaErrorKind::UndefinedVariable => {
             format!("; the variables are {}", VARIABLES.join(", "))
         }
         JinjaErrorKind::UnknownTemplate => {
-            format!("; the only template that others may extend is {USUAL_NAME:?}")
+            format!("; the only template that others may extend is {DEFAULT_NAME:?}")
         }
         JinjaErrorKind::UnknownBlock => {
-            format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
+            format!("; begin with {{% extends {DEFAULT_NAME:?} %}}, which has all that is left out")
         }
         JinjaErrorKind::TooManyInstructions => "; is there a loop in a loop?".to_owned(),
         _ => String::new(),

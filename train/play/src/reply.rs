@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_no_actions() {
+    fn thoughts_are_not_actions() {
         let reply = "<think><action>left</action> would fall</think><action>down</action>";
         assert_eq!(read(reply, ReplyForm::Think), Ok(1));
         assert_eq!(read(reply, ReplyForm::Tags), Ok(0));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_hold_more_than_the_action() {
+    fn json_may_have_other_keys() {
         let read = |reply| read(reply, ReplyForm::Json);
         assert_eq!(
             read("```json\n{\"why\": {}, \"action\": \"left\"}\n```"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_was_cut_off_is_told_from_one_that_has_no_action() {
+    fn a_cut_off_reply_differs_from_one_without_an_action() {
         let cut = |reply, form| action(reply, form, &["left".to_owned()], true);
         assert_eq!(
             cut("I think that", ReplyForm::Tags),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_is_what_stands_where_the_action_would() {
+    fn free_text_is_in_the_place_of_the_action() {
         assert_eq!(
             said(" [up] now\n", ReplyForm::Word, false),
             Ok("[up] now".to_owned())

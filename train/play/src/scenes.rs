@@ -8,11 +8,10 @@ use crate::Seat;
 use crate::seeds;
 
 /// One scene in this many is held out.
-const KEPT: u64 = 5;
+const HELD_OUT_ONE_IN: u64 = 5;
 /// Number of scenes that are tried to find whether a game's scenes can be split.
 const PROBES: usize = 64;
-/// Maximum draws for a scene of the wanted kind.
-const DRAWS: usize = 10_000;
+const MAX_DRAWS: usize = 10_000;
 
 /// The split of one game's scenes.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +26,12 @@ impl Scenes {
     /// # Errors
     /// If the game fails.
     pub fn of(scenario: &dyn Scenario) -> Result<Scenes, PlayError> {
-        let mut kept = 0;
+        let mut held_out = 0;
         for probe in 0..PROBES {
-            kept += usize::from(is_kept(scenario, seeds::derive(0, "probe", &[probe]))?);
+            held_out += usize::from(is_held_out(scenario, seeds::derive(0, "probe", &[probe]))?);
         }
         Ok(Scenes {
-            divided: (1..PROBES).contains(&kept),
+            divided: (1..PROBES).contains(&held_out),
         })
     }
 
@@ -80,8 +79,8 @@ impl Scenes {
         kept: bool,
         draw: impl Fn(usize) -> u64,
     ) -> Result<u64, PlayError> {
-        for scene in (0..DRAWS).map(draw) {
-            if !self.divided || is_kept(scenario, scene)? == kept {
+        for scene in (0..MAX_DRAWS).map(draw) {
+            if !self.divided || is_held_out(scenario, scene)? == kept {
                 return Ok(scene);
             }
         }
@@ -94,13 +93,13 @@ impl Scenes {
 
 /// Returns whether a scene is held out, by a hash of the state's key: the smallest key of all agents, so that their
 /// order does not matter.
-fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
+fn is_held_out(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.key(0)?;
     for agent in 1..scenario.agents() {
         least = least.min(game.key(agent)?);
     }
-    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
+    Ok(seeds::derive(0, &least, &[]).is_multiple_of(HELD_OUT_ONE_IN))
 }
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn scenes_of_the_evaluation_are_never_trained_on() {
+    fn training_never_draws_held_out_scenes() {
         for (name, options) in [
             ("frozen-lake", json!({})),
             // A small map, so that scenes repeat.
@@ -157,11 +156,11 @@ mod tests {
     #[test]
     fn more_episodes_and_other_views_change_no_scene() {
         let lake = game("frozen-lake", &json!({}));
-        let told = game("frozen-lake", &json!({ "view": "full" }));
+        let full = game("frozen-lake", &json!({ "view": "full" }));
         let scenes = Scenes::of(&*lake).unwrap();
         let of = |scenario, seed, count| scenes.evaluation(scenario, seed, count).unwrap();
         assert_eq!(of(&*lake, 1, 3), of(&*lake, 1, 5)[..3]);
-        assert_eq!(of(&*lake, 1, 30), of(&*told, 1, 30));
+        assert_eq!(of(&*lake, 1, 30), of(&*full, 1, 30));
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
     }
 

@@ -26,7 +26,7 @@ mod tests {
 
     /// A run that is repeated from its config must play the same episodes.
     #[test]
-    fn seeds_stay_what_they_were() {
+    fn seeds_are_stable() {
         assert_eq!(derive(1, "adapter", &[]), 0x5a17_bdf3_daab_b25d);
         assert_eq!(derive(1, "scene", &[0, 0]), 0x0832_a438_9a52_4d20);
         assert_eq!(

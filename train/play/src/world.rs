@@ -109,11 +109,11 @@ impl World {
         let mut starts = Vec::new();
         for seat in &seats {
             let observation = self.scenario.start(seat.scene, seat.luck)?.observe(0)?;
-            let seen = AgentView {
+            let view = AgentView {
                 seed: seat.reply,
                 ..AgentView::first(&observation)
             };
-            starts.push(self.prompts.ids(&seen)?.to_vec());
+            starts.push(self.prompts.ids(&view)?.to_vec());
         }
         Ok(starts)
     }

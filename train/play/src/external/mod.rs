@@ -62,7 +62,7 @@ impl GameName {
     /// Returns a name fit for a directory: a built-in game's own, or the command or address with dashes in place of all
     /// but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
-        const LONGEST: usize = 60;
+        const MAX_CHARS: usize = 60;
         let name = match self {
             GameName::BuiltIn(name) => return name.clone(),
             GameName::Process(name) | GameName::Socket(name) => name,
@@ -70,7 +70,7 @@ impl GameName {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
         let joined = words.collect::<Vec<_>>().join("-");
-        let short = joined.chars().take(LONGEST).collect::<String>();
+        let short = joined.chars().take(MAX_CHARS).collect::<String>();
         match short.trim_matches(['.', '-']) {
             "" => "environment".to_owned(),
             short => short.to_owned(),

@@ -63,7 +63,7 @@ impl ExternalOptions {
         Ok(options)
     }
 
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout)
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, MAX_MESSAGE, SessionError, StepResult, quoted};
 
 /// Time for a process to exit after its standard input is closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const MAX_STDERR: usize = 4096;
 /// A child process, or why it has ended. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct GameProcess {
-    patience: Duration,
+    timeout: Duration,
     state: Mutex<ProcessState>,
 }
 
@@ -39,7 +39,7 @@ struct RunningProcess {
     /// Lines that it wrote.
     replies: Receiver<Result<Vec<u8>, String>>,
     /// The end of its standard error.
-    said: Arc<Mutex<Vec<u8>>>,
+    stderr_end: Arc<Mutex<Vec<u8>>>,
     listener: thread::JoinHandle<()>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for ProcessSession {
 
 impl GameProcess {
     /// Starts the program in the current directory.
-    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
+    pub fn start(words: &[String], timeout: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
@@ -95,7 +95,7 @@ impl GameProcess {
             _ => format!("cannot start {shown}: {error}"),
         });
         Ok(GameProcess {
-            patience,
+            timeout,
             state: Mutex::new(ProcessState::Running(started?)),
         })
     }
@@ -115,7 +115,7 @@ impl GameProcess {
             ProcessState::Running(running) => running,
             ProcessState::Over(problem) => return Err(problem.clone()),
         };
-        let message = running.ask(line, self.patience).and_then(|line| {
+        let message = running.ask(line, self.timeout).and_then(|line| {
             let message = protocol::read(&line)?;
             match message.session {
                 Some(number) if number == session => Ok(message),
@@ -156,8 +156,8 @@ impl RunningProcess {
         let (requests, to_write) = mpsc::channel();
         // Bounded: unread output fills the pipe, not the memory.
         let (written, replies) = mpsc::sync_channel(1);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = said.clone();
+        let stderr_end = Arc::new(Mutex::new(Vec::new()));
+        let buffer = stderr_end.clone();
         // A process may stop reading or writing at any time, so each pipe has its own thread.
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || {
@@ -169,12 +169,12 @@ impl RunningProcess {
                 }
             }
         });
-        let listener = thread::spawn(move || collect_stderr(stderr, &heard));
+        let listener = thread::spawn(move || collect_stderr(stderr, &buffer));
         Ok(RunningProcess {
             child,
             requests: Some(requests),
             replies,
-            said,
+            stderr_end,
             listener,
         })
     }
@@ -187,7 +187,7 @@ impl RunningProcess {
     }
 
     /// Writes a line and waits for the reply.
-    fn ask(&mut self, line: Vec<u8>, patience: Duration) -> Result<Vec<u8>, String> {
+    fn ask(&mut self, line: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, String> {
         match self.replies.try_recv() {
             Ok(Ok(line)) => {
                 let line = quoted(&line);
@@ -199,10 +199,10 @@ impl RunningProcess {
             Err(TryRecvError::Disconnected) => return Err(self.end()),
             Err(TryRecvError::Empty) => self.write(line),
         }
-        match self.replies.recv_timeout(patience) {
+        match self.replies.recv_timeout(timeout) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Timeout) => {
-                let seconds = patience.as_secs_f64();
+                let seconds = timeout.as_secs_f64();
                 Err(format!(
                     "it did not answer within {seconds} s, and was ended (game.options.timeout)"
                 ))
@@ -224,8 +224,11 @@ impl RunningProcess {
         const SHOWN: usize = 600;
         kill(&mut self.child);
         within(SHUTDOWN_GRACE, || self.listener.is_finished().then_some(()));
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&said);
+        let stderr_end = self
+            .stderr_end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&stderr_end);
         let text = text.trim();
         if text.is_empty() {
             return String::new();
@@ -249,11 +252,11 @@ impl Drop for RunningProcess {
 }
 
 /// Polls until `look` returns something or the time is up.
-fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+fn within<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         let found = look();
-        if found.is_some() || start.elapsed() >= patience {
+        if found.is_some() || start.elapsed() >= timeout {
             return found;
         }
         thread::sleep(POLL_INTERVAL);
@@ -271,14 +274,16 @@ fn write_lines(mut to: ChildStdin, lines: &Receiver<Vec<u8>>) {
 /// Reads a line, without its line end, or an error if it is too long; `None` at the end.
 fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     let mut line = Vec::new();
-    let read = from.take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
+    let read = from
+        .take(MAX_MESSAGE as u64 + 1)
+        .read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {
         return None;
     }
-    if line.len() > LONGEST {
+    if line.len() > MAX_MESSAGE {
         let problem = format!(
             "it wrote a line of more than {} MiB, which begins with {}",
-            LONGEST >> 20,
+            MAX_MESSAGE >> 20,
             quoted(&line)
         );
         return Some(Err(problem));
@@ -288,20 +293,20 @@ fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
 }
 
 /// Keeps the last bytes of the stream.
-fn collect_stderr(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
+fn collect_stderr(mut stderr: impl Read, buffer: &Mutex<Vec<u8>>) {
     let mut bytes = [0; MAX_STDERR];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend_from_slice(&bytes[..count]);
-        let surplus = heard.len().saturating_sub(MAX_STDERR);
-        heard.drain(..surplus);
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.extend_from_slice(&bytes[..count]);
+        let surplus = buffer.len().saturating_sub(MAX_STDERR);
+        buffer.drain(..surplus);
     }
 }
 
 /// Ids of the processes that were started and have not ended.
 fn live_processes() -> MutexGuard<'static, Vec<u32>> {
-    static LIVING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+    static LIVE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills all child processes immediately, and on Unix their descendants: for a program that exits without cleaning up.

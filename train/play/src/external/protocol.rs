@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Maximum bytes of a message. Observations are for a model to read: the longest prompts take some hundred thousand.
-pub(super) const LONGEST: usize = 16 << 20;
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
 
 /// A session with one environment over any transport. Dropping it sends `close`.
 pub(super) trait EnvironmentSession: Send {
@@ -144,7 +144,7 @@ fn environment_error(data: &Value) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str);
     let message = text("message").map_or_else(|| data.to_string(), str::to_owned);
     let code = text("code").unwrap_or("no code");
-    let cure = match code {
+    let hint = match code {
         "CAPACITY_REACHED" => {
             "; all episodes are played at once: start the server with MAX_CONCURRENT_ENVS set to as many, or play fewer \
              (eval.episodes; train.groups times train.group_size)"
@@ -154,7 +154,7 @@ fn environment_error(data: &Value) -> String {
     };
     let code: String = code.chars().take(60).collect();
     format!(
-        "the environment reports an error ({}): {}{cure}",
+        "the environment reports an error ({}): {}{hint}",
         code.escape_debug(),
         quoted(message.as_bytes())
     )

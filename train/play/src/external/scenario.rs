@@ -16,7 +16,7 @@ use super::options::ExternalOptions;
 use super::process::{GameProcess, ProcessSession};
 use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
-use super::template::{ExternalTemplate, LONGEST_SOURCE};
+use super::template::{ExternalTemplate, MAX_SOURCE};
 
 /// A configured external environment.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ExternalEnvironment {
 }
 
 /// The only action word of a game that takes free text.
-const SAY: &str = "say";
+const FREE_TEXT: &str = "say";
 
 impl ExternalScenario {
     pub fn new(
@@ -97,7 +97,7 @@ impl ExternalScenario {
             actions: options
                 .actions
                 .clone()
-                .unwrap_or_else(|| vec![SAY.to_owned()]),
+                .unwrap_or_else(|| vec![FREE_TEXT.to_owned()]),
             shared: Arc::new(ExternalEnvironment {
                 name: name.to_owned(),
                 address,
@@ -116,7 +116,7 @@ fn text_of(given: &str) -> Result<String, String> {
     if given.contains(BLOCK) {
         return Ok(given.to_owned());
     }
-    let text = read_text(Path::new(given), LONGEST_SOURCE);
+    let text = read_text(Path::new(given), MAX_SOURCE);
     let text = text.map_err(|error| format!("cannot be read: {error}"))?;
     match text.contains(BLOCK) {
         true => Ok(text),
@@ -159,7 +159,7 @@ impl Scenario for ExternalScenario {
             step: 0,
             over: false,
             success: false,
-            said: String::new(),
+            agent_text: String::new(),
         }))
     }
 
@@ -228,15 +228,15 @@ impl ExternalEnvironment {
     }
 
     fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
-        let patience = self.options.patience();
+        let timeout = self.options.timeout();
         let words = match &self.address {
-            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
+            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, timeout)?)),
             Address::Process(words) => words,
         };
         let mut open = self.lock();
         let process = match open.process.take().filter(|process| process.runs()) {
             Some(process) => process,
-            None => Arc::new(GameProcess::start(words, patience)?),
+            None => Arc::new(GameProcess::start(words, timeout)?),
         };
         open.process = Some(process.clone());
         open.begun += 1;
@@ -269,7 +269,7 @@ struct ExternalGame {
     over: bool,
     success: bool,
     /// The agent's text in this turn.
-    said: String,
+    agent_text: String,
 }
 
 impl ExternalGame {
@@ -277,8 +277,8 @@ impl ExternalGame {
         let shared = self.shared.clone();
         let template = &shared.template;
         let word = action.map(|action| (action, &*self.actions[action]));
-        let said = std::mem::take(&mut self.said);
-        let data = template.action(word, &said, self.step);
+        let agent_text = std::mem::take(&mut self.agent_text);
+        let data = template.action(word, &agent_text, self.step);
         self.step += 1;
         let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
             // The template makes no message for this action: the environment does not advance.
@@ -347,7 +347,7 @@ impl Game for ExternalGame {
     }
 
     fn hear(&mut self, _agent: usize, text: &str) {
-        self.said = text.to_owned();
+        self.agent_text = text.to_owned();
     }
 }
 

@@ -11,9 +11,9 @@ use super::protocol::{StepResult, quoted};
 /// Maximum instructions of a block. A board of 64 x 64 cells, reading each, takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
 /// Maximum bytes of a template.
-pub(super) const LONGEST_SOURCE: u64 = 64 << 10;
+pub(super) const MAX_SOURCE: u64 = 64 << 10;
 /// Maximum bytes of a block's output, which is more than a model reads.
-const LONGEST_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
@@ -29,7 +29,7 @@ impl ExternalTemplate {
     pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
-            max_output: LONGEST_TEXT,
+            max_output: MAX_TEXT,
             trim_blocks: true,
             strict: false,
             python: false,

@@ -16,7 +16,7 @@ mod children;
 mod servers;
 
 /// Returns the error without the name of the game.
-fn told(error: &GameError) -> String {
+fn problem(error: &GameError) -> String {
     error.problem.clone()
 }
 
@@ -32,7 +32,7 @@ fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
 fn failure(scenario: &dyn Scenario) -> String {
     let mut game = match scenario.start(5, 0) {
         Ok(game) => game,
-        Err(error) => return told(&error),
+        Err(error) => return problem(&error),
     };
     // A process that floods may be a line or two ahead before it is caught.
     for _ in 0..1000 {
@@ -40,7 +40,7 @@ fn failure(scenario: &dyn Scenario) -> String {
             // The error is final.
             assert_eq!(game.observe(0).unwrap_err(), error);
             assert_eq!(game.play(&[None]).unwrap_err(), error);
-            return told(&error);
+            return problem(&error);
         }
     }
     panic!("it plays");
@@ -100,7 +100,7 @@ fn a_run_is_named_after_its_command() {
 }
 
 #[test]
-fn what_is_wrong_with_an_option_is_told() {
+fn invalid_options_are_errors() {
     let home = tempfile::tempdir().unwrap();
     let file = |text: &str| {
         let path = home.path().join("a.jinja");
@@ -113,7 +113,7 @@ fn what_is_wrong_with_an_option_is_told() {
             .to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
-    let told = [
+    let errors = [
         wrong(json!({})),
         wrong(json!({ "action": ["a"] })),
         wrong(json!({ "actions": "a" })),
@@ -133,11 +133,11 @@ fn what_is_wrong_with_an_option_is_told() {
             json!({ "template": file("{% block rules %}{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}{% endblock %}") }),
         ),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]
-fn a_template_says_only_what_it_does_differently() {
+fn a_template_overrides_only_its_own_blocks() {
     let state = |observation: Value| protocol::StepResult {
         observation,
         reward: None,
@@ -165,8 +165,8 @@ fn a_template_says_only_what_it_does_differently() {
 {% endblock %}";
     let own = template::ExternalTemplate::parse(Some(own)).unwrap();
     assert_eq!(own.rules(), usual.rules());
-    let seen = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
-    assert_eq!(seen, "at 3 after 2: {\n  \"x\": 3\n}");
+    let text = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
+    assert_eq!(text, "at 3 after 2: {\n  \"x\": 3\n}");
     let made = own.action(None, "\"<é>\"\n", 0).unwrap().map(Value::Object);
     assert_eq!(made, Some(json!({ "move": "wait", "said": "\"<é>\"\n" })));
 
@@ -188,7 +188,7 @@ fn a_template_says_only_what_it_does_differently() {
 }
 
 #[test]
-fn messages_are_what_they_say() {
+fn messages_are_parsed() {
     let reset = protocol::reset(u64::MAX, Some(("luck", 1 << 31)));
     let sent = Value::Object(reset).to_string();
     assert_eq!(
@@ -217,7 +217,7 @@ fn messages_are_what_they_say() {
 proptest! {
     /// Any input is read, or quoted in a line without control characters.
     #[test]
-    fn nothing_that_is_written_breaks_the_reader(
+    fn any_input_is_parsed_or_quoted(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         data in "[ -~]{0,40}",
     ) {

@@ -136,11 +136,11 @@ impl Api {
     /// # Errors
     /// If the URL is invalid, the key would be sent unencrypted, or the cache cannot be created.
     pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
-        Api::patient(settings, framing, client::PAUSE)
+        Api::with_pause(settings, framing, client::PAUSE)
     }
 
     /// Creates a player with another pause before the second attempt.
-    fn patient(
+    fn with_pause(
         settings: ApiSettings,
         framing: PromptWriter,
         pause: Duration,

@@ -63,25 +63,25 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
     }
 
     /// Returns the action, or `None` if the input was a command or is invalid.
-    fn action(&mut self, ask: &ActionRequest<'_>, said: &str) -> Result<Option<usize>, PlayError> {
+    fn action(&mut self, ask: &ActionRequest<'_>, word: &str) -> Result<Option<usize>, PlayError> {
         // A whole word takes precedence over a prefix.
-        let whole = ask.actions.iter().position(|action| action == said);
-        if ["quit", "q"].contains(&said) && whole.is_none() {
+        let exact = ask.actions.iter().position(|action| action == word);
+        if ["quit", "q"].contains(&word) && exact.is_none() {
             return Err(PlayError::Left);
         }
-        if said == "?" {
+        if word == "?" {
             writeln!(self.out, "{}", help(ask.actions))?;
             return Ok(None);
         }
         let begins: Vec<usize> = (0..ask.actions.len())
-            .filter(|&i| ask.actions[i].starts_with(said))
+            .filter(|&i| ask.actions[i].starts_with(word))
             .collect();
-        match (whole, &begins[..]) {
+        match (exact, &begins[..]) {
             (Some(action), _) => Ok(Some(action)),
-            (None, [action]) if !said.is_empty() => Ok(Some(*action)),
+            (None, [action]) if !word.is_empty() => Ok(Some(*action)),
             _ => {
                 let words = ask.actions.join(", ");
-                writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
+                writeln!(self.out, "`{word}` is none of {words} (? helps, q quits)")?;
                 Ok(None)
             }
         }

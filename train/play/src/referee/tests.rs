@@ -192,25 +192,25 @@ fn every_agent_has_its_own_player_episode_and_end() {
 
 /// Invalid outcomes of an external game are errors.
 #[test]
-fn a_game_that_answers_nonsense_is_named() {
+fn invalid_outcomes_name_the_game() {
     let outcome = |reward| Outcome {
         reward,
         over: false,
     };
-    let told = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
+    let error = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
     assert_eq!(
-        told(&[outcome(1.0)]),
+        error(&[outcome(1.0)]),
         "counting: it has 2 agents, and gave 1 outcomes"
     );
     assert_eq!(
-        told(&[outcome(1.0), outcome(f64::NAN)]),
+        error(&[outcome(1.0), outcome(f64::NAN)]),
         "counting: a reward is NaN, which is no number to learn from"
     );
     check(&scenario(9), &[outcome(1.0); 2]).unwrap();
 }
 
 #[test]
-fn a_game_that_fails_is_named() {
+fn a_failure_names_the_game() {
     let played = REFEREE.play(
         &scenario(3),
         &SEATS,
@@ -227,7 +227,7 @@ fn a_game_that_fails_once_is_played_again() {
         let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
         REFEREE.play(scenario, &SEATS, &mut [&mut one, &mut two], &mut |_| ())
     };
-    let whole = play(&scenario(9)).unwrap();
+    let complete = play(&scenario(9)).unwrap();
     let unlucky = Counting {
         accidents: AtomicUsize::new(1),
         ..scenario(2)
@@ -239,6 +239,6 @@ fn a_game_that_fails_once_is_played_again() {
     );
     assert!(episodes[2].failure.is_none(), "the other game went well");
     episodes.iter_mut().for_each(|e| e.failure = None);
-    assert_eq!(episodes, whole);
+    assert_eq!(episodes, complete);
     assert_eq!(Episode::accidents(&episodes), None);
 }

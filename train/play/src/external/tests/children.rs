@@ -100,9 +100,9 @@ fn one_child_plays_many_episodes() {
     assert!(child.read("pid").is_none(), "started before it is needed");
     let mut games: Vec<Box<dyn Game>> = (1..4).map(|n| scenario.start(n, 0).unwrap()).collect();
     let pid = child.read("pid").unwrap();
-    let seen = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
+    let observed = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
     for (game, n) in games.iter().zip(1..) {
-        assert_eq!(seen(&**game), format!("session {n} of PID: {n} left"));
+        assert_eq!(observed(&**game), format!("session {n} of PID: {n} left"));
     }
     for round in 1..4 {
         for (game, n) in games.iter_mut().zip(1..) {
@@ -120,15 +120,15 @@ fn one_child_plays_many_episodes() {
     // Neither an unreadable reply nor a game that is over sends anything.
     drop(games);
     let mut game = scenario.start(2, 0).unwrap();
-    let reused = seen(&*game);
+    let reused = observed(&*game);
     assert!(
         reused.ends_with(" of PID: 2 left") && !reused.contains('4'),
         "{reused}"
     );
     assert_eq!(game.play(&[None]).unwrap()[0].reward, 0.0);
-    assert_eq!(seen(&*game), reused);
+    assert_eq!(observed(&*game), reused);
     let again = scenario.start(2, 9).unwrap();
-    assert_eq!(seen(&*again)[10..], reused[10..]);
+    assert_eq!(observed(&*again)[10..], reused[10..]);
     drop((game, again));
     child.is_gone(&["pid"]);
     assert!(
@@ -213,9 +213,9 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     for (program, wanted) in cases {
         let start = Instant::now();
         let mut child = Child::new(&program, json!({ "reward_bounds": [-1, 1] }));
-        let told = failure(child.scenario());
-        assert!(told.contains(wanted), "{program}\n{told}");
-        assert!(told.len() < 2000, "{told}");
+        let error = failure(child.scenario());
+        assert!(error.contains(wanted), "{program}\n{error}");
+        assert!(error.len() < 2000, "{error}");
         child.is_gone(&["pid"]);
         assert!(
             start.elapsed() < Duration::from_secs(15),
@@ -227,7 +227,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
 
 /// A child that neither answers nor reads, ignores what signals it can, and has a child itself.
 #[test]
-fn a_child_that_hangs_is_ended_with_its_children() {
+fn a_child_that_hangs_is_killed_with_its_children() {
     let program = r#"
 import signal
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -240,18 +240,18 @@ time.sleep(1000)
 "#;
     // Long enough for the program to start its child.
     let mut child = Child::new(program, json!({ "timeout": 3 }));
-    let told = failure(child.scenario());
+    let error = failure(child.scenario());
     let wanted = "it did not answer within 3 s, and was ended (game.options.timeout); its last words on standard error: ...\"";
     assert!(
-        told.starts_with(wanted) && told.ends_with("thinking\""),
-        "{told}"
+        error.starts_with(wanted) && error.ends_with("thinking\""),
+        "{error}"
     );
     child.is_gone(&["pid", "other"]);
 }
 
 /// A child that ends only by force is killed when it is dropped, too.
 #[test]
-fn a_child_that_plays_and_does_not_end_is_ended() {
+fn a_child_that_does_not_exit_is_killed() {
     let program = "r = requests()\nanswer(next(r), 'hello')\nother = subprocess.Popen(['sleep', '1000'])\n\
                    open('other', 'w').write(str(other.pid))\nanswer(next(r), 'hello', 1)\ntime.sleep(1000)";
     let mut child = Child::new(program, json!({}));
@@ -263,7 +263,7 @@ fn a_child_that_plays_and_does_not_end_is_ended() {
 
 /// An environment's own error ends the episode only. A dead process is started again for the next episode.
 #[test]
-fn other_episodes_go_on() {
+fn other_episodes_continue() {
     let program = r#"
 for request in requests():
     if request["type"] == "close":
@@ -280,7 +280,7 @@ for request in requests():
     let mut first = scenario.start(1, 0).unwrap();
     let error = scenario.start(13, 0).map(drop).unwrap_err();
     assert_eq!(
-        told(&error),
+        problem(&error),
         "the environment reports an error (X): \"unlucky\""
     );
     let mut second = scenario.start(2, 0).unwrap();
@@ -289,7 +289,7 @@ for request in requests():
         assert_eq!(Some(game.observe(0).unwrap()), child.read("pid"));
     }
     let gone = first.play(&[Some(0)]).unwrap_err();
-    assert!(told(&gone).contains("exit status 7"));
+    assert!(problem(&gone).contains("exit status 7"));
     assert_eq!(second.play(&[Some(1)]).unwrap_err(), gone);
     drop((first, second));
     let old = child.read("pid");
@@ -301,25 +301,25 @@ for request in requests():
 }
 
 #[test]
-fn a_program_that_is_not_there_or_not_one_is_told() {
+fn a_missing_or_invalid_program_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let plain = home.path().join("plain");
     fs::write(&plain, "hello").unwrap();
-    let told = failure(&*scenario("exec:no-such-program-3 a", json!({})));
+    let error = failure(&*scenario("exec:no-such-program-3 a", json!({})));
     assert_eq!(
-        told,
+        error,
         "cannot start \"no-such-program-3\": there is no such program here or on the PATH"
     );
-    let told = failure(&*scenario(
+    let error = failure(&*scenario(
         &format!("exec:'{}'", plain.display()),
         json!({}),
     ));
-    assert!(told.contains("may not be executed (chmod +x"), "{told}");
+    assert!(error.contains("may not be executed (chmod +x"), "{error}");
 }
 
 /// The agent's text goes to the template and its output to the child, with a seed for luck if there is a field for it.
 #[test]
-fn texts_and_luck_are_handed_on() {
+fn texts_and_luck_are_sent() {
     let program = r#"
 for request in requests():
     if request["type"] != "close":

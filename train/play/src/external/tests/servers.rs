@@ -62,10 +62,10 @@ fn honest(socket: &mut WebSocket<TcpStream>) {
 }
 
 #[test]
-fn each_session_has_a_connection_and_uses_it_again() {
-    let (told, connections) = std::sync::mpsc::channel();
+fn each_session_reuses_its_connection() {
+    let (connected, connections) = std::sync::mpsc::channel();
     let url = speaks(move |socket| {
-        told.send(()).unwrap();
+        connected.send(()).unwrap();
         honest(socket);
     });
     let scenario = scenario(&url, json!({}));
@@ -86,7 +86,7 @@ fn each_session_has_a_connection_and_uses_it_again() {
 
 /// A server closes connections that do not answer its pings.
 #[test]
-fn pings_are_answered_while_nothing_is_asked() {
+fn pings_are_answered_between_requests() {
     let url = speaks(|socket| {
         request(socket);
         let _ = socket.send(observation("first", false));
@@ -118,7 +118,7 @@ fn an_idle_connection_may_be_closed() {
     let mut game = scenario.start(0, 0).unwrap();
     let error = game.play(&[Some(0)]).unwrap_err();
     assert!(
-        told(&error).starts_with("the server has closed the connection"),
+        problem(&error).starts_with("the server has closed the connection"),
         "{error}"
     );
 }
@@ -226,11 +226,11 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
     ];
     for (url, wanted) in cases {
         let start = Instant::now();
-        let told = failure(&*scenario(&url, json!({ "timeout": 2 })));
-        assert!(told.contains(wanted), "{wanted}\n{told}");
+        let error = failure(&*scenario(&url, json!({ "timeout": 2 })));
+        assert!(error.contains(wanted), "{wanted}\n{error}");
         assert!(
             start.elapsed() < Duration::from_secs(8),
-            "{told}: {:?}",
+            "{error}: {:?}",
             start.elapsed()
         );
     }

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
+    fn cached_answers_are_found_and_damaged_files_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let cache = ReplyCache::open(&home.path().join("new/cache")).unwrap();
         let answer = ChatReply {
@@ -134,12 +134,12 @@ mod tests {
         assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Lookup::Nothing);
 
         let path = cache.path(url, request);
-        let whole = fs::read_to_string(&path).unwrap();
+        let contents = fs::read_to_string(&path).unwrap();
         for damaged in [
             "",
             "no line",
-            &whole[..whole.len() - 1],
-            &whole.replace("left", "down"),
+            &contents[..contents.len() - 1],
+            &contents.replace("left", "down"),
         ] {
             fs::write(&path, damaged).unwrap();
             assert_eq!(cache.get(url, request), Lookup::Damaged(path.clone()));

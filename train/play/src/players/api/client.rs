@@ -13,8 +13,8 @@ use super::error::{ApiPlayerError, excerpt};
 const ATTEMPTS: usize = 6;
 /// Pause before the second attempt, without jitter. It doubles with each attempt.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-const LARGEST: u64 = 8 << 20;
+const MAX_PAUSE: Duration = Duration::from_secs(120);
+const MAX_ANSWER: u64 = 8 << 20;
 
 /// An endpoint.
 pub(super) struct ApiClient {
@@ -32,7 +32,7 @@ struct FailedAttempt {
     /// The description, for the error.
     what: String,
     /// Whether a retry may succeed.
-    passes: bool,
+    is_transient: bool,
     /// The server's `Retry-After`.
     wait: Option<Duration>,
 }
@@ -108,11 +108,11 @@ impl ApiClient {
                 Err(failure) => failure,
             };
             tally.failed(failure.kind);
-            if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
+            if let Some(wait) = failure.wait.filter(|wait| *wait > MAX_PAUSE) {
                 let url = self.url.clone();
                 return Err(ApiPlayerError::Busy { url, wait });
             }
-            if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
+            if !failure.is_transient || attempt == ATTEMPTS || stop.load(Relaxed) {
                 return Err(ApiPlayerError::Failed {
                     url: self.url.clone(),
                     what: failure.what,
@@ -121,7 +121,7 @@ impl ApiClient {
             }
             // Jitter from half to one and a half, so that requests that fail together do not retry together.
             let usual = self.pause * (1 << (attempt - 1));
-            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
+            let usual = usual.mul_f64(0.5 + jitter.unit()).min(MAX_PAUSE);
             rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
             attempt += 1;
         }
@@ -139,7 +139,7 @@ impl ApiClient {
         let wait = answer.headers().get("retry-after");
         let wait = wait.and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         let wait = wait.filter(|wait: &f64| (0.0..1e9).contains(wait));
-        let body = answer.body_mut().with_config().limit(LARGEST);
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER);
         let body = body.read_to_vec();
         let status = answer.status();
         if status == StatusCode::OK {
@@ -148,8 +148,8 @@ impl ApiClient {
         }
         // If the body is unreadable, the status is enough.
         let body = self.without_key(&String::from_utf8_lossy(&body.unwrap_or_default()));
-        let passes = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
-        let cure = match status.as_u16() {
+        let is_transient = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+        let hint = match status.as_u16() {
             401 | 403 if self.key.is_none() => " (OPENAI_API_KEY is not set)",
             401 | 403 => " (is OPENAI_API_KEY right?)",
             404 => " (wanted the address before /chat/completions, and a model that is there)",
@@ -159,18 +159,18 @@ impl ApiClient {
         Err(FailedAttempt {
             kind: format!("status {}", status.as_u16()),
             what: format!(
-                "answered with status {}{cure}: {}",
+                "answered with status {}{hint}: {}",
                 status.as_u16(),
                 excerpt(&body)
             ),
-            passes,
+            is_transient,
             wait: wait.map(Duration::from_secs_f64),
         })
     }
 
     /// Describes a missing or partial answer.
     fn broken(&self, error: &ureq::Error) -> FailedAttempt {
-        let (kind, passes) = match error {
+        let (kind, is_transient) = match error {
             ureq::Error::Timeout(_) => ("timed out", true),
             ureq::Error::BodyExceedsLimit(_) => ("too large", false),
             ureq::Error::HostNotFound => ("no such host", false),
@@ -182,7 +182,7 @@ impl ApiClient {
         FailedAttempt {
             kind: kind.to_owned(),
             what: format!("gave no answer: {}", self.without_key(&error.to_string())),
-            passes,
+            is_transient,
             wait: None,
         }
     }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_nowhere_in_the_open() {
+    fn a_key_is_never_sent_unencrypted() {
         for url in [
             "https://api.example.org/v1",
             "http://localhost:8000/v1",
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_said() {
+    fn invalid_urls_are_errors() {
         for url in ["", "localhost:8000", "ftp://a/v1", "http://", "/v1", "a b"] {
             let refused = made(url, None).err().unwrap();
             assert!(
