@@ -78,7 +78,7 @@ impl Child {
     }
 }
 
-/// Returns whether it runs. Our own zombie counts; one that nobody in a container reaps does not.
+/// Returns whether it runs. Our own zombie counts; one without a reaper in a container does not.
 fn is_alive(pid: rustix::process::Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat", pid = pid.as_raw_nonzero()));
     match stat {
