@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::player::{ActionRequest, Reply};
 
-/// Two agents that count: the first ends after two rounds, the second never. The game fails in the round `breaks`, as
-/// often as `accidents` says.
+/// Two agents that count: the first ends after two rounds, the second never. The game fails in the round
+/// `breaks`, `accidents` times.
 #[derive(Debug)]
 struct Counting {
     actions: Vec<String>,
