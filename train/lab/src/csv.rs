@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use lapwing_train::record::Record;
 
-/// Returns `steps.csv`: a line for each training step. A metric that a step lacks (`kl` if there was no update) is empty.
+/// Returns `steps.csv`: a line for each training step. Metrics that a step lacks (`kl` without an update) are empty.
 pub(crate) fn steps(records: &[Record]) -> String {
     metrics(records.iter().filter_map(|record| match record {
         Record::Step(metrics) => Some(fields(metrics)),

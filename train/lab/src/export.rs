@@ -16,12 +16,12 @@ pub enum Format {
     Csv,
 }
 
-/// Writes the metrics of a run to `out`, which must be new or empty, or else to the folder of the run with the name of the
-/// format, where earlier exports are replaced. Returns the paths of the files.
+/// Writes the metrics of a run to `out`, which must be new or empty. Without `out`, writes to a folder in the run
+/// directory with the name of the format, and replaces earlier exports there. Returns the paths of the files.
 ///
 /// # Errors
-/// If `run` is no run, its metrics cannot be read, other files are in the folder, it cannot be written, or the run is writing
-/// to it.
+/// If `run` is not a run directory, its metrics cannot be read, the folder has other files or cannot be written, or the
+/// run is writing to it.
 pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<PathBuf>, RecordError> {
     directory::is_run(run)?;
     let folder = match (out, format) {
@@ -98,7 +98,7 @@ mod tests {
         let mut run = RunDirectory::create(&path, &Config::default()).unwrap();
         run.record(&Record::Step(StepMetrics::default())).unwrap();
 
-        // The event file of a run in progress stays; CSV files can be written.
+        // The event file of a run in progress is kept; CSV files can be written.
         let first = export(&path, Format::TensorBoard, None).unwrap();
         assert_snapshot!(text(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done, or choose another directory with --out");
         export(&path, Format::Csv, None).unwrap();
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(names(&path.join("tensorboard")).len(), 1);
         assert!(first[0].parent().unwrap().ends_with("run/tensorboard"));
 
-        // Files of others stay, and nothing is written beside them.
+        // Other files are kept, and nothing is written beside them.
         let notes = path.join("csv/notes.txt");
         fs::write(&notes, "precious").unwrap();
         let before = fs::read(path.join("csv/steps.csv")).unwrap();

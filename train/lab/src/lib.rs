@@ -1,4 +1,4 @@
-//! Sweeps and their statistics, reports, exports, the self-test of a device, and the training of the built-in base model.
+//! Sweeps and their statistics, reports, exports, the device self-test, and pretraining of the built-in base model.
 
 mod csv;
 pub mod doctor;

@@ -50,7 +50,7 @@ pub struct PlayerScores {
 }
 
 impl PlayerScores {
-    /// Computes the scores of a player from the episodes on these seats; `actions` are the actions of the game.
+    /// Computes the scores of a player from its episodes on these seats; `actions` are the action words of the game.
     ///
     /// # Panics
     /// If there are no episodes.
@@ -163,9 +163,9 @@ mod tests {
         PlayerScores::of("game", player, &["go".to_owned()], &seats, &episodes)
     }
 
-    /// The scenes differ more than the players: only the paired difference is significant.
+    /// The scenes differ more than the players do: only the paired difference is significant.
     #[test]
-    fn pairs_show_what_means_hide() {
+    fn paired_differences_show_what_means_hide() {
         let scenes: Vec<f64> = (0..20).map(|i| f64::from(i * i)).collect();
         let better: Vec<f64> = scenes.iter().map(|value| value + 1.0).collect();
         let (one, other) = (scores("one", &better), scores("other", &scenes));
@@ -175,13 +175,13 @@ mod tests {
         assert!(one.return_interval[0] < other.return_interval[1]);
         let back = Difference::between(&other, &one);
         assert_eq!(back.return_mean, -1.0);
-        // The one scene that is lost without the point.
+        // The only scene that is lost without the extra point.
         assert!((difference.success_rate - 0.05).abs() < 1e-12);
     }
 
     #[test]
     #[should_panic(expected = "played different scenes")]
-    fn different_scenes_are_no_pairs() {
+    fn different_scenes_are_an_error() {
         Difference::between(&scores("a", &[1.0, 2.0]), &scores("b", &[1.0]));
     }
 }

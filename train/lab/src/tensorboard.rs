@@ -1,8 +1,8 @@
-//! TensorBoard's event files, which Weights & Biases and trackio import, too.
+//! TensorBoard's event files, which Weights & Biases and trackio can import.
 //!
 //! A file is a sequence of records: the length of the data (u64, little-endian), a checksum of the length, the data, a
-//! checksum of the data. A checksum is a masked CRC-32C. The data is an `Event` in Protocol Buffers: a time, a step, and
-//! numbers with their tags.
+//! checksum of the data. A checksum is a masked CRC-32C. The data is an `Event` in Protocol Buffers: a time, a step,
+//! and numbers with their tags.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,8 +24,8 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Creates the event file of a run with all of its metrics, if its config enables that. Earlier event files of lapwing in
-    /// the folder are removed, so that a resumed run has each step once.
+    /// Creates the event file of a run with all of its metrics, if its config enables that. Removes earlier event files
+    /// of lapwing in the folder, so that a resumed run has each step once.
     ///
     /// # Errors
     /// If the metrics cannot be read, or the file cannot be written.
@@ -37,7 +37,7 @@ impl EventFile {
         EventFile::with(&directory::tensorboard(run), &records).map(Some)
     }
 
-    /// Creates an event file with these records in a folder, and removes earlier ones of lapwing.
+    /// Creates an event file with these records in a folder. Removes earlier ones of lapwing.
     pub(crate) fn with(folder: &Path, records: &[Record]) -> Result<EventFile, RecordError> {
         fs::create_dir_all(folder).map_err(write_error(folder))?;
         for entry in fs::read_dir(folder).map_err(write_error(folder))? {
@@ -110,13 +110,13 @@ impl Sink for EventFile {
 const PREFIX: &str = "events.out.tfevents.";
 const SUFFIX: &str = ".lapwing";
 
-/// Whether this is the name of an event file of lapwing.
+/// Returns whether this is the name of an event file of lapwing.
 pub(crate) fn is_event_file(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Returns the tag of a metric in its group, or in the default one: `seconds_rollout` is `time/rollout`. Returns `None` for the
-/// fields of the event itself.
+/// Returns the tag of a metric in its group, or in the default one: `seconds_rollout` is `time/rollout`. Returns `None`
+/// for the fields of the event itself.
 fn tag(name: &str, default: &str) -> Option<String> {
     let is_step = default == "train";
     let prefixes = [
@@ -159,7 +159,7 @@ fn baseline_scalars(baselines: &Baselines) -> Vec<(String, f64)> {
     scalars
 }
 
-/// Returns data with its length and both checksums.
+/// Returns the data with its length and both checksums.
 fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     let mut bytes = Vec::with_capacity(data.len() + 16);
@@ -198,8 +198,8 @@ fn event(time: f64, step: usize, scalars: &[(String, f64)]) -> Vec<u8> {
     event
 }
 
-// Protocol Buffers: a field is its number and its wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes), then
-// its value.
+// Protocol Buffers: a field is its number, its wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes)
+// and its value.
 
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -237,7 +237,7 @@ mod tests {
 
     /// An independent reader, with a bitwise CRC.
     mod reader {
-        /// CRC-32C by its definition: the remainder by the polynomial 0x1EDC6F41, bits reversed.
+        /// CRC-32C by definition: the remainder modulo the polynomial 0x1EDC6F41, bits reversed.
         fn crc32c(data: &[u8]) -> u32 {
             let mut crc = !0u32;
             for byte in data {
@@ -305,7 +305,7 @@ mod tests {
             }
         }
 
-        /// The fields of a message, with their numbers.
+        /// Returns the fields of a message with their numbers.
         pub fn fields(mut data: &[u8]) -> Vec<(u64, FieldValue<'_>)> {
             let mut fields = Vec::new();
             while !data.is_empty() {
@@ -445,7 +445,7 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"));
     }
 
-    /// Also if a run is resumed.
+    /// A resumed run does, too.
     #[test]
     fn a_file_has_each_step_once() {
         let dir = tempfile::tempdir().unwrap();
@@ -453,9 +453,9 @@ mod tests {
         let all = records();
         let mut file = EventFile::with(dir.path(), &all[..2]).unwrap();
         file.record(&all[2]).unwrap();
-        let whole = events(&fs::read(file.path()).unwrap());
+        let expected = events(&fs::read(file.path()).unwrap());
         let mut file = EventFile::with(dir.path(), &all[..3]).unwrap();
-        assert_eq!(events(&fs::read(file.path()).unwrap()), whole);
+        assert_eq!(events(&fs::read(file.path()).unwrap()), expected);
         file.record(&all[3]).unwrap();
         assert_eq!(events(&fs::read(file.path()).unwrap()).len(), 3);
         let mut names: Vec<String> = fs::read_dir(dir.path())

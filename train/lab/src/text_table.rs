@@ -3,7 +3,7 @@
 /// A table of text cells. Columns of numbers are aligned to the right.
 #[derive(Debug)]
 pub struct TextTable {
-    /// The header first.
+    /// The rows; the header is the first.
     rows: Vec<Vec<String>>,
 }
 
@@ -16,7 +16,7 @@ impl TextTable {
         }
     }
 
-    /// Creates a table from rows of cells with their column names, which are equal in all rows.
+    /// Creates a table from rows of cells with column names, which are the same in all rows.
     pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {
@@ -39,7 +39,7 @@ impl TextTable {
         self.rows.push(cells);
     }
 
-    /// Returns the table for a terminal: columns are two spaces apart.
+    /// Returns the table for a terminal, with two spaces between columns.
     pub fn text(&self) -> String {
         let line = |cells: &Vec<String>| cells.join("  ").trim_end().to_owned() + "\n";
         self.padded(&self.rows).iter().map(line).collect()
@@ -83,7 +83,7 @@ impl TextTable {
         rows.iter().map(row).collect()
     }
 
-    /// Whether no cell of a column, except its name, starts with a letter, and one is not empty.
+    /// Returns whether no cell of a column, except its name, starts with a letter, and one is not empty.
     fn is_numeric(&self, column: usize) -> bool {
         let cells = self.rows[1..].iter();
         let mut starts = cells

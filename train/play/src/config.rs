@@ -14,21 +14,21 @@ use crate::{ReplyForm, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GameConfig {
-    /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
+    /// A game that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: GameName,
-    /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
+    /// A probe of the game: its options override those below and change instructions and rewards. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
-    /// `docs/environments.md` those of games that live elsewhere.
+    /// The game's options, including its step limit. `lapwing games` lists them with their defaults;
+    /// `docs/environments.md` lists those of external games.
     pub options: toml::Table,
 }
 
 impl GameConfig {
-    /// A game that is there, with every option.
+    /// Returns the config of `scenario`, with every option.
     ///
     /// # Panics
-    /// If its options hold a null.
+    /// If an option is null.
     pub fn of(scenario: &dyn Scenario) -> GameConfig {
         GameConfig {
             name: scenario.name().into(),
@@ -38,15 +38,15 @@ impl GameConfig {
         }
     }
 
-    /// The game with these options.
+    /// Configures the game with these options.
     ///
     /// # Errors
-    /// If there is no such game or probe, or it does not take these options.
+    /// If there is no such game or probe, or an option is invalid.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, SettingError> {
         self.scenario_in("game")
     }
 
-    /// The same; `section` is where the config says so.
+    /// Configures the game that the config section `section` names.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
         let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
@@ -92,25 +92,24 @@ impl Default for GameConfig {
     }
 }
 
-/// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
-/// Evaluations play the run's own game alone.
+/// A game that some groups of a training step play instead of the run's own: another game, another set of options, or a
+/// probe. Evaluations play the run's own game only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MixConfig {
-    /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
+    /// A game that `lapwing games` lists. Empty: the run's own, with its options.
     #[serde(with = "optional")]
     pub name: Option<GameName>,
-    /// One of its probes. Empty: none.
+    /// A probe of that game. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The share of the groups that play it, 0 to 1; each group draws.
+    /// The share of groups that play it, 0 to 1, drawn for each group.
     pub share: f64,
-    /// The first step in which it is played, from 0 on.
+    /// The first step that plays it, from 0.
     pub from: usize,
-    /// The step before which it is played for the last time; 0: to the end. Shares of 1, one after the other, make a
-    /// curriculum.
+    /// The step before which it ends; 0: never. Consecutive entries with a share of 1 make a curriculum.
     pub until: usize,
-    /// Options of the game.
+    /// Options of the game, over those of the run's own if `name` is empty.
     pub options: toml::Table,
 }
 
@@ -128,7 +127,7 @@ impl Default for MixConfig {
 }
 
 impl MixConfig {
-    /// The steps in which it is played.
+    /// Returns the steps that play it.
     pub fn steps(&self) -> Range<usize> {
         match self.until {
             0 => self.from..usize::MAX,
@@ -136,7 +135,7 @@ impl MixConfig {
         }
     }
 
-    /// What it is called in records, in a run that is about this game.
+    /// Returns its name for records, in a run of the game `own`.
     pub fn title(&self, own: &GameConfig) -> String {
         let name = self.game(own).name;
         match &self.probe {
@@ -145,7 +144,7 @@ impl MixConfig {
         }
     }
 
-    /// The game, in a run that is about this one.
+    /// Configures the game, in a run of the game `own`.
     ///
     /// # Errors
     /// As [`GameConfig::scenario`].
@@ -167,43 +166,43 @@ impl MixConfig {
     }
 }
 
-/// How the model plays.
+/// The settings of the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// What the reply must look like.
+    /// The form of a reply.
     pub reply: ReplyForm,
-    /// Turns before the current one that a prompt tells again, the replies included. 0: the observation says it all, and
-    /// prompts that forget share most of their tokens.
+    /// Number of earlier turns that a prompt repeats, with their replies. 0: the observation is the whole state, and
+    /// prompts share most of their tokens.
     pub history: usize,
-    /// Files that put the game in other words: templates with parts that stand for those of the usual one. Of several,
-    /// each episode draws one. None: the usual one.
+    /// Prompt template files, whose blocks replace those of the default. With several, each episode draws one. Empty:
+    /// the default.
     pub templates: Vec<PathBuf>,
-    /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
-    /// ratio is 1. 1: the model as it is.
+    /// Sampling temperature in training. Log-probabilities are those of the same distribution, so the first update's
+    /// ratio is 1. 1: the model's own distribution.
     pub temperature: f64,
-    /// The standard deviation of returns in a group to steer for: training plays warmer where returns lie closer together
-    /// and colder where they lie further apart. 0: the temperature stays.
+    /// Target standard deviation of the returns in a group. Training raises the temperature if it is smaller and lowers
+    /// it if it is larger. 0: the temperature is constant.
     pub spread: f64,
-    /// How far the temperature goes, and back.
+    /// The lowest and the highest temperature.
     pub temperature_range: [f64; 2],
-    /// By what share it changes in a step, at most.
+    /// The largest relative change of the temperature in a step.
     pub temperature_rate: f64,
-    /// A reply is cut off after so many tokens. 256 leaves room for a few sentences of thought.
+    /// Maximum tokens of a reply. 256 leaves room for a few sentences of reasoning.
     pub max_new_tokens: usize,
-    /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
+    /// Subtracted from the return for each unreadable reply. 1 is what the paper's first author later trained with.
     pub format_penalty: f64,
-    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: what the template
-    /// does by itself.
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. Empty: the template's
+    /// defaults.
     pub chat_template_kwargs: toml::Table,
 }
 
 impl PolicyConfig {
-    /// The variables in the form that templates read.
+    /// Returns the variables as JSON.
     ///
     /// # Errors
-    /// If one of them is something that templates do not have, or would replace what lapwing itself gives to the template:
-    /// the conversation (in which nobody has tools or documents) or the checkpoint's special tokens.
+    /// If a value has no JSON form, or a name is reserved for the conversation (which has no tools or documents) or for
+    /// the checkpoint's special tokens.
     pub fn template_variables(
         &self,
     ) -> Result<serde_json::Map<String, serde_json::Value>, SettingError> {
@@ -240,7 +239,7 @@ impl Default for PolicyConfig {
     }
 }
 
-/// A table as JSON, which is what games and templates read.
+/// Converts a table to JSON, which games and templates read.
 fn json(
     section: &str,
     table: &toml::Table,
@@ -252,8 +251,8 @@ fn json(
     table.iter().map(entry).collect()
 }
 
-/// TOML has numbers that are none, which JSON has not: as null they would be ignored in silence. A date is the text that
-/// was written.
+/// Converts a value to JSON. Infinities and NaN are errors: JSON would turn them into null, which is ignored. Dates
+/// become text.
 fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, SettingError> {
     Ok(match value {
         toml::Value::String(text) => text.as_str().into(),
@@ -276,7 +275,7 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
     })
 }
 
-/// A setting that may be left out, which is an empty text in TOML.
+/// A setting that may be omitted, which is an empty string in TOML.
 mod optional {
     use serde::de::value::StringDeserializer;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! The seam between the referee and everything that can play.
+//! The interface between the referee and its players.
 
 use lapwing_env::Game;
 
@@ -6,55 +6,55 @@ use crate::PlayError;
 use crate::episode::{Sampled, Turn};
 use crate::reply::UnreadReason;
 
-/// An agent of a running game wants an action.
+/// A request for an action of one agent in a running game.
 pub struct ActionRequest<'a> {
-    /// Which of the episodes that are played together, from 0: the same in all rounds.
+    /// The index of the episode among those played together; the same in all rounds.
     pub episode: usize,
-    /// Which turn of it, from 0.
+    /// The index of the turn.
     pub turn: usize,
-    /// Whatever the player leaves to chance in this episode follows from it.
+    /// The seed of the player's random choices in this episode.
     pub seed: u64,
-    /// The words for the actions.
+    /// The action words.
     pub actions: &'a [String],
-    /// What the agent gets to see.
+    /// The agent's observation.
     pub observation: &'a str,
-    /// Its turns before this one.
+    /// The agent's earlier turns.
     pub past: &'a [Turn],
-    /// The game, for players that are part of it. Whoever is to be judged goes by the observation.
+    /// The game, for scripted players and search. Players that are evaluated must use the observation only.
     pub game: &'a dyn Game,
-    /// Which of the game's agents.
+    /// The index of the agent in its game.
     pub agent: usize,
 }
 
-/// What a player answers.
+/// A player's reply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
-    /// A place in the actions; `None`: what it said could not be read.
+    /// The index of the action; `None` if the reply is unreadable.
     pub action: Option<usize>,
-    /// Why it could not be read.
+    /// Why the reply is unreadable.
     pub unread: Option<UnreadReason>,
-    /// What is to be told to a game that takes any text.
+    /// The text to pass to a game that takes free text.
     pub said: Option<String>,
-    /// What it said.
+    /// The complete reply.
     pub text: String,
-    /// How that was sampled, if from a model of ours: what learning needs.
+    /// The sampled tokens, which training needs, if a local model replied.
     pub sampled: Option<Sampled>,
 }
 
-/// Somebody who plays: a model, a script, a person.
+/// A player: a model, a script or a person.
 pub trait Player {
-    /// One reply for each ask, in their order. All that live in a round ask together, so that a player who gains by it
-    /// can answer them at once.
+    /// Returns a reply to each request, in order. A round passes the requests of all living agents at once, so that a
+    /// player can batch them.
     ///
     /// # Errors
-    /// Whatever keeps the player from answering. What can be answered but not read is no error.
+    /// If the player cannot reply. An unreadable reply is not an error.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError>;
 
-    /// What the agent sees when the step limit has stopped its episode, for players who learn from where their actions led.
-    /// Nothing is to be answered.
+    /// Shows the player the final observation of an episode that the step limit ended, for value learners that
+    /// bootstrap from it. No reply is expected.
     ///
     /// # Errors
-    /// Whatever keeps the player from looking.
+    /// If the player cannot use the observation.
     fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         let _ = ask;
         Ok(())

@@ -1,31 +1,31 @@
-//! Who reads what it is told, and who plays on as it is used to: the paper's second open question.
+//! Whether a player follows changed instructions or its habits: the paper's second open question.
 //!
-//! A probe changes a game's instructions and its rewards with them. Where the scripted player would do one thing by the
-//! changed instructions and another by the usual ones, an action shows which of the two a player goes by.
+//! A probe changes a game's instructions and its rewards with them. In turns where the scripted player's best actions
+//! under the changed and the usual instructions are disjoint, an action shows which instructions a player follows.
 
 use crate::PlayError;
 use crate::{ActionRequest, Player, Reply};
 
-/// How often a player did what it was told and what it is used to, in the turns in which the two have no action in common.
+/// Counts over the turns in which the changed and the usual instructions have no best action in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
-    /// Turns in which the two part.
+    /// Number of these turns.
     pub parted: usize,
-    /// Of these, actions that the changed instructions ask for.
+    /// Actions of the changed instructions.
     pub told: usize,
-    /// Of these, actions that the usual instructions would have asked for.
+    /// Actions of the usual instructions.
     pub habit: usize,
 }
 
-/// Plays as another does, and counts by which instructions that one goes.
+/// A player that passes requests to another and counts which instructions that one follows.
 pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
-    /// what was counted
+    /// The counts so far.
     pub followed: ProbeCounts,
 }
 
 impl<'a> ProbedPlayer<'a> {
-    /// Watches this player.
+    /// Creates a player that counts the actions of `player`.
     pub fn new(player: &'a mut dyn Player) -> ProbedPlayer<'a> {
         ProbedPlayer {
             player,
@@ -56,22 +56,22 @@ impl Player for ProbedPlayer<'_> {
     }
 }
 
-/// What a player made of a probe.
+/// The conclusion from a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It goes by what it is told, more often than by habit.
+    /// It follows the changed instructions more often than the usual ones.
     Reads,
-    /// It goes by habit, more often than by what it is told: what it learned has overridden the instructions.
+    /// It follows the usual instructions more often: training has overridden the changed ones.
     Overridden,
-    /// Neither, as far as so few turns can show, or it hardly does either.
+    /// Neither is significant, or it rarely follows either.
     Unclear,
-    /// There is nothing to part the two: the probe changes words or signs, not what is good to do.
+    /// The probe changes words or symbols only, so that the best actions are the same.
     SameMeaning,
 }
 
 impl Verdict {
-    /// For people.
+    /// Returns the verdict in plain words.
     pub fn in_words(self) -> &'static str {
         match self {
             Verdict::Reads => "reads",
@@ -81,7 +81,7 @@ impl Verdict {
         }
     }
 
-    /// From what was counted: a sign test over the turns that went by one of the two, at two standard errors.
+    /// Computes the verdict: a sign test over the turns that followed either, at two standard errors.
     pub fn of(followed: &ProbeCounts) -> Verdict {
         if followed.parted == 0 {
             return Verdict::SameMeaning;

@@ -8,7 +8,7 @@ pub trait Progress {
     /// Reports how many units of the phase are done.
     fn done(&self, done: usize);
 
-    /// Reports something worth knowing.
+    /// Reports an event.
     fn note(&self, text: &str);
 }
 

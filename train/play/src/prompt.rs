@@ -1,4 +1,4 @@
-//! The prompts of one game for one model: what is told, in the model's own template, as token ids.
+//! The prompts of one game for one model, in the model's chat template, as token ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use lapwing_model::{ChatTemplate, Tokenizer};
 use crate::PlayError;
 use crate::prompt_writer::{AgentView, PromptWriter};
 
-/// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
-/// board hardly meets a state again, and a long run must not fill the memory with them.
-const KEPT: usize = 8 << 20;
+/// Maximum bytes of the cache, texts and ids together; it is cleared when it is full. On a large board states rarely
+/// repeat, and a long run must not fill the memory.
+const MAX_CACHE_BYTES: usize = 8 << 20;
 
 /// One game's prompts for one model.
 pub struct Prompts {
-    /// what is told, and how replies are read
+    /// Writes the messages and reads the replies.
     pub framing: PromptWriter,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
-    known: HashMap<String, Arc<[u32]>>,
-    /// bytes in `known`
-    held: usize,
+    cache: HashMap<String, Arc<[u32]>>,
+    /// Bytes in the cache.
+    cached_bytes: usize,
 }
 
 impl Prompts {
-    /// For a game that is put in this way, written by the model's own template.
+    /// Creates the prompts that `framing` writes, in the model's template.
     pub fn new(
         framing: PromptWriter,
         tokenizer: Tokenizer,
@@ -34,58 +34,58 @@ impl Prompts {
             framing,
             tokenizer,
             template: template.into(),
-            known: HashMap::new(),
-            held: 0,
+            cache: HashMap::new(),
+            cached_bytes: 0,
         }
     }
 
-    /// Text to token ids and back.
+    /// Returns the model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The model's own way to write a conversation.
+    /// Returns the model's chat template.
     pub fn template(&self) -> &ChatTemplate {
         &self.template
     }
 
-    /// A prompt as text.
+    /// Returns a prompt as text.
     ///
     /// # Errors
     /// If a template fails.
-    pub fn text(&self, seen: &AgentView<'_>) -> Result<String, PlayError> {
-        let messages = self.framing.messages(seen)?;
+    pub fn text(&self, view: &AgentView<'_>) -> Result<String, PlayError> {
+        let messages = self.framing.messages(view)?;
         Ok(self.template.render(&messages, true)?)
     }
 
-    /// A prompt as token ids. Equal ones are rendered once while they are remembered.
+    /// Returns a prompt as token ids, from the cache if it is there.
     ///
     /// # Errors
     /// If a template or the model's tokenizer fails.
-    pub fn ids(&mut self, seen: &AgentView<'_>) -> Result<Arc<[u32]>, PlayError> {
-        let name = self.name(seen);
-        if let Some(ids) = self.known.get(&name) {
+    pub fn ids(&mut self, view: &AgentView<'_>) -> Result<Arc<[u32]>, PlayError> {
+        let name = self.name(view);
+        if let Some(ids) = self.cache.get(&name) {
             return Ok(ids.clone());
         }
-        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(seen)?)?.into();
+        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(view)?)?.into();
         let size = name.len() + size_of_val(&*ids);
-        if self.held + size > KEPT {
-            self.known.clear();
-            self.held = 0;
+        if self.cached_bytes + size > MAX_CACHE_BYTES {
+            self.cache.clear();
+            self.cached_bytes = 0;
         }
-        self.held += size;
-        self.known.insert(name, ids.clone());
+        self.cached_bytes += size;
+        self.cache.insert(name, ids.clone());
         Ok(ids)
     }
 
-    /// All that a prompt depends on.
-    fn name(&self, seen: &AgentView<'_>) -> String {
-        let mut name = seen.observation.to_owned();
-        for turn in self.framing.shown_history(seen) {
+    /// Returns the cache key: everything that a prompt depends on.
+    fn name(&self, view: &AgentView<'_>) -> String {
+        let mut name = view.observation.to_owned();
+        for turn in self.framing.shown_history(view) {
             name += &format!("\0{}\0{}", turn.observation, turn.text);
         }
         if self.framing.wordings() > 1 {
-            name += &format!("\0{}", self.framing.wording(seen.seed));
+            name += &format!("\0{}", self.framing.wording(view.seed));
         }
         name
     }
@@ -96,9 +96,9 @@ mod tests {
     use super::*;
     use crate::config::PolicyConfig;
 
-    /// A long run on a large board meets new states all the time.
+    /// On a large board, a long run meets new states all the time.
     #[test]
-    fn prompts_are_not_kept_for_ever() {
+    fn the_cache_is_bounded() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
         let config = lapwing_model::ModelDirectory::open(dir.as_ref()).unwrap();
         let files = lapwing_model::TextFiles::trusted(dir.as_ref());
@@ -110,18 +110,21 @@ mod tests {
         );
         let framing = PromptWriter::new(&*lake, &PolicyConfig::default()).unwrap();
         let mut prompts = Prompts::new(framing, tokenizer, template);
-        let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
+        let (long, mut most, mut total) = ("_ ".repeat(20_000), 0, 0);
         for number in 0..150 {
             let observation = format!("{number} {long}");
             let ids = prompts.ids(&AgentView::first(&observation)).unwrap();
             assert_eq!(prompts.ids(&AgentView::first(&observation)).unwrap(), ids);
-            seen += observation.len() + size_of_val(&*ids);
+            total += observation.len() + size_of_val(&*ids);
             let texts = prompts
-                .known
+                .cache
                 .iter()
                 .map(|(text, ids)| text.len() + size_of_val(&**ids));
             most = most.max(texts.sum::<usize>());
         }
-        assert!(seen > KEPT && most <= KEPT, "{most} bytes kept of {seen}");
+        assert!(
+            total > MAX_CACHE_BYTES && most <= MAX_CACHE_BYTES,
+            "{most} bytes kept of {total}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! How a game is put to whoever reads and writes, and how the answer is read: the template T of the paper.
+//! Writes the messages of a game and reads the replies: the template T of the paper.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use crate::reply;
 use crate::reply::ReplyForm;
 use crate::seeds;
 
-/// The template that is used where none is named, and which others may extend.
-const USUAL: &str = include_str!("prompt.jinja");
-/// What others extend it by.
-const USUAL_NAME: &str = "usual";
-/// The parts of a template.
+/// The default template, which others may extend.
+const DEFAULT_TEMPLATE: &str = include_str!("prompt.jinja");
+/// Its name in other templates.
+const DEFAULT_NAME: &str = "usual";
+/// The blocks of a template.
 const BLOCKS: [&str; 6] = [
     "system",
     "user",
@@ -26,7 +26,7 @@ const BLOCKS: [&str; 6] = [
     "observation",
     "format",
 ];
-/// What a template can name.
+/// The variables of a template.
 const VARIABLES: [&str; 6] = [
     "game",
     "rules",
@@ -35,26 +35,26 @@ const VARIABLES: [&str; 6] = [
     "reply",
     "observation",
 ];
-/// Instructions that a template may execute: the usual one takes less than a hundred.
+/// Maximum instructions of a template: the default one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
-/// Bytes of a prompt.
+/// Maximum bytes of a prompt.
 const MAX_PROMPT: usize = 4 << 20;
-/// Bytes of a template file.
-const LONGEST: u64 = 64 << 10;
+/// Maximum bytes of a template file.
+const MAX_TEMPLATE: u64 = 64 << 10;
 
-/// What an agent knows when it is asked for an action.
+/// The state of an agent that is asked for an action.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentView<'a> {
-    /// what it sees
+    /// Its observation.
     pub observation: &'a str,
-    /// its turns before this one, from the first on
+    /// Its earlier turns, in order.
     pub past: &'a [Turn],
-    /// the episode's seed, by which it is put in one wording or another
+    /// The episode's seed, which selects the template.
     pub seed: u64,
 }
 
 impl<'a> AgentView<'a> {
-    /// A first turn.
+    /// Returns the view of a first turn.
     pub fn first(observation: &'a str) -> AgentView<'a> {
         AgentView {
             observation,
@@ -63,7 +63,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// A turn that would follow the last of an episode that is over.
+    /// Returns the view after the last turn of an episode that has ended.
     pub fn after(episode: &'a Episode) -> AgentView<'a> {
         AgentView {
             observation: &episode.last,
@@ -72,7 +72,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// A turn of an episode, from 0.
+    /// Returns the view of a turn of an episode, from 0.
     pub fn turn(episode: &'a Episode, turn: usize) -> AgentView<'a> {
         AgentView {
             observation: &episode.turns[turn].observation,
@@ -83,7 +83,7 @@ impl<'a> AgentView<'a> {
 }
 
 impl ActionRequest<'_> {
-    /// What the agent that asks knows.
+    /// Returns the agent's view.
     pub fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
@@ -93,10 +93,10 @@ impl ActionRequest<'_> {
     }
 }
 
-/// How one game is put, and how replies are read.
+/// Writes the messages of one game and reads the replies.
 ///
-/// A prompt is a system message (rules, and what a reply must look like), as many of the latest turns as
-/// `policy.history` says, and the current observation. Without history all prompts of a game begin with the same text.
+/// A prompt is a system message (the rules and the form of a reply), the latest `policy.history` turns, and the current
+/// observation. Without history, all prompts of a game have the same prefix.
 #[derive(Debug, Clone)]
 pub struct PromptWriter {
     game: String,
@@ -110,22 +110,22 @@ pub struct PromptWriter {
 
 #[derive(Debug, Clone)]
 struct PromptTemplate {
-    /// `None`: the usual one
+    /// `None` for the default template.
     path: Option<PathBuf>,
     jinja: Jinja,
 }
 
 impl PromptWriter {
-    /// For this game, as the policy is to be asked.
+    /// Creates a writer for this game.
     ///
     /// # Errors
-    /// If a template cannot be read, or is none.
+    /// If a template cannot be read or is invalid.
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let templates = match &policy.templates[..] {
-            [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
+            [] => vec![PromptTemplate::parse(None, DEFAULT_TEMPLATE.to_owned())?],
             paths => {
                 let read = |path: &PathBuf| {
-                    let text = read_text(path, LONGEST).map_err(|error| {
+                    let text = read_text(path, MAX_TEMPLATE).map_err(|error| {
                         let (text, path) = (error.to_string(), path.clone());
                         let prefix = format!("{}: ", path.display());
                         let why = text.strip_prefix(&prefix).unwrap_or(&text);
@@ -146,19 +146,19 @@ impl PromptWriter {
             history: policy.history,
             templates,
         };
-        // What is wrong with a template shows now, and not when its turn comes.
+        // Errors of a template are found now, not at its first episode.
         for template in &framing.templates {
             framing.render(template, "")?;
         }
         Ok(framing)
     }
 
-    /// In how many ways it is put.
+    /// Returns the number of templates.
     pub fn wordings(&self) -> usize {
         self.templates.len()
     }
 
-    /// Which of them an episode of this seed gets.
+    /// Returns the index of the template for this seed.
     pub(crate) fn wording(&self, seed: u64) -> usize {
         match self.templates.len() {
             1 => 0,
@@ -166,20 +166,20 @@ impl PromptWriter {
         }
     }
 
-    /// The turns that are told again.
-    pub(crate) fn shown_history<'a>(&self, seen: &AgentView<'a>) -> &'a [Turn] {
-        &seen.past[seen.past.len().saturating_sub(self.history)..]
+    /// Returns the turns that the prompt repeats.
+    pub(crate) fn shown_history<'a>(&self, view: &AgentView<'a>) -> &'a [Turn] {
+        &view.past[view.past.len().saturating_sub(self.history)..]
     }
 
-    /// What an agent is told.
+    /// Returns the messages of a prompt.
     ///
     /// # Errors
     /// If the template fails.
-    pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
-        let template = &self.templates[self.wording(seen.seed)];
-        let (system, user) = self.render(template, seen.observation)?;
+    pub fn messages(&self, view: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
+        let template = &self.templates[self.wording(view.seed)];
+        let (system, user) = self.render(template, view.observation)?;
         let mut messages = vec![Message::system(system)];
-        for turn in self.shown_history(seen) {
+        for turn in self.shown_history(view) {
             let (_, user) = self.render(template, &turn.observation)?;
             messages.push(Message::user(user));
             messages.push(Message::assistant(&turn.text));
@@ -188,25 +188,25 @@ impl PromptWriter {
         Ok(messages)
     }
 
-    /// A reply, read. `cut`: the limit of tokens ended it.
+    /// Parses a reply; `cut` if the token limit ended it.
     pub fn read(&self, text: String, cut: bool) -> Reply {
-        let (action, said) = match self.takes_text {
+        let (action, free_text) = match self.takes_text {
             false => (reply::action(&text, self.form, &self.actions, cut), None),
             true => match reply::said(&text, self.form, cut) {
-                Ok(said) => (Ok(0), Some(said)),
+                Ok(free_text) => (Ok(0), Some(free_text)),
                 Err(why) => (Err(why), None),
             },
         };
         Reply {
             action: action.ok(),
             unread: action.err(),
-            said,
+            said: free_text,
             text,
             sampled: None,
         }
     }
 
-    /// The system message and the user's.
+    /// Renders the system message and the user message.
     fn render(
         &self,
         template: &PromptTemplate,
@@ -238,19 +238,19 @@ impl PromptTemplate {
         }
         let mut template = PromptTemplate {
             path: path.cloned(),
-            // A name that is spelt wrong is no empty text.
+            // A misspelt variable is an error, not empty text.
             jinja: Jinja::new(JinjaOptions {
                 max_instructions: FUEL,
                 max_output: MAX_PROMPT,
                 trim_blocks: false,
                 strict: true,
-                // JSON has a space after each colon and comma.
+                // JSON gets a space after each colon and comma.
                 python: true,
             }),
         };
         let jinja = &mut template.jinja;
         let added = jinja
-            .add(USUAL_NAME, USUAL.to_owned())
+            .add(DEFAULT_NAME, DEFAULT_TEMPLATE.to_owned())
             .and_then(|()| jinja.add("prompt", text));
         match added {
             Ok(()) => Ok(template),
@@ -259,30 +259,30 @@ impl PromptTemplate {
     }
 
     fn refused(&self, error: &JinjaError) -> PlayError {
-        let problem = format!("{error}{}", cure(error.kind));
-        let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
+        let problem = format!("{error}{}", hint(error.kind));
+        let path = self.path.clone().unwrap_or_else(|| DEFAULT_NAME.into());
         PlayError::Prompt { path, problem }
     }
 }
 
-/// What helps, where the problem alone does not say it.
-fn cure(kind: JinjaErrorKind) -> String {
+/// Returns a hint for errors whose text does not include one.
+fn hint(kind: JinjaErrorKind) -> String {
     match kind {
         JinjaErrorKind::UndefinedVariable => {
             format!("; the variables are {}", VARIABLES.join(", "))
         }
         JinjaErrorKind::UnknownTemplate => {
-            format!("; the only template that others may extend is {USUAL_NAME:?}")
+            format!("; the only template that others may extend is {DEFAULT_NAME:?}")
         }
         JinjaErrorKind::UnknownBlock => {
-            format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
+            format!("; begin with {{% extends {DEFAULT_NAME:?} %}}, which has all that is left out")
         }
         JinjaErrorKind::TooManyInstructions => "; is there a loop in a loop?".to_owned(),
         _ => String::new(),
     }
 }
 
-/// A block that nobody asks for would be ignored in silence.
+/// Checks the names of all blocks: an unknown block would be ignored silently.
 fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
     for (at, _) in text.match_indices("{%") {
         let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();

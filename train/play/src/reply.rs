@@ -1,4 +1,4 @@
-//! Reading a reply: the parser of the paper, and why it could not read what it could not.
+//! Parses replies: the parser of the paper, which also returns why a reply is unreadable.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,20 +7,20 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyForm {
-    /// The action word and nothing else.
+    /// The action word only.
     Word,
-    /// Any thoughts, then `<action>word</action>`.
+    /// Any text, then `<action>word</action>`.
     Tags,
-    /// `<think>thoughts</think>`, then `<action>word</action>`.
+    /// `<think>reasoning</think>`, then `<action>word</action>`.
     Think,
     /// `<plan>plan</plan>`, then `<action>word</action>`.
     Plan,
-    /// `{"action": "word"}`, whatever else is in the object.
+    /// `{"action": "word"}`; other keys are ignored.
     Json,
 }
 
 impl ReplyForm {
-    /// What is wanted, for messages.
+    /// Describes the form, for messages.
     pub fn wanted(self) -> &'static str {
         match self {
             ReplyForm::Word => "one word, which is an action (policy.reply = \"word\")",
@@ -41,7 +41,7 @@ impl ReplyForm {
 }
 
 impl ReplyForm {
-    /// An action, said in this form and with nothing else.
+    /// Writes an action in this form, without other text.
     pub fn say(self, action: &str) -> String {
         let tags = format!("<action>{action}</action>");
         match self {
@@ -54,22 +54,22 @@ impl ReplyForm {
     }
 }
 
-/// Why a reply could not be read.
+/// Why a reply is unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadReason {
-    /// There is no action where it was asked for: no tag, no JSON object with an action, nothing at all.
+    /// There is no action in the requested place: no tag, no JSON object with an action, or no text.
     NoTag,
-    /// What is there is none of the actions.
+    /// The text there is not an action.
     UnknownWord,
-    /// What is there names several actions.
+    /// The text there names several actions.
     SeveralActions,
-    /// The limit of tokens came before the action did.
+    /// The token limit ended the reply before its action.
     CutOff,
 }
 
 impl UnreadReason {
-    /// For people.
+    /// Returns the reason in plain words.
     pub fn in_words(self) -> &'static str {
         match self {
             UnreadReason::NoTag => "there is no action where it was asked for",
@@ -80,14 +80,13 @@ impl UnreadReason {
     }
 }
 
-/// What a reply has where the action is asked for, without the space around it. `cut`: the limit of tokens ended the
-/// reply, and not the model.
+/// Extracts the trimmed text in the place of the action. `cut`: whether the token limit ended the reply.
 ///
-/// A word is the whole reply; tags are the text between the first `<action>` and the `</action>` after it, thoughts and
-/// plans in tags left out; JSON is the text under "action" in the first object.
+/// With words this is the whole reply; with tags, the text between the first `<action>` and the next `</action>`,
+/// outside of reasoning and plans; with JSON, the text under "action" in the first object.
 ///
 /// # Errors
-/// If there is nothing.
+/// If there is no text.
 pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
         ReplyForm::Word => Some(reply.to_owned()),
@@ -104,10 +103,10 @@ pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadRea
     })
 }
 
-/// The action that a reply names, as a place in `actions`. Case and the space around the word do not count.
+/// Returns the index in `actions` of the reply's action. Case and surrounding space are ignored.
 ///
 /// # Errors
-/// If it names none, or several.
+/// If it names no action, or several.
 pub fn action(
     reply: &str,
     form: ReplyForm,
@@ -144,7 +143,7 @@ fn under_action(reply: &str) -> Option<String> {
     Some(object.get("action")?.as_str()?.to_owned())
 }
 
-/// Whether the action stands in the text as a word of its own.
+/// Returns whether the text contains the action as a separate word.
 fn names(text: &str, action: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     text.match_indices(action).any(|(at, _)| {
@@ -169,7 +168,7 @@ mod tests {
         action(reply, form, &["left".to_owned(), "down".to_owned()], false)
     }
 
-    /// In every form, as a model that does as it is told would say it.
+    /// In every form, without other text.
     #[test]
     fn every_action_of_every_game_is_read_back() {
         for kind in lapwing_env::GAMES {
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_no_actions() {
+    fn thoughts_are_not_actions() {
         let reply = "<think><action>left</action> would fall</think><action>down</action>";
         assert_eq!(read(reply, ReplyForm::Think), Ok(1));
         assert_eq!(read(reply, ReplyForm::Tags), Ok(0));
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_hold_more_than_the_action() {
+    fn json_may_have_other_keys() {
         let read = |reply| read(reply, ReplyForm::Json);
         assert_eq!(
             read("```json\n{\"why\": {}, \"action\": \"left\"}\n```"),
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_was_cut_off_is_told_from_one_that_has_no_action() {
+    fn a_cut_off_reply_differs_from_one_without_an_action() {
         let cut = |reply, form| action(reply, form, &["left".to_owned()], true);
         assert_eq!(
             cut("I think that", ReplyForm::Tags),
@@ -275,7 +274,7 @@ mod tests {
             Err(UnreadReason::CutOff)
         );
         assert_eq!(cut("le", ReplyForm::Word), Err(UnreadReason::CutOff));
-        // A model that says another word is not helped by more tokens.
+        // A longer limit does not help a model with the wrong word.
         assert_eq!(cut("jump", ReplyForm::Word), Err(UnreadReason::UnknownWord));
         assert_eq!(
             cut("<action>jump</action>", ReplyForm::Tags),
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_is_what_stands_where_the_action_would() {
+    fn free_text_is_in_the_place_of_the_action() {
         assert_eq!(
             said(" [up] now\n", ReplyForm::Word, false),
             Ok("[up] now".to_owned())

@@ -1,4 +1,4 @@
-//! Episodes that are kept whole, to be looked at: the lines of `episodes.jsonl`.
+//! Recorded episodes: the lines of `episodes.jsonl`.
 
 use lapwing_model::Message;
 use serde::{Deserialize, Serialize};
@@ -7,94 +7,94 @@ use crate::PlayError;
 use crate::prompt::Prompts;
 use crate::{AgentView, Episode, EpisodeEnd, PromptWriter, UnreadReason};
 
-/// What one agent of a game lived through, and what learning made of it.
+/// One agent's episode, with its advantages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptEpisode {
-    /// Training steps done when it was played.
+    /// Training steps done before it was played.
     pub step: usize,
-    /// Whether it was played to learn from or to examine.
+    /// Whether it was played for training or evaluation.
     pub purpose: EpisodePurpose,
-    /// The game, if it is one that is mixed in and not the run's own.
+    /// The game, if it is mixed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game: Option<String>,
-    /// The seed of the scene; equal numbers are equal scenes. As text, since it has more digits than JavaScript keeps.
+    /// The seed of the scene, as text, since JavaScript would round it.
     pub scene: String,
-    /// Which agent of its game, from 0.
+    /// The agent of its game, from 0.
     pub agent: usize,
-    /// What the game gave, without shaping.
+    /// The game's return, without shaping.
     #[serde(rename = "return")]
     pub game_return: f64,
-    /// The same with the shaping, which is what training goes by.
+    /// The return with shaping, which training uses.
     pub composite_return: f64,
-    /// How far it stood out in its group; only of what was played to learn from.
+    /// Its advantage; training episodes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
-    /// Whether it was learned from; only of what was played to learn from.
+    /// Whether it was selected for the update; training episodes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<bool>,
-    /// Whether the game counts it as won.
+    /// Whether the game counts it as a success.
     pub success: bool,
     /// Whether the step limit ended it.
     pub truncated: bool,
-    /// From the first to the last.
+    /// The turns, in order.
     pub turns: Vec<KeptTurn>,
-    /// What the agent saw after the last turn.
+    /// The observation after the last turn.
     pub last: String,
 }
 
-/// What an episode was played for.
+/// The purpose of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EpisodePurpose {
-    /// To learn from it.
+    /// Training.
     Training,
-    /// To examine the policy.
+    /// Evaluation.
     Evaluation,
 }
 
-/// One action of one agent.
+/// A turn of one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptTurn {
-    /// What the agent saw.
+    /// The observation.
     pub observation: String,
-    /// The whole prompt that this was put to the model in. Empty for a player that is no model of ours.
+    /// The complete prompt. Empty if the player is not a local model.
     pub prompt: String,
-    /// The same as a conversation, which any model can be told; only where episodes are kept to be imitated.
+    /// The prompt as messages, for imitation by any model; empty unless episodes are kept for that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
-    /// What the model said.
+    /// The reply.
     pub reply: String,
-    /// The action; null if the reply could not be read.
+    /// The action; null if the reply is unreadable.
     pub action: Option<String>,
-    /// Why the reply could not be read.
+    /// Why the reply is unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadReason>,
-    /// What the game gave.
+    /// The game's reward.
     pub reward: f64,
-    /// What the referee added: minus the format penalty, or zero.
+    /// The referee's shaping: minus the format penalty, or zero.
     pub shaping: f64,
-    /// How far the turn stood out; only of what was played to learn from.
+    /// The turn's advantage; training episodes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
 }
 
-/// Where an episode was played, and when.
+/// The origin of an episode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpisodeOrigin<'a> {
     /// Training steps done.
     pub step: usize,
-    /// What for.
+    /// The purpose.
     pub purpose: EpisodePurpose,
-    /// The game, if it is not the run's own.
+    /// The game, if it is mixed in.
     pub game: Option<&'a str>,
     /// The seed of the scene.
     pub scene: u64,
-    /// Which agent.
+    /// The agent.
     pub agent: usize,
 }
 
 impl KeptEpisode {
-    /// An episode as it is kept.
+    /// Records an episode with its prompts.
     ///
     /// # Errors
     /// If a template fails.
@@ -111,7 +111,7 @@ impl KeptEpisode {
         Ok(sample)
     }
 
-    /// The same without prompts: of a player that is no model of ours.
+    /// Records an episode without prompts, for a player that is not a local model.
     pub fn played(episode: &Episode, place: EpisodeOrigin<'_>, actions: &[String]) -> KeptEpisode {
         let turn = |turn: &crate::Turn| KeptTurn {
             observation: turn.observation.clone(),
@@ -141,7 +141,7 @@ impl KeptEpisode {
         }
     }
 
-    /// With what was told before each reply, as a conversation: so that another model can imitate it.
+    /// Adds the messages before each reply, so that another model can imitate it.
     ///
     /// # Errors
     /// If a template fails.
@@ -156,7 +156,7 @@ impl KeptEpisode {
         Ok(self)
     }
 
-    /// With what learning made of it: the advantage of the whole and of each turn, and whether it was chosen.
+    /// Adds the advantages of the episode and of each turn, and whether it was selected.
     #[must_use]
     pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> KeptEpisode {
         self.advantage = Some(advantage);

@@ -1,5 +1,5 @@
-//! Which scenes are trained on, and which are kept for the evaluation: told by the scene alone, so that no seed, no number of
-//! episodes and no run changes it, and what one run has learned from, another does not examine.
+//! Splits a game's scenes into training and held-out scenes. The split depends on the scene alone, not on seeds,
+//! numbers of episodes or runs, so that no run trains on a scene that another evaluates.
 
 use lapwing_env::Scenario;
 
@@ -7,41 +7,40 @@ use crate::PlayError;
 use crate::Seat;
 use crate::seeds;
 
-/// One scene in so many is kept for the evaluation.
-const KEPT: u64 = 5;
-/// Whether a game's scenes can be divided is seen from so many.
+/// One scene in this many is held out.
+const HELD_OUT_ONE_IN: u64 = 5;
+/// Number of scenes that are tried to find whether a game's scenes can be split.
 const PROBES: usize = 64;
-/// A scene of the wanted kind that has not come after so many draws does not come.
-const DRAWS: usize = 10_000;
+const MAX_DRAWS: usize = 10_000;
 
-/// The scenes of one game, divided.
+/// The split of one game's scenes.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenes {
     divided: bool,
 }
 
 impl Scenes {
-    /// Looks whether the game has scenes of both kinds. One that has a single scene, such as a given map, has nothing to
-    /// hold out: it is trained on and examined.
+    /// Checks whether the game has scenes of both kinds. A game with a single scene, such as a given map, holds nothing
+    /// out: training and evaluation use the same scene.
     ///
     /// # Errors
     /// If the game fails.
     pub fn of(scenario: &dyn Scenario) -> Result<Scenes, PlayError> {
-        let mut kept = 0;
+        let mut held_out = 0;
         for probe in 0..PROBES {
-            kept += usize::from(is_kept(scenario, seeds::derive(0, "probe", &[probe]))?);
+            held_out += usize::from(is_held_out(scenario, seeds::derive(0, "probe", &[probe]))?);
         }
         Ok(Scenes {
-            divided: (1..PROBES).contains(&kept),
+            divided: (1..PROBES).contains(&held_out),
         })
     }
 
-    /// Whether training and evaluation have scenes of their own.
+    /// Returns whether training and evaluation have different scenes.
     pub fn divided(&self) -> bool {
         self.divided
     }
 
-    /// A scene to train on: the first of those that `draw` gives for 0, 1, 2, ... that is not kept for the evaluation.
+    /// Returns a training scene: the first of `draw(0)`, `draw(1)`, ... that is not held out.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -53,7 +52,7 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
-    /// The seats of an evaluation: the same for every run with this seed, and fewer are the first of more.
+    /// Returns the seats of an evaluation, which depend on the seed only. Fewer seats are the first of more.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -80,8 +79,8 @@ impl Scenes {
         kept: bool,
         draw: impl Fn(usize) -> u64,
     ) -> Result<u64, PlayError> {
-        for scene in (0..DRAWS).map(draw) {
-            if !self.divided || is_kept(scenario, scene)? == kept {
+        for scene in (0..MAX_DRAWS).map(draw) {
+            if !self.divided || is_held_out(scenario, scene)? == kept {
                 return Ok(scene);
             }
         }
@@ -92,15 +91,15 @@ impl Scenes {
     }
 }
 
-/// Whether a scene is kept for the evaluation, by a hash of the state's key: of all agents the least, so that it does not
-/// matter who sits where.
-fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
+/// Returns whether a scene is held out, by a hash of the state's key: the smallest key of all agents, so that their
+/// order does not matter.
+fn is_held_out(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.key(0)?;
     for agent in 1..scenario.agents() {
         least = least.min(game.key(agent)?);
     }
-    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
+    Ok(seeds::derive(0, &least, &[]).is_multiple_of(HELD_OUT_ONE_IN))
 }
 
 #[cfg(test)]
@@ -120,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn scenes_of_the_evaluation_are_never_trained_on() {
+    fn training_never_draws_held_out_scenes() {
         for (name, options) in [
             ("frozen-lake", json!({})),
-            // Few maps, so that the same ones come again and again.
+            // A small map, so that scenes repeat.
             ("frozen-lake", json!({ "size": 3 })),
             ("snake", json!({ "size": 4, "apples": 1 })),
         ] {
@@ -145,7 +144,7 @@ mod tests {
                 );
                 redrawn += usize::from(scene != draw(0));
             }
-            // A fifth of the draws; their standard deviation is 13, but equal maps go together.
+            // A fifth of the draws; their standard deviation is 13, but equal maps count together.
             assert!(
                 (50..400).contains(&redrawn),
                 "{redrawn} of 1000 {name} {options}"
@@ -153,15 +152,15 @@ mod tests {
         }
     }
 
-    /// What is kept does not follow from what is evaluated.
+    /// Held-out scenes do not depend on the evaluation.
     #[test]
     fn more_episodes_and_other_views_change_no_scene() {
         let lake = game("frozen-lake", &json!({}));
-        let told = game("frozen-lake", &json!({ "view": "full" }));
+        let full = game("frozen-lake", &json!({ "view": "full" }));
         let scenes = Scenes::of(&*lake).unwrap();
         let of = |scenario, seed, count| scenes.evaluation(scenario, seed, count).unwrap();
         assert_eq!(of(&*lake, 1, 3), of(&*lake, 1, 5)[..3]);
-        assert_eq!(of(&*lake, 1, 30), of(&*told, 1, 30));
+        assert_eq!(of(&*lake, 1, 30), of(&*full, 1, 30));
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
     }
 

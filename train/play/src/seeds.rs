@@ -1,21 +1,21 @@
-//! Where every random number of a run comes from: seeds derived from the run's seed by name and number.
+//! Derives every seed of a run from the run's seed, by name and numbers.
 
 use lapwing_tensor::random::Random;
 
-/// The seed called `name` with these numbers, of a run's seed. Different names or numbers give unrelated seeds.
+/// Derives the seed of `name` and `numbers`. Different names or numbers give unrelated seeds.
 pub fn derive(seed: u64, name: &str, numbers: &[usize]) -> u64 {
     let mut state = seed;
     for byte in name.bytes() {
         state = stir(state ^ u64::from(byte));
     }
     for number in numbers {
-        // The complement keeps a number apart from a letter of a name.
+        // The complement separates numbers from bytes of the name.
         state = stir(state ^ !(*number as u64));
     }
     state
 }
 
-/// The first number of a state's stream: unlike [`lapwing_tensor::random::mix`] alone, it does not leave 0 at 0.
+/// Returns the first number of a state's stream. Unlike [`lapwing_tensor::random::mix`] alone, it does not map 0 to 0.
 fn stir(state: u64) -> u64 {
     Random::new(state).next_u64()
 }
@@ -24,9 +24,9 @@ fn stir(state: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A run that is made again from its config must play the same episodes, whatever becomes of this file.
+    /// A run that is repeated from its config must play the same episodes.
     #[test]
-    fn seeds_stay_what_they_were() {
+    fn seeds_are_stable() {
         assert_eq!(derive(1, "adapter", &[]), 0x5a17_bdf3_daab_b25d);
         assert_eq!(derive(1, "scene", &[0, 0]), 0x0832_a438_9a52_4d20);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The games of a run: the one that it is about, and those that are mixed into its training.
+//! The games of a run: its own, and those mixed into training.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use crate::scenes::Scenes;
 use crate::seeds;
 use crate::{AgentView, PromptWriter, Referee};
 
-/// A game as a model meets it.
+/// A game with its prompts and scenes.
 pub struct World {
-    /// what it is called in records: the game's name, and the probe's if it is one
+    /// The game's name in records, with its probe if there is one.
     pub name: String,
-    /// the configured game
+    /// The configured game.
     pub scenario: Box<dyn Scenario>,
-    /// which of its scenes are trained on
+    /// The split of its scenes.
     pub scenes: Scenes,
-    /// how it is put to the model
+    /// Its prompts.
     pub prompts: Prompts,
-    /// the steps in which it is played
+    /// The steps that play it.
     steps: Range<usize>,
-    /// the share of a step's groups that play it
+    /// Its share of a step's groups.
     share: f64,
 }
 
 impl World {
-    /// The game that a run is about.
+    /// Creates the run's own game.
     ///
     /// # Errors
-    /// If the game fails, or a prompt template is none.
+    /// If the game fails, or a prompt template is invalid.
     pub fn new(
         scenario: Box<dyn Scenario>,
         policy: &PolicyConfig,
@@ -52,7 +52,7 @@ impl World {
         })
     }
 
-    /// These games, and those that the config mixes in.
+    /// Returns these games, followed by those of the config's `[[mix]]`.
     ///
     /// # Errors
     /// As [`World::new`].
@@ -78,7 +78,7 @@ impl World {
         Ok(worlds)
     }
 
-    /// Which of these games a group of a step plays.
+    /// Returns the index of the game that a group of a step plays.
     pub fn drawn(worlds: &[World], seed: u64, step: usize, group: usize) -> usize {
         let mut left = Stream::new(seeds::derive(seed, "mix", &[step, group]), "mix").unit();
         for (number, world) in worlds.iter().enumerate().skip(1) {
@@ -92,7 +92,7 @@ impl World {
         0
     }
 
-    /// Who stops its episodes, and by what.
+    /// Returns the referee of its episodes.
     pub fn referee(&self, policy: &PolicyConfig) -> Referee {
         Referee {
             step_limit: self.scenario.step_limit(),
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// The prompts of the first turn on these scenes.
+    /// Returns the prompts of the first turn on the first `count` evaluation scenes of `seed`.
     ///
     /// # Errors
     /// If the game or a template fails.
@@ -109,11 +109,11 @@ impl World {
         let mut starts = Vec::new();
         for seat in &seats {
             let observation = self.scenario.start(seat.scene, seat.luck)?.observe(0)?;
-            let seen = AgentView {
+            let view = AgentView {
                 seed: seat.reply,
                 ..AgentView::first(&observation)
             };
-            starts.push(self.prompts.ids(&seen)?.to_vec());
+            starts.push(self.prompts.ids(&view)?.to_vec());
         }
         Ok(starts)
     }

@@ -1,13 +1,13 @@
-//! Known problems of drivers, each with its source. The list is short: the other checks measure what a driver does.
+//! Known driver problems, each with its source. The list is short: the other checks measure what a driver does.
 
 use lapwing_tensor::Caps;
 use serde_json::{Value, json};
 
 use super::Finding;
 
-/// A known problem of some devices. The parts are in lower case; an empty one matches any device.
+/// A known problem of some devices. The strings are in lower case; an empty one matches any device.
 struct DriverProblem {
-    /// vulkan, metal, dx12 or gl.
+    /// The backend: vulkan, metal, dx12 or gl.
     backend: &'static str,
     /// Part of the device's name.
     name: &'static str,

@@ -1,5 +1,5 @@
-//! Checks whether a model learns on this device: its gradients are slopes of the loss, all tensors of an adapter move, and
-//! the log-probs of a rollout are those of the update.
+//! Checks whether a model learns on this device: gradients match finite differences of the loss, all tensors of an
+//! adapter change, and the log-probs of a rollout equal those of the update.
 
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
@@ -23,7 +23,7 @@ fn parameters(state: &State) -> &Parameters {
     parameters.expect("a run that trains")
 }
 
-/// Plays some games as a rollout does.
+/// Plays some games as in a rollout.
 fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
@@ -40,7 +40,7 @@ fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
     state.play(0, &seats, 1.0, &())
 }
 
-/// Packs these games as an update does.
+/// Packs these games as in an update.
 fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     let ones = vec![1.0; state.world().scenario.step_limit()];
     let one = |episode| SelectedEpisode {
@@ -126,7 +126,7 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
     Ok(last.expect("two updates"))
 }
 
-/// Checks that every tensor of the adapter has a gradient and moves.
+/// Checks that every tensor of the adapter has a gradient and changes.
 pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
     let played = play(state)?;
     let batches = batches(state, &played);
@@ -162,17 +162,17 @@ pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
     })
 }
 
-/// The change of the loss to both sides: far more than the rounding of f32 (1e-6), and so little that the error of the
-/// extrapolated difference is some thousandths.
+/// The loss change on either side. It is far larger than the rounding of f32 (1e-6), and small enough for an
+/// extrapolated difference that is accurate to some thousandths.
 const LOSS_CHANGE: f64 = 0.02;
 const MAX_SLOPE_ERROR: f64 = 0.02;
 
-/// Checks the gradient of an adapter against differences of the loss, along the gradient and along a random direction.
+/// Compares the gradient of an adapter with differences of the loss, along the gradient and along a random direction.
 pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> {
     let played = play(state)?;
     let batches = batches(state, &played);
     let batch = &batches[0];
-    // Before any update half of the gradients are zero.
+    // Before the first update, half of the gradients are zero.
     updates(state, batch)?;
     let gradients = gradients(state, batch);
     let at = parameters(state).values()?;
@@ -185,7 +185,7 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     }
     let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
     let mut random = Random::new(SEED);
-    // Half of it is the gradient: the loss hardly changes in a direction across the gradient.
+    // Half of it is the gradient: the loss is almost constant in directions orthogonal to the gradient.
     let mut mixed: Vec<f64> = gradient
         .iter()
         .map(|g| g / norm + (2.0 * random.uniform() - 1.0) * (3.0 / gradient.len() as f64).sqrt())
@@ -205,7 +205,7 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
         let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
         errors.push((got - wanted).abs() / wanted.abs());
     }
-    // By total order NaN is the largest.
+    // NaN is the largest value in total order.
     let worst = errors.into_iter().max_by(f64::total_cmp);
     let worst = worst.expect("two directions");
     move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
@@ -239,7 +239,7 @@ fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
     }
 }
 
-/// Returns the mean log-prob after such a move, summed in double precision.
+/// Returns the mean log-prob after this move, summed in double precision.
 fn loss_at(
     state: &State,
     batch: &Batch,

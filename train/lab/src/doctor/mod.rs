@@ -1,7 +1,7 @@
 //! Checks whether a machine can train: the device, its driver, every kernel, a model's gradients, memory and speed.
 //!
-//! [`diagnose`] runs all checks and takes tens of seconds. [`self_test`] runs a part of them before any training: it takes a
-//! second, once for each device, driver and version of the kernels.
+//! [`diagnose`] runs all checks and takes tens of seconds. [`self_test`] runs some of them before any training. It
+//! takes a second, once for each device, driver and kernel version.
 
 mod drivers;
 mod learning_checks;
@@ -26,9 +26,9 @@ pub use self_test::self_test;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingStatus {
-    /// Everything is as it should be.
+    /// No problem.
     Good,
-    /// Training works, but not as well as it could.
+    /// Training works, but could work better.
     Warning,
     /// Training does not work.
     Bad,
@@ -78,7 +78,7 @@ impl Finding {
         }
     }
 
-    /// The device or its driver does not work.
+    /// Returns a finding for a device or driver that does not work.
     fn bad_device(text: String, figures: Value) -> Finding {
         let fix = "update the driver, or choose another device; if neither helps, report it";
         Finding {
@@ -99,14 +99,14 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Whether this machine can train.
+    /// Returns whether this machine can train.
     pub fn is_good(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.all(|finding| finding.outcome != FindingStatus::Bad)
     }
 }
 
-/// Runs checks one after the other, and reports each result.
+/// Runs checks in sequence and reports each result.
 struct CheckRunner<'a> {
     findings: Vec<Finding>,
     report: &'a mut dyn FnMut(&Finding),
@@ -127,8 +127,8 @@ impl CheckRunner<'_> {
     }
 }
 
-/// Checks the device that `open` returns, with the built-in base and with the model in the directory `model`. Calls `report`
-/// after each check. Only a model of the hub needs `hub`.
+/// Checks the device that `open` returns, with the built-in base and with the model `model`. Calls `report` after each
+/// check. `hub` is required only for a model of the hub.
 pub fn diagnose(
     open: impl FnOnce() -> Result<Gpu, GpuError>,
     model: Option<&str>,
@@ -150,7 +150,7 @@ pub fn diagnose(
     });
     if let Some(gpu) = &gpu {
         checks.run("driver", || (drivers::look_up(gpu.caps()), ()));
-        // With wrong kernels the checks of models would fail, too.
+        // With wrong kernels, the model checks would fail, too.
         if checks.run("kernels", || kernels(gpu)) {
             models(&mut checks, gpu, model, hub);
         }
@@ -202,7 +202,7 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// Checks all kernels, and returns whether all are correct.
+/// Checks all kernels. Returns whether all are correct.
 fn kernels(gpu: &Gpu) -> (Finding, bool) {
     let (mut results, mut wrong) = (Vec::new(), Vec::new());
     let checks = checks();
@@ -247,7 +247,7 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Opt
         let bad = |error: Error| Finding::bad_device(error.to_string(), Value::Null);
         (result.unwrap_or_else(bad), ())
     };
-    // The differences of a large model take minutes without a GPU.
+    // Finite differences of a large model take minutes without a GPU.
     checks.run("gradients", || finding(gradients_are_slopes(&mut base)));
     if let Some(mut subject) = own.unwrap_or(Some(base)) {
         checks.run("log-probs", || finding(log_probs_agree(&mut subject)));
@@ -259,7 +259,7 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Opt
 fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<State>) {
     let config = match model {
         None => Config::load("frozen-lake", &[]),
-        // The preset for users' models.
+        // The preset for a user's model.
         Some(text) => {
             let key = match ModelSource::typed(text) {
                 ModelSource::Repository(_) => "model.repo",

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use lapwing_train::Error;
 
-/// Compares one kernel of each kind with its reference. If `cache` is given, a success is saved in this folder, and the test
-/// is skipped while the device, the driver and the kernels stay the same. Returns whether the test ran.
+/// Compares one kernel of each kind with its reference. If `cache` is given, saves a success in this folder, and skips
+/// the test while the device, the driver and the kernels stay the same. Returns whether the test ran.
 ///
 /// # Errors
 /// [`Error::WrongNumbers`] with the driver and the kernel, or [`Error::Gpu`] if the device failed.
@@ -40,7 +40,7 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Returns a hash of the text of all kernels, the same on every device.
+/// Returns a hash of the source of all kernels, which is the same on every device.
 fn kernel_hash() -> u32 {
     let mut hash = 0;
     for name in lapwing_shaders::names() {
@@ -57,7 +57,7 @@ fn kernel_hash() -> u32 {
     hash
 }
 
-/// A file whose name and text follow from the device, the driver and the kernels.
+/// A file whose name and text depend on the device, the driver and the kernels.
 struct SavedSuccess {
     name: String,
     text: String,
@@ -77,12 +77,12 @@ impl SavedSuccess {
         SavedSuccess { name, text }
     }
 
-    /// A file with another text, such as a damaged one, does not count.
+    /// Returns whether the file exists with exactly this text: a damaged file does not count.
     fn is_in(&self, cache: &Path) -> bool {
         fs::read(cache.join(&self.name)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// If the file cannot be written, the test runs again the next time.
+    /// Writes the file. If that fails, the test runs again the next time.
     fn save(&self, cache: &Path) {
         let aside = cache.join(format!("{}.{}", self.name, process::id()));
         let written = fs::create_dir_all(cache)
@@ -174,7 +174,7 @@ mod tests {
                 "{error}"
             );
         }
-        // A failure is not saved: a driver may be repaired without a new version.
+        // A failure is not saved: a driver may be repaired without a new version number.
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
 }

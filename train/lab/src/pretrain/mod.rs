@@ -1,8 +1,8 @@
 //! Trains a small base model from scratch: all weights learn to imitate a noisy scripted player.
 //!
-//! With probability `skill` the player makes one of the game's best moves, and otherwise any move. The model learns the
-//! player's distribution over moves in every state of its episodes. It plays badly, and leaves room for reinforcement
-//! learning. Scenes of the evaluation are held out.
+//! With probability `skill` the player makes one of the game's best moves, and otherwise a random move. The model
+//! learns the player's distribution over moves in every state of its episodes. It plays badly, which leaves room for
+//! reinforcement learning. Evaluation scenes are held out.
 
 mod vocabulary;
 
@@ -43,10 +43,10 @@ fn preset(name: &str) -> GameConfig {
     Config::load(name, &[]).expect("a preset").game
 }
 
-/// Settings of the training of a base model.
+/// Settings of pretraining.
 #[derive(Debug, Clone)]
 pub struct PretrainOptions {
-    /// The games; every update contains all of them, each with the same share of the loss.
+    /// The games. Every update contains all of them, each with the same share of the loss.
     pub games: Vec<GameConfig>,
     /// Probability that the player makes one of the game's best moves.
     pub skill: f64,
@@ -97,8 +97,8 @@ pub struct PretrainUpdate {
     pub floor: f64,
 }
 
-/// Trains a base model and writes it to `dir`, which must be new or empty, as a Hugging Face directory. Calls `progress` after
-/// every 20th update.
+/// Trains a base model and writes it as a Hugging Face directory to `dir`, which must be new or empty. Calls `progress`
+/// after every 20th update.
 ///
 /// # Errors
 /// If a game is unknown, the device fails, or the directory is not empty or cannot be written.
@@ -120,8 +120,8 @@ pub fn pretrain(
     })
 }
 
-/// Calls `make` with a temporary directory inside `dir`, and moves its files to `dir` on success. A failure leaves `dir`
-/// unchanged, and a directory that cannot be written is found before the training.
+/// Calls `make` with a temporary directory inside `dir`, and moves its files to `dir` on success. A failure leaves
+/// `dir` unchanged. An unwritable directory is found before training.
 fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(write_error(dir))?;
     let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
@@ -130,7 +130,7 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
         let entry = entry.map_err(write_error(dir))?;
         let file = dir.join(entry.file_name());
         if file.exists() {
-            // Another program wrote it meanwhile.
+            // Another program has written it in the meantime.
             return Err(RecordError::Occupied(dir.to_owned()).into());
         }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
@@ -210,7 +210,7 @@ fn make(
     Ok(model.save(dir, WeightFormat::F16)?)
 }
 
-/// Returns the prompts of a game, whose replies are a word.
+/// Returns the prompts of a game with single-word replies.
 fn prompts(
     scenario: &dyn Scenario,
     tokenizer: Tokenizer,
@@ -246,7 +246,7 @@ struct PretrainBatch {
 struct NoisyPlayer {
     skill: f64,
     chances: EpisodeStreams,
-    /// For each episode its turns.
+    /// The turns of each episode.
     turns: Vec<Vec<RecordedTurn>>,
 }
 
@@ -267,7 +267,7 @@ impl Player for NoisyPlayer {
 }
 
 impl PretrainGame<'_> {
-    /// Returns the scenes of an update, without those of evaluations.
+    /// Returns the scenes of an update, without evaluation scenes.
     fn seats(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Seat>, Error> {
         let seat = |number| {
             let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
@@ -338,7 +338,7 @@ fn batch(
             batch.rows.push(path[prompt - 1]);
             batch.targets.push(*action);
             batch.weights.push(share * *chance as f32);
-            // 0 ln 0 is 0.
+            // 0 ln 0 = 0.
             if *chance > 0.0 {
                 batch.floor -= f64::from(share) * chance * chance.ln();
             }
@@ -385,7 +385,7 @@ mod tests {
         write_aside(&dir, fails).unwrap_err();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
 
-        // Existing files stay.
+        // Existing files are kept.
         fs::write(dir.join("README.md"), "kept").unwrap();
         fs::write(dir.join("config.json"), "old").unwrap();
         write_aside(&dir, fails).unwrap_err();
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
     }
 
-    /// The scenes of evaluations are held out from the base, too.
+    /// Evaluation scenes are held out from the base, too.
     #[test]
     fn the_evaluations_scenes_are_not_pretrained_on() {
         let how = PretrainOptions::default();

@@ -18,7 +18,7 @@ use lapwing_train::record::metrics::{Evaluation, Warning};
 use lapwing_train::record::{Record, RecordError, directory};
 use lapwing_train::{Config, Error};
 
-/// A longer curve consists of means of neighbouring steps.
+/// Longer curves are averaged over neighbouring steps.
 const MAX_CURVE_POINTS: usize = 400;
 
 #[derive(Debug, Serialize)]
@@ -31,10 +31,10 @@ pub struct ReportData {
     pub bucket: usize,
 }
 
-/// Runs whose configs differ in the seed only.
+/// Runs whose configs differ only in the seed.
 #[derive(Debug, Serialize)]
 pub struct RunGroup {
-    /// The name of the config, and its differences to the other groups.
+    /// The name of the config, and its differences from the other groups.
     pub label: String,
     /// Indices of `ReportData::runs`.
     pub runs: Vec<usize>,
@@ -142,8 +142,8 @@ impl ReportRun {
         };
         notes.extend(left_out("episodes.jsonl", episodes.damaged));
         let (base, config_lines) = differences(&config, sessions.first());
-        let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let name = whole.file_name().unwrap_or(whole.as_os_str());
+        let full_path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = full_path.file_name().unwrap_or(full_path.as_os_str());
         let mut run = ReportRun {
             name: name.to_string_lossy().into_owned(),
             config_name: config.name.clone(),
@@ -190,8 +190,8 @@ impl ReportRun {
     }
 }
 
-/// Calls `line` with each whole line of a file and its position; an unfinished last line is left out. Returns the number of
-/// lines for which `line` returns `None`.
+/// Calls `line` with each complete line of a file and its position, without an unfinished last line. Returns the number
+/// of lines for which `line` returns `None`.
 pub(super) fn read_lines(
     path: &Path,
     mut line: impl FnMut(&[u8], u64) -> Option<()>,
@@ -246,7 +246,7 @@ fn unreadable(path: &Path, error: io::Error) -> RecordError {
     }
 }
 
-/// Returns the name of the preset of a run, or of the defaults, and each key with its value here and there.
+/// Returns the name of the run's preset (or of the defaults), and each key with its value here and there.
 fn differences(
     config: &Config,
     session: Option<&directory::Session>,
@@ -274,9 +274,9 @@ fn keys(config: &Config) -> BTreeMap<String, String> {
     keys.map(|(key, value)| (key, value.to_string())).collect()
 }
 
-/// Groups the runs by config, and names each group.
+/// Groups the runs by config and names each group.
 fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
-    // These keys do not change what is measured, or make a repetition.
+    // These keys do not affect the results, or only distinguish repetitions.
     let is_ignored = |key: &str| {
         ["name", "train.seed"].contains(&key)
             || key.starts_with("record.")
@@ -310,10 +310,10 @@ fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
     groups.into_iter().map(label).collect()
 }
 
-/// Combines the points of some seeds. A bucket of several steps becomes a point in its middle: the mean of each seed that
-/// has the metric, and then mean and range over these seeds.
+/// Combines the points of some seeds. A bucket of several steps becomes a point in its middle: first the mean of each
+/// seed that has the metric, then mean and range over these seeds.
 fn curves(seeds: &[&[MetricPoint]], bucket: usize) -> GroupCurves {
-    // By name and by the first step of the bucket: the values of each seed.
+    // The values of each seed, by metric name and by the first step of the bucket.
     let mut values: BTreeMap<&str, BTreeMap<usize, Vec<Vec<f64>>>> = BTreeMap::new();
     let mut buckets = BTreeSet::new();
     for (seed, points) in seeds.iter().enumerate() {
@@ -356,7 +356,7 @@ fn curves(seeds: &[&[MetricPoint]], bucket: usize) -> GroupCurves {
     }
 }
 
-/// Rounds to five digits, more than a chart can show.
+/// Rounds to five digits, which is more than a chart can show.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().expect("a number")
 }

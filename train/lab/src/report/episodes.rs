@@ -23,7 +23,7 @@ pub struct EpisodeLimits {
 }
 
 impl EpisodeLimits {
-    /// A page of many runs shows fewer episodes of each, so that its size stays small.
+    /// Returns the limits for a page of this many runs: fewer episodes of each, to keep the page small.
     pub fn of(runs: usize) -> EpisodeLimits {
         let [
             evaluations,
@@ -43,7 +43,7 @@ impl EpisodeLimits {
     }
 }
 
-/// A longer text is shown without its middle.
+/// Longer texts are shown without their middle.
 const MAX_TEXT_CHARS: usize = 6000;
 
 #[derive(Debug, Default, Serialize)]
@@ -63,7 +63,7 @@ pub struct ShownEpisodes {
 pub struct ShownEpisode {
     #[serde(flatten)]
     sample: KeptEpisode,
-    /// For each turn the indices of the parts of its prompt: before the observation and after it, or the whole prompt.
+    /// For each turn, the indices of its prompt's parts: before and after the observation, or the complete prompt.
     prompt_parts: Vec<Vec<usize>>,
 }
 
@@ -80,7 +80,7 @@ struct EpisodeHeader {
 }
 
 impl ShownEpisodes {
-    /// Selects episodes by their headers, then reads these. The file may be larger than the memory.
+    /// Selects episodes by their headers, then reads only these: the file may be larger than memory.
     pub fn read(path: &Path, limits: EpisodeLimits) -> io::Result<ShownEpisodes> {
         let mut episodes = ShownEpisodes::default();
         let mut headers = Vec::new();
@@ -118,7 +118,7 @@ impl ShownEpisodes {
         });
     }
 
-    /// Moves the prompt of a turn to the shared parts: most prompts differ in the observation only.
+    /// Moves the prompt of a turn to the shared parts: most prompts differ only in the observation.
     fn take_prompt(&mut self, turn: &mut KeptTurn) -> Vec<usize> {
         let prompt = std::mem::take(&mut turn.prompt);
         let parts = match prompt.rsplit_once(&turn.observation) {
@@ -158,8 +158,8 @@ impl ShownEpisodes {
     }
 }
 
-/// Selects the first episodes of evaluations, which are on the same scenes each time, and the episodes of one group of
-/// training steps.
+/// Selects the first episodes of evaluations, which all have the same scenes, and the episodes of one group of training
+/// steps.
 fn selected(headers: &[EpisodeHeader], limits: EpisodeLimits) -> Vec<&EpisodeHeader> {
     let steps = |purpose: EpisodePurpose, limit: usize| {
         let of_purpose = headers.iter().filter(|header| header.purpose == purpose);
@@ -189,7 +189,7 @@ fn selected(headers: &[EpisodeHeader], limits: EpisodeLimits) -> Vec<&EpisodeHea
     selected
 }
 
-/// Returns at most `limit` items at equal distances, with the first and, if `limit` is at least 2, the last.
+/// Returns at most `limit` equally spaced items, with the first and, if `limit` is at least 2, the last.
 fn spaced(all: &[usize], limit: usize) -> Vec<usize> {
     match all.len() {
         count if count <= limit => all.to_vec(),

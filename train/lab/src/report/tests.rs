@@ -137,10 +137,10 @@ fn seeds_are_one_curve_and_other_configs_another() {
     assert_eq!(of(1, "runs"), serde_json::json!([2]));
     assert_eq!(of(0, "label"), "train.lr=0.0005");
     assert_eq!(of(1, "label"), "train.lr=0.002");
-    // b has no step 2: the mean there is over the other seeds.
+    // b has no step 2: the mean is over the other seeds.
     let success = &groups[0]["train"]["metrics"]["success_rate"];
     assert_snapshot!(success, @r#"{"mean":[0.4,0.4],"low":[0.2,0.4],"high":[0.6,0.4]}"#);
-    // Nothing is drawn where nothing was measured.
+    // Values that were not measured are null.
     assert_snapshot!(groups[0]["train"]["metrics"]["kl"], @r#"{"mean":[null,0.5],"low":[null,0.5],"high":[null,0.5]}"#);
     assert_snapshot!(groups[0]["eval"]["metrics"]["success_rate"], @r#"{"mean":[0.2],"low":[0.1],"high":[0.3]}"#);
     // One run has no band.
@@ -190,7 +190,7 @@ fn long_runs_are_thinned_to_means() {
     let train = &data["groups"][0]["train"];
     let (x, success) = (&train["x"], &train["metrics"]["success_rate"]["mean"]);
     assert_eq!(x.as_array().unwrap().len(), 334);
-    // Steps 1, 2 and 3 are at 2, and one of three succeeded.
+    // The bucket of steps 1 to 3 is at 2, and one of three episodes succeeded.
     assert_eq!(
         (&x[0], &x[1], &success[0]),
         (&2.0.into(), &5.0.into(), &0.33333.into())
@@ -225,7 +225,7 @@ fn the_same_scene_is_shown_before_and_after() {
             (&0.into(), &50.into())
         );
     }
-    // Numbers that JavaScript would round are text, and prompts are stored once.
+    // Numbers that JavaScript would round are strings, and prompts are stored once.
     assert_eq!(shown[0]["scene"], "18446744073709551615");
     assert_snapshot!(episodes["prompts"], @r#"["You see:\n","\nWhat now?"]"#);
     assert_snapshot!(shown[0]["prompt_parts"], @"[[0,1]]");
@@ -260,7 +260,7 @@ fn damaged_lines_are_counted() {
     // Without a session, the base follows from the name of the config.
     assert_eq!(run["base"], "the preset frozen-lake");
 
-    // A run without records has a page; a directory without a run has none.
+    // A run without records has a page; a directory without a run is an error.
     let empty = self::run(dir.path(), "empty", &[], &[]);
     assert_eq!(
         data(&[empty])["groups"][0]["train"]["x"],
@@ -320,7 +320,7 @@ fn untrusted_text_stays_text_and_nothing_is_fetched() {
 }
 
 #[test]
-fn a_report_replaces_nothing_but_a_report() {
+fn only_reports_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = run(dir.path(), "a", &[], &[]);
     let runs = [path.clone()];
@@ -338,6 +338,6 @@ fn a_report_replaces_nothing_but_a_report() {
     assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/notes.html is there, and lapwing did not make it: choose another place with --out, or move it away");
     assert_eq!(fs::read(&notes).unwrap(), b"precious");
     assert!(write(&runs, dir.path()).is_err());
-    // Without much data the page is small.
+    // With little data the page is small.
     assert!(first.len() < 80_000, "{} bytes", first.len());
 }

@@ -5,10 +5,10 @@ use toml::{Table, Value};
 use super::{KeyProblem, check_keys};
 use lapwing_learn::metrics::StepMetrics;
 
-/// What the results of a sweep contain in addition to the scores.
+/// The additional contents of a sweep's results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepComparison {
-    /// Thresholds of the score: the results contain the cost until each run reaches them.
+    /// Thresholds of the score. The results contain each run's cost until it reaches them.
     pub reach: Vec<f64>,
     /// Metrics of the training steps, by their names in `metrics.jsonl`.
     pub metrics: Vec<String>,
@@ -25,7 +25,7 @@ impl SweepComparison {
             "[compare]",
         )?;
         let number = |value: &Value| match value {
-            Value::Integer(whole) => Some(*whole as f64),
+            Value::Integer(integer) => Some(*integer as f64),
             other => other.as_float().filter(|number| number.is_finite()),
         };
         let name = |value: &Value| value.as_str().map(str::to_owned);
@@ -49,7 +49,7 @@ impl SweepComparison {
     }
 }
 
-/// Returns a list of different items, or an empty list if the key is missing.
+/// Returns a list of distinct items, or an empty list if the key is missing.
 fn list<T: PartialEq>(
     table: &Table,
     key: &str,

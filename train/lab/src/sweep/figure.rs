@@ -7,14 +7,14 @@ use super::run_result::{CostAxis, RunResult};
 use crate::stats::{interval, mean, range};
 use lapwing_play::metrics::PlayMetrics;
 
-/// Colours for all kinds of colour vision (Okabe and Ito 2008, *Color Universal Design*), without yellow, which is faint on
-/// white.
+/// Colours that people with any kind of colour vision can distinguish (Okabe and Ito 2008, *Color Universal Design*),
+/// without yellow, which is faint on white.
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
-/// After all colours are used, they are used again with the next dashes.
+/// Dash patterns. Each is used with all colours before the next.
 const DASHES: [&str; 3] = ["", " stroke-dasharray=\"8 3\"", " stroke-dasharray=\"2 2\""];
-/// With fewer seeds, the band is the range of the seeds.
+/// With fewer seeds, the band is the range over the seeds.
 const MIN_SEEDS_FOR_INTERVAL: usize = 5;
 const MAX_CURVE_POINTS: usize = 61;
 
@@ -29,14 +29,14 @@ const BOTTOM: f64 = 302.0;
 const LEGEND: f64 = 364.0;
 const LINE_HEIGHT: f64 = 19.0;
 
-/// The mean score of the seeds at a cost, and the ends of the band.
+/// The mean score of the seeds at a cost, and the limits of the band.
 struct BandPoint {
     cost: f64,
     mean: f64,
     band: [f64; 2],
 }
 
-/// The curves along one axis, each with the number of its setting.
+/// The curves along one axis, each with the index of its setting.
 struct Panel {
     axis: &'static str,
     left: f64,
@@ -73,7 +73,7 @@ impl Svg {
 }
 
 impl SweepResults {
-    /// Returns the figure as SVG without references to other files, on white. Equal results give equal text.
+    /// Returns the figure as self-contained SVG on white. Equal results give equal text.
     pub fn figure(&self) -> String {
         let is_interval = |row: &SettingResult| row.seeds.len() >= MIN_SEEDS_FOR_INTERVAL;
         let is_interval = self.settings.iter().all(is_interval);
@@ -171,7 +171,7 @@ impl SweepResults {
         )
     }
 
-    /// Returns the baselines by falling score, or `None` if the runs have different ones.
+    /// Returns the baselines in descending order, or `None` if the runs have different ones.
     fn shared_baselines(&self) -> Option<Vec<(&'static str, f64)>> {
         let mut of_runs = self.runs.iter().map(|run| {
             let baselines = run.baselines.clone().unwrap_or_default();
@@ -257,7 +257,7 @@ impl Panel {
     }
 }
 
-/// Returns the mean curve of some seeds, from the latest of their first evaluations to the earliest of their last ones.
+/// Returns the mean curve of some seeds, from the latest first evaluation to the earliest last one.
 fn mean_curve(runs: &[&RunResult], axis: CostAxis, is_interval: bool) -> Option<Vec<BandPoint>> {
     let costs = |run: &&RunResult| run.curve.iter().map(|point| point.cost(axis)).collect();
     let costs: Vec<Vec<f64>> = runs.iter().map(costs).collect::<Option<_>>()?;
@@ -297,7 +297,7 @@ fn stroke(number: usize) -> String {
     )
 }
 
-/// Returns about as many round values in a range.
+/// Returns about `wanted` round values in a range.
 fn round_values([low, high]: [f64; 2], wanted: f64) -> Vec<f64> {
     let rough = ((high - low) / wanted).max(1e-12);
     let power = 10f64.powf(rough.log10().floor());

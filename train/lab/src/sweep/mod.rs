@@ -52,7 +52,7 @@ pub struct Sweep {
     pub name: String,
     /// The seeds of each setting, in the order of the file.
     pub seeds: Vec<u64>,
-    /// What the results contain in addition to the scores.
+    /// The additional contents of the results.
     pub compare: SweepComparison,
     /// The runs, grouped by setting, settings in the order of the file.
     pub runs: Vec<SweepRun>,
@@ -73,7 +73,7 @@ pub struct SweepRun {
     pub config: Config,
 }
 
-/// A sweep file that is invalid.
+/// An invalid sweep file.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The file cannot be read.
@@ -109,7 +109,7 @@ impl Sweep {
     /// Reads a sweep file and the configs of all its runs, so that an invalid config is found before the first run.
     ///
     /// # Errors
-    /// Names the key or the setting that is invalid.
+    /// If the file cannot be read, or a key or setting is invalid. The error names it.
     pub fn load(path: &Path) -> Result<Sweep, SweepError> {
         let invalid = |problem: String| SweepError::Invalid {
             path: path.to_owned(),
@@ -152,7 +152,7 @@ impl Sweep {
                     _ => set.push(format!("{key}={value}")),
                 }
             }
-            // A file is relative to the sweep file.
+            // A path is relative to the sweep file.
             if base.ends_with(".toml") {
                 let beside = path.parent().unwrap_or(Path::new("")).join(&base);
                 base = beside.to_string_lossy().into_owned();
@@ -193,8 +193,9 @@ impl Sweep {
         settings
     }
 
-    /// Returns the runs in the order of execution: all settings with the first seed, then all with the second. If a sweep
-    /// is stopped, its settings have the same seeds, and changes of the machine's load affect all settings equally.
+    /// Returns the runs in the order of execution: all settings with the first seed, then all with the second. If a
+    /// sweep is stopped, its settings have the same seeds, and changes of the machine's load affect all settings
+    /// equally.
     pub fn in_order(&self) -> Vec<&SweepRun> {
         let of_seed = |seed: &u64| {
             let seed = *seed;
@@ -242,7 +243,7 @@ fn table(file: &Table, key: &str) -> Result<Table, KeyProblem> {
     }
 }
 
-/// Returns all settings: those of `[settings]`, or one, each combined with all values of `[grid]`.
+/// Returns all settings: those of `[settings]`, or a single one, each combined with all values of `[grid]`.
 fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, KeyProblem> {
     let mut settings = Vec::new();
     for (name, value) in table(file, "settings")? {
@@ -294,7 +295,7 @@ fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, KeyP
     }
 }
 
-/// Returns the position in the text of each key of a table: a parsed table has lost their order.
+/// Returns the position in the text of each key of a table, because parsed tables lose their order.
 fn key_positions(text: &str, table: &str) -> BTreeMap<String, usize> {
     let file = DeTable::parse(text).ok();
     let keys = file
@@ -328,7 +329,7 @@ impl SweepRun {
             .join(format!("seed-{}", self.seed))
     }
 
-    /// Returns the result if the last step is done and evaluated.
+    /// Returns the result if the last step is done and was evaluated.
     pub fn outcome(&self, sweep: &Path) -> Option<RunResult> {
         let metrics = directory::metrics(&self.directory(sweep));
         let result = RunResult::read(&metrics, &self.setting, self.seed)?;
@@ -338,7 +339,7 @@ impl SweepRun {
         })
     }
 
-    /// Whether the run is finished and has answered all probes of the sweep.
+    /// Returns whether the run is finished and has results of all probes of the sweep.
     pub fn is_done(&self, sweep: &Path, compare: &SweepComparison) -> bool {
         self.outcome(sweep).is_some_and(|result| {
             let mut probes = compare.probes.iter();
@@ -399,7 +400,7 @@ mod tests {
         mine_lr-0.0001: Aaw 0.0001
         mine_lr-0.5: Aaw 0.5
         ");
-        // The first setting of the file is the one that others are compared with, whatever its name.
+        // The first setting in the file is the reference, whatever its name.
         let text = "[settings.z]\n[settings]\nb.train.lr = 0.5\n[settings.a]\nset = 1";
         let text = text.replace("set = 1", "train.lr = 0.25");
         assert_eq!(load(&text).unwrap().settings(), ["z", "b", "a"]);
@@ -452,7 +453,7 @@ mod tests {
         );
     }
 
-    /// The sweeps of `docs/experiments`.
+    /// The sweeps in `docs/experiments`.
     #[test]
     fn experiments_are_sweeps_of_eight_seeds() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");

@@ -1,4 +1,4 @@
-//! Results of probes: whether a model follows changed instructions, before and after training.
+//! Results of probes: whether a model follows changed instructions before and after training.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,22 +16,22 @@ struct ProbeFile {
 #[derive(Deserialize)]
 struct ProbeEntry {
     probe: String,
-    /// A list of two: the model without the adapter, then with it.
+    /// The model without the adapter, then with it.
     players: ProbeResult,
 }
 
-/// How one player did on one probe.
+/// One player's scores on one probe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProbeScores {
-    /// Mean return by the rules of the probe.
+    /// Mean return under the rules of the probe.
     pub return_mean: f64,
-    /// Turns in which the usual and the changed instructions have no action in common.
+    /// Turns in which the usual and the changed instructions have no best action in common.
     pub parted: usize,
-    /// Turns of these with an action of the changed instructions.
+    /// Of these, turns with an action of the changed instructions.
     pub told: usize,
-    /// Turns of these with an action of the usual instructions.
+    /// Of these, turns with an action of the usual instructions.
     pub habit: usize,
-    /// The conclusion from these counts.
+    /// The verdict from these counts.
     pub verdict: Verdict,
 }
 
@@ -44,7 +44,7 @@ pub struct ProbeResult {
     pub after: ProbeScores,
 }
 
-/// Reads the results of a file by the names of the probes. A file that is missing or incomplete has none.
+/// Reads the results in a file, by the names of the probes. A missing or incomplete file has none.
 pub(super) fn read(path: &Path) -> BTreeMap<String, ProbeResult> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let file: ProbeFile = serde_json::from_str(&text).unwrap_or_default();

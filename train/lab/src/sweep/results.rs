@@ -71,7 +71,7 @@ pub struct SettingResult {
 pub struct ScoreStatistics {
     #[serde(rename = "return")]
     pub(super) mean_return: RunStatistics,
-    /// The difference to the first setting, paired by seed; `None` for the first setting.
+    /// The difference from the first setting, paired by seed; `None` for the first setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) difference: Option<RunStatistics>,
 }
@@ -102,14 +102,14 @@ pub struct ProbeStatistics {
     pub(super) probe: String,
     /// The setting; `None` for the model before training, from the runs of the first setting.
     pub(super) setting: Option<String>,
-    /// Mean return by the rules of the probe.
+    /// Mean return under the rules of the probe.
     #[serde(rename = "return")]
     pub(super) mean_return: RunStatistics,
-    /// Of the turns in which usual and changed instructions have no action in common, the share that followed the changed
-    /// ones; `None` if there are no such turns.
+    /// Share of turns that followed the changed instructions, among those in which usual and changed instructions have
+    /// no best action in common; `None` if there are no such turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<RunStatistics>,
-    /// The share that followed the usual ones.
+    /// Share of the same turns that followed the usual ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) habit: Option<RunStatistics>,
     /// Runs that follow the changed instructions.
@@ -124,11 +124,11 @@ pub struct SweepResults {
     pub(super) name: String,
     /// The seeds of the sweep file.
     pub(super) seeds: Vec<u64>,
-    /// The fewest training episodes of any run here; scores are compared there.
+    /// The fewest training episodes of any run here, at which scores are compared.
     pub(super) equal_episodes: Option<f64>,
-    /// The fewest seconds of training of any run here.
+    /// The fewest seconds of training of any run here, at which scores are compared.
     pub(super) equal_seconds: Option<f64>,
-    /// The settings that have a finished run.
+    /// The settings with a finished run.
     #[serde(rename = "rows")]
     pub(super) settings: Vec<SettingResult>,
     #[serde(rename = "words", skip_serializing_if = "Vec::is_empty")]
@@ -178,13 +178,13 @@ impl SweepResults {
         runs.filter(|run| run.setting == setting).collect()
     }
 
-    /// Whether all runs played the same number of training episodes.
+    /// Returns whether all runs played the same number of training episodes.
     pub(super) fn are_episodes_equal(&self) -> bool {
         let mut totals = self.runs.iter().map(|run| run.total(CostAxis::Episodes));
         totals.all(|episodes| episodes == self.equal_episodes)
     }
 
-    /// For the usual game and each compared probe: the model before training, then each setting.
+    /// Returns the statistics of the usual game and each compared probe: the model before training, then each setting.
     fn probe_statistics(&self) -> Vec<ProbeStatistics> {
         let mut all = Vec::new();
         let probes = &self.compare.probes;
@@ -300,7 +300,7 @@ mod tests {
         Sweep::load(&path).unwrap()
     }
 
-    /// Writes the metrics of a run with these scores, one before the first step and one after each.
+    /// Writes the metrics of a run with these scores: one before the first step and one after each.
     fn write_run(cell: &SweepRun, home: &Path, step: &StepMetrics, scores: &[f64]) {
         let dir = cell.directory(home);
         std::fs::create_dir_all(&dir).unwrap();
@@ -351,8 +351,8 @@ mod tests {
     const TRIAL: &str = "seeds = 4\nset.train.steps = 2\n[settings.slow]\n[settings.fast]\ntrain.lr = 0.5\n\
                          [compare]\nreach = [0.5, 0.9, 2]\nmetrics = [\"truncated_rate\", \"entropy\"]\n";
 
-    /// The settings differ by 0.25 for every seed; the seeds differ by more. `fast` takes half of the time. Two of its runs
-    /// are missing: one is not finished, one has no metrics.
+    /// A sweep whose settings differ by 0.25 for every seed; the seeds differ by more. `fast` takes half of the time.
+    /// Two of its runs are missing: one is unfinished, one has no metrics.
     fn trial(home: &Path) -> SweepResults {
         let sweep = sweep(TRIAL);
         for cell in &sweep.runs {
@@ -384,7 +384,7 @@ mod tests {
             results.missing,
             [3, 4].map(|seed| ("fast".to_owned(), seed))
         );
-        // 0.125 seed + 0.25 against 0.125 seed.
+        // 0.125 seed + 0.25 minus 0.125 seed.
         let ahead = results.settings[1].score.difference.unwrap();
         assert_eq!(
             (ahead.count, ahead.mean, ahead.interval),
@@ -458,7 +458,7 @@ mod tests {
         assert_snapshot!(trial(home.path()).figure());
     }
 
-    /// Eight settings with eight seeds, whose evaluations are at different seconds in each run.
+    /// Eight settings with eight seeds. Each run's evaluations are at different seconds.
     #[test]
     fn a_figure_is_small_and_holds_all_lines() {
         let home = tempfile::tempdir().unwrap();

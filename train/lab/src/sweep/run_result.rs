@@ -23,12 +23,12 @@ pub struct RunResult {
     /// The last evaluation.
     pub after: PlayMetrics,
     pub(super) baselines: Option<Baselines>,
-    /// All evaluations, in their order.
+    /// All evaluations, in order.
     #[serde(rename = "course")]
     pub(super) curve: Vec<CurvePoint>,
-    /// The mean of each number of the training steps, over the steps that have it.
+    /// The mean of each numeric metric over the training steps that have it.
     pub(super) metrics: BTreeMap<String, f64>,
-    /// The results of probes by the names of the probes.
+    /// The results of probes, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub probes: BTreeMap<String, ProbeResult>,
 }
@@ -46,13 +46,13 @@ pub struct CurvePoint {
     pub(super) return_mean: f64,
 }
 
-/// The cost of training, or a statistic of it. A part that no step records is missing.
+/// The cost of training, or a statistic of it. A part is `None` if no step records it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Cost<T> {
     /// Training episodes played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) episodes: Option<T>,
-    /// Seconds of rollout and update, without evaluating, loading and saving.
+    /// Seconds of rollout and update, without evaluation, loading and saving.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<T>,
 }
@@ -87,13 +87,13 @@ impl CurvePoint {
 }
 
 impl RunResult {
-    /// Reads the metrics of a run that has an evaluation. The steps are read as plain values: their numbers depend on the
-    /// learner.
+    /// Reads the metrics of a run; `None` if it has no evaluation. The steps are read as plain values, because their
+    /// metrics depend on the learner.
     pub(super) fn read(metrics: &Path, setting: &str, seed: u64) -> Option<RunResult> {
         let mut baselines = None;
         let mut evaluations: Vec<(Evaluation, Cost<f64>)> = Vec::new();
         let mut cost = Cost::default();
-        // The sum of each number, and the number of steps that have it.
+        // The sum of each metric, and the number of steps that have it.
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for record in jsonl::values(metrics).ok()? {
             match kind(&record) {
@@ -145,13 +145,13 @@ impl RunResult {
         })
     }
 
-    /// Returns the cost of the whole training, if it is recorded.
+    /// Returns the cost of all training, if it is recorded.
     pub(super) fn total(&self, axis: CostAxis) -> Option<f64> {
         self.curve.last()?.cost(axis)
     }
 
-    /// Returns the score at this cost: that of the evaluation there, or else the linear interpolation between the
-    /// evaluations before and after. `None` before the first evaluation and after the last.
+    /// Returns the score at this cost: that of the evaluation there, or a linear interpolation between the evaluations
+    /// before and after. Returns `None` before the first evaluation and after the last.
     pub(super) fn score_at(&self, axis: CostAxis, cost: f64) -> Option<f64> {
         let mut before: Option<(f64, f64)> = None;
         for point in &self.curve {
@@ -168,7 +168,7 @@ impl RunResult {
         None
     }
 
-    /// Returns the first evaluation with at least this score.
+    /// Returns the first evaluation with at least this score, if any.
     pub(super) fn first_reaching(&self, score: f64) -> Option<&CurvePoint> {
         self.curve.iter().find(|point| point.return_mean >= score)
     }
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A run with these evaluations: the seconds since the one before, and the score.
+    /// Returns a run with these evaluations: seconds since the previous one, and score.
     fn run(evaluations: &[(f64, f64)]) -> RunResult {
         let mut seconds = 0.0;
         let point = |(step, (later, score)): (usize, &(f64, f64))| {
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scores_are_those_of_evaluations_and_straight_between_them(
+        fn scores_are_interpolated_between_evaluations(
             evaluations in prop::collection::vec((0.1f64..9.0, -3.0f64..3.0), 1..9),
             part in 0.0f64..1.0,
         ) {
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn a_score_is_reached_by_the_first_evaluation_of_as_much(
+        fn a_threshold_is_reached_by_the_first_evaluation_at_or_above_it(
             evaluations in prop::collection::vec((0.1f64..9.0, -3.0f64..3.0), 1..9),
             score in -3.0f64..3.0,
             more in 0.0f64..3.0,
@@ -256,7 +256,7 @@ mod tests {
             if let Some(step) = found {
                 prop_assert!(run.curve[step].return_mean >= score);
             }
-            // A higher score is reached no sooner, and only by runs that reach the lower one.
+            // A higher score is not reached sooner, and only by runs that reach the lower one.
             if let Some(later) = run.first_reaching(score + more) {
                 prop_assert!(later.step >= found.unwrap());
             }
@@ -265,7 +265,7 @@ mod tests {
 
     /// Learners record different metrics.
     #[test]
-    fn steps_are_read_by_what_they_have() {
+    fn steps_may_have_different_metrics() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");
         let evaluation = |step: usize| {
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(found.total(CostAxis::Seconds), Some(3.0));
         assert_eq!(found.score_at(CostAxis::Episodes, 0.0), None);
         assert_eq!(last_step(&path), 2);
-        // Not finished.
+        // Unfinished.
         let unfinished = read(&[&first, other[0]]).unwrap();
         assert_eq!(unfinished.curve.last().unwrap().step, 0);
         assert_eq!(last_step(&path), 1);

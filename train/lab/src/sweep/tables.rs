@@ -50,7 +50,7 @@ impl SweepResults {
         TextTable::of(self.settings.iter().map(|row| {
             let mut cells = vec![
                 ("setting", row.setting.clone()),
-                ("episodes", row.cell(row.cost.episodes.as_ref(), whole)),
+                ("episodes", row.cell(row.cost.episodes.as_ref(), integer)),
                 ("seconds", row.cell(row.cost.seconds.as_ref(), tenths)),
             ];
             for (name, found) in [
@@ -79,7 +79,7 @@ impl SweepResults {
                 ("reached by", format!("{runs} of {}", row.seeds.len())),
                 (
                     "after episodes",
-                    statistics(cost.episodes.as_ref(), runs, whole),
+                    statistics(cost.episodes.as_ref(), runs, integer),
                 ),
                 (
                     "after seconds",
@@ -126,7 +126,7 @@ impl SweepResults {
              Success and return are from the last evaluation."
                 .to_owned(),
         ];
-        match self.equal_episodes.map(whole) {
+        match self.equal_episodes.map(integer) {
             Some(episodes) if self.are_episodes_equal() => notes.push(format!(
                 "All runs played {episodes} training episodes: the last evaluation is at equal episodes.",
             )),
@@ -246,7 +246,7 @@ impl SettingResult {
         statistics(found, self.seeds.len(), format)
     }
 
-    /// Returns a return, and its signed difference to the first setting.
+    /// Formats a return and its signed difference from the first setting.
     fn score_cells(&self, found: Option<&ScoreStatistics>) -> [String; 2] {
         let difference = found.and_then(|found| found.difference.as_ref());
         let difference = self.cell(difference, score);
@@ -256,7 +256,7 @@ impl SettingResult {
     }
 }
 
-/// Formats a number over seeds: a dash if no run has it, and the number of runs if some of them lack it.
+/// Formats a mean over seeds: a dash if no run has it, with the number of runs if some lack it.
 fn statistics(found: Option<&RunStatistics>, seeds: usize, format: fn(f64) -> String) -> String {
     let Some(found) = found else {
         return "-".to_owned();
@@ -283,7 +283,7 @@ fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn whole(value: f64) -> String {
+fn integer(value: f64) -> String {
     format!("{value:.0}")
 }
 

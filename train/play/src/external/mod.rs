@@ -1,8 +1,8 @@
-//! Games that live elsewhere: in a child process, or behind a WebSocket.
+//! External environments: games in a child process or behind a WebSocket.
 //!
-//! `exec:COMMAND` names a child process that speaks JSON lines, `ws://HOST:PORT/ws` a server, as OpenEnv's are. Both get
-//! the same messages (`protocol`); a template (`template`) makes text of what they show, and of an action what they
-//! want. `docs/environments.md` says how to plug in an environment of one's own.
+//! `exec:COMMAND` names a child process that exchanges JSON lines; `ws://HOST:PORT/ws` names a server such as
+//! OpenEnv's. Both use the messages of `protocol`. A `template` turns observations into text and actions into JSON.
+//! `docs/environments.md` describes how to connect an environment.
 
 mod options;
 mod process;
@@ -21,48 +21,48 @@ use serde_json::Value;
 
 pub use process::end_all;
 
-/// Why an environment cannot be had.
+/// Why an environment is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum ExternalError {
-    /// Its name says no place; this is what was wanted.
+    /// An invalid name; the text describes valid ones.
     #[error("wanted {0}")]
     Name(String),
-    /// An option that it does not take.
+    /// An invalid option.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }
 
-/// Where an environment is.
+/// Where an environment runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Address {
-    /// a child process: the program and its arguments
+    /// A child process: the program and its arguments.
     Process(Vec<String>),
-    /// a server
+    /// The URL of a server.
     Socket(String),
 }
 
-/// The name of a game, which says where it runs.
+/// The name of a game, which includes where it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum GameName {
     /// One of the built-in games, or a variant of one.
     BuiltIn(String),
-    /// `exec:COMMAND`: in a child process with this command.
+    /// `exec:COMMAND`: in a child process.
     Process(String),
-    /// `ws://HOST:PORT/PATH`: behind the server of this address.
+    /// `ws://HOST:PORT/PATH`: behind a server.
     Socket(String),
 }
 
 impl GameName {
-    /// Whether the game is not built in.
+    /// Returns whether the game is external.
     pub fn is_external(&self) -> bool {
         !matches!(self, GameName::BuiltIn(_))
     }
 
-    /// A name fit for a directory: that of a built-in game, or else the command or address with dashes for all but letters,
-    /// digits, dots and underscores.
+    /// Returns a name fit for a directory: a built-in game's own, or the command or address with dashes in place of all
+    /// but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
-        const LONGEST: usize = 60;
+        const MAX_CHARS: usize = 60;
         let name = match self {
             GameName::BuiltIn(name) => return name.clone(),
             GameName::Process(name) | GameName::Socket(name) => name,
@@ -70,7 +70,7 @@ impl GameName {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
         let joined = words.collect::<Vec<_>>().join("-");
-        let short = joined.chars().take(LONGEST).collect::<String>();
+        let short = joined.chars().take(MAX_CHARS).collect::<String>();
         match short.trim_matches(['.', '-']) {
             "" => "environment".to_owned(),
             short => short.to_owned(),
@@ -111,10 +111,10 @@ impl fmt::Display for GameName {
     }
 }
 
-/// Makes a scenario of a name for which [`GameName::is_external`] holds. Nothing is started or called before its first episode.
+/// Configures the external environment `name`. Starts and connects to nothing before the first episode.
 ///
 /// # Errors
-/// If the name is no command and no address, an option is wrong, or the template cannot be read.
+/// If the name is neither a command nor an address, an option is invalid, or the template cannot be read.
 pub(crate) fn configure(
     name: &GameName,
     options: &Value,
@@ -128,7 +128,7 @@ pub(crate) fn configure(
 }
 
 impl Address {
-    /// The error says what was wanted instead.
+    /// Parses an external name. The error describes what was wanted.
     fn parse(name: &GameName) -> Result<Address, String> {
         let command = match name {
             GameName::Process(command) => command,

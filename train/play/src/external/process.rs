@@ -1,5 +1,5 @@
-//! A child process that speaks JSON lines: one message a line, and in each the number of its session, so that one process
-//! plays many episodes.
+//! A child process that exchanges JSON lines. Each message carries its session number, so one process plays many
+//! episodes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,19 +10,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, MAX_MESSAGE, SessionError, StepResult, quoted};
 
-/// How long a process may take to end by itself once its standard input is closed.
+/// Time for a process to exit after its standard input is closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
-/// How often is looked whether something has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Bytes of its standard error that are kept: the last.
+/// Maximum bytes of its standard error that are kept, from the end.
 const MAX_STDERR: usize = 4096;
 
-/// A running process, or why it no longer runs. When this is dropped, it ends.
+/// A child process, or why it has ended. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct GameProcess {
-    patience: Duration,
+    timeout: Duration,
     state: Mutex<ProcessState>,
 }
 
@@ -35,12 +34,12 @@ enum ProcessState {
 #[derive(Debug)]
 struct RunningProcess {
     child: Child,
-    /// lines to write; `None` once it is to end
+    /// Lines to write; `None` while it shuts down.
     requests: Option<Sender<Vec<u8>>>,
-    /// lines that it has written
+    /// Lines that it wrote.
     replies: Receiver<Result<Vec<u8>, String>>,
-    /// the end of what it has said on its standard error
-    said: Arc<Mutex<Vec<u8>>>,
+    /// The end of its standard error.
+    stderr_end: Arc<Mutex<Vec<u8>>>,
     listener: thread::JoinHandle<()>,
 }
 
@@ -51,7 +50,7 @@ pub(super) struct ProcessSession {
 }
 
 impl ProcessSession {
-    /// Session `number` with this process, which nobody else has.
+    /// Opens session `number`, which must be unique within the process.
     pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
         ProcessSession { process, number }
     }
@@ -82,8 +81,8 @@ impl Drop for ProcessSession {
 }
 
 impl GameProcess {
-    /// Starts it, in the directory in which this program runs.
-    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
+    /// Starts the program in the current directory.
+    pub fn start(words: &[String], timeout: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
@@ -96,12 +95,12 @@ impl GameProcess {
             _ => format!("cannot start {shown}: {error}"),
         });
         Ok(GameProcess {
-            patience,
+            timeout,
             state: Mutex::new(ProcessState::Running(started?)),
         })
     }
 
-    /// Whether it can be asked, as far as is known.
+    /// Returns whether the process can take requests, as far as is known.
     pub fn runs(&self) -> bool {
         matches!(&*self.lock(), ProcessState::Running(_))
     }
@@ -116,7 +115,7 @@ impl GameProcess {
             ProcessState::Running(running) => running,
             ProcessState::Over(problem) => return Err(problem.clone()),
         };
-        let message = running.ask(line, self.patience).and_then(|line| {
+        let message = running.ask(line, self.timeout).and_then(|line| {
             let message = protocol::read(&line)?;
             match message.session {
                 Some(number) if number == session => Ok(message),
@@ -128,11 +127,11 @@ impl GameProcess {
             }
         });
         match message {
-            // Its own error concerns one session.
+            // The environment's own error concerns one session only.
             Ok(message) => message.content,
             Err(problem) => {
                 let problem = format!("{problem}{}", running.stderr_tail());
-                // Dropped with it: the process, if there still is one.
+                // Dropping the old state kills the process if it still runs.
                 *state = ProcessState::Over(problem.clone());
                 Err(problem)
             }
@@ -155,11 +154,11 @@ impl RunningProcess {
         let stdout = child.stdout.take().expect("piped");
         let stderr = child.stderr.take().expect("piped");
         let (requests, to_write) = mpsc::channel();
-        // What nobody reads is not taken either: it fills the pipe, and not the memory.
+        // Bounded: unread output fills the pipe, not the memory.
         let (written, replies) = mpsc::sync_channel(1);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = said.clone();
-        // A process may stop to read, or to write, at any time: none of the three may wait for another.
+        let stderr_end = Arc::new(Mutex::new(Vec::new()));
+        let buffer = stderr_end.clone();
+        // A process may stop reading or writing at any time, so each pipe has its own thread.
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || {
             let mut from = BufReader::new(stdout);
@@ -170,25 +169,25 @@ impl RunningProcess {
                 }
             }
         });
-        let listener = thread::spawn(move || collect_stderr(stderr, &heard));
+        let listener = thread::spawn(move || collect_stderr(stderr, &buffer));
         Ok(RunningProcess {
             child,
             requests: Some(requests),
             replies,
-            said,
+            stderr_end,
             listener,
         })
     }
 
     fn write(&self, line: Vec<u8>) {
-        // If it cannot be written to it has ended, and so have the replies.
+        // A failed write means that the process has ended, so that its replies end too.
         if let Some(requests) = &self.requests {
             let _ = requests.send(line);
         }
     }
 
-    /// The line that it answers, or what it does instead.
-    fn ask(&mut self, line: Vec<u8>, patience: Duration) -> Result<Vec<u8>, String> {
+    /// Writes a line and waits for the reply.
+    fn ask(&mut self, line: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, String> {
         match self.replies.try_recv() {
             Ok(Ok(line)) => {
                 let line = quoted(&line);
@@ -200,10 +199,10 @@ impl RunningProcess {
             Err(TryRecvError::Disconnected) => return Err(self.end()),
             Err(TryRecvError::Empty) => self.write(line),
         }
-        match self.replies.recv_timeout(patience) {
+        match self.replies.recv_timeout(timeout) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Timeout) => {
-                let seconds = patience.as_secs_f64();
+                let seconds = timeout.as_secs_f64();
                 Err(format!(
                     "it did not answer within {seconds} s, and was ended (game.options.timeout)"
                 ))
@@ -212,7 +211,7 @@ impl RunningProcess {
         }
     }
 
-    /// What became of a process whose standard output has ended.
+    /// Describes how a process ended whose standard output is closed.
     fn end(&mut self) -> String {
         match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
             Some(how) => format!("its process has ended ({how})"),
@@ -220,13 +219,16 @@ impl RunningProcess {
         }
     }
 
-    /// The end of what it said on standard error, for the end of an error.
+    /// Formats the end of its standard error as the end of an error message.
     fn stderr_tail(&mut self) -> String {
         const SHOWN: usize = 600;
         kill(&mut self.child);
         within(SHUTDOWN_GRACE, || self.listener.is_finished().then_some(()));
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&said);
+        let stderr_end = self
+            .stderr_end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&stderr_end);
         let text = text.trim();
         if text.is_empty() {
             return String::new();
@@ -240,7 +242,7 @@ impl RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        // Its standard input ends: a process that reads to the end of it ends by itself, and can tidy up.
+        // Closes standard input: a process that reads to its end can exit by itself and clean up.
         self.requests = None;
         within(SHUTDOWN_GRACE, || ended(&mut self.child));
         kill(&mut self.child);
@@ -249,12 +251,12 @@ impl Drop for RunningProcess {
     }
 }
 
-/// Waits until there is something, but not longer than this.
-fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Polls until `look` returns something or the time is up.
+fn within<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         let found = look();
-        if found.is_some() || start.elapsed() >= patience {
+        if found.is_some() || start.elapsed() >= timeout {
             return found;
         }
         thread::sleep(POLL_INTERVAL);
@@ -269,17 +271,19 @@ fn write_lines(mut to: ChildStdin, lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// A line without its end, or what is wrong with it; `None` at the end.
+/// Reads a line, without its line end, or an error if it is too long; `None` at the end.
 fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     let mut line = Vec::new();
-    let read = from.take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
+    let read = from
+        .take(MAX_MESSAGE as u64 + 1)
+        .read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {
         return None;
     }
-    if line.len() > LONGEST {
+    if line.len() > MAX_MESSAGE {
         let problem = format!(
             "it wrote a line of more than {} MiB, which begins with {}",
-            LONGEST >> 20,
+            MAX_MESSAGE >> 20,
             quoted(&line)
         );
         return Some(Err(problem));
@@ -288,33 +292,33 @@ fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     Some(Ok(line))
 }
 
-/// Keeps the end of what is said.
-fn collect_stderr(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
+/// Keeps the last bytes of the stream.
+fn collect_stderr(mut stderr: impl Read, buffer: &Mutex<Vec<u8>>) {
     let mut bytes = [0; MAX_STDERR];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend_from_slice(&bytes[..count]);
-        let surplus = heard.len().saturating_sub(MAX_STDERR);
-        heard.drain(..surplus);
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.extend_from_slice(&bytes[..count]);
+        let surplus = buffer.len().saturating_sub(MAX_STDERR);
+        buffer.drain(..surplus);
     }
 }
 
-/// The processes that were started and have not ended.
+/// Ids of the processes that were started and have not ended.
 fn live_processes() -> MutexGuard<'static, Vec<u32>> {
-    static LIVING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+    static LIVE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all child processes at once, and on Unix what they have started: for a program that is about to end without tidying
-/// up. (Elsewhere they see their standard input end, and no more.)
+/// Kills all child processes immediately, and on Unix their descendants: for a program that exits without cleaning up.
+/// (Elsewhere the children only see the end of their standard input.)
 pub fn end_all() {
     for id in live_processes().iter() {
         kill_group(*id);
     }
 }
 
-/// Ctrl-C goes to all processes of the terminal's group. What it means is for the parent alone to decide. And what a
-/// process starts is in its group, and ends with it.
+/// Puts the process into its own group. Ctrl-C, which goes to the terminal's whole group, then reaches only the parent,
+/// and killing the group also kills what the process started.
 fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {
@@ -329,8 +333,8 @@ fn separate_group(command: &mut Command) {
     }
 }
 
-/// How it has ended, if it has. On Unix without taking note of it: until then its id, which is its group's too, is nobody
-/// else's.
+/// Returns how the process ended, if it has. On Unix this does not reap it, so that its id, which is also its group's,
+/// cannot be reused yet.
 fn ended(child: &mut Child) -> Option<String> {
     #[cfg(unix)]
     {
@@ -355,7 +359,7 @@ fn ended(child: &mut Child) -> Option<String> {
     }
 }
 
-/// Ends it, and on Unix what it has started. Not after it was waited for.
+/// Kills the process, and on Unix its group. Must not be called after the process was reaped.
 fn kill(child: &mut Child) {
     kill_group(child.id());
     let _ = child.kill();

@@ -1,8 +1,8 @@
-//! A game that lives elsewhere, as lapwing's players meet it.
+//! An external environment as a [`Scenario`].
 //!
-//! The scene is the seed of the reset. Most environments take one seed only, so that the same scene with another luck is
-//! possible only where one takes a second (`luck`); where none does, chance after the start follows from the scene too.
-//! A session plays one episode after another: environments can be slow to make, and a server may allow few.
+//! The scene is the seed of the reset. Most environments take one seed, so that chance after the start follows from the
+//! scene too; the option `luck` names the field of a second seed. A session plays one episode after another:
+//! environments can be slow to start, and a server may allow few.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ use super::options::ExternalOptions;
 use super::process::{GameProcess, ProcessSession};
 use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
-use super::template::{ExternalTemplate, LONGEST_SOURCE};
+use super::template::{ExternalTemplate, MAX_SOURCE};
 
-/// A configured game that lives elsewhere.
+/// A configured external environment.
 #[derive(Debug)]
 pub(super) struct ExternalScenario {
     rules: String,
@@ -26,7 +26,7 @@ pub(super) struct ExternalScenario {
     shared: Arc<ExternalEnvironment>,
 }
 
-/// What the scenario and its episodes have in common.
+/// The parts that the scenario shares with its episodes.
 struct ExternalEnvironment {
     name: String,
     address: Address,
@@ -35,13 +35,13 @@ struct ExternalEnvironment {
     open: Mutex<OpenSessions>,
 }
 
-/// What was opened so far.
+/// Sessions and the process opened so far.
 #[derive(Default)]
 struct OpenSessions {
-    /// sessions that no episode uses
+    /// Sessions that no episode uses.
     free: Vec<Box<dyn EnvironmentSession>>,
     process: Option<Arc<GameProcess>>,
-    /// sessions that were begun
+    /// Number of sessions begun.
     begun: u64,
 }
 
@@ -55,8 +55,8 @@ impl std::fmt::Debug for ExternalEnvironment {
     }
 }
 
-/// The one word of who may say anything.
-const SAY: &str = "say";
+/// The only action word of a game that takes free text.
+const FREE_TEXT: &str = "say";
 
 impl ExternalScenario {
     pub fn new(
@@ -97,7 +97,7 @@ impl ExternalScenario {
             actions: options
                 .actions
                 .clone()
-                .unwrap_or_else(|| vec![SAY.to_owned()]),
+                .unwrap_or_else(|| vec![FREE_TEXT.to_owned()]),
             shared: Arc::new(ExternalEnvironment {
                 name: name.to_owned(),
                 address,
@@ -109,14 +109,14 @@ impl ExternalScenario {
     }
 }
 
-/// The text of a template: of the file that is named, or what was given. The config then says all, and the run means the
-/// same wherever the file is and whatever becomes of it.
+/// Returns the source of a template: `given` itself, or the file that it names. The config stores the source, so that a
+/// run does not depend on the file.
 fn text_of(given: &str) -> Result<String, String> {
     const BLOCK: &str = "{%";
     if given.contains(BLOCK) {
         return Ok(given.to_owned());
     }
-    let text = read_text(Path::new(given), LONGEST_SOURCE);
+    let text = read_text(Path::new(given), MAX_SOURCE);
     let text = text.map_err(|error| format!("cannot be read: {error}"))?;
     match text.contains(BLOCK) {
         true => Ok(text),
@@ -159,7 +159,7 @@ impl Scenario for ExternalScenario {
             step: 0,
             over: false,
             success: false,
-            said: String::new(),
+            agent_text: String::new(),
         }))
     }
 
@@ -188,7 +188,7 @@ impl ExternalEnvironment {
         GameError::new(shortened(&self.name), problem)
     }
 
-    /// The text of a state.
+    /// Renders a state.
     fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
@@ -203,7 +203,7 @@ impl ExternalEnvironment {
         }
     }
 
-    /// Begins an episode, in a session that is free or in a new one.
+    /// Begins an episode, in a free session or in a new one.
     fn begin(
         &self,
         reset: &Map<String, Value>,
@@ -220,7 +220,7 @@ impl ExternalEnvironment {
                     return Err("the episode is over (`done`) before its first step".to_owned());
                 }
                 Ok(answer) => return Ok((session, answer)),
-                // The server had enough of an idle session.
+                // The server closed the idle session: try the next.
                 Err(SessionError::Closed(_)) if was_open => (),
                 Err(fault) => return Err(fault.problem()),
             }
@@ -228,15 +228,15 @@ impl ExternalEnvironment {
     }
 
     fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
-        let patience = self.options.patience();
+        let timeout = self.options.timeout();
         let words = match &self.address {
-            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
+            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, timeout)?)),
             Address::Process(words) => words,
         };
         let mut open = self.lock();
         let process = match open.process.take().filter(|process| process.runs()) {
             Some(process) => process,
-            None => Arc::new(GameProcess::start(words, patience)?),
+            None => Arc::new(GameProcess::start(words, timeout)?),
         };
         open.process = Some(process.clone());
         open.begun += 1;
@@ -244,7 +244,7 @@ impl ExternalEnvironment {
     }
 }
 
-/// Names can be long command lines; an error only wants to tell which.
+/// Shortens a name for error messages: names can be long command lines.
 fn shortened(name: &str) -> String {
     const SHOWN: usize = 60;
     let escaped: String = name.escape_debug().collect();
@@ -256,20 +256,20 @@ fn shortened(name: &str) -> String {
 
 struct ExternalGame {
     shared: Arc<ExternalEnvironment>,
-    /// `None` once it has failed
+    /// `None` after a failure.
     session: Option<Box<dyn EnvironmentSession>>,
     actions: Vec<String>,
-    /// why it cannot go on
+    /// The failure, after which the game cannot continue.
     failed: Option<GameError>,
-    /// the state, told
+    /// The rendered state.
     text: String,
-    /// the sum of the rewards
+    /// The sum of the rewards.
     total: f64,
     step: usize,
     over: bool,
     success: bool,
-    /// what the agent says in this turn
-    said: String,
+    /// The agent's text in this turn.
+    agent_text: String,
 }
 
 impl ExternalGame {
@@ -277,11 +277,11 @@ impl ExternalGame {
         let shared = self.shared.clone();
         let template = &shared.template;
         let word = action.map(|action| (action, &*self.actions[action]));
-        let said = std::mem::take(&mut self.said);
-        let data = template.action(word, &said, self.step);
+        let agent_text = std::mem::take(&mut self.agent_text);
+        let data = template.action(word, &agent_text, self.step);
         self.step += 1;
         let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
-            // Nothing is sent for it: the world waits.
+            // The template makes no message for this action: the environment does not advance.
             return Ok(Outcome {
                 reward: 0.0,
                 over: false,
@@ -334,7 +334,7 @@ impl Game for ExternalGame {
             Ok(outcome) => Ok(vec![outcome]),
             Err(problem) => {
                 let error = self.shared.error(problem);
-                // Who is at fault plays no further episode.
+                // A failed session plays no further episode.
                 self.session = None;
                 self.failed = Some(error.clone());
                 Err(error)
@@ -347,7 +347,7 @@ impl Game for ExternalGame {
     }
 
     fn hear(&mut self, _agent: usize, text: &str) {
-        self.said = text.to_owned();
+        self.agent_text = text.to_owned();
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server that speaks over WebSockets, as OpenEnv's do: one connection for each session.
+//! A WebSocket server such as OpenEnv's, with one connection for each session.
 
 use std::io;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -13,13 +13,13 @@ use tungstenite::http::Uri;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
 use tungstenite::{Error, HandshakeError, Message};
 
-use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, MAX_MESSAGE, SessionError, StepResult, quoted};
 
-/// How often an idle connection looks for the server's pings: it hangs up on who does not answer them, and a model may
-/// think for minutes.
+/// How often an idle connection answers pings: servers close connections that do not, and a model may compute for
+/// minutes.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether this can be connected to, by its form. The error says what was wanted instead.
+/// Checks the form of a URL. The error describes what was wanted.
 pub(super) fn check(url: &str) -> Result<(), String> {
     if url.starts_with("wss:") {
         return Err(
@@ -34,37 +34,37 @@ pub(super) fn check(url: &str) -> Result<(), String> {
     }
 }
 
-/// One connection. When this is dropped, it ends.
+/// A connection. Dropping it closes it.
 pub(super) struct SocketSession {
-    patience: Duration,
+    timeout: Duration,
     requests: Option<Sender<String>>,
     answers: Receiver<Result<Vec<u8>, SessionError>>,
-    /// what to cut when the patience ends
+    /// The stream to shut down after a timeout.
     stream: Arc<OnceLock<TcpStream>>,
     worker: thread::JoinHandle<()>,
 }
 
 impl SocketSession {
-    /// Begins to connect; what comes of it, the first answer tells.
-    pub fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
-        let (requests, asked) = mpsc::channel();
+    /// Starts to connect. A failure to connect is the answer to the first request.
+    pub fn open(url: &str, timeout: Duration) -> Result<SocketSession, String> {
+        let (requests, outgoing) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());
         let (url, slot) = (url.to_owned(), stream.clone());
         let work = move || {
-            // Whoever asks has gone when this cannot be sent.
-            let _ = match connect(&url, patience, &slot) {
-                Ok(mut socket) => serve(&mut socket, &asked, &answering),
+            // Sending fails only if the session was dropped.
+            let _ = match connect(&url, timeout, &slot) {
+                Ok(mut socket) => serve(&mut socket, &outgoing, &answering),
                 Err(fault) => answering.send(Err(fault)),
             };
         };
-        // Each episode that is played at once has one.
+        // Each concurrent episode has its own thread.
         let worker = thread::Builder::new().name("a connection".to_owned());
         let worker = worker.spawn(work);
         let worker =
             worker.map_err(|e| format!("cannot start a thread for the connection: {e}"))?;
         Ok(SocketSession {
-            patience,
+            timeout,
             requests: Some(requests),
             answers,
             stream,
@@ -83,7 +83,7 @@ impl EnvironmentSession for SocketSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let closed = || SessionError::Closed("the server has closed the connection".to_owned());
         let bytes = match self.answers.try_recv() {
-            // It may tell that it closes, or why it does not even begin.
+            // The server may announce that it closes, or why the session cannot begin.
             Ok(early) => {
                 let bytes = early?;
                 let message = protocol::read(&bytes).map_err(SessionError::Other)?;
@@ -97,12 +97,12 @@ impl EnvironmentSession for SocketSession {
             Err(TryRecvError::Empty) => {
                 let requests = self.requests.as_ref().expect("there until it is dropped");
                 let _ = requests.send(Value::Object(request).to_string());
-                match self.answers.recv_timeout(self.patience) {
+                match self.answers.recv_timeout(self.timeout) {
                     Ok(answer) => answer?,
                     Err(RecvTimeoutError::Disconnected) => return Err(closed()),
                     Err(RecvTimeoutError::Timeout) => {
                         self.cut();
-                        let seconds = self.patience.as_secs_f64();
+                        let seconds = self.timeout.as_secs_f64();
                         return Err(SessionError::Other(format!(
                             "the server did not answer within {seconds} s (game.options.timeout)"
                         )));
@@ -118,7 +118,7 @@ impl EnvironmentSession for SocketSession {
 impl Drop for SocketSession {
     fn drop(&mut self) {
         self.requests = None;
-        // It says goodbye, which is nothing to wait for where the other side does not listen.
+        // The worker sends `close`. Wait for it briefly, since the other side may not be reading.
         for _ in 0..50 {
             if self.worker.is_finished() {
                 return;
@@ -131,7 +131,7 @@ impl Drop for SocketSession {
 
 fn connect(
     url: &str,
-    patience: Duration,
+    timeout: Duration,
     slot: &OnceLock<TcpStream>,
 ) -> Result<WebSocket<TcpStream>, SessionError> {
     let failed =
@@ -143,7 +143,7 @@ fn connect(
     let addresses = addresses.map_err(|e| failed(e.to_string()))?;
     let mut connected = Err(io::Error::other("its name has no address"));
     for address in addresses {
-        connected = TcpStream::connect_timeout(&address, patience);
+        connected = TcpStream::connect_timeout(&address, timeout);
         if connected.is_ok() {
             break;
         }
@@ -151,33 +151,33 @@ fn connect(
     let stream = connected.map_err(|e| failed(format!("{e}; is it running?")))?;
     let prepared = stream
         .set_nodelay(true)
-        .and_then(|()| stream.set_read_timeout(Some(patience)))
-        .and_then(|()| stream.set_write_timeout(Some(patience)))
+        .and_then(|()| stream.set_read_timeout(Some(timeout)))
+        .and_then(|()| stream.set_write_timeout(Some(timeout)))
         .and_then(|()| stream.try_clone());
     let _ = slot.set(prepared.map_err(|e| failed(e.to_string()))?);
     let config = WebSocketConfig::default()
-        .max_message_size(Some(LONGEST))
-        .max_frame_size(Some(LONGEST));
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
     match client_with_config(url, stream, Some(config)) {
         Ok((socket, _)) => Ok(socket),
         Err(HandshakeError::Interrupted(_)) => Err(failed(format!(
             "it did not answer within {} s (game.options.timeout)",
-            patience.as_secs_f64()
+            timeout.as_secs_f64()
         ))),
         Err(HandshakeError::Failure(Error::Http(answer))) => Err(failed(format!(
             "it answers {}, and not with a WebSocket: is the path right? OpenEnv's is /ws",
             answer.status()
         ))),
         Err(HandshakeError::Failure(error)) => {
-            let said = quoted(error.to_string().as_bytes());
-            Err(failed(format!("it does not speak WebSocket: {said}")))
+            let shown = quoted(error.to_string().as_bytes());
+            Err(failed(format!("it does not speak WebSocket: {shown}")))
         }
     }
 }
 
 type Answers = Sender<Result<Vec<u8>, SessionError>>;
 
-/// Hands requests to the server and answers back, until one side has enough.
+/// Passes requests to the server and answers back until one side ends.
 fn serve(
     socket: &mut WebSocket<TcpStream>,
     requests: &Receiver<String>,
@@ -186,7 +186,7 @@ fn serve(
     loop {
         match requests.recv_timeout(PING_INTERVAL) {
             Ok(request) => {
-                // If it has hung up, it may have said why.
+                // If the server has closed the connection, its reason may still be readable.
                 let _ = socket.send(Message::text(request));
                 let answer = receive(socket);
                 let is_end = answer.is_err();
@@ -196,13 +196,13 @@ fn serve(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                let patience = socket.get_ref().read_timeout().unwrap_or_default();
+                let timeout = socket.get_ref().read_timeout().unwrap_or_default();
                 let look = Duration::from_millis(1);
                 let _ = socket.get_ref().set_read_timeout(Some(look));
                 let found = socket.read();
-                let _ = socket.get_ref().set_read_timeout(patience);
+                let _ = socket.get_ref().set_read_timeout(timeout);
                 match found {
-                    Err(Error::Io(error)) if is_patience(&error) => (),
+                    Err(Error::Io(error)) if is_timeout(&error) => (),
                     Ok(Message::Ping(_) | Message::Pong(_)) => {
                         let _ = socket.flush();
                     }
@@ -212,8 +212,8 @@ fn serve(
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let goodbye = Value::Object(protocol::close()).to_string();
-                let _ = socket.send(Message::text(goodbye));
+                let close = Value::Object(protocol::close()).to_string();
+                let _ = socket.send(Message::text(close));
                 let _ = socket.close(None);
                 let _ = socket.flush();
                 return Ok(());
@@ -222,7 +222,7 @@ fn serve(
     }
 }
 
-/// What the server says next.
+/// Receives the next message.
 fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     loop {
         if let Some(found) = message_of(socket.read()) {
@@ -231,7 +231,7 @@ fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     }
 }
 
-/// What was read as a message or as a fault; `None` if it is neither.
+/// Converts a read into a message or an error; `None` for control frames.
 fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionError>> {
     let other = |problem: String| Some(Err(SessionError::Other(problem)));
     match found {
@@ -249,7 +249,7 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
             let problem = format!("the server has closed the connection{why}");
             Some(Err(SessionError::Closed(problem)))
         }
-        Err(Error::Io(error)) if is_patience(&error) => {
+        Err(Error::Io(error)) if is_timeout(&error) => {
             other("the server did not answer in time (game.options.timeout)".to_owned())
         }
         Err(Error::ConnectionClosed | Error::AlreadyClosed) => Some(Err(SessionError::Closed(
@@ -257,7 +257,7 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
         ))),
         Err(Error::Capacity(_)) => other(format!(
             "the server sent a message of more than {} MiB",
-            LONGEST >> 20
+            MAX_MESSAGE >> 20
         )),
         Err(Error::Io(error)) => {
             let problem = format!("the connection to the server is lost: {error}");
@@ -268,14 +268,14 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
             Some(Err(SessionError::Closed(problem.to_owned())))
         }
         Err(error) => {
-            let said = quoted(error.to_string().as_bytes());
-            other(format!("the server does not speak WebSocket: {said}"))
+            let shown = quoted(error.to_string().as_bytes());
+            other(format!("the server does not speak WebSocket: {shown}"))
         }
     }
 }
 
-/// Whether this is but the end of a wait.
-fn is_patience(error: &io::Error) -> bool {
+/// Returns whether the error is a timeout.
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut

@@ -1,23 +1,23 @@
-//! The template between a model and an environment: text of an observation, and of an action what the environment wants.
+//! The template between model and environment: it turns observations into text, and actions into the environment's
+//! JSON.
 //!
-//! It is one file with the blocks `rules`, `observation` and `action`. A block that it leaves out is that of
-//! `default.jinja`.
+//! A template is one file with the blocks `rules`, `observation` and `action`. `default.jinja` supplies missing blocks.
 
 use lapwing_model::{Jinja, JinjaOptions};
 use serde_json::{Map, Value, json};
 
 use super::protocol::{StepResult, quoted};
 
-/// Instructions that a block may execute. A board of 64 x 64 cells, each looked at, takes about a hundred thousand.
+/// Maximum instructions of a block. A board of 64 x 64 cells, reading each, takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
-/// Bytes of a template.
-pub(super) const LONGEST_SOURCE: u64 = 64 << 10;
-/// Bytes of what a block makes. No model reads as much.
-const LONGEST_TEXT: usize = 1 << 20;
+/// Maximum bytes of a template.
+pub(super) const MAX_SOURCE: u64 = 64 << 10;
+/// Maximum bytes of a block's output, which is more than a model reads.
+const MAX_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A template and an expression, parsed.
+/// A parsed template and a success expression.
 #[derive(Debug)]
 pub(super) struct ExternalTemplate {
     jinja: Jinja,
@@ -25,18 +25,18 @@ pub(super) struct ExternalTemplate {
 }
 
 impl ExternalTemplate {
-    /// The template with this source, or the default one. The error says what is wrong, and not in which file.
+    /// Parses a template, or the default one. The error does not name the file.
     pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
-            max_output: LONGEST_TEXT,
+            max_output: MAX_TEXT,
             trim_blocks: true,
             strict: false,
             python: false,
         });
         let source = source.unwrap_or_default();
         for block in BLOCKS {
-            // What a template extends is put out with the blocks that it replaces: a page of one block puts out that.
+            // Extending a page renders all of its blocks, so each block has a page to itself.
             let page = format!("{block} page");
             let base = default_block(block).to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
@@ -49,7 +49,7 @@ impl ExternalTemplate {
         })
     }
 
-    /// With this expression for what a success is.
+    /// Sets the success expression.
     pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         let checked = self.jinja.check_expression(expression);
         checked.map_err(|e| e.to_string())?;
@@ -57,12 +57,12 @@ impl ExternalTemplate {
         Ok(self)
     }
 
-    /// The rules.
+    /// Renders the rules.
     pub fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }
 
-    /// The text of a state.
+    /// Renders a state.
     pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
@@ -75,7 +75,8 @@ impl ExternalTemplate {
         )
     }
 
-    /// What is sent for an action, or for a reply that could not be read (`None`); nothing if the block makes nothing.
+    /// Makes the message for an action, or for an unreadable reply (`None`). Returns `None` if the block renders
+    /// nothing.
     pub fn action(
         &self,
         action: Option<(usize, &str)>,
@@ -107,7 +108,7 @@ impl ExternalTemplate {
         }
     }
 
-    /// Whether an episode that has come so far is a success.
+    /// Evaluates the success expression for the episode so far.
     pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
         let variables = json!({
             "observation": answer.observation,
@@ -127,7 +128,7 @@ impl ExternalTemplate {
     }
 }
 
-/// One block of the default template, with its tags.
+/// Returns a block of the default template, with its tags.
 fn default_block(name: &str) -> &'static str {
     const END: &str = "{% endblock %}";
     let start = DEFAULT.find(&format!("{{% block {name} %}}"));

@@ -1,4 +1,4 @@
-//! Against real children and real servers: those that play, and those that hang, flood, die and lie.
+//! Tests with real child processes and servers, including ones that hang, flood, die and lie.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::*;
 mod children;
 mod servers;
 
-/// A scenario whose errors begin with `game: ` instead of its name.
-fn told(error: &GameError) -> String {
+/// Returns the error without the name of the game.
+fn problem(error: &GameError) -> String {
     error.problem.clone()
 }
 
@@ -28,19 +28,19 @@ fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     configure(&name.into(), &all).unwrap()
 }
 
-/// The error of the first episode's first steps.
+/// Returns the error of the first episode's first steps.
 fn failure(scenario: &dyn Scenario) -> String {
     let mut game = match scenario.start(5, 0) {
         Ok(game) => game,
-        Err(error) => return told(&error),
+        Err(error) => return problem(&error),
     };
-    // One that writes on and on may be ahead by a line or two before it is caught.
+    // A process that floods may be a line or two ahead before it is caught.
     for _ in 0..1000 {
         if let Err(error) = game.play(&[Some(1)]) {
-            // From then on it says nothing else.
+            // The error is final.
             assert_eq!(game.observe(0).unwrap_err(), error);
             assert_eq!(game.play(&[None]).unwrap_err(), error);
-            return told(&error);
+            return problem(&error);
         }
     }
     panic!("it plays");
@@ -54,7 +54,7 @@ fn a_name_is_a_command_or_an_address() {
             "exec: a 'b c' d\\ e \"\"",
             "[\"a\", \"b c\", \"d e\", \"\"]",
         ),
-        // No shell looks at it.
+        // No shell interprets it.
         (
             "exec:a $HOME | b > c",
             "[\"a\", \"$HOME\", \"|\", \"b\", \">\", \"c\"]",
@@ -100,7 +100,7 @@ fn a_run_is_named_after_its_command() {
 }
 
 #[test]
-fn what_is_wrong_with_an_option_is_told() {
+fn invalid_options_are_errors() {
     let home = tempfile::tempdir().unwrap();
     let file = |text: &str| {
         let path = home.path().join("a.jinja");
@@ -113,7 +113,7 @@ fn what_is_wrong_with_an_option_is_told() {
             .to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
-    let told = [
+    let errors = [
         wrong(json!({})),
         wrong(json!({ "action": ["a"] })),
         wrong(json!({ "actions": "a" })),
@@ -133,11 +133,11 @@ fn what_is_wrong_with_an_option_is_told() {
             json!({ "template": file("{% block rules %}{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}{% endblock %}") }),
         ),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]
-fn a_template_says_only_what_it_does_differently() {
+fn a_template_overrides_only_its_own_blocks() {
     let state = |observation: Value| protocol::StepResult {
         observation,
         reward: None,
@@ -165,8 +165,8 @@ fn a_template_says_only_what_it_does_differently() {
 {% endblock %}";
     let own = template::ExternalTemplate::parse(Some(own)).unwrap();
     assert_eq!(own.rules(), usual.rules());
-    let seen = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
-    assert_eq!(seen, "at 3 after 2: {\n  \"x\": 3\n}");
+    let text = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
+    assert_eq!(text, "at 3 after 2: {\n  \"x\": 3\n}");
     let made = own.action(None, "\"<é>\"\n", 0).unwrap().map(Value::Object);
     assert_eq!(made, Some(json!({ "move": "wait", "said": "\"<é>\"\n" })));
 
@@ -188,7 +188,7 @@ fn a_template_says_only_what_it_does_differently() {
 }
 
 #[test]
-fn messages_are_what_they_say() {
+fn messages_are_parsed() {
     let reset = protocol::reset(u64::MAX, Some(("luck", 1 << 31)));
     let sent = Value::Object(reset).to_string();
     assert_eq!(
@@ -215,9 +215,9 @@ fn messages_are_what_they_say() {
 }
 
 proptest! {
-    /// Whatever is written, it is read or quoted, in a line that a terminal can bear.
+    /// Any input is read, or quoted in a line without control characters.
     #[test]
-    fn nothing_that_is_written_breaks_the_reader(
+    fn any_input_is_parsed_or_quoted(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         data in "[ -~]{0,40}",
     ) {

@@ -1,7 +1,6 @@
-//! A model behind an API that speaks as OpenAI's chat completions do: vLLM, llama.cpp, or a service.
+//! A model behind an API with OpenAI's chat completions: vLLM, llama.cpp or a service.
 //!
-//! All that ask in a round are asked for at once, so many at a time. What was answered is kept on disk, and a request
-//! that was answered before costs nothing.
+//! A round's requests run concurrently, up to a limit. Answers are cached on disk, so that repeated requests are free.
 
 mod cache;
 mod client;
@@ -25,59 +24,59 @@ use client::{ApiClient, RequestCounter};
 use completion::ChatReply;
 use error::{ApiPlayerError, excerpt};
 
-/// Which model plays, and how it is asked.
+/// Settings of a model behind an API.
 pub struct ApiSettings {
-    /// what comes before `/chat/completions`
+    /// The URL before `/chat/completions`.
     pub url: String,
-    /// what the server calls the model
+    /// The server's name for the model.
     pub model: String,
-    /// sent to that address and nowhere else
+    /// The API key, which is sent to that URL only.
     pub key: Option<String>,
-    /// of the replies; at 0 no seed is sent, so that equal prompts are asked once
+    /// Sampling temperature. At 0 no seed is sent, so that equal prompts are one request.
     pub temperature: f64,
-    /// a reply is cut off after so many tokens
+    /// Maximum tokens of a reply.
     pub max_new_tokens: usize,
-    /// for the chat template of a server that takes them (vLLM and llama.cpp do)
+    /// Variables for the chat template, on servers that accept them (vLLM and llama.cpp do).
     pub template_variables: Map<String, Value>,
-    /// requests at a time
+    /// Maximum concurrent requests.
     pub concurrency: usize,
-    /// for one request, from the connection to the last byte
+    /// Time limit of a request, from connecting to the last byte.
     pub timeout: Duration,
-    /// tokens of prompts and replies together that may be paid for
+    /// Maximum paid tokens, of prompts and replies together.
     pub budget: Option<u64>,
-    /// where answers are kept
+    /// The directory of cached answers.
     pub cache: PathBuf,
 }
 
-/// What was asked and what it cost.
+/// Counts of requests and tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiUsage {
-    /// requests that were sent, repeated ones too
+    /// Requests sent, including retries.
     pub requests: u64,
-    /// replies that were in the cache
+    /// Replies from the cache.
     pub cached: u64,
-    /// requests that were sent again
+    /// Retries.
     pub retries: u64,
-    /// requests that failed, by what happened to them
+    /// Failed requests, by kind of failure.
     pub failures: BTreeMap<String, u64>,
-    /// tokens of prompts that were paid for
+    /// Paid prompt tokens.
     pub prompt_tokens: u64,
-    /// tokens of replies that were paid for
+    /// Paid reply tokens.
     pub completion_tokens: u64,
-    /// answers without a count of tokens, for which they were guessed
+    /// Answers without a token count, for which it is estimated.
     pub estimated: u64,
-    /// files of the cache that could not be read and were left out
+    /// Unreadable cache files, which were ignored.
     pub damaged: Vec<PathBuf>,
 }
 
 impl ApiUsage {
-    /// Tokens that were paid for.
+    /// Returns the number of paid tokens.
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens + self.completion_tokens
     }
 }
 
-/// In one line.
+/// Formats the counts in one line.
 impl fmt::Display for ApiUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -99,7 +98,7 @@ impl fmt::Display for ApiUsage {
     }
 }
 
-/// A model behind an API, at play in one game.
+/// A model behind an API that plays one game.
 pub struct Api {
     settings: ApiSettings,
     framing: PromptWriter,
@@ -108,7 +107,7 @@ pub struct Api {
     account: SharedAccount,
 }
 
-/// The account while several write into it.
+/// The usage, shared between threads.
 #[derive(Default)]
 struct SharedAccount(Mutex<ApiUsage>);
 
@@ -132,16 +131,16 @@ impl RequestCounter for SharedAccount {
 }
 
 impl Api {
-    /// A player for a game that is put in this way.
+    /// Creates a player whose prompts `framing` writes.
     ///
     /// # Errors
-    /// If the address is none, the key would go there in the open, or the cache cannot be made.
+    /// If the URL is invalid, the key would be sent unencrypted, or the cache cannot be created.
     pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
-        Api::patient(settings, framing, client::PAUSE)
+        Api::with_pause(settings, framing, client::PAUSE)
     }
 
-    /// The same with another pause before the second attempt.
-    fn patient(
+    /// Creates a player with another pause before the second attempt.
+    fn with_pause(
         settings: ApiSettings,
         framing: PromptWriter,
         pause: Duration,
@@ -156,7 +155,7 @@ impl Api {
         })
     }
 
-    /// What was asked so far, and what it cost.
+    /// Returns the usage so far.
     pub fn account(&self) -> ApiUsage {
         self.account.with(|account| account.clone())
     }
@@ -171,7 +170,7 @@ impl Api {
             "stream": false,
         });
         if settings.temperature > 0.0 {
-            // Servers take 32 bits, some of them with a sign.
+            // Servers accept 32 bits, some of them signed.
             let seed = seeds::derive(ask.seed, "reply", &[ask.turn]) >> 33;
             request["seed"] = seed.into();
         }
@@ -181,7 +180,7 @@ impl Api {
         Ok(request.to_string())
     }
 
-    /// From the cache, or from the server.
+    /// Returns the cached answer, or requests one.
     fn answer(
         &self,
         request: &str,
@@ -221,8 +220,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// To all of these, so many at a time. After the first error nothing more is asked; what is under way is waited for,
-    /// since it is paid for.
+    /// Answers all requests, several at a time. After the first error no new request starts; those in progress are
+    /// finished, since they are paid for.
     fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiPlayerError> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();
@@ -236,7 +235,7 @@ impl Api {
                 match self.answer(request, number, &stop) {
                     Ok(answer) => found[number].set(answer).expect("each is asked once"),
                     Err(problem) => {
-                        // The first is told.
+                        // The first error is reported.
                         let _ = error.set(problem);
                         stop.store(true, Relaxed);
                     }
@@ -261,7 +260,7 @@ impl Player for Api {
             .iter()
             .map(|ask| self.request(ask))
             .collect::<Result<_, _>>()?;
-        // Equal requests are one.
+        // Equal requests are sent once.
         let (mut distinct, mut places) = (Vec::new(), HashMap::new());
         for request in &requests {
             places.entry(&**request).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! A person: shown what an agent sees, asked for a word, or for any text.
+//! A human player at a terminal.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,13 +8,13 @@ use crate::PlayError;
 use crate::players::scripted::word;
 use crate::{ActionRequest, Player, Reply};
 
-/// A person who reads and writes lines.
+/// A player that reads lines of input.
 pub struct HumanPlayer<R, W, S> {
     input: R,
     out: W,
-    /// shows what is seen
+    /// Shows the observation.
     show: S,
-    /// After so many turns the referee stops.
+    /// The step limit.
     limit: usize,
     takes_text: bool,
 }
@@ -22,7 +22,7 @@ pub struct HumanPlayer<R, W, S> {
 impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>>
     HumanPlayer<R, W, S>
 {
-    /// Reads answers from `input` and writes to `out`, where `show` puts what is seen ahead of each question.
+    /// Reads answers from `input` and writes to `out`. `show` writes the observation before each question.
     pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> HumanPlayer<R, W, S> {
         HumanPlayer {
             input,
@@ -33,7 +33,7 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
         }
     }
 
-    /// Asks until the answer is an action, or the first letters of only one; or, where any text will do, until it is one.
+    /// Asks until the input is an action, a unique prefix of one, or any text if the game takes free text.
     fn ask(&mut self, ask: &ActionRequest<'_>) -> Result<Reply, PlayError> {
         (self.show)(&mut self.out, ask)?;
         loop {
@@ -62,33 +62,33 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
         }
     }
 
-    /// The action that was meant; `None` if there is something else to be read.
-    fn action(&mut self, ask: &ActionRequest<'_>, said: &str) -> Result<Option<usize>, PlayError> {
-        // A whole word before what begins like it.
-        let whole = ask.actions.iter().position(|action| action == said);
-        if ["quit", "q"].contains(&said) && whole.is_none() {
+    /// Returns the action, or `None` if the input was a command or is invalid.
+    fn action(&mut self, ask: &ActionRequest<'_>, word: &str) -> Result<Option<usize>, PlayError> {
+        // A whole word takes precedence over a prefix.
+        let exact = ask.actions.iter().position(|action| action == word);
+        if ["quit", "q"].contains(&word) && exact.is_none() {
             return Err(PlayError::Left);
         }
-        if said == "?" {
+        if word == "?" {
             writeln!(self.out, "{}", help(ask.actions))?;
             return Ok(None);
         }
         let begins: Vec<usize> = (0..ask.actions.len())
-            .filter(|&i| ask.actions[i].starts_with(said))
+            .filter(|&i| ask.actions[i].starts_with(word))
             .collect();
-        match (whole, &begins[..]) {
+        match (exact, &begins[..]) {
             (Some(action), _) => Ok(Some(action)),
-            (None, [action]) if !said.is_empty() => Ok(Some(*action)),
+            (None, [action]) if !word.is_empty() => Ok(Some(*action)),
             _ => {
                 let words = ask.actions.join(", ");
-                writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
+                writeln!(self.out, "`{word}` is none of {words} (? helps, q quits)")?;
                 Ok(None)
             }
         }
     }
 }
 
-/// Shows what is seen below what was there.
+/// Writes the observation below the previous one.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -96,7 +96,7 @@ pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()
     writeln!(out, "\n{}", ask.observation)
 }
 
-/// What can be said.
+/// Returns the help text.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");
     format!("Say {words}, or their first letters; ? shows this, q quits.")

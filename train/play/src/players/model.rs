@@ -1,4 +1,4 @@
-//! The language-agent policy: a model that plays, and that can be taught.
+//! The language-agent policy: a model that plays and can be trained.
 
 use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions, generate};
 
@@ -7,29 +7,30 @@ use crate::prompt::Prompts;
 use crate::seeds;
 use crate::{ActionRequest, Player, Reply, Sampled};
 
-/// A model, the adapter that it is trained through, if it is not trained itself, and how it is asked.
+/// A model with its adapter and reference.
 pub struct Policy {
-    /// the frozen base; or the model whose every weight is trained, which shows each update
+    /// The frozen base, or the model itself if all weights are trained.
     pub model: Model,
-    /// none: the model as it is
+    /// The trained adapter; `None` without one.
     pub adapter: Option<Adapter>,
-    /// what it is held against; none: nothing asks, in play or where all weights are trained with `train.beta` = 0
+    /// The reference of the KL penalty; `None` if there is no training, or if all weights are trained with `train.beta`
+    /// = 0.
     pub reference: Option<Reference>,
-    /// keys and values of what is being played
+    /// The KV cache of the episodes in play.
     pub arena: KvArena,
 }
 
-/// What training began from, as it was.
+/// The policy that training started from.
 pub struct Reference {
-    /// the frozen base; or a frozen copy of the model, where that is trained itself
+    /// The frozen base, or a frozen copy if all weights are trained.
     pub model: Model,
-    /// none: the model as it is
+    /// Its adapter; `None` without one.
     pub adapter: Option<Adapter>,
 }
 
 impl Policy {
-    /// The policy as it stands, at play in the game of these prompts with replies drawn in this way. The last player's keys and values are forgotten:
-    /// what was learned may have changed since.
+    /// Returns a player of the game of `prompts` with the current weights. Clears the KV cache, since an update may
+    /// have changed the weights.
     pub fn player<'a>(
         &'a mut self,
         prompts: &'a mut Prompts,
@@ -51,7 +52,7 @@ impl Policy {
     }
 }
 
-/// A policy at play.
+/// A player that samples from a policy.
 pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
     prompts: &'a mut Prompts,
@@ -59,7 +60,7 @@ pub struct ModelPlayer<'a> {
 }
 
 impl Player for ModelPlayer<'_> {
-    /// Each distinct prompt runs through the model once, however many ask it.
+    /// Computes each distinct prompt once.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let Policy {
             model,

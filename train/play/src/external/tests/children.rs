@@ -1,8 +1,8 @@
-//! Children.
+//! Child processes.
 
 use super::*;
 
-/// What all of these begin with: a reader of requests and a writer of answers.
+/// The start of every program: it reads requests and writes answers.
 const BEGINNING: &str = r#"
 import json, os, subprocess, sys, time
 open("pid", "w").write(str(os.getpid()))
@@ -18,7 +18,7 @@ def answer(request, observation, reward=None, done=False):
     write(json.dumps({"session": request["session"], "type": "observation", "data": data}) + "\n")
 "#;
 
-/// Who says "go" as often as the seed says, wins.
+/// A correct program: an agent wins that plays "go" as often as the seed.
 const HONEST: &str = r#"
 left = {}
 for request in requests():
@@ -35,7 +35,7 @@ for request in requests():
     answer(request, f"session {session} of {os.getpid()}: {left[session]} left", 1 if over else -0.5, over)
 "#;
 
-/// A child with this program, in a directory of its own.
+/// A child process with this program, in its own directory.
 struct Child {
     home: TempDir,
     scenario: Option<Box<dyn Scenario>>,
@@ -62,14 +62,14 @@ impl Child {
         fs::read_to_string(self.home.path().join(file)).ok()
     }
 
-    /// Makes sure that the processes whose ids are in these files are gone once the scenario is.
+    /// Checks that the processes whose ids are in these files end with the scenario.
     fn is_gone(&mut self, files: &[&str]) {
         self.scenario = None;
         for file in files {
             let pid: i32 = self.read(file).unwrap().parse().unwrap();
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             let start = Instant::now();
-            // One that it had started is waited for by init, which takes a moment.
+            // Its descendants are reaped by init, which takes a moment.
             while is_alive(pid) {
                 assert!(start.elapsed() < Duration::from_secs(5), "{file} lives");
                 std::thread::sleep(Duration::from_millis(10));
@@ -78,7 +78,7 @@ impl Child {
     }
 }
 
-/// Whether it runs. A zombie of ours counts; one that nobody in a container waits for does not.
+/// Returns whether it runs. Our own zombie counts; one without a reaper in a container does not.
 fn is_alive(pid: rustix::process::Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat", pid = pid.as_raw_nonzero()));
     match stat {
@@ -100,9 +100,9 @@ fn one_child_plays_many_episodes() {
     assert!(child.read("pid").is_none(), "started before it is needed");
     let mut games: Vec<Box<dyn Game>> = (1..4).map(|n| scenario.start(n, 0).unwrap()).collect();
     let pid = child.read("pid").unwrap();
-    let seen = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
+    let observed = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
     for (game, n) in games.iter().zip(1..) {
-        assert_eq!(seen(&**game), format!("session {n} of PID: {n} left"));
+        assert_eq!(observed(&**game), format!("session {n} of PID: {n} left"));
     }
     for round in 1..4 {
         for (game, n) in games.iter_mut().zip(1..) {
@@ -113,22 +113,22 @@ fn one_child_plays_many_episodes() {
                 _ => -0.5,
             };
             assert_eq!((outcome.reward, outcome.over), (reward, n <= round));
-            // A return of 0 or less is none by default.
+            // A return of 0 or less is not a success by default.
             assert_eq!(game.succeeded(0), n <= round && n < 3);
         }
     }
-    // Who cannot be read sends nothing; who is over neither.
+    // Neither an unreadable reply nor a game that is over sends anything.
     drop(games);
     let mut game = scenario.start(2, 0).unwrap();
-    let reused = seen(&*game);
+    let reused = observed(&*game);
     assert!(
         reused.ends_with(" of PID: 2 left") && !reused.contains('4'),
         "{reused}"
     );
     assert_eq!(game.play(&[None]).unwrap()[0].reward, 0.0);
-    assert_eq!(seen(&*game), reused);
+    assert_eq!(observed(&*game), reused);
     let again = scenario.start(2, 9).unwrap();
-    assert_eq!(seen(&*again)[10..], reused[10..]);
+    assert_eq!(observed(&*again)[10..], reused[10..]);
     drop((game, again));
     child.is_gone(&["pid"]);
     assert!(
@@ -137,7 +137,7 @@ fn one_child_plays_many_episodes() {
     );
 }
 
-/// What each says is quoted, its processes are gone, and none takes longer than it may.
+/// Each error quotes the output, its processes are gone, and none exceeds its time.
 #[test]
 fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     let lie = |text: &str| {
@@ -213,9 +213,9 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     for (program, wanted) in cases {
         let start = Instant::now();
         let mut child = Child::new(&program, json!({ "reward_bounds": [-1, 1] }));
-        let told = failure(child.scenario());
-        assert!(told.contains(wanted), "{program}\n{told}");
-        assert!(told.len() < 2000, "{told}");
+        let error = failure(child.scenario());
+        assert!(error.contains(wanted), "{program}\n{error}");
+        assert!(error.len() < 2000, "{error}");
         child.is_gone(&["pid"]);
         assert!(
             start.elapsed() < Duration::from_secs(15),
@@ -225,9 +225,9 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     }
 }
 
-/// A child that neither answers nor reads, ignores what it can ignore, and has a child of its own.
+/// A child that neither answers nor reads, ignores what signals it can, and has a child itself.
 #[test]
-fn a_child_that_hangs_is_ended_with_its_children() {
+fn a_child_that_hangs_is_killed_with_its_children() {
     let program = r#"
 import signal
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -238,20 +238,20 @@ sys.stderr.write("thinking\n" * 1000)
 sys.stderr.flush()
 time.sleep(1000)
 "#;
-    // Long enough for it to have begun, which is seen by its child.
+    // Long enough for the program to start its child.
     let mut child = Child::new(program, json!({ "timeout": 3 }));
-    let told = failure(child.scenario());
+    let error = failure(child.scenario());
     let wanted = "it did not answer within 3 s, and was ended (game.options.timeout); its last words on standard error: ...\"";
     assert!(
-        told.starts_with(wanted) && told.ends_with("thinking\""),
-        "{told}"
+        error.starts_with(wanted) && error.ends_with("thinking\""),
+        "{error}"
     );
     child.is_gone(&["pid", "other"]);
 }
 
-/// One that only ends by force is ended by force when it is no longer needed, too.
+/// A child that ends only by force is killed when it is dropped, too.
 #[test]
-fn a_child_that_plays_and_does_not_end_is_ended() {
+fn a_child_that_does_not_exit_is_killed() {
     let program = "r = requests()\nanswer(next(r), 'hello')\nother = subprocess.Popen(['sleep', '1000'])\n\
                    open('other', 'w').write(str(other.pid))\nanswer(next(r), 'hello', 1)\ntime.sleep(1000)";
     let mut child = Child::new(program, json!({}));
@@ -261,9 +261,9 @@ fn a_child_that_plays_and_does_not_end_is_ended() {
     child.is_gone(&["pid", "other"]);
 }
 
-/// An environment's own error ends the episode; the process plays on. A dead one is started anew for the next episode.
+/// An environment's own error ends the episode only. A dead process is started again for the next episode.
 #[test]
-fn other_episodes_go_on() {
+fn other_episodes_continue() {
     let program = r#"
 for request in requests():
     if request["type"] == "close":
@@ -280,7 +280,7 @@ for request in requests():
     let mut first = scenario.start(1, 0).unwrap();
     let error = scenario.start(13, 0).map(drop).unwrap_err();
     assert_eq!(
-        told(&error),
+        problem(&error),
         "the environment reports an error (X): \"unlucky\""
     );
     let mut second = scenario.start(2, 0).unwrap();
@@ -289,7 +289,7 @@ for request in requests():
         assert_eq!(Some(game.observe(0).unwrap()), child.read("pid"));
     }
     let gone = first.play(&[Some(0)]).unwrap_err();
-    assert!(told(&gone).contains("exit status 7"));
+    assert!(problem(&gone).contains("exit status 7"));
     assert_eq!(second.play(&[Some(1)]).unwrap_err(), gone);
     drop((first, second));
     let old = child.read("pid");
@@ -301,25 +301,25 @@ for request in requests():
 }
 
 #[test]
-fn a_program_that_is_not_there_or_not_one_is_told() {
+fn a_missing_or_invalid_program_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let plain = home.path().join("plain");
     fs::write(&plain, "hello").unwrap();
-    let told = failure(&*scenario("exec:no-such-program-3 a", json!({})));
+    let error = failure(&*scenario("exec:no-such-program-3 a", json!({})));
     assert_eq!(
-        told,
+        error,
         "cannot start \"no-such-program-3\": there is no such program here or on the PATH"
     );
-    let told = failure(&*scenario(
+    let error = failure(&*scenario(
         &format!("exec:'{}'", plain.display()),
         json!({}),
     ));
-    assert!(told.contains("may not be executed (chmod +x"), "{told}");
+    assert!(error.contains("may not be executed (chmod +x"), "{error}");
 }
 
-/// What an agent says goes to the template, and what it makes to the child; a seed for luck where one is taken.
+/// The agent's text goes to the template and its output to the child, with a seed for luck if there is a field for it.
 #[test]
-fn texts_and_luck_are_handed_on() {
+fn texts_and_luck_are_sent() {
     let program = r#"
 for request in requests():
     if request["type"] != "close":
@@ -356,11 +356,11 @@ for request in requests():
         r#"{"message":"I say \"left\""} 0.25 1"#
     );
     assert!(!game.succeeded(0));
-    // What was said is said once.
+    // The text is sent once.
     game.play(&[Some(0)]).unwrap();
     assert_eq!(game.observe(0).unwrap(), r#"{"message":""} 0.25 2"#);
     assert!(game.succeeded(0));
-    // The options hold the template itself.
+    // The options contain the template itself.
     fs::remove_file(template).unwrap();
     let again = configure(&name.as_str().into(), &talk.options()).unwrap();
     assert_eq!(again.options(), talk.options());

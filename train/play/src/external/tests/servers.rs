@@ -1,4 +1,4 @@
-//! Servers.
+//! WebSocket servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use tungstenite::{Message, accept};
 
 use super::*;
 
-/// A server that does this with each connection.
+/// Starts a server that runs `each` with every connection.
 fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     format!("ws://{address}/ws")
 }
 
-/// A server that does this with each WebSocket.
+/// Starts a server that runs `each` with every WebSocket.
 fn speaks(each: impl Fn(&mut WebSocket<TcpStream>) + Send + Clone + 'static) -> String {
     server(move |stream| {
         if let Ok(mut socket) = accept(stream) {
@@ -37,7 +37,7 @@ fn observation(text: &str, done: bool) -> Message {
     Message::text(json!({ "type": "observation", "data": data }).to_string())
 }
 
-/// The next request, pings and pongs apart; `None` at the end.
+/// Returns the next request, without pings and pongs; `None` at the end.
 fn request(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
     loop {
         match socket.read().ok()? {
@@ -48,7 +48,7 @@ fn request(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
     }
 }
 
-/// Who says "go" as often as the seed says, wins.
+/// A correct server: an agent wins that plays "go" as often as the seed.
 fn honest(socket: &mut WebSocket<TcpStream>) {
     let mut left = 0;
     while let Some(request) = request(socket) {
@@ -62,10 +62,10 @@ fn honest(socket: &mut WebSocket<TcpStream>) {
 }
 
 #[test]
-fn each_session_has_a_connection_and_uses_it_again() {
-    let (told, connections) = std::sync::mpsc::channel();
+fn each_session_reuses_its_connection() {
+    let (connected, connections) = std::sync::mpsc::channel();
     let url = speaks(move |socket| {
-        told.send(()).unwrap();
+        connected.send(()).unwrap();
         honest(socket);
     });
     let scenario = scenario(&url, json!({}));
@@ -84,9 +84,9 @@ fn each_session_has_a_connection_and_uses_it_again() {
     assert_eq!(connections.try_iter().count(), 2);
 }
 
-/// A server hangs up on who does not answer its pings.
+/// A server closes connections that do not answer its pings.
 #[test]
-fn pings_are_answered_while_nothing_is_asked() {
+fn pings_are_answered_between_requests() {
     let url = speaks(|socket| {
         request(socket);
         let _ = socket.send(observation("first", false));
@@ -104,7 +104,7 @@ fn pings_are_answered_while_nothing_is_asked() {
     assert_eq!(game.observe(0).unwrap(), "true");
 }
 
-/// Between two episodes a server may hang up; within one it may not.
+/// A server may close a connection between two episodes, but not within one.
 #[test]
 fn an_idle_connection_may_be_closed() {
     let url = speaks(|socket| {
@@ -118,7 +118,7 @@ fn an_idle_connection_may_be_closed() {
     let mut game = scenario.start(0, 0).unwrap();
     let error = game.play(&[Some(0)]).unwrap_err();
     assert!(
-        told(&error).starts_with("the server has closed the connection"),
+        problem(&error).starts_with("the server has closed the connection"),
         "{error}"
     );
 }
@@ -166,7 +166,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
             "the server did not answer within 2 s (game.options.timeout)",
         ),
         (
-            // It says nothing, and that without end.
+            // It sends pings without end.
             after_hello(|socket| while socket.send(Message::Ping(b"!".to_vec().into())).is_ok() {}),
             "the server did not answer within 2 s (game.options.timeout)",
         ),
@@ -226,11 +226,11 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
     ];
     for (url, wanted) in cases {
         let start = Instant::now();
-        let told = failure(&*scenario(&url, json!({ "timeout": 2 })));
-        assert!(told.contains(wanted), "{wanted}\n{told}");
+        let error = failure(&*scenario(&url, json!({ "timeout": 2 })));
+        assert!(error.contains(wanted), "{wanted}\n{error}");
         assert!(
             start.elapsed() < Duration::from_secs(8),
-            "{told}: {:?}",
+            "{error}: {:?}",
             start.elapsed()
         );
     }

@@ -1,8 +1,7 @@
-//! Answers that were paid for, kept on disk so that nobody pays twice.
+//! A disk cache of paid answers.
 //!
-//! One file for each request, named by a SHA-256 of address and request: its first line is a SHA-256 of the rest, the rest
-//! a JSON object of the request and its answer. Files are written aside and renamed, so that several processes may share
-//! a cache.
+//! Each request has a file, named by a SHA-256 of the URL and the request. The first line is a SHA-256 of the rest, a
+//! JSON object of the request and its answer. Files are written aside and renamed, so that processes can share a cache.
 
 use std::fs;
 use std::io::Write;
@@ -26,14 +25,14 @@ struct CacheEntry {
     answer: ChatReply,
 }
 
-/// What the cache has.
+/// The result of a lookup.
 #[derive(Debug, PartialEq)]
 pub(super) enum Lookup {
-    /// The answer.
+    /// A cached answer.
     Found(ChatReply),
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// Something that cannot be read; it is written anew when the answer has come.
+    /// An unreadable file, which the new answer replaces.
     Damaged(PathBuf),
 }
 
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
+    fn cached_answers_are_found_and_damaged_files_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let cache = ReplyCache::open(&home.path().join("new/cache")).unwrap();
         let answer = ChatReply {
@@ -135,12 +134,12 @@ mod tests {
         assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Lookup::Nothing);
 
         let path = cache.path(url, request);
-        let whole = fs::read_to_string(&path).unwrap();
+        let contents = fs::read_to_string(&path).unwrap();
         for damaged in [
             "",
             "no line",
-            &whole[..whole.len() - 1],
-            &whole.replace("left", "down"),
+            &contents[..contents.len() - 1],
+            &contents.replace("left", "down"),
         ] {
             fs::write(&path, damaged).unwrap();
             assert_eq!(cache.get(url, request), Lookup::Damaged(path.clone()));

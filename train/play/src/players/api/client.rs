@@ -1,4 +1,4 @@
-//! One endpoint: requests, and patience with a server that is busy.
+//! A client of one endpoint, with retries.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,41 +10,38 @@ use ureq::http::{StatusCode, Uri};
 
 use super::error::{ApiPlayerError, excerpt};
 
-/// A request is sent so often at most.
 const ATTEMPTS: usize = 6;
-/// Before the second attempt, without the jitter; it doubles from attempt to attempt.
+/// Pause before the second attempt, without jitter. It doubles with each attempt.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// Nobody waits for longer before the next attempt.
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// Bytes of an answer.
-const LARGEST: u64 = 8 << 20;
+const MAX_PAUSE: Duration = Duration::from_secs(120);
+const MAX_ANSWER: u64 = 8 << 20;
 
 /// An endpoint.
 pub(super) struct ApiClient {
     agent: Agent,
-    /// without the `/chat/completions` that is added
+    /// The URL before `/chat/completions`.
     pub url: String,
     key: Option<String>,
     pause: Duration,
 }
 
-/// An attempt that brought no answer.
+/// A failed attempt.
 struct FailedAttempt {
-    /// for the account
+    /// The kind of failure, for the usage.
     kind: String,
-    /// for the error
+    /// The description, for the error.
     what: String,
-    /// whether it is worth another attempt
-    passes: bool,
-    /// what the server wants us to wait
+    /// Whether a retry may succeed.
+    is_transient: bool,
+    /// The server's `Retry-After`.
     wait: Option<Duration>,
 }
 
-/// Who hears of what is sent.
+/// Counts requests and failures.
 pub(super) trait RequestCounter: Sync {
-    /// A request goes out; `again`: not for the first time.
+    /// Counts a request; `again` for a retry.
     fn sent(&self, again: bool);
-    /// It failed, in this way.
+    /// Counts a failure.
     fn failed(&self, kind: String);
 }
 
@@ -59,7 +56,7 @@ impl ApiClient {
             problem: problem.to_owned(),
         };
         if url.contains('@') || url.contains('?') {
-            // Not quoted: what is there may be a secret.
+            // The text is not quoted, since it may contain a secret.
             return Err(wrong("has a name, a password or a question in it"));
         }
         let uri: Uri = url
@@ -81,7 +78,7 @@ impl ApiClient {
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // The key is for this address alone.
+            // Redirects are not followed: the key is for this address only.
             .max_redirects(0)
             .timeout_connect(Some(Duration::from_secs(20).min(timeout)))
             .timeout_global(Some(timeout))
@@ -94,8 +91,7 @@ impl ApiClient {
         })
     }
 
-    /// What the server answers to this request, after several attempts if need be. `stop` ends the waiting. The key is
-    /// left out of whatever it answers.
+    /// Returns the server's answer, with retries. `stop` ends the waiting. The key is removed from the answer.
     pub(super) fn ask(
         &self,
         request: &str,
@@ -112,20 +108,20 @@ impl ApiClient {
                 Err(failure) => failure,
             };
             tally.failed(failure.kind);
-            if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
+            if let Some(wait) = failure.wait.filter(|wait| *wait > MAX_PAUSE) {
                 let url = self.url.clone();
                 return Err(ApiPlayerError::Busy { url, wait });
             }
-            if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
+            if !failure.is_transient || attempt == ATTEMPTS || stop.load(Relaxed) {
                 return Err(ApiPlayerError::Failed {
                     url: self.url.clone(),
                     what: failure.what,
                     attempts: attempt,
                 });
             }
-            // Half of it and up to half more, so that those who failed together do not come back together.
+            // Jitter from half to one and a half, so that requests that fail together do not retry together.
             let usual = self.pause * (1 << (attempt - 1));
-            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
+            let usual = usual.mul_f64(0.5 + jitter.unit()).min(MAX_PAUSE);
             rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
             attempt += 1;
         }
@@ -143,17 +139,17 @@ impl ApiClient {
         let wait = answer.headers().get("retry-after");
         let wait = wait.and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         let wait = wait.filter(|wait: &f64| (0.0..1e9).contains(wait));
-        let body = answer.body_mut().with_config().limit(LARGEST);
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER);
         let body = body.read_to_vec();
         let status = answer.status();
         if status == StatusCode::OK {
             let body = body.map_err(|e| self.broken(&e))?;
             return Ok(self.without_key(&String::from_utf8_lossy(&body)));
         }
-        // The status says enough where the body is broken.
+        // If the body is unreadable, the status is enough.
         let body = self.without_key(&String::from_utf8_lossy(&body.unwrap_or_default()));
-        let passes = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
-        let cure = match status.as_u16() {
+        let is_transient = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+        let hint = match status.as_u16() {
             401 | 403 if self.key.is_none() => " (OPENAI_API_KEY is not set)",
             401 | 403 => " (is OPENAI_API_KEY right?)",
             404 => " (wanted the address before /chat/completions, and a model that is there)",
@@ -163,18 +159,18 @@ impl ApiClient {
         Err(FailedAttempt {
             kind: format!("status {}", status.as_u16()),
             what: format!(
-                "answered with status {}{cure}: {}",
+                "answered with status {}{hint}: {}",
                 status.as_u16(),
                 excerpt(&body)
             ),
-            passes,
+            is_transient,
             wait: wait.map(Duration::from_secs_f64),
         })
     }
 
-    /// No answer, or a part of one.
+    /// Describes a missing or partial answer.
     fn broken(&self, error: &ureq::Error) -> FailedAttempt {
-        let (kind, passes) = match error {
+        let (kind, is_transient) = match error {
             ureq::Error::Timeout(_) => ("timed out", true),
             ureq::Error::BodyExceedsLimit(_) => ("too large", false),
             ureq::Error::HostNotFound => ("no such host", false),
@@ -186,12 +182,12 @@ impl ApiClient {
         FailedAttempt {
             kind: kind.to_owned(),
             what: format!("gave no answer: {}", self.without_key(&error.to_string())),
-            passes,
+            is_transient,
             wait: None,
         }
     }
 
-    /// A server may send back what it was sent.
+    /// Removes the key from the text: a server may echo the request.
     fn without_key(&self, text: &str) -> String {
         match &self.key {
             Some(key) => text.replace(key, "[key]"),
@@ -229,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_nowhere_in_the_open() {
+    fn a_key_is_never_sent_unencrypted() {
         for url in [
             "https://api.example.org/v1",
             "http://localhost:8000/v1",
@@ -248,7 +244,7 @@ mod tests {
         );
         assert!(!refused.contains("sk-secret"));
         assert!(made("http://192.168.0.7:8000/v1", None).is_ok());
-        // A name that only begins like the loopback.
+        // A host name with the loopback's prefix.
         assert!(made("http://localhost.example.org/v1", Some("k")).is_err());
         assert!(made("http://127.0.0.1.example.org/v1", Some("k")).is_err());
         let broken = made("https://a/v1", Some("sk-\nsecret")).err().unwrap();
@@ -256,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_said() {
+    fn invalid_urls_are_errors() {
         for url in ["", "localhost:8000", "ftp://a/v1", "http://", "/v1", "a b"] {
             let refused = made(url, None).err().unwrap();
             assert!(

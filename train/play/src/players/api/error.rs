@@ -1,4 +1,4 @@
-//! What can go wrong with a model behind an API. No text here holds the key.
+//! Errors of a model behind an API. No message contains the key.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A model behind an API cannot play.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiPlayerError {
-    /// The address is none, or none that a key may be sent to.
+    /// The URL is invalid.
     #[error(
         "the address of the API {problem}: wanted http(s)://HOST[:PORT]/PATH, such as http://127.0.0.1:8000/v1"
     )]
@@ -14,58 +14,58 @@ pub enum ApiPlayerError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The key would cross a network where everybody can read it.
+    /// The key would be sent unencrypted.
     #[error(
         "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server wants \
          no key"
     )]
     Exposed {
-        /// Who would get it.
+        /// The host.
         host: String,
     },
-    /// The key cannot be sent.
+    /// The key contains invalid characters.
     #[error("OPENAI_API_KEY holds characters that no key has, such as a line end: set it anew")]
     Key,
-    /// The server did not answer, or with an error.
+    /// The server answered with an error or not at all.
     #[error("the API at {url} {what}{}", tried(*.attempts))]
     Failed {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What came instead of an answer, cut and escaped.
+        /// The failure, shortened and escaped.
         what: String,
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: usize,
     },
-    /// The server wants to be left alone for longer than a run can wait.
+    /// The server asks for a longer wait than a run allows.
     #[error(
         "the API at {url} asks to be left alone for {} s (Retry-After): try again then; what it has answered so far is in \
          the cache", .wait.as_secs()
     )]
     Busy {
-        /// Where.
+        /// The URL.
         url: String,
-        /// For how long.
+        /// The wait.
         wait: Duration,
     },
-    /// The answer is no chat completion.
+    /// The answer is not a chat completion.
     #[error("the API at {url} gave an answer that is no chat completion ({problem}): {body}")]
     Schema {
-        /// Where.
+        /// The URL.
         url: String,
         /// What is missing.
         problem: String,
-        /// What it gave, cut and escaped.
+        /// The answer, shortened and escaped.
         body: String,
     },
-    /// All tokens that may be used have been.
+    /// The token budget is used up.
     #[error(
         "the budget of {budget} tokens is used up ({used} used): what was answered so far is in the cache, so that the same \
          command with a larger --player-budget goes on from there"
     )]
     Budget {
-        /// Tokens that were allowed.
+        /// The allowed tokens.
         budget: u64,
-        /// Tokens that were used.
+        /// The used tokens.
         used: u64,
     },
     /// The cache cannot be written.
@@ -73,7 +73,7 @@ pub enum ApiPlayerError {
     Cache {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: std::io::Error,
     },
 }
@@ -85,7 +85,7 @@ fn tried(attempts: usize) -> String {
     }
 }
 
-/// A stranger's text for a message: so many letters of it, those that act on a terminal escaped.
+/// Escapes untrusted text for a message, and shortens it to 300 characters.
 pub(super) fn excerpt(text: &str) -> String {
     const MOST: usize = 300;
     let mut letters = text.trim().chars();
