@@ -42,14 +42,14 @@ def expected(metrics):
             if line["kind"] in ("step", "evaluation") and is_metric:
                 found.setdefault(tag(line["kind"], name), []).append((line["step"], single(value)))
         if line["kind"] == "warning":
-            found.setdefault("warnings/" + line["watchman"], []).append((line["step"], single(line["value"])))
+            found.setdefault("warnings/" + line["check"], []).append((line["step"], single(line["value"])))
     evaluated = [line["step"] for line in metrics if line["kind"] == "evaluation"]
-    [yard] = [line for line in metrics if line["kind"] == "baselines"]
-    levels = {"best_possible_return": yard["best_possible"]}
+    [baselines] = [line for line in metrics if line["kind"] == "baselines"]
+    levels = {"best_possible_return": baselines["best_possible"]}
     for player in ["random", "scripted"]:
-        levels |= {f"{player}_{name}": yard[player][name] for name in ["return_mean", "success_rate"]}
+        levels |= {f"{player}_{name}": baselines[player][name] for name in ["return_mean", "success_rate"]}
     for name, value in levels.items():
-        found["yardsticks/" + name] = [(step, single(value)) for step in evaluated]
+        found["baselines/" + name] = [(step, single(value)) for step in evaluated]
     return found
 
 

@@ -69,7 +69,7 @@ fn a_network_is_trained_evaluated_and_played() {
             .collect();
         assert_eq!(
             kinds,
-            ["yardsticks", "evaluation", "step", "step", "evaluation"]
+            ["baselines", "evaluation", "step", "step", "evaluation"]
         );
         let step = &lines[3];
         assert_eq!(step["episodes"], 4);

@@ -35,8 +35,8 @@ pub use resolved::{Origin, Resolved};
 pub struct Config {
     /// Names the run directory. A preset's own name, or the stem of the file.
     pub name: String,
-    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing, as a
-    /// yardstick (docs/yardsticks.md).
+    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing,
+    /// for comparison (docs/value-learners.md).
     pub learner: LearnerKind,
     /// The language model.
     pub model: ModelChoice,
