@@ -14,18 +14,18 @@ use crate::{ReplyForm, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GameConfig {
-    /// One of those that `lapwing games` lists; or one that lives elsewhere: `exec:COMMAND` or `ws://HOST:PORT/ws`.
+    /// One that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: GameName,
-    /// One of the game's probes, which changes instructions and rewards: options of its own over those below. Empty: none.
+    /// A probe of the game, which changes instructions and rewards. Its options override those below. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The game's own options, the step limit among them; `lapwing games` shows them with their defaults, and
-    /// `docs/environments.md` those of games that live elsewhere.
+    /// The game's own options, including the step limit. `lapwing games` lists them with their defaults;
+    /// `docs/environments.md` has those of external environments.
     pub options: toml::Table,
 }
 
 impl GameConfig {
-    /// A game that is there, with every option.
+    /// Returns a section for an existing scenario, with every option.
     ///
     /// # Panics
     /// If its options hold a null.
@@ -38,15 +38,15 @@ impl GameConfig {
         }
     }
 
-    /// The game with these options.
+    /// Returns the scenario with these options.
     ///
     /// # Errors
-    /// If there is no such game or probe, or it does not take these options.
+    /// If the game or probe does not exist, or refuses these options.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, SettingError> {
         self.scenario_in("game")
     }
 
-    /// The same; `section` is where the config says so.
+    /// Does the same; `section` names the config section in errors.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
         let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
@@ -93,22 +93,21 @@ impl Default for GameConfig {
 }
 
 /// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
-/// Evaluations play the run's own game alone.
+/// Evaluations play only the run's own game.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MixConfig {
-    /// One of those that `lapwing games` lists. Empty: the run's own, with its options.
+    /// One that `lapwing games` lists. Empty: the run's own game and options.
     #[serde(with = "optional")]
     pub name: Option<GameName>,
-    /// One of its probes. Empty: none.
+    /// A probe of the game. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The share of the groups that play it, 0 to 1; each group draws.
+    /// The share of the groups that play it, 0 to 1. Each group draws.
     pub share: f64,
-    /// The first step in which it is played, from 0 on.
+    /// The first step in which it is played, from 0.
     pub from: usize,
-    /// The step before which it is played for the last time; 0: to the end. Shares of 1, one after the other, make a
-    /// curriculum.
+    /// The step after the last one in which it is played. 0: no end. Consecutive shares of 1 make a curriculum.
     pub until: usize,
     /// Options of the game.
     pub options: toml::Table,
@@ -128,7 +127,7 @@ impl Default for MixConfig {
 }
 
 impl MixConfig {
-    /// The steps in which it is played.
+    /// Returns the steps in which it is played.
     pub fn steps(&self) -> Range<usize> {
         match self.until {
             0 => self.from..usize::MAX,
@@ -136,7 +135,7 @@ impl MixConfig {
         }
     }
 
-    /// What it is called in records, in a run that is about this game.
+    /// Returns its name in the records of a run on this game.
     pub fn title(&self, own: &GameConfig) -> String {
         let name = self.game(own).name;
         match &self.probe {
@@ -145,7 +144,7 @@ impl MixConfig {
         }
     }
 
-    /// The game, in a run that is about this one.
+    /// Returns the section of the game in a run on this game.
     ///
     /// # Errors
     /// As [`GameConfig::scenario`].
@@ -171,39 +170,39 @@ impl MixConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// What the reply must look like.
+    /// The form of a reply.
     pub reply: ReplyForm,
-    /// Turns before the current one that a prompt tells again, the replies included. 0: the observation says it all, and
-    /// prompts that forget share most of their tokens.
+    /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
+    /// prompts share most of their tokens.
     pub history: usize,
-    /// Files that put the game in other words: templates with parts that stand for those of the usual one. Of several,
-    /// each episode draws one. None: the usual one.
+    /// Template files that replace blocks of the default template. Of several, each episode draws one. None: the
+    /// default template.
     pub templates: Vec<PathBuf>,
-    /// Sampling temperature in training; log-probs are those of this distribution too, so that the first update's
-    /// ratio is 1. 1: the model as it is.
+    /// Sampling temperature in training. Log-probs belong to the same distribution, so the first update's ratio is 1.
+    /// 1: the model's own distribution.
     pub temperature: f64,
-    /// The standard deviation of returns in a group to steer for: training plays warmer where returns lie closer together
-    /// and colder where they lie further apart. 0: the temperature stays.
+    /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
+    /// and falls if they are further apart. 0: a constant temperature.
     pub spread: f64,
-    /// How far the temperature goes, and back.
+    /// The range of the temperature.
     pub temperature_range: [f64; 2],
-    /// By what share it changes in a step, at most.
+    /// The largest relative change of the temperature in a step.
     pub temperature_rate: f64,
-    /// A reply is cut off after so many tokens. 256 leaves room for a few sentences of thought.
+    /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
     pub max_new_tokens: usize,
-    /// Taken off the return for every reply that cannot be read. 1, what the paper's first author later trained with.
+    /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
     pub format_penalty: f64,
-    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: what the template
-    /// does by itself.
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: the template's own
+    /// defaults.
     pub chat_template_kwargs: toml::Table,
 }
 
 impl PolicyConfig {
-    /// The variables in the form that templates read.
+    /// Returns the variables as JSON, which templates read.
     ///
     /// # Errors
-    /// If one of them is something that templates do not have, or would replace what lapwing itself gives to the template:
-    /// the conversation (in which nobody has tools or documents) or the checkpoint's special tokens.
+    /// If one has a type that templates do not have, or would replace what lapwing passes to the template: the
+    /// conversation (which has no tools or documents) or the checkpoint's special tokens.
     pub fn template_variables(
         &self,
     ) -> Result<serde_json::Map<String, serde_json::Value>, SettingError> {
@@ -240,7 +239,7 @@ impl Default for PolicyConfig {
     }
 }
 
-/// A table as JSON, which is what games and templates read.
+/// Returns a table as JSON, for games and templates.
 fn json(
     section: &str,
     table: &toml::Table,
@@ -252,8 +251,7 @@ fn json(
     table.iter().map(entry).collect()
 }
 
-/// TOML has numbers that are none, which JSON has not: as null they would be ignored in silence. A date is the text that
-/// was written.
+/// TOML has non-finite numbers and JSON does not: as null they would be ignored silently. A date becomes its text.
 fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, SettingError> {
     Ok(match value {
         toml::Value::String(text) => text.as_str().into(),
@@ -276,7 +274,7 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
     })
 }
 
-/// A setting that may be left out, which is an empty text in TOML.
+/// An optional setting, which is an empty string in TOML.
 mod optional {
     use serde::de::value::StringDeserializer;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

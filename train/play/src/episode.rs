@@ -1,73 +1,73 @@
-//! What one agent of a game lived through.
+//! The episode of one agent.
 
 use std::sync::Arc;
 
 use crate::reply::UnreadReason;
 
-/// A reply as a model gave it.
+/// A reply that a language model sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
     /// The prompt.
     pub prompt: Arc<[u32]>,
-    /// Token ids as sampled, the stop token included; never encoded again from text.
+    /// Token ids as sampled, including the stop token; never encoded again from text.
     pub ids: Vec<u32>,
-    /// Log-probability of each when it was sampled, at the sampling temperature.
+    /// Log-probability of each token when it was sampled, at the sampling temperature.
     pub log_probs: Vec<f32>,
-    /// Entropy of the distribution that each was drawn from, in nats.
+    /// Entropy of the distribution that each token was drawn from, in nats.
     pub entropies: Vec<f32>,
-    /// Whether the limit of tokens ended it, and not the model.
+    /// Whether the token limit ended the reply.
     pub cut: bool,
 }
 
 /// One action of one agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
-    /// what the agent saw
+    /// the observation
     pub observation: String,
-    /// what it said
+    /// the reply
     pub text: String,
-    /// `None`: that could not be read
+    /// `None`: the reply was unreadable
     pub action: Option<usize>,
-    /// why it could not be read
+    /// why it was unreadable
     pub unread: Option<UnreadReason>,
-    /// how a model of ours came to say it
+    /// the sampled tokens, if one of our models replied
     pub sampled: Option<Sampled>,
-    /// what the game gave
+    /// the game's reward
     pub reward: f64,
-    /// what the referee added: minus the format penalty, or zero
+    /// the referee's reward: minus the format penalty, or zero
     pub shaping: f64,
 }
 
-/// Why an episode is over.
+/// Why an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpisodeEnd {
-    /// By the game's rules.
+    /// The game's rules ended it.
     Terminated,
-    /// By the step limit.
+    /// The step limit ended it.
     Truncated,
-    /// By a game that could not go on.
+    /// The game failed.
     Failed,
 }
 
-/// What one agent of a game lived through.
+/// The episode of one agent of a game.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Episode {
-    /// what its player leaves to chance follows from it
+    /// the seed of the player's random choices
     pub seed: u64,
-    /// from the first to the last
+    /// the turns in order
     pub turns: Vec<Turn>,
     /// whether the game counts it as won
     pub success: bool,
-    /// `None` while it is played
+    /// `None` while it is in progress
     pub ending: Option<EpisodeEnd>,
-    /// what the agent sees after the last turn; empty while it is played
+    /// the observation after the last turn; empty while it is in progress
     pub last: String,
-    /// why the game could not go on when it was first played: this is what came when it was played again
+    /// why the game failed the first time, if this is the second attempt
     pub failure: Option<String>,
 }
 
 impl Episode {
-    /// How many of these are over.
+    /// Returns how many of these episodes have ended.
     pub fn over(episodes: &[Episode]) -> usize {
         episodes
             .iter()
@@ -75,7 +75,7 @@ impl Episode {
             .count()
     }
 
-    /// What to tell of those that were played a second time because the game failed; `None` if there are none.
+    /// Returns a note about episodes that were played again because the game failed; `None` if there are none.
     pub fn accidents(episodes: &[Episode]) -> Option<String> {
         let failures = episodes.iter().filter_map(|e| e.failure.as_ref());
         let (count, all) = (failures.clone().count(), episodes.len());
@@ -85,7 +85,7 @@ impl Episode {
         ))
     }
 
-    /// C: the sum over the turns of reward and shaping.
+    /// Returns C, the sum of rewards and shaping over all turns.
     pub fn composite_return(&self) -> f64 {
         self.turns
             .iter()
@@ -93,33 +93,33 @@ impl Episode {
             .sum()
     }
 
-    /// What the game gave, without the shaping.
+    /// Returns the sum of the game's rewards, without shaping.
     pub fn game_return(&self) -> f64 {
         self.turns.iter().map(|turn| turn.reward).sum()
     }
 
-    /// Whether the step limit ended it.
+    /// Returns whether the step limit ended it.
     pub fn is_truncated(&self) -> bool {
         self.ending == Some(EpisodeEnd::Truncated)
     }
 
-    /// The replies that a model of ours sampled.
+    /// Returns the replies that our models sampled.
     pub fn sampled(&self) -> impl Iterator<Item = &Sampled> {
         self.turns.iter().filter_map(|turn| turn.sampled.as_ref())
     }
 
-    /// Tokens of its replies.
+    /// Returns the number of tokens of its replies.
     pub fn reply_tokens(&self) -> usize {
         self.sampled().map(|reply| reply.ids.len()).sum()
     }
 
-    /// Replies that could not be read for this reason.
+    /// Returns the number of replies that were unreadable for this reason.
     pub fn unread(&self, why: UnreadReason) -> usize {
         let turns = self.turns.iter();
         turns.filter(|turn| turn.unread == Some(why)).count()
     }
 
-    /// Tokens that it would take as separate sequences: a prompt and a reply for every turn.
+    /// Returns the number of tokens of separate sequences: a prompt and a reply for every turn.
     pub fn tokens(&self) -> usize {
         self.sampled()
             .map(|reply| reply.prompt.len() + reply.ids.len())

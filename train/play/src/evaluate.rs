@@ -1,4 +1,4 @@
-//! Examining a player: any player, on scenes that training never sees.
+//! Evaluations: any player, on scenes that training never plays.
 
 use lapwing_env::Scenario;
 
@@ -8,7 +8,7 @@ use crate::metrics::{Baselines, PlayMetrics};
 use crate::players::scripted::{RandomPlayer, ScriptedPlayer};
 use crate::{Episode, Player, Referee, Seat};
 
-/// Lets this player play on these seats, all sides of a game of several agents.
+/// Plays on these seats with one player, which takes all sides in a game of several agents.
 ///
 /// # Errors
 /// If the game or the player fails.
@@ -22,8 +22,8 @@ pub fn play_evaluation(
     play_against(scenario, referee, seats, player, &mut [], progress)
 }
 
-/// Lets this player meet others on these seats: the sides of a game are dealt out in turn, to it first. Tells its own
-/// episodes alone.
+/// Plays on these seats with one player against others. Sides are assigned in turn, starting with this player. Returns
+/// only its own episodes.
 ///
 /// # Errors
 /// If the game or a player fails.
@@ -55,7 +55,7 @@ pub fn play_against(
     Ok(episodes)
 }
 
-/// What an evaluation on these seats, which follow from `seed`, is to be held against.
+/// Returns the baselines of an evaluation on these seats, which follow from `seed`.
 ///
 /// # Errors
 /// If the game fails.
@@ -76,15 +76,15 @@ pub fn baselines(
     })
 }
 
-/// What those played who need no model.
+/// The episodes of players without a model.
 pub struct BaselineEpisodes {
-    /// A player who does anything, unless the game takes any text.
+    /// The random player, unless the game takes any text.
     pub random: Option<Vec<Episode>>,
     /// The game's own player, if it has one.
     pub scripted: Option<Vec<Episode>>,
 }
 
-/// Lets those play on these seats who need no model, against these others, or on all sides if there are none.
+/// Plays on these seats with the players that need no model, against the given others or, without others, on all sides.
 ///
 /// # Errors
 /// If the game fails.
@@ -97,7 +97,7 @@ pub fn baseline_episodes(
     let mut of =
         |player: &mut dyn Player| play_against(scenario, referee, seats, player, others, &());
     let free = scenario.takes_text();
-    // Not kept while others play: where games live elsewhere there may be room for few.
+    // Dropped before others play: an external environment may have few places.
     let scripted = {
         let game = scenario.start(seats[0].scene, seats[0].luck)?;
         game.best_actions(0).is_some()
@@ -112,7 +112,7 @@ pub fn baseline_episodes(
     })
 }
 
-/// The highest mean return that any player can expect on these seats, if the game knows it exactly.
+/// Returns the highest mean return that any player can expect on these seats, if the game can compute it.
 ///
 /// # Errors
 /// If the game fails.

@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Episode, UnreadReason};
 
-/// How some episodes went: those of a training step, or those of an evaluation.
+/// Statistics of episodes: those of a training step or of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlayMetrics {
-    /// Episodes played.
+    /// Number of episodes.
     pub episodes: usize,
     /// Mean of the game's own returns, without shaping.
     pub return_mean: f64,
-    /// Their standard deviation (of the whole, not of a sample).
+    /// Their standard deviation (population).
     pub return_std: f64,
-    /// Mean of the composite returns, which replies that cannot be read make lower: a player who says nothing to the
-    /// point may stand safely still, and should not look good for it. Training goes by these.
+    /// Mean of the composite returns, which include the penalty for unreadable replies. Training uses these. Without
+    /// the penalty a player whose replies are all unreadable could look good by standing still.
     pub composite_return_mean: f64,
     /// Their standard deviation.
     pub composite_return_std: f64,
@@ -22,52 +22,52 @@ pub struct PlayMetrics {
     pub success_rate: f64,
     /// Share of the episodes that the step limit ended.
     pub truncated_rate: f64,
-    /// Mean of an episode's share of replies that could be read.
+    /// Mean of an episode's share of readable replies.
     pub valid_action_rate: f64,
     /// Mean number of turns.
     pub episode_length_mean: f64,
-    /// Turns of all of them: what others count as steps of the environment.
+    /// Sum of turns, also called environment steps.
     #[serde(default)]
     pub turns: usize,
-    /// The action taken most often in all; empty if none could be read.
+    /// The most frequent action; empty if no reply was readable.
     pub top_action: String,
     /// Its share of all turns.
     pub top_action_share: f64,
-    /// Replies that could not be read because there is no action where it was asked for.
+    /// Replies without an action in the required place.
     #[serde(default)]
     pub unread_no_tag: usize,
-    /// Replies that could not be read because what is there is none of the actions.
+    /// Replies whose word is not an action.
     #[serde(default)]
     pub unread_unknown_word: usize,
-    /// Replies that could not be read because they name several actions.
+    /// Replies that name several actions.
     #[serde(default)]
     pub unread_several_actions: usize,
-    /// Replies that could not be read because the limit of tokens cut them off.
+    /// Replies that the token limit cut off.
     #[serde(default)]
     pub unread_cut_off: usize,
-    /// Of the replies, if a model of ours gave them.
+    /// Statistics of the replies, if one of our models generated them.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyMetrics>,
 }
 
-/// How a model replied.
+/// Statistics of a model's replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplyMetrics {
-    /// Mean over the sampled tokens of the entropy of what each was drawn from, in nats.
+    /// Mean entropy of the distributions that tokens were sampled from, in nats.
     pub entropy: f64,
-    /// Mean of an episode's mean tokens of a reply.
+    /// Mean of an episode's mean reply length in tokens.
     pub reply_length_mean: f64,
-    /// Mean of an episode's share of replies that the limit of tokens cut off before they could be read.
+    /// Mean of an episode's share of replies that the token limit cut off before they could be read.
     pub reply_cut_rate: f64,
 }
 
 impl PlayMetrics {
-    /// How these episodes went; `actions` are the words of the game.
+    /// Returns the statistics of these episodes; `actions` are the words of the game.
     pub fn of(actions: &[String], episodes: &[Episode]) -> PlayMetrics {
         PlayMetrics::of_all(&[(actions, episodes)])
     }
 
-    /// How the episodes of several games went together, each with the words of its game.
+    /// Returns the joint statistics of the episodes of several games, each with the words of its game.
     pub fn of_all(games: &[(&[String], &[Episode])]) -> PlayMetrics {
         let episodes: Vec<&Episode> = games.iter().flat_map(|(_, played)| *played).collect();
         let over = |of: &dyn Fn(&Episode) -> f64| {
@@ -92,7 +92,7 @@ impl PlayMetrics {
                 }
             }
         }
-        // The first of equals, so that nothing but the game decides.
+        // The first of equals, so the result depends on the game only.
         let top = taken.iter().rev().max_by_key(|(_, count)| *count);
         let top = top.filter(|(_, count)| *count > 0);
         let unread = |why| episodes.iter().map(|e| e.unread(why)).sum();
@@ -119,7 +119,7 @@ impl PlayMetrics {
 }
 
 impl ReplyMetrics {
-    /// `None` if nobody here is a model of ours.
+    /// Returns `None` if no reply is of our models.
     fn of(episodes: &[&Episode]) -> Option<ReplyMetrics> {
         let replied: Vec<&Episode> = episodes
             .iter()
@@ -147,23 +147,23 @@ impl ReplyMetrics {
     }
 }
 
-/// How the episodes of one of several games went.
+/// Statistics of the episodes of one of several games.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GameMetrics {
-    /// The game, and the probe if it is one.
+    /// The game, and the probe if there is one.
     pub game: String,
-    /// Episodes played.
+    /// Number of episodes.
     pub episodes: usize,
     /// Mean of the game's own returns.
     pub return_mean: f64,
     /// Share of the episodes that succeeded.
     pub success_rate: f64,
-    /// Mean of an episode's share of replies that could be read.
+    /// Mean of an episode's share of readable replies.
     pub valid_action_rate: f64,
 }
 
 impl GameMetrics {
-    /// What of these metrics is told game by game.
+    /// Returns the part of these metrics that is recorded for each game.
     pub fn of(game: &str, play: &PlayMetrics) -> GameMetrics {
         GameMetrics {
             game: game.to_owned(),
@@ -175,25 +175,25 @@ impl GameMetrics {
     }
 }
 
-/// How those do on the held-out scenes who need no model: what an evaluation is to be held against.
+/// Results of players without a model on the held-out scenes, as reference scores of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baselines {
     /// The game.
     pub game: String,
-    /// The seed that the scenes follow from.
+    /// The seed of the scenes.
     pub seed: u64,
-    /// A player who does anything.
+    /// The random player.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub random: Option<PlayMetrics>,
     /// The game's own player, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scripted: Option<PlayMetrics>,
-    /// The highest mean return that any player can expect, if the game knows it exactly.
+    /// The highest mean return that any player can expect, if the game can compute it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_possible: Option<f64>,
 }
 
-/// Mean and standard deviation (of the whole, not of a sample).
+/// Returns the mean and the standard deviation (population).
 pub fn mean_and_spread(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -1,4 +1,4 @@
-//! The seam between the referee and everything that can play.
+//! The interface between the referee and all players.
 
 use lapwing_env::Game;
 
@@ -6,55 +6,55 @@ use crate::PlayError;
 use crate::episode::{Sampled, Turn};
 use crate::reply::UnreadReason;
 
-/// An agent of a running game wants an action.
+/// A request for the action of one agent.
 pub struct ActionRequest<'a> {
-    /// Which of the episodes that are played together, from 0: the same in all rounds.
+    /// Index of the episode among those played together; constant over its rounds.
     pub episode: usize,
-    /// Which turn of it, from 0.
+    /// Index of the turn.
     pub turn: usize,
-    /// Whatever the player leaves to chance in this episode follows from it.
+    /// The seed of the player's random choices in this episode.
     pub seed: u64,
     /// The words for the actions.
     pub actions: &'a [String],
-    /// What the agent gets to see.
+    /// The agent's observation.
     pub observation: &'a str,
-    /// Its turns before this one.
+    /// Its earlier turns.
     pub past: &'a [Turn],
-    /// The game, for players that are part of it. Whoever is to be judged goes by the observation.
+    /// The game, for players that are part of it. Players under evaluation use only the observation.
     pub game: &'a dyn Game,
-    /// Which of the game's agents.
+    /// Index of the agent in its game.
     pub agent: usize,
 }
 
-/// What a player answers.
+/// A player's answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
-    /// A place in the actions; `None`: what it said could not be read.
+    /// Index of the action; `None` if the reply was unreadable.
     pub action: Option<usize>,
-    /// Why it could not be read.
+    /// Why the reply was unreadable.
     pub unread: Option<UnreadReason>,
-    /// What is to be told to a game that takes any text.
+    /// The message for a game that takes any text.
     pub said: Option<String>,
-    /// What it said.
+    /// The reply.
     pub text: String,
-    /// How that was sampled, if from a model of ours: what learning needs.
+    /// The sampled tokens, if one of our models replied: training needs them.
     pub sampled: Option<Sampled>,
 }
 
-/// Somebody who plays: a model, a script, a person.
+/// A player: a model, a script, or a person.
 pub trait Player {
-    /// One reply for each ask, in their order. All that live in a round ask together, so that a player who gains by it
-    /// can answer them at once.
+    /// Returns one reply for each request, in order. All living agents of a round are in one call, so a player can
+    /// answer them as a batch.
     ///
     /// # Errors
-    /// Whatever keeps the player from answering. What can be answered but not read is no error.
+    /// If the player cannot answer. An unreadable reply is not an error.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError>;
 
-    /// What the agent sees when the step limit has stopped its episode, for players who learn from where their actions led.
-    /// Nothing is to be answered.
+    /// Receives the observation after the step limit truncated an episode, for players that learn from transitions. No
+    /// answer is expected.
     ///
     /// # Errors
-    /// Whatever keeps the player from looking.
+    /// If the player fails.
     fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         let _ = ask;
         Ok(())

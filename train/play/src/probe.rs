@@ -1,31 +1,32 @@
-//! Who reads what it is told, and who plays on as it is used to: the paper's second open question.
+//! Probes: does a player follow its instructions or its habits? This is the paper's second open question.
 //!
-//! A probe changes a game's instructions and its rewards with them. Where the scripted player would do one thing by the
-//! changed instructions and another by the usual ones, an action shows which of the two a player goes by.
+//! A probe changes a game's instructions and its rewards with them. If the good actions by the changed and by the usual
+//! instructions are disjoint, an action shows which of the two a player follows.
 
 use crate::PlayError;
 use crate::{ActionRequest, Player, Reply};
 
-/// How often a player did what it was told and what it is used to, in the turns in which the two have no action in common.
+/// Counts of actions that follow the changed and the usual instructions, over the turns in which the two have no good
+/// action in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
-    /// Turns in which the two part.
+    /// Turns in which the two have no good action in common.
     pub parted: usize,
-    /// Of these, actions that the changed instructions ask for.
+    /// Actions in these turns that are good by the changed instructions.
     pub told: usize,
-    /// Of these, actions that the usual instructions would have asked for.
+    /// Actions in these turns that are good by the usual instructions.
     pub habit: usize,
 }
 
-/// Plays as another does, and counts by which instructions that one goes.
+/// A player that passes requests to another one and counts which instructions its actions follow.
 pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
-    /// what was counted
+    /// the counts
     pub followed: ProbeCounts,
 }
 
 impl<'a> ProbedPlayer<'a> {
-    /// Watches this player.
+    /// Wraps this player.
     pub fn new(player: &'a mut dyn Player) -> ProbedPlayer<'a> {
         ProbedPlayer {
             player,
@@ -56,22 +57,22 @@ impl Player for ProbedPlayer<'_> {
     }
 }
 
-/// What a player made of a probe.
+/// The verdict on a player in a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It goes by what it is told, more often than by habit.
+    /// It follows the changed instructions more often than habit.
     Reads,
-    /// It goes by habit, more often than by what it is told: what it learned has overridden the instructions.
+    /// It follows habit more often than the changed instructions: what it learned overrides them.
     Overridden,
-    /// Neither, as far as so few turns can show, or it hardly does either.
+    /// The difference is too small for this number of turns.
     Unclear,
-    /// There is nothing to part the two: the probe changes words or signs, not what is good to do.
+    /// The probe changes words or signs only, so there is always a common good action.
     SameMeaning,
 }
 
 impl Verdict {
-    /// For people.
+    /// Returns the text of the tables.
     pub fn in_words(self) -> &'static str {
         match self {
             Verdict::Reads => "reads",
@@ -81,7 +82,7 @@ impl Verdict {
         }
     }
 
-    /// From what was counted: a sign test over the turns that went by one of the two, at two standard errors.
+    /// Returns the verdict of a sign test over the turns that followed one of the two, at two standard errors.
     pub fn of(followed: &ProbeCounts) -> Verdict {
         if followed.parted == 0 {
             return Verdict::SameMeaning;

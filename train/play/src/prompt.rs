@@ -1,4 +1,4 @@
-//! The prompts of one game for one model: what is told, in the model's own template, as token ids.
+//! The prompts of one game for one model: text in the model's chat template, as token ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use lapwing_model::{ChatTemplate, Tokenizer};
 use crate::PlayError;
 use crate::prompt_writer::{AgentView, PromptWriter};
 
-/// Prompts that were met are kept up to so many bytes, texts and ids together; then all are forgotten. A game on a large
-/// board hardly meets a state again, and a long run must not fill the memory with them.
+/// The maximum number of bytes of remembered prompts, texts and ids together; then all are dropped. A game on a large
+/// board rarely repeats a state, so a long run would fill the memory.
 const KEPT: usize = 8 << 20;
 
-/// One game's prompts for one model.
+/// The prompts of one game for one model.
 pub struct Prompts {
-    /// what is told, and how replies are read
+    /// writes prompts and parses replies
     pub framing: PromptWriter,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
@@ -24,7 +24,7 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// For a game that is put in this way, written by the model's own template.
+    /// Makes the prompts of this prompt writer, in the model's own template.
     pub fn new(
         framing: PromptWriter,
         tokenizer: Tokenizer,
@@ -39,17 +39,17 @@ impl Prompts {
         }
     }
 
-    /// Text to token ids and back.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The model's own way to write a conversation.
+    /// Returns the model's chat template.
     pub fn template(&self) -> &ChatTemplate {
         &self.template
     }
 
-    /// A prompt as text.
+    /// Returns a prompt as text.
     ///
     /// # Errors
     /// If a template fails.
@@ -58,7 +58,7 @@ impl Prompts {
         Ok(self.template.render(&messages, true)?)
     }
 
-    /// A prompt as token ids. Equal ones are rendered once while they are remembered.
+    /// Returns a prompt as token ids. Equal prompts are rendered once while they are remembered.
     ///
     /// # Errors
     /// If a template or the model's tokenizer fails.
@@ -78,7 +78,7 @@ impl Prompts {
         Ok(ids)
     }
 
-    /// All that a prompt depends on.
+    /// The inputs of a prompt.
     fn name(&self, seen: &AgentView<'_>) -> String {
         let mut name = seen.observation.to_owned();
         for turn in self.framing.shown_history(seen) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::config::PolicyConfig;
 
-    /// A long run on a large board meets new states all the time.
+    /// A long run on a large board has new states all the time.
     #[test]
     fn prompts_are_not_kept_for_ever() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");

@@ -1,4 +1,4 @@
-//! How a game is put to whoever reads and writes, and how the answer is read: the template T of the paper.
+//! Writes the prompts of a game and parses the replies: the template T of the paper.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use crate::reply;
 use crate::reply::ReplyForm;
 use crate::seeds;
 
-/// The template that is used where none is named, and which others may extend.
+/// The default template, which others may extend.
 const USUAL: &str = include_str!("prompt.jinja");
-/// What others extend it by.
+/// The name by which other templates extend it.
 const USUAL_NAME: &str = "usual";
-/// The parts of a template.
+/// The blocks of a template.
 const BLOCKS: [&str; 6] = [
     "system",
     "user",
@@ -26,7 +26,7 @@ const BLOCKS: [&str; 6] = [
     "observation",
     "format",
 ];
-/// What a template can name.
+/// The variables of a template.
 const VARIABLES: [&str; 6] = [
     "game",
     "rules",
@@ -35,26 +35,26 @@ const VARIABLES: [&str; 6] = [
     "reply",
     "observation",
 ];
-/// Instructions that a template may execute: the usual one takes less than a hundred.
+/// The maximum number of instructions of a template. The default one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
-/// Bytes of a prompt.
+/// The maximum number of bytes of a prompt.
 const MAX_PROMPT: usize = 4 << 20;
-/// Bytes of a template file.
+/// The maximum number of bytes of a template file.
 const LONGEST: u64 = 64 << 10;
 
-/// What an agent knows when it is asked for an action.
+/// The inputs of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentView<'a> {
-    /// what it sees
+    /// the current observation
     pub observation: &'a str,
-    /// its turns before this one, from the first on
+    /// the earlier turns, from the first
     pub past: &'a [Turn],
-    /// the episode's seed, by which it is put in one wording or another
+    /// the episode's seed, which selects the template
     pub seed: u64,
 }
 
 impl<'a> AgentView<'a> {
-    /// A first turn.
+    /// Returns the inputs of a first turn.
     pub fn first(observation: &'a str) -> AgentView<'a> {
         AgentView {
             observation,
@@ -63,7 +63,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// A turn that would follow the last of an episode that is over.
+    /// Returns the inputs of the turn that would follow the last one of an episode that has ended.
     pub fn after(episode: &'a Episode) -> AgentView<'a> {
         AgentView {
             observation: &episode.last,
@@ -72,7 +72,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// A turn of an episode, from 0.
+    /// Returns the inputs of a turn, from 0.
     pub fn turn(episode: &'a Episode, turn: usize) -> AgentView<'a> {
         AgentView {
             observation: &episode.turns[turn].observation,
@@ -83,7 +83,7 @@ impl<'a> AgentView<'a> {
 }
 
 impl ActionRequest<'_> {
-    /// What the agent that asks knows.
+    /// Returns the inputs of this request.
     pub fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
@@ -93,10 +93,10 @@ impl ActionRequest<'_> {
     }
 }
 
-/// How one game is put, and how replies are read.
+/// The prompts of one game, and the parser of its replies.
 ///
-/// A prompt is a system message (rules, and what a reply must look like), as many of the latest turns as
-/// `policy.history` says, and the current observation. Without history all prompts of a game begin with the same text.
+/// A prompt is a system message (rules and the form of a reply), as many of the latest turns as `policy.history` sets,
+/// and the current observation. Without history all prompts of a game begin with the same text.
 #[derive(Debug, Clone)]
 pub struct PromptWriter {
     game: String,
@@ -110,16 +110,16 @@ pub struct PromptWriter {
 
 #[derive(Debug, Clone)]
 struct PromptTemplate {
-    /// `None`: the usual one
+    /// `None`: the default template
     path: Option<PathBuf>,
     jinja: Jinja,
 }
 
 impl PromptWriter {
-    /// For this game, as the policy is to be asked.
+    /// Makes the prompts of this game for this policy.
     ///
     /// # Errors
-    /// If a template cannot be read, or is none.
+    /// If a template is unreadable or invalid.
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let templates = match &policy.templates[..] {
             [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
@@ -146,19 +146,19 @@ impl PromptWriter {
             history: policy.history,
             templates,
         };
-        // What is wrong with a template shows now, and not when its turn comes.
+        // A faulty template fails here instead of in the middle of a run.
         for template in &framing.templates {
             framing.render(template, "")?;
         }
         Ok(framing)
     }
 
-    /// In how many ways it is put.
+    /// Returns the number of templates.
     pub fn wordings(&self) -> usize {
         self.templates.len()
     }
 
-    /// Which of them an episode of this seed gets.
+    /// Returns the index of the template of the episode with this seed.
     pub(crate) fn wording(&self, seed: u64) -> usize {
         match self.templates.len() {
             1 => 0,
@@ -166,12 +166,12 @@ impl PromptWriter {
         }
     }
 
-    /// The turns that are told again.
+    /// Returns the turns to repeat.
     pub(crate) fn shown_history<'a>(&self, seen: &AgentView<'a>) -> &'a [Turn] {
         &seen.past[seen.past.len().saturating_sub(self.history)..]
     }
 
-    /// What an agent is told.
+    /// Returns the messages for an agent.
     ///
     /// # Errors
     /// If the template fails.
@@ -188,7 +188,7 @@ impl PromptWriter {
         Ok(messages)
     }
 
-    /// A reply, read. `cut`: the limit of tokens ended it.
+    /// Parses a reply. `cut`: the token limit ended it.
     pub fn read(&self, text: String, cut: bool) -> Reply {
         let (action, said) = match self.takes_text {
             false => (reply::action(&text, self.form, &self.actions, cut), None),
@@ -206,7 +206,7 @@ impl PromptWriter {
         }
     }
 
-    /// The system message and the user's.
+    /// Returns the system message and the user's.
     fn render(
         &self,
         template: &PromptTemplate,
@@ -238,13 +238,13 @@ impl PromptTemplate {
         }
         let mut template = PromptTemplate {
             path: path.cloned(),
-            // A name that is spelt wrong is no empty text.
+            // A misspelt name must not become empty text.
             jinja: Jinja::new(JinjaOptions {
                 max_instructions: FUEL,
                 max_output: MAX_PROMPT,
                 trim_blocks: false,
                 strict: true,
-                // JSON has a space after each colon and comma.
+                // JSON with a space after each colon and comma.
                 python: true,
             }),
         };
@@ -265,7 +265,7 @@ impl PromptTemplate {
     }
 }
 
-/// What helps, where the problem alone does not say it.
+/// Returns advice for errors whose text does not suggest a fix.
 fn cure(kind: JinjaErrorKind) -> String {
     match kind {
         JinjaErrorKind::UndefinedVariable => {
@@ -282,7 +282,7 @@ fn cure(kind: JinjaErrorKind) -> String {
     }
 }
 
-/// A block that nobody asks for would be ignored in silence.
+/// An unknown block would be ignored silently.
 fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
     for (at, _) in text.match_indices("{%") {
         let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();

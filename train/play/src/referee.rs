@@ -1,7 +1,7 @@
-//! The referee: plays many episodes at once, whoever plays them.
+//! The referee: plays many episodes at once, with any player.
 //!
-//! Every living agent of every game takes its turn together with the others. Step limits and unreadable replies are the
-//! referee's business, not the game's.
+//! All living agents of all games act in the same round. The referee, not the game, handles step limits and unreadable
+//! replies.
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
@@ -10,42 +10,42 @@ use crate::episode::{Episode, EpisodeEnd, Turn};
 use crate::player::{ActionRequest, Player, Reply};
 use crate::seeds;
 
-/// What the referee goes by.
+/// The rules of the referee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Referee {
-    /// An episode that is not over after so many turns is truncated.
+    /// An episode with this many turns is truncated.
     pub step_limit: usize,
-    /// Taken off the return for a reply that cannot be read.
+    /// Subtracted from the return for an unreadable reply.
     pub format_penalty: f64,
 }
 
-/// One game to be played.
+/// One game to play.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seat {
     /// the seed of the initial state
     pub scene: u64,
-    /// the seed of what chance does afterwards
+    /// the seed of chance events afterwards
     pub luck: u64,
-    /// the seed of what the players leave to chance
+    /// the seed of the players' random choices
     pub reply: u64,
 }
 
-/// The seat of a game that could not go on, and why.
+/// The seat of a game that failed, and the error.
 type FailedSeat = (usize, GameError);
 
 impl Referee {
-    /// Plays one game for each seat, all at once. A game of n agents makes n episodes, side by side: those of the first
-    /// seat come first. Agent a is played by `players[a % players.len()]`, so that one player takes all sides and two can
-    /// meet. `watch` sees all episodes as they stand after each round.
+    /// Plays one game for each seat, all at once. A game of n agents makes n adjacent episodes; those of the first seat
+    /// come first. Agent a is played by `players[a % players.len()]`, so one player can take all sides, and two can
+    /// meet. `watch` sees all episodes after each round.
     ///
-    /// A game that cannot go on ends its own episodes alone, and is played again from its start, once: games that live
-    /// elsewhere may die, and hours of play should not die with them.
+    /// A game that fails ends only its own episodes, and is played again from its start, once. External environments
+    /// may fail, and hours of play should not be lost with them.
     ///
     /// # Errors
-    /// If a player fails, or a game twice.
+    /// If a player fails, or a game fails twice.
     ///
     /// # Panics
-    /// If there are no players, or one gives more or fewer replies than it was asked for.
+    /// If there are no players, or one returns the wrong number of replies.
     pub fn play(
         &self,
         scenario: &dyn Scenario,
@@ -69,7 +69,7 @@ impl Referee {
         Ok(episodes)
     }
 
-    /// Plays each game as far as it goes. Tells of those that could not go on their seats and why.
+    /// Plays each game until it ends or fails. Returns the seats and errors of the games that failed.
     fn attempt(
         &self,
         scenario: &dyn Scenario,
@@ -79,7 +79,7 @@ impl Referee {
     ) -> Result<(Vec<Episode>, Vec<FailedSeat>), PlayError> {
         let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
-        // What does not even start is a mistake, and no accident.
+        // A game that does not even start is misconfigured, so it is not played again.
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
         let mut failed: Vec<FailedSeat> = Vec::new();
         let episode = |e: usize| Episode {
@@ -133,7 +133,7 @@ impl Referee {
         Ok((episodes, failed))
     }
 
-    /// One round of one game, in which its agents do what they last said.
+    /// Plays one round of one game, with the latest actions of its agents.
     fn round(
         &self,
         scenario: &dyn Scenario,
@@ -164,7 +164,7 @@ impl Referee {
     }
 }
 
-/// What an agent is shown in a turn, or after its last.
+/// Returns what an agent observes in a turn or after its last.
 fn ask<'a>(
     scenario: &'a dyn Scenario,
     games: &'a [Box<dyn Game>],
@@ -186,7 +186,7 @@ fn ask<'a>(
     }
 }
 
-/// A reply for each living episode, from the player of its agent.
+/// Asks each agent's player for a reply, for all living episodes.
 fn ask_all(
     scenario: &dyn Scenario,
     games: &[Box<dyn Game>],
@@ -218,7 +218,7 @@ fn ask_all(
     Ok(replies)
 }
 
-/// A game that runs elsewhere may answer anything.
+/// An external game may return anything.
 fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError> {
     let (agents, given) = (scenario.agents(), outcomes.len());
     let problem = if given != agents {
@@ -234,7 +234,7 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
     Err(GameError::new(scenario.name(), problem))
 }
 
-/// Agents of one game draw from seeds of their own; the first has the seat's.
+/// Returns the seed of an agent. Agents of one game have different seeds; the first has the seat's.
 fn seed_of(seat: &Seat, agent: usize) -> u64 {
     match agent {
         0 => seat.reply,

@@ -1,4 +1,4 @@
-//! Reading a reply: the parser of the paper, and why it could not read what it could not.
+//! The parser of replies, and its reasons for unreadable ones.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,20 +7,20 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyForm {
-    /// The action word and nothing else.
+    /// Only the action word.
     Word,
-    /// Any thoughts, then `<action>word</action>`.
+    /// Any text, then `<action>word</action>`.
     Tags,
     /// `<think>thoughts</think>`, then `<action>word</action>`.
     Think,
     /// `<plan>plan</plan>`, then `<action>word</action>`.
     Plan,
-    /// `{"action": "word"}`, whatever else is in the object.
+    /// `{"action": "word"}`, with any other keys.
     Json,
 }
 
 impl ReplyForm {
-    /// What is wanted, for messages.
+    /// Returns the expected form, for messages.
     pub fn wanted(self) -> &'static str {
         match self {
             ReplyForm::Word => "one word, which is an action (policy.reply = \"word\")",
@@ -41,7 +41,7 @@ impl ReplyForm {
 }
 
 impl ReplyForm {
-    /// An action, said in this form and with nothing else.
+    /// Returns a reply in this form that has only this action.
     pub fn say(self, action: &str) -> String {
         let tags = format!("<action>{action}</action>");
         match self {
@@ -54,22 +54,22 @@ impl ReplyForm {
     }
 }
 
-/// Why a reply could not be read.
+/// Why a reply was unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadReason {
-    /// There is no action where it was asked for: no tag, no JSON object with an action, nothing at all.
+    /// There is no action in the required place: no tag, no JSON object with an action, nothing at all.
     NoTag,
-    /// What is there is none of the actions.
+    /// The word is not an action.
     UnknownWord,
-    /// What is there names several actions.
+    /// The text names several actions.
     SeveralActions,
-    /// The limit of tokens came before the action did.
+    /// The token limit cut the reply off before the action.
     CutOff,
 }
 
 impl UnreadReason {
-    /// For people.
+    /// Returns the text for messages.
     pub fn in_words(self) -> &'static str {
         match self {
             UnreadReason::NoTag => "there is no action where it was asked for",
@@ -80,14 +80,14 @@ impl UnreadReason {
     }
 }
 
-/// What a reply has where the action is asked for, without the space around it. `cut`: the limit of tokens ended the
-/// reply, and not the model.
+/// Returns the text in the place of the action, trimmed. `cut`: the token limit ended the reply.
 ///
-/// A word is the whole reply; tags are the text between the first `<action>` and the `</action>` after it, thoughts and
-/// plans in tags left out; JSON is the text under "action" in the first object.
+/// In the form `word` this is the whole reply. In the forms with tags it is the text between the first `<action>` and
+/// the next `</action>`, not counting those within thoughts and plans. In `json` it is the text under "action" in the
+/// first object.
 ///
 /// # Errors
-/// If there is nothing.
+/// If there is no such text.
 pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
         ReplyForm::Word => Some(reply.to_owned()),
@@ -104,7 +104,7 @@ pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadRea
     })
 }
 
-/// The action that a reply names, as a place in `actions`. Case and the space around the word do not count.
+/// Returns the index in `actions` of the action that a reply names. Case and surrounding space are ignored.
 ///
 /// # Errors
 /// If it names none, or several.
@@ -144,7 +144,7 @@ fn under_action(reply: &str) -> Option<String> {
     Some(object.get("action")?.as_str()?.to_owned())
 }
 
-/// Whether the action stands in the text as a word of its own.
+/// Returns whether the action occurs in the text as a separate word.
 fn names(text: &str, action: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     text.match_indices(action).any(|(at, _)| {
@@ -169,7 +169,7 @@ mod tests {
         action(reply, form, &["left".to_owned(), "down".to_owned()], false)
     }
 
-    /// In every form, as a model that does as it is told would say it.
+    /// An ideal reply in every form.
     #[test]
     fn every_action_of_every_game_is_read_back() {
         for kind in lapwing_env::GAMES {
@@ -275,7 +275,7 @@ mod tests {
             Err(UnreadReason::CutOff)
         );
         assert_eq!(cut("le", ReplyForm::Word), Err(UnreadReason::CutOff));
-        // A model that says another word is not helped by more tokens.
+        // More tokens do not help a model that replies with another word.
         assert_eq!(cut("jump", ReplyForm::Word), Err(UnreadReason::UnknownWord));
         assert_eq!(
             cut("<action>jump</action>", ReplyForm::Tags),

@@ -1,4 +1,4 @@
-//! Episodes that are kept whole, to be looked at: the lines of `episodes.jsonl`.
+//! Complete episodes as records: the lines of `episodes.jsonl`.
 
 use lapwing_model::Message;
 use serde::{Deserialize, Serialize};
@@ -7,94 +7,94 @@ use crate::PlayError;
 use crate::prompt::Prompts;
 use crate::{AgentView, Episode, EpisodeEnd, PromptWriter, UnreadReason};
 
-/// What one agent of a game lived through, and what learning made of it.
+/// The episode of one agent, with its advantages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptEpisode {
-    /// Training steps done when it was played.
+    /// Training steps completed when it was played.
     pub step: usize,
-    /// Whether it was played to learn from or to examine.
+    /// Whether it is from training or from an evaluation.
     pub purpose: EpisodePurpose,
-    /// The game, if it is one that is mixed in and not the run's own.
+    /// The game, if it is a mixed-in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game: Option<String>,
-    /// The seed of the scene; equal numbers are equal scenes. As text, since it has more digits than JavaScript keeps.
+    /// The seed of the scene; equal seeds are equal scenes. Text, because JavaScript rounds large numbers.
     pub scene: String,
-    /// Which agent of its game, from 0.
+    /// Index of the agent in its game.
     pub agent: usize,
-    /// What the game gave, without shaping.
+    /// Return of the game, without shaping.
     #[serde(rename = "return")]
     pub game_return: f64,
-    /// The same with the shaping, which is what training goes by.
+    /// Return with shaping, which training uses.
     pub composite_return: f64,
-    /// How far it stood out in its group; only of what was played to learn from.
+    /// Advantage of the episode; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
-    /// Whether it was learned from; only of what was played to learn from.
+    /// Whether the episode was selected for the update; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<bool>,
     /// Whether the game counts it as won.
     pub success: bool,
     /// Whether the step limit ended it.
     pub truncated: bool,
-    /// From the first to the last.
+    /// The turns in order.
     pub turns: Vec<KeptTurn>,
-    /// What the agent saw after the last turn.
+    /// The observation after the last turn.
     pub last: String,
 }
 
-/// What an episode was played for.
+/// The purpose of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EpisodePurpose {
-    /// To learn from it.
+    /// Training.
     Training,
-    /// To examine the policy.
+    /// Evaluation.
     Evaluation,
 }
 
 /// One action of one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptTurn {
-    /// What the agent saw.
+    /// The observation.
     pub observation: String,
-    /// The whole prompt that this was put to the model in. Empty for a player that is no model of ours.
+    /// The whole prompt. Empty for a player that is not one of our models.
     pub prompt: String,
-    /// The same as a conversation, which any model can be told; only where episodes are kept to be imitated.
+    /// The prompt as a conversation, which any model can read; only in episodes kept for imitation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
-    /// What the model said.
+    /// The reply.
     pub reply: String,
-    /// The action; null if the reply could not be read.
+    /// The action; null if the reply was unreadable.
     pub action: Option<String>,
-    /// Why the reply could not be read.
+    /// Why the reply was unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadReason>,
-    /// What the game gave.
+    /// Reward of the game.
     pub reward: f64,
-    /// What the referee added: minus the format penalty, or zero.
+    /// Reward of the referee: minus the format penalty, or zero.
     pub shaping: f64,
-    /// How far the turn stood out; only of what was played to learn from.
+    /// Advantage of the turn; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
 }
 
-/// Where an episode was played, and when.
+/// Where and when an episode was played.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpisodeOrigin<'a> {
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
-    /// What for.
+    /// Its purpose.
     pub purpose: EpisodePurpose,
     /// The game, if it is not the run's own.
     pub game: Option<&'a str>,
     /// The seed of the scene.
     pub scene: u64,
-    /// Which agent.
+    /// Index of the agent.
     pub agent: usize,
 }
 
 impl KeptEpisode {
-    /// An episode as it is kept.
+    /// Makes the record of an episode.
     ///
     /// # Errors
     /// If a template fails.
@@ -111,7 +111,7 @@ impl KeptEpisode {
         Ok(sample)
     }
 
-    /// The same without prompts: of a player that is no model of ours.
+    /// Does the same without prompts, for a player that is not one of our models.
     pub fn played(episode: &Episode, place: EpisodeOrigin<'_>, actions: &[String]) -> KeptEpisode {
         let turn = |turn: &crate::Turn| KeptTurn {
             observation: turn.observation.clone(),
@@ -141,7 +141,7 @@ impl KeptEpisode {
         }
     }
 
-    /// With what was told before each reply, as a conversation: so that another model can imitate it.
+    /// Adds the conversation before each reply, so that another model can imitate the episode.
     ///
     /// # Errors
     /// If a template fails.
@@ -156,7 +156,7 @@ impl KeptEpisode {
         Ok(self)
     }
 
-    /// With what learning made of it: the advantage of the whole and of each turn, and whether it was chosen.
+    /// Adds the advantages of the episode and of each turn, and whether the episode was selected.
     #[must_use]
     pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> KeptEpisode {
         self.advantage = Some(advantage);

@@ -1,5 +1,5 @@
-//! Which scenes are trained on, and which are kept for the evaluation: told by the scene alone, so that no seed, no number of
-//! episodes and no run changes it, and what one run has learned from, another does not examine.
+//! Divides scenes into training and held-out scenes. The division follows from the scene alone, so it is the same for
+//! every seed, run and number of episodes, and no run trains on another run's evaluation scenes.
 
 use lapwing_env::Scenario;
 
@@ -7,22 +7,22 @@ use crate::PlayError;
 use crate::Seat;
 use crate::seeds;
 
-/// One scene in so many is kept for the evaluation.
+/// One scene in this many is held out.
 const KEPT: u64 = 5;
-/// Whether a game's scenes can be divided is seen from so many.
+/// The number of scenes that show whether a game's scenes can be divided.
 const PROBES: usize = 64;
-/// A scene of the wanted kind that has not come after so many draws does not come.
+/// The number of draws after which a scene of the wanted kind is considered missing.
 const DRAWS: usize = 10_000;
 
-/// The scenes of one game, divided.
+/// The divided scenes of one game.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenes {
     divided: bool,
 }
 
 impl Scenes {
-    /// Looks whether the game has scenes of both kinds. One that has a single scene, such as a given map, has nothing to
-    /// hold out: it is trained on and examined.
+    /// Checks whether the game has scenes of both kinds. A game with a single scene, such as a given map, cannot hold
+    /// one out: it is used for training and evaluation.
     ///
     /// # Errors
     /// If the game fails.
@@ -36,12 +36,12 @@ impl Scenes {
         })
     }
 
-    /// Whether training and evaluation have scenes of their own.
+    /// Returns whether training and evaluation have separate scenes.
     pub fn divided(&self) -> bool {
         self.divided
     }
 
-    /// A scene to train on: the first of those that `draw` gives for 0, 1, 2, ... that is not kept for the evaluation.
+    /// Returns a training scene: the first that `draw` gives for 0, 1, 2, ... and that is not held out.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -53,7 +53,8 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
-    /// The seats of an evaluation: the same for every run with this seed, and fewer are the first of more.
+    /// Returns the seats of an evaluation. They are the same for every run with this seed, and a smaller evaluation
+    /// plays the first of them.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -92,8 +93,8 @@ impl Scenes {
     }
 }
 
-/// Whether a scene is kept for the evaluation, by a hash of the state's key: of all agents the least, so that it does not
-/// matter who sits where.
+/// Returns whether a scene is held out, by a hash of the state's key. It uses the smallest key of all agents, so the
+/// order of the agents does not matter.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.key(0)?;
@@ -123,7 +124,7 @@ mod tests {
     fn scenes_of_the_evaluation_are_never_trained_on() {
         for (name, options) in [
             ("frozen-lake", json!({})),
-            // Few maps, so that the same ones come again and again.
+            // A map of few cells, so that maps repeat often.
             ("frozen-lake", json!({ "size": 3 })),
             ("snake", json!({ "size": 4, "apples": 1 })),
         ] {
@@ -145,7 +146,7 @@ mod tests {
                 );
                 redrawn += usize::from(scene != draw(0));
             }
-            // A fifth of the draws; their standard deviation is 13, but equal maps go together.
+            // A fifth of the draws. Their standard deviation is 13, but equal maps go together.
             assert!(
                 (50..400).contains(&redrawn),
                 "{redrawn} of 1000 {name} {options}"
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What is kept does not follow from what is evaluated.
+    /// The division does not depend on the evaluation.
     #[test]
     fn more_episodes_and_other_views_change_no_scene() {
         let lake = game("frozen-lake", &json!({}));

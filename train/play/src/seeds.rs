@@ -1,21 +1,22 @@
-//! Where every random number of a run comes from: seeds derived from the run's seed by name and number.
+//! Seeds of all random numbers of a run, derived from the run's seed by name and number.
 
 use lapwing_tensor::random::Random;
 
-/// The seed called `name` with these numbers, of a run's seed. Different names or numbers give unrelated seeds.
+/// Returns the seed `name` with these numbers, derived from a run's seed. Different names or numbers give unrelated
+/// seeds.
 pub fn derive(seed: u64, name: &str, numbers: &[usize]) -> u64 {
     let mut state = seed;
     for byte in name.bytes() {
         state = stir(state ^ u64::from(byte));
     }
     for number in numbers {
-        // The complement keeps a number apart from a letter of a name.
+        // The complement distinguishes a number from a letter of a name.
         state = stir(state ^ !(*number as u64));
     }
     state
 }
 
-/// The first number of a state's stream: unlike [`lapwing_tensor::random::mix`] alone, it does not leave 0 at 0.
+/// The first number of a state's stream: unlike [`lapwing_tensor::random::mix`] alone, it does not map 0 to 0.
 fn stir(state: u64) -> u64 {
     Random::new(state).next_u64()
 }
@@ -24,7 +25,7 @@ fn stir(state: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A run that is made again from its config must play the same episodes, whatever becomes of this file.
+    /// A run repeated from its config must play the same episodes, so these values must not change.
     #[test]
     fn seeds_stay_what_they_were() {
         assert_eq!(derive(1, "adapter", &[]), 0x5a17_bdf3_daab_b25d);

@@ -1,4 +1,4 @@
-//! The games of a run: the one that it is about, and those that are mixed into its training.
+//! The games of a run: its own and those mixed into its training.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use crate::scenes::Scenes;
 use crate::seeds;
 use crate::{AgentView, PromptWriter, Referee};
 
-/// A game as a model meets it.
+/// A game with its scenes and prompts.
 pub struct World {
-    /// what it is called in records: the game's name, and the probe's if it is one
+    /// its name in records: the name of the game, and of the probe if there is one
     pub name: String,
     /// the configured game
     pub scenario: Box<dyn Scenario>,
-    /// which of its scenes are trained on
+    /// its training and held-out scenes
     pub scenes: Scenes,
-    /// how it is put to the model
+    /// its prompts
     pub prompts: Prompts,
     /// the steps in which it is played
     steps: Range<usize>,
-    /// the share of a step's groups that play it
+    /// its share of a step's groups
     share: f64,
 }
 
 impl World {
-    /// The game that a run is about.
+    /// Makes the world of the run's own game.
     ///
     /// # Errors
-    /// If the game fails, or a prompt template is none.
+    /// If the game fails, or a prompt template is invalid.
     pub fn new(
         scenario: Box<dyn Scenario>,
         policy: &PolicyConfig,
@@ -52,7 +52,7 @@ impl World {
         })
     }
 
-    /// These games, and those that the config mixes in.
+    /// Returns these games and those that the config mixes in.
     ///
     /// # Errors
     /// As [`World::new`].
@@ -78,7 +78,7 @@ impl World {
         Ok(worlds)
     }
 
-    /// Which of these games a group of a step plays.
+    /// Returns the index of the game that a group of a step plays.
     pub fn drawn(worlds: &[World], seed: u64, step: usize, group: usize) -> usize {
         let mut left = Stream::new(seeds::derive(seed, "mix", &[step, group]), "mix").unit();
         for (number, world) in worlds.iter().enumerate().skip(1) {
@@ -92,7 +92,7 @@ impl World {
         0
     }
 
-    /// Who stops its episodes, and by what.
+    /// Returns the referee of its episodes.
     pub fn referee(&self, policy: &PolicyConfig) -> Referee {
         Referee {
             step_limit: self.scenario.step_limit(),
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// The prompts of the first turn on these scenes.
+    /// Returns the prompts of the first turn on these scenes.
     ///
     /// # Errors
     /// If the game or a template fails.

@@ -1,10 +1,10 @@
-//! All that it takes to go on with a run, in a file: `checkpoints/step-000050.safetensors`, written aside, synced and renamed.
+//! Checkpoints: everything that resuming a run needs, in one file such as `checkpoints/step-000050.safetensors`. It is
+//! written to a temporary name, synced and renamed.
 //!
-//! It is a safetensors file, for other programs to look into: the weights that learn under their names, those of a critic under
-//! `critic.`, and AdamW's moments under these with `.first_moment` and `.second_moment`; what a learner remembers beside them
-//! under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and
-//! with what is in [`Header`]. No generator has a state of its own: all that is random follows from the config's seeds and
-//! the step.
+//! It is a safetensors file, so other programs can read it. It has the trained weights under their names, those of a
+//! critic under `critic.`, AdamW's moments under these names with `.first_moment` and `.second_moment`, and a learner's
+//! other memory under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and the fields of
+//! [`Header`]. There is no generator state, because all randomness follows from the config's seeds and the step.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,56 +22,56 @@ use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::AdvantageEstimator;
 use lapwing_learn::critic;
 
-/// Of the way in which a checkpoint is written; another number is not read.
+/// The format number. Checkpoints with another number are refused.
 const FORMAT: u32 = 1;
 const ENTRY: &str = "lapwing";
-/// Beside the checkpoints: what the evaluation at the step of one of them adds to it.
+/// The file beside the checkpoints with the evaluation after the latest one.
 const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
 
-/// What a checkpoint says beside its tensors.
+/// The metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The way in which it is written.
+    /// The format number.
     pub format: u32,
     /// The version of lapwing that wrote it.
     pub version: String,
-    /// Every value of the config in force.
+    /// Every value of the config.
     pub config: Config,
-    /// The fingerprint of the model, and of the adapter that training began from.
+    /// The fingerprint of the model and of the starting adapter.
     pub model: String,
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
-    /// Optimiser updates done.
+    /// Optimiser updates made.
     pub updates: u64,
-    /// Optimiser updates of the critic; none in files from before there was one.
+    /// Optimiser updates of the critic; missing in old files.
     #[serde(default)]
     pub critic_updates: u64,
-    /// What the next step is sampled at; none in files from before it could change.
+    /// The sampling temperature of the next step; missing in old files.
     #[serde(default)]
     pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    /// The lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
-/// A checkpoint that cannot be gone on from.
+/// A checkpoint that cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The file is not as it was written.
+    /// The file is damaged.
     #[error("{}: the checkpoint is damaged: {problem}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         problem: String,
     },
-    /// Another version wrote it.
+    /// An incompatible version wrote it.
     #[error(
         "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
          start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
@@ -81,10 +81,10 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The version that wrote it.
         found: String,
-        /// The way in which it did.
+        /// Its format number.
         format: u32,
     },
-    /// The run is not the one that it was.
+    /// The config has changed.
     #[error(
         "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
          learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
@@ -95,17 +95,17 @@ pub enum CheckpointError {
         /// "train.lr was 0.001, is 0.002"
         differences: Vec<String>,
     },
-    /// There are fewer steps than were done.
+    /// The run has fewer steps than the checkpoint.
     #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
     Beyond {
         /// The file.
         path: PathBuf,
-        /// Steps done.
+        /// Steps completed.
         done: usize,
-        /// Steps wanted.
+        /// Steps requested.
         wanted: usize,
     },
-    /// The model is not the one that it was.
+    /// The model has changed.
     #[error(
         "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
          start a new run", .path.display()
@@ -113,23 +113,22 @@ pub enum CheckpointError {
     Model {
         /// The file.
         path: PathBuf,
-        /// The model's name now.
+        /// The model's current name.
         name: String,
-        /// The fingerprint then.
+        /// The recorded fingerprint.
         was: String,
-        /// The fingerprint now.
+        /// The current fingerprint.
         is: String,
     },
 }
 
-/// What may be changed when a run goes on, since no result so far depends on it.
+/// Settings that may change when a run resumes, because no earlier result depends on them.
 const FREE: [&str; 4] = ["name", "train.steps", "checkpoint", "record"];
 
-/// Saves what was learned so far, keeps the latest of what was saved before and that of the best evaluation, and removes
-/// the rest.
+/// Saves a checkpoint, keeps the latest ones and that of the best evaluation, and removes the others.
 ///
 /// # Errors
-/// If it cannot be written; then all that was there stays.
+/// If it cannot be written; then all earlier ones stay.
 pub fn save(
     run: &Path,
     config: &Config,
@@ -167,21 +166,21 @@ pub fn save(
     Ok(())
 }
 
-/// What an evaluation adds to the checkpoint of its step.
+/// The evaluation that is added to the checkpoint of its step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
+    /// The lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
 impl Evaluated {
-    /// What is there, if it can be read: otherwise the evaluation is made again.
+    /// Reads the file, if it is readable: otherwise the evaluation is repeated.
     fn read(folder: &Path) -> Option<Evaluated> {
         serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
     }
@@ -190,7 +189,7 @@ impl Evaluated {
 /// Adds an evaluation to the checkpoint of its step, in a small file beside it.
 ///
 /// # Errors
-/// If it cannot be written; then all that was there stays.
+/// If it cannot be written; then all earlier files stay.
 pub(crate) fn save_evaluation(
     run: &Path,
     config: &Config,
@@ -208,12 +207,12 @@ fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best
     others.retain(|step| *step != last && Some(*step) != best.map(|best| best.step));
     let surplus = (others.len() + 1).saturating_sub(config.checkpoint.keep);
     for step in &others[..surplus.min(others.len())] {
-        // What cannot be removed is in nobody's way.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(file(folder, *step));
     }
 }
 
-/// The latest checkpoint of a run that is not damaged, if it has one; and what is wrong with later ones.
+/// Returns the latest undamaged checkpoint of a run, if there is one, and the errors of later ones.
 pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let folder = directory::checkpoints(run);
     let mut damaged = Vec::new();
@@ -234,11 +233,11 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
-/// A checkpoint as it was read.
+/// A checkpoint as read from its file.
 #[derive(Debug)]
 pub struct Saved {
     path: PathBuf,
-    /// What it says.
+    /// The metadata.
     pub header: Header,
     tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
 }
@@ -263,7 +262,7 @@ impl Saved {
         if checksum != format!("{:08x}", checksum_of(header, &views)) {
             return Err(damaged("its checksum is another".to_owned()));
         }
-        // Of another version no more may be known than this.
+        // Other fields may differ in other versions.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -280,7 +279,7 @@ impl Saved {
         if format != FORMAT {
             return Err(other());
         }
-        // A later version may have settings that are unknown here.
+        // Another version may have settings that are unknown here.
         let header = serde_json::from_str(header).map_err(|e| match is_ours {
             true => odd(e),
             false => other(),
@@ -296,10 +295,10 @@ impl Saved {
         })
     }
 
-    /// What to put into a state of this config and this model, whose parameters have these names.
+    /// Returns the snapshot for a state of this config and this model, whose parameters have these names.
     ///
     /// # Errors
-    /// If it was made with another config or model.
+    /// If the checkpoint is of another config or model.
     pub fn snapshot<'a>(
         mut self,
         config: &Config,
@@ -374,7 +373,7 @@ fn file(folder: &Path, step: usize) -> PathBuf {
     folder.join(format!("step-{step:06}.safetensors"))
 }
 
-/// The steps of the checkpoints that are there, the earliest first.
+/// Returns the steps of the existing checkpoints, the earliest first.
 fn steps(folder: &Path) -> Vec<usize> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut steps: Vec<usize> = entries
@@ -420,7 +419,7 @@ fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     safetensors::serialize(named, Some(metadata)).expect("names and shapes are sound")
 }
 
-/// Of the header, and of the tensors in the order of their names.
+/// Returns the checksum of the header and of the tensors in the order of their names.
 fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     let sum = crc32c::crc32c(header.as_bytes());
     tensors.iter().fold(sum, |sum, (name, view)| {
@@ -429,7 +428,7 @@ fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     })
 }
 
-/// "train.lr was 0.001, is 0.002", of every value that makes another run.
+/// Describes each changed value, such as "train.lr was 0.001, is 0.002". Only values that may not change count.
 pub fn differences(was: &Config, is: &Config) -> Vec<String> {
     let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What can go wrong in a run. Each text names the thing and, where there is one, the cure.
+//! Errors of a run. Each text names the object and, if there is one, the fix.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub enum Error {
     /// Playing failed.
     #[error(transparent)]
     Play(PlayError),
-    /// Learning failed.
+    /// Training failed.
     #[error(transparent)]
     Learn(LearnError),
     /// The model, its tokenizer, its chat template or the adapter.
@@ -28,10 +28,10 @@ pub enum Error {
     /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The repository of the model cannot be had.
+    /// The repository of the model is not available.
     #[error(transparent)]
     Hub(Box<HubError>),
-    /// A repository is named, and no hub to take it from.
+    /// A repository is named, but there is no hub.
     #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
     NoHub(Repository),
     /// The directory of the model does not exist.
@@ -46,10 +46,10 @@ pub enum Error {
         "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
     )]
     NoAdapter(PathBuf),
-    /// The device has not enough memory for what was asked.
+    /// The device has too little memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Prompt and reply are longer than the model was made for.
+    /// Prompt and reply exceed the model's context.
     #[error(
         "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
          together (max_position_embeddings): {}", shorter(*.prompt, *.most)
@@ -59,45 +59,45 @@ pub enum Error {
         prompt: usize,
         /// Tokens of the longest reply.
         reply: usize,
-        /// What the model was made for.
+        /// Tokens of the model's context.
         most: usize,
     },
-    /// A language model is wanted where a value learner was trained.
+    /// A language model is needed, but a value learner was trained.
     #[error(
         "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
     )]
     NoLanguage(&'static str),
-    /// A checkpoint that cannot be gone on from.
+    /// A checkpoint that cannot be resumed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Update after update was dropped.
+    /// Too many consecutive updates were dropped.
     #[error(
         "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
          an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),
-    /// What the run tells could not be kept.
+    /// A record could not be written.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// The device does not do what it is told: its results are not to be trusted.
+    /// The device computes wrong results.
     #[error(
         "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
          GPU, or update the driver"
     )]
     WrongNumbers {
-        /// The adapter.
+        /// The device.
         adapter: String,
         /// Its driver and version.
         driver: String,
-        /// The kernel that was caught first.
+        /// The first faulty kernel.
         kernel: &'static str,
-        /// Where, and what it should have been.
+        /// Where, and the expected value.
         what: String,
     },
-    /// The embedded base could not be put into a temporary directory.
+    /// The built-in model could not be written to a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
     )]
@@ -108,7 +108,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the learned weights are of no use any more: a metric or the model's output is no number.
+    /// Returns whether the trained weights are useless: a metric or the model's output is not finite.
     pub fn is_divergence(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl Error {
     }
 }
 
-// An error of a layer below is the same here, however many layers it came through.
+// Errors of lower packages stay the same, however many packages they passed through.
 impl From<PlayError> for Error {
     fn from(error: PlayError) -> Error {
         match error {
@@ -160,7 +160,7 @@ impl From<HubError> for Error {
     }
 }
 
-/// For a directory of the form `name` or `owner/name`, what a repository would be called.
+/// Returns the name of a possible repository, for a directory of the form `name` or `owner/name`.
 fn name_of_a_repository(dir: &Path) -> String {
     let text = dir.to_string_lossy();
     if Repository::parse(&text).is_some() {
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// The cure is one that cures.
+    /// The suggested fix works.
     #[test]
     fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
         let told = |prompt, reply| {

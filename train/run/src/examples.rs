@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples work.
 
 #[path = "../examples/own_game.rs"]
 mod own_game;
@@ -20,7 +20,7 @@ fn a_game_of_ones_own_is_learned() {
 #[test]
 fn a_trained_adapter_plays() {
     let home = tempfile::tempdir().unwrap();
-    // One move is needed, and one is left: the first is nearly always made.
+    // One move is needed, and one is allowed: the first move is nearly always made.
     let set = [
         "game.options.map=[\"SG\"]",
         "train.steps=12",

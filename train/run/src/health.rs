@@ -1,7 +1,7 @@
-//! Watchmen: each looks for one way in which a run seems alive and learns nothing, or is about to break.
+//! Health checks. Each looks for one way in which a run fails to learn, or is about to fail.
 //!
-//! What they say is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph for each, with
-//! what to do. None of them changes what is trained.
+//! A finding is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph with
+//! remedies for each check. No check changes the training.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,35 +13,35 @@ use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::ReplyForm;
 
-/// Steps that are remembered.
+/// The number of steps that the checks remember.
 const MEMORY: usize = 50;
-/// A watchman who has spoken is silent for so many steps.
+/// A check that has fired stays silent for this many steps.
 const SILENCE: usize = 50;
-/// Dropped updates one after the other that end a run.
+/// Consecutive dropped updates that end a run.
 const MOST_DROPPED: usize = 5;
-/// From here on a game counts as solved: that nothing is learned any more is then no wonder.
+/// The success rate from which a game counts as solved, so that equal returns are expected.
 const SOLVED: f64 = 0.9;
 
-/// All of them, and what they remember.
+/// All checks and their memory.
 #[derive(Debug, Default)]
 pub struct HealthChecks {
-    /// the latest steps, the last at the end
+    /// the latest steps, the last one at the end
     steps: VecDeque<StepMetrics>,
     /// mean entropy of the first steps
     first_entropies: Vec<f64>,
-    /// the highest share of replies that could be read
+    /// the highest share of readable replies
     best_valid: f64,
-    /// when each spoke last
+    /// the step in which each check last fired
     warned: HashMap<String, usize>,
-    /// updates dropped since one was made
+    /// updates dropped since the last one that was made
     dropped: usize,
 }
 
-/// Who speaks, the number that he goes by, and what he says.
+/// A finding: the check, its number, and the text.
 type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
-    /// Takes note of what was told before a run went on, so that they go on too.
+    /// Reads earlier records of a resumed run, so that the checks continue.
     pub fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
@@ -52,7 +52,7 @@ impl HealthChecks {
         }
     }
 
-    /// What they say of a step.
+    /// Returns the findings on a step.
     pub fn look(
         &mut self,
         metrics: &StepMetrics,
@@ -61,7 +61,7 @@ impl HealthChecks {
     ) -> Vec<Warning> {
         self.remember(metrics);
         if !config.has_language() {
-            // Replies and groups are what the others look at.
+            // The other checks need readable replies and groups.
             return Vec::new();
         }
         let found = [
@@ -94,10 +94,10 @@ impl HealthChecks {
         warnings
     }
 
-    /// Whether it makes sense to go on.
+    /// Returns whether the run can continue.
     ///
     /// # Errors
-    /// If update after update was dropped.
+    /// If too many consecutive updates were dropped.
     pub fn verdict(&self) -> Result<(), Error> {
         match self.dropped {
             dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
@@ -122,7 +122,7 @@ impl HealthChecks {
         }
     }
 
-    /// The mean of a number over the last steps; `None` if there are not so many.
+    /// Returns the mean of a number over the last steps; `None` if there are too few.
     fn mean(&self, count: usize, of: impl Fn(&StepMetrics) -> f64) -> Option<f64> {
         let begin = self.steps.len().checked_sub(count)?;
         Some(self.steps.iter().skip(begin).map(of).sum::<f64>() / count as f64)
@@ -147,7 +147,7 @@ impl HealthChecks {
         (dropped > 0).then_some(("dropped-update", dropped as f64, text))
     }
 
-    /// From the start or by now, the model does not say what it should.
+    /// From the start or by now, the replies are unreadable.
     fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         if valid >= 0.5 {
@@ -194,7 +194,7 @@ impl HealthChecks {
              higher, or ask for shorter ones (policy.reply = \"word\")",
             100.0 * cut
         );
-        // A model that is asked for a word and says another is no matter of length.
+        // A model that replies with another word does not need more tokens.
         (cut > 0.2 && config.policy.reply != ReplyForm::Word).then_some(("length-limit", cut, text))
     }
 
@@ -262,7 +262,8 @@ impl HealthChecks {
         (error > 1e-3).then_some(("ratio", error, text))
     }
 
-    /// A range that is never left bounds nothing. Where a step learns once no ratio moves, and none is expected to.
+    /// A clipping range that no ratio leaves has no effect. With one update in a step no ratio moves, and none is
+    /// expected to.
     fn clip(&self, config: &Config) -> Option<CheckResult> {
         const STEPS: usize = 20;
         let train = &config.train;
@@ -297,7 +298,7 @@ mod tests {
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_play::{Episode, Turn};
 
-    /// A step of a run that does well.
+    /// A step of a healthy run.
     fn good(step: usize) -> StepMetrics {
         StepMetrics {
             step,
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// What is said in a run of so many good steps and then as many bad ones.
+    /// Returns the warnings of a run with this many good steps followed by this many bad ones.
     fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
         told_of(Config::default(), steps, bad)
     }
@@ -361,7 +362,7 @@ mod tests {
         step.learned.as_mut().expect("something")
     }
 
-    /// Each speaks once, when it should, and the page has a paragraph for each.
+    /// Each check fires once, when it should, and the page has a paragraph for each.
     #[test]
     fn each_sees_what_it_is_there_for() {
         let mut twice = Config::default();
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(titles, names);
     }
 
-    /// Where the game is solved nothing is left to learn or to try.
+    /// In a solved game there is nothing left to learn or to explore.
     #[test]
     fn a_solved_game_is_no_trouble() {
         let solved = |step: &mut StepMetrics| {
@@ -406,7 +407,7 @@ mod tests {
         assert_eq!(told(60, solved).len(), 0);
     }
 
-    /// They say it again after a while, and a run that goes on from its records says the same as one that never stopped.
+    /// Checks fire again after a while, and a resumed run has the same warnings as an uninterrupted one.
     #[test]
     fn they_go_on_as_if_nothing_had_happened() {
         let step = |number: usize| {
@@ -421,7 +422,7 @@ mod tests {
         };
         let all = whole(&mut HealthChecks::default(), 1);
         assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
-        // As they stand in metrics.jsonl after 80 steps.
+        // The warnings in metrics.jsonl after 80 steps.
         let mut again = HealthChecks::default();
         (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
         again.recall(&Record::Warning(Warning {

@@ -20,7 +20,7 @@ use crate::{Config, Error};
 
 /// A policy that learns, as the training loop, evaluations and checkpoints see it.
 pub trait Learner {
-    /// The run's game, and which of its scenes are trained on.
+    /// Returns the run's game, with its training and held-out scenes.
     fn game(&self) -> (&dyn Scenario, &Scenes);
 
     /// The policy as a player that does not learn, with the game and the referee of an evaluation.
@@ -69,10 +69,10 @@ pub trait Learner {
     /// If it is of another config.
     fn restore(&mut self, config: &Config, snapshot: &Snapshot);
 
-    /// Where a run directory holds what was learned last, and the best of it.
+    /// Returns the places of the latest and the best weights in a run directory.
     fn paths(&self, run: &Path) -> [PathBuf; 2];
 
-    /// Writes what was learned.
+    /// Writes the trained weights.
     ///
     /// # Errors
     /// If it cannot be written, or is not finite; then the old files stay.

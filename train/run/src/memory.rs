@@ -1,4 +1,4 @@
-//! How much device memory a run will need, from what, and whether the device has it: known before anything is loaded.
+//! The memory plan: the device memory that a run needs, and whether the device has it, known before anything is loaded.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ use crate::config::Config;
 use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 
-/// Of the memory that a device has, so much is never counted on: the driver, the desktop and kernels take theirs.
+/// Part of the device's memory that is left to the driver, the desktop and kernels.
 const HEADROOM: u64 = 10;
-/// An arena may always take so much; it keeps what was computed in the rounds before.
+/// The arena may always take this much; it keeps the results of earlier rounds.
 const CACHE: u64 = 64 << 20;
-/// ... and at most what so many rounds may need: states and replies come again, so that few games need more.
+/// ... and at most what this many rounds may need: states and replies repeat, so few games need more.
 const ROUNDS: usize = 4;
 
-/// What the memory depends on, beside the model.
+/// The inputs of the plan, beside the model.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDemand {
-    /// Numbers that are trained, in an adapter or in the whole model; 0: none are.
+    /// Trained numbers, in an adapter or in the whole model; 0: nothing is trained.
     pub trained: u64,
-    /// Whether they are those of the whole model.
+    /// Whether these are the numbers of the whole model.
     pub whole: bool,
-    /// Whether the model is held as it is in its files: to play, beneath an adapter, or as the reference of the whole model
-    /// that is trained.
+    /// Whether the model is held in its stored precision: for playing, under an adapter, or as the reference of a model
+    /// whose weights are all trained.
     pub frozen: bool,
-    /// Numbers in adapters that are only used.
+    /// Numbers in adapters that are not trained.
     pub used: u64,
     /// Numbers in a critic; 0: there is none.
     pub critic: u64,
-    /// Numbers that a critic keeps of the states of a step, at most.
+    /// The maximum of numbers that a critic keeps about the states of a step.
     pub states: u64,
     /// Rank of the adapter.
     pub rank: usize,
@@ -40,45 +40,45 @@ pub struct MemoryDemand {
     pub tokens_per_batch: usize,
     /// Tokens of the longest prompt and reply together.
     pub longest: usize,
-    /// Tokens of these that can be cut down to one.
+    /// Tokens of these that can be reduced to one.
     pub reply: usize,
-    /// Tokens with which all prompts begin.
+    /// Tokens that all prompts have in common at their beginning.
     pub shared: usize,
-    /// Episodes that are played at once.
+    /// Episodes played at once.
     pub episodes: usize,
-    /// What to do where no smaller batch helps, and a shorter reply does.
+    /// The advice if no smaller batch helps, but a shorter reply does.
     pub cure: &'static str,
 }
 
-/// What matters of a device.
+/// The relevant properties of a device.
 #[derive(Clone, Copy)]
 struct DeviceMemory {
     memory: Option<u64>,
     max_binding: u64,
 }
 
-/// What a run will take, in bytes.
+/// The memory of a run, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
-    /// The frozen weights; where the whole model is trained, those of the reference.
+    /// The frozen weights; if the whole model is trained, those of the reference.
     pub weights: u64,
-    /// Keys, values and hidden states of what is being played, at most.
+    /// The maximum of keys, values and hidden states of the episodes in progress.
     pub arena: u64,
-    /// What passes through the model at once, and the states that a critic learns from.
+    /// The activations of a batch, and the states that a critic learns from.
     pub activations: u64,
-    /// What is trained, a critic among it, its gradients and the optimiser's two moments.
+    /// The trained weights, including a critic's, with gradients and the optimiser's two moments.
     pub optimiser: u64,
-    /// Whether that is the whole model, and no adapter.
+    /// Whether the whole model is trained instead of an adapter.
     pub whole: bool,
-    /// What the device has; `None` where it does not say.
+    /// The device's memory; `None` if the device does not report it.
     pub memory: Option<u64>,
-    /// Tokens that the arena may hold.
+    /// The maximum number of tokens in the arena.
     pub arena_rows: usize,
     /// Whether an update computes blocks again instead of keeping what their gradients need.
     pub recomputes: bool,
 }
 
-/// It does not fit.
+/// The run does not fit.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum MemoryError {
     /// The device has too little memory.
@@ -86,18 +86,18 @@ pub enum MemoryError {
     TooLittle {
         /// The least that the run would take.
         least: Box<MemoryPlan>,
-        /// Which setting to change.
+        /// The setting to change.
         cure: String,
     },
-    /// Some tensor of a batch would be larger than a kernel can see.
+    /// A tensor of a batch would be larger than a kernel can bind.
     #[error(
         "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
          {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
     )]
     Binding {
-        /// What was asked for.
+        /// The requested number of tokens.
         tokens: usize,
-        /// The most bytes that a kernel sees.
+        /// The most bytes that a kernel can bind.
         binding: u64,
         /// The most tokens that fit.
         most: usize,
@@ -110,7 +110,7 @@ pub enum MemoryError {
     Matrix {
         /// Bytes of the matrix.
         bytes: u64,
-        /// The most bytes that a kernel sees.
+        /// The most bytes that a kernel can bind.
         binding: u64,
     },
     /// Not even one prompt and reply fit.
@@ -128,7 +128,7 @@ pub enum MemoryError {
     },
 }
 
-/// "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
+/// Returns a text such as "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
 fn shortage(plan: &MemoryPlan) -> String {
     let [held, trained] = plan.names();
     format!(
@@ -144,7 +144,7 @@ fn shortage(plan: &MemoryPlan) -> String {
     )
 }
 
-/// What to do where a prompt and its reply may only have so many tokens.
+/// Returns the advice if a prompt and its reply may only have this many tokens.
 pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     match most.checked_sub(prompt) {
         None | Some(0) => "no reply fits beside such a prompt: make the game's board smaller (game.options), or use \
@@ -178,7 +178,7 @@ impl fmt::Display for MemoryPlan {
     }
 }
 
-/// A number of bytes in the largest binary unit that it fills.
+/// Formats a number of bytes in the largest fitting binary unit.
 fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -192,7 +192,7 @@ fn size(bytes: u64) -> String {
 }
 
 impl MemoryPlan {
-    /// Divides the memory of a device.
+    /// Plans the memory of a device.
     ///
     /// # Errors
     /// If it does not suffice; the error names the setting to change.
@@ -209,7 +209,7 @@ impl MemoryPlan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
-    /// What [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] are called.
+    /// Returns the names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`].
     pub fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
@@ -217,7 +217,7 @@ impl MemoryPlan {
         }
     }
 
-    /// All of it.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.weights + self.arena + self.activations + self.optimiser
     }
@@ -256,23 +256,23 @@ fn plan(
         return Err(MemoryError::Matrix { bytes, binding });
     }
     let row = model.arena_row_bytes();
-    // One round of all episodes, or what costs little anyway.
+    // One round of all episodes, or a small amount.
     let episode = demand.longest + SPARE_ROWS;
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
     let possible = model.most_arena_rows(device.max_binding);
-    // A single text meets nothing again.
+    // A single text repeats nothing.
     let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
     let wanted = round.max(cheap as usize).min(possible);
-    // Values, gradients as they come and as they are gathered, two moments.
+    // Values, gradients as computed and as gathered, two moments.
     let optimiser = 4 * (5 * (demand.trained + demand.critic) + demand.used);
     let at_once = most.min(4096).min(round);
     let prefill = model.forward_bytes(at_once, demand.episodes);
     let with = |recomputes: bool, tokens: usize, rows: usize| {
         let update = match tokens {
             0 => 0,
-            // A turn that is longer than a batch goes through as a whole.
+            // A turn that is longer than a batch is processed as a whole.
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         MemoryPlan {
@@ -287,14 +287,14 @@ fn plan(
         }
     };
     let fits = |plan: &MemoryPlan| plan.total() <= plan.allowed();
-    // Where the device does not say what it has, do not take much.
+    // A moderate amount if the device does not report its memory.
     let roomy = |plan: &MemoryPlan| plan.memory.is_some() || plan.activations < 1 << 30;
     let tokens = demand.tokens_per_batch;
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
     for plan in [plain, sparing] {
         if fits(&plan) && (plan.recomputes || roomy(&plan)) {
-            // What is computed need not be computed again in the next round: half of what is left is for that.
+            // The arena saves computation in the next round: it gets half of the rest.
             let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
             let more = (left / 2 / row) as usize;
             let rows = plan.arena_rows.saturating_add(more).min(possible);
@@ -313,7 +313,7 @@ fn plan(
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
-    // An adapter's own numbers are few.
+    // An adapter has few numbers of its own.
     let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
         Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
@@ -330,10 +330,11 @@ fn plan(
     })
 }
 
-/// What a run will depend on. Episodes have so many `turns` at most; `starts` are the prompts of the evaluation's first turns.
+/// Returns the inputs of the plan for a run. Episodes have at most this many `turns`; `starts` are the prompts of the
+/// evaluation's first turns.
 ///
 /// # Errors
-/// If the adapter's targets name no layer of the model.
+/// If the adapter's targets match no layer of the model.
 pub(crate) fn demand(
     config: &Config,
     trains: bool,
@@ -366,12 +367,12 @@ pub(crate) fn demand(
     if trains && config.credit.method == AdvantageEstimator::Critic {
         let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
         critic = Head::numbers(width, hidden);
-        // The features of each state, and what the head's layer makes of them on the way there and back.
+        // The features of each state, and the head's activations in both directions.
         let episodes = games.saturating_mul(agents);
         states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;
     }
     let games = config.eval.episodes.max(if trains { games } else { 0 });
-    // Later observations may be longer than the first, and the turns that are told again come with their replies.
+    // Later observations may be longer than the first, and repeated turns include their replies.
     let own = prompt - shared;
     let turns = config.policy.history;
     let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
@@ -456,7 +457,7 @@ mod tests {
     #[test]
     fn an_update_of_a_3b_model_stays_below_16_gib() {
         let (model, weights) = large();
-        // 25 episodes x 10 turns of 400 + 100 tokens go through in batches of the default size.
+        // 25 episodes x 10 turns of 400 + 100 tokens, in batches of the default size.
         let tokens = lapwing_learn::config::TrainConfig::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
         assert!(plan.recomputes);
@@ -499,7 +500,7 @@ mod tests {
         assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
     }
 
-    /// 24 bytes for each number in all: values, gradients twice and two moments; two more for the reference.
+    /// 24 bytes per number in all: values, gradients twice and two moments; two more for the reference.
     #[test]
     fn all_weights_take_what_they_take_or_are_refused() {
         let model = Model::qwen2(ModelShape {
@@ -528,7 +529,7 @@ mod tests {
             let refused = plan(device, &model, 2 * numbers, &demand);
             refused.unwrap_err().to_string()
         };
-        // The cure cures: an adapter fits there.
+        // The suggested fix works: an adapter fits.
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());

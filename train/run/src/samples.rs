@@ -1,4 +1,4 @@
-//! Which episodes of a run are kept whole: a few of each evaluation, and of the step after it.
+//! The episodes of a run that are kept complete: some of each evaluation, and some of the step after it.
 
 use crate::Error;
 use crate::learner::Learner;
@@ -7,7 +7,7 @@ use lapwing_learn::batch::Group;
 use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose};
 use lapwing_play::{Episode, Seat};
 
-/// Of an evaluation: the first ones, which are on the same scenes each time.
+/// Returns the first episodes of an evaluation, which are on the same scenes each time.
 ///
 /// # Errors
 /// If a template fails.
@@ -33,7 +33,7 @@ pub fn of_evaluation(
     kept.map(sample).collect()
 }
 
-/// Of the step that was just made, if the policy was examined before it: the first ones of each group.
+/// Returns the first episodes of each group of the last step, if an evaluation came before it.
 ///
 /// # Errors
 /// If a template fails.
@@ -43,7 +43,7 @@ pub fn of_step(
     groups: &[Group],
     count: usize,
 ) -> Result<Vec<Record>, Error> {
-    // A value learner compares no episodes: each is a group of its own, and those of the first games are kept.
+    // A value learner has no groups: each episode is a group of its own, and those of the first games are kept.
     let kept = match groups.first() {
         Some(group) if group.advantages.is_empty() => {
             count.saturating_mul(learner.game().0.agents())

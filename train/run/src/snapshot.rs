@@ -1,36 +1,37 @@
-//! What a run has learned, as plain data.
+//! The learned state of a run as plain data.
 
 use lapwing_tensor::{NamedValues, ParameterState};
 use serde::{Deserialize, Serialize};
 
-/// When the policy was examined best, and how well.
+/// The best evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// training steps done by then
+    /// training steps completed
     pub step: usize,
     /// the mean return
     pub score: f64,
 }
 
-/// What a run has learned so far, as plain data: all of a [`State`](crate::state::State) that its config does not say.
+/// The learned state of a run as plain data: everything in a [`State`](crate::state::State) that does not follow from
+/// its config.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// steps of training done
+    /// training steps completed
     pub step: usize,
-    /// what the next step is sampled at
+    /// the sampling temperature of the next step
     pub temperature: f64,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
     /// the best evaluation
     pub best: Option<Best>,
-    /// optimiser updates done
+    /// optimiser updates made
     pub updates: u64,
-    /// the weights that learn and the optimiser's moments
+    /// the trained weights and the optimiser's moments
     pub parameters: Vec<ParameterState>,
     /// optimiser updates of the critic
     pub critic_updates: u64,
     /// its weights and moments; empty without a critic
     pub critic: Vec<ParameterState>,
-    /// what a learner remembers beside them: the replay and the target network of DQN
+    /// a learner's other memory: the replay and the target network of DQN
     pub memory: Vec<NamedValues>,
 }

@@ -1,4 +1,4 @@
-//! What a run holds: the config, the game, the policy and its optimiser, and how far it has come.
+//! The state of a run: config, games, policy, optimiser, and progress.
 
 use std::path::Path;
 
@@ -25,32 +25,32 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Referee, Seat};
 
-/// Positions that the KV arena holds at first; it grows.
+/// Positions in the KV arena at first; it grows.
 const ARENA_ROWS: usize = 4096;
 
-/// What a run is for.
+/// The purpose of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPurpose {
-    /// To teach an adapter, a fresh one or the one that the config names; or all of the model, as `train.weights` says.
+    /// Training: a new adapter, the adapter that the config names, or all weights, depending on `train.weights`.
     Train,
-    /// To play, with the adapter that the config names or without one.
+    /// Playing, with the adapter that the config names or without one.
     Play,
 }
 
-/// A training run or an evaluation. All that is random follows from the config's seeds and the step, so that no generator
-/// has a state of its own.
+/// A training run or an evaluation. All randomness follows from the config's seeds and the step, so there is no
+/// generator state.
 pub struct State<L = LanguageLearner> {
-    /// every setting; a model of the hub with its commit
+    /// every setting; a model of the hub has its commit
     pub config: Config,
-    /// what learns or plays
+    /// the learner or player
     pub learner: L,
-    /// what the model is called
+    /// the name of the model
     pub model_name: String,
-    /// a few digits that tell its files, and those of the adapter that training began from, from others
+    /// the fingerprint of the model and of the starting adapter
     pub fingerprint: String,
-    /// the memory that a language model needs
+    /// the memory plan of a language model
     pub plan: Option<MemoryPlan>,
-    /// steps of training done
+    /// training steps completed
     pub step: usize,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
@@ -59,10 +59,9 @@ pub struct State<L = LanguageLearner> {
 }
 
 impl State {
-    /// Reads all files, makes sure that the device has the memory, and loads. What is loaded is told to `progress`. Only a
-    /// model of the Hugging Face hub needs `hub`.
+    /// Reads all files, plans the memory, and loads. Reports its progress to `progress`. Only models of the Hugging
+    /// Face hub need `hub`.
     ///
-    /// # Errors
     /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
     pub fn new(
         gpu: &Gpu,
@@ -75,14 +74,14 @@ impl State {
         State::with_games(gpu, hub, vec![game], config, purpose, progress)
     }
 
-    /// The same with one or more games that need not be built in, to play them all or to train on the first; the config's game
-    /// is then the first.
+    /// Does the same with one or more given games, which need not be built in. All can be played, and the first one
+    /// trained on. It replaces the config's game.
     ///
     /// # Errors
     /// As [`State::new`].
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no games.
     pub fn with_games(
         gpu: &Gpu,
         hub: Option<&Hub>,
@@ -117,7 +116,7 @@ impl State {
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let companions = whole.then(|| files.checkpoint.companions()).transpose()?;
         if !trains {
-            // They are mixed into training alone.
+            // Mixed-in games are for training only.
             config.mix.clear();
         }
         let (tokenizer, policy) = (files.tokenizer()?, &config.policy);
@@ -130,7 +129,7 @@ impl State {
             template,
         )?;
 
-        // How long prompts get is seen from some scenes, however few are evaluated.
+        // The length of prompts is estimated from some scenes, even if fewer are evaluated.
         let count = config.eval.episodes.max(16);
         let mut starts = Vec::new();
         for world in &mut worlds {
@@ -223,18 +222,18 @@ impl State {
         })
     }
 
-    /// The run's own game.
+    /// Returns the run's own game.
     pub fn world(&self) -> &World {
         self.learner.world()
     }
 
-    /// The seats of the evaluation in one of the worlds.
+    /// Returns the seats of the evaluation in one of the worlds.
     ///
     /// # Errors
     /// If the game fails.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no such world.
     #[track_caller]
     pub fn seats(&self, world: usize) -> Result<Vec<Seat>, Error> {
         let (eval, world) = (&self.config.eval, &self.learner.worlds[world]);
@@ -244,10 +243,10 @@ impl State {
         Ok(seats)
     }
 
-    /// One of the worlds, its referee, and the policy at play with replies sampled at this temperature.
+    /// Returns one of the worlds, its referee, and the policy as a player that samples at this temperature.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no such world.
     #[track_caller]
     pub fn seated(
         &mut self,
@@ -258,13 +257,13 @@ impl State {
         learner.seated(&self.config.policy, world, temperature)
     }
 
-    /// Plays a game of one of the worlds for each seat, the policy on all sides.
+    /// Plays a game of one of the worlds for each seat, with the policy on all sides.
     ///
     /// # Errors
     /// If the game, the model or the device fails.
     ///
     /// # Panics
-    /// If there are not so many worlds.
+    /// If there is no such world.
     #[track_caller]
     pub fn play(
         &mut self,
@@ -277,7 +276,7 @@ impl State {
         Ok(learner.play(&self.config.policy, world, seats, temperature, progress)?)
     }
 
-    /// Reads an adapter for the model at hand, to play with.
+    /// Reads an adapter for the loaded model, for playing.
     ///
     /// # Errors
     /// If it cannot be read, or is for another model.
@@ -289,14 +288,14 @@ impl State {
         ))
     }
 
-    /// Whether the model itself is trained, and not an adapter beside it.
+    /// Returns whether the model itself is trained instead of an adapter.
     pub fn trains_model(&self) -> bool {
         self.learner.companions.is_some()
     }
 }
 
 impl State<NetworkLearner> {
-    /// A run of DQN or PQN at its beginning, from the weights that the config names or from fresh ones.
+    /// Makes a new DQN or PQN run, from the weights that the config names or from random ones.
     ///
     /// # Errors
     /// If the game has no planes, or the weights cannot be read or are of another network.
@@ -317,7 +316,7 @@ impl State<NetworkLearner> {
 }
 
 impl<L: Learner> State<L> {
-    /// The seats of the evaluation.
+    /// Returns the seats of the evaluation.
     ///
     /// # Errors
     /// If the game fails.
@@ -326,7 +325,7 @@ impl<L: Learner> State<L> {
         Ok(scenes.evaluation(scenario, eval.seed, eval.episodes)?)
     }
 
-    /// Takes out what was learned.
+    /// Copies the learned state into a snapshot.
     ///
     /// # Errors
     /// If the device is lost.
@@ -345,7 +344,7 @@ impl<L: Learner> State<L> {
         Ok(snapshot)
     }
 
-    /// Puts it back, into a state of the same config: what follows is what would have followed there.
+    /// Restores a snapshot of a run with the same config. Training continues as it would have continued there.
     ///
     /// # Panics
     /// If the run does not train, or trains other weights.
@@ -357,11 +356,11 @@ impl<L: Learner> State<L> {
         self.best = snapshot.best;
     }
 
-    /// Writes what was learned: an adapter as a PEFT directory, a whole model as a Hugging Face directory with its weights in
-    /// 32 bits, so that it plays just as it does here, or the weights of a network as a file.
+    /// Writes the trained weights: an adapter as a PEFT directory; a whole model as a Hugging Face directory with
+    /// weights in 32 bits, so that it plays exactly as here; or a network as a file.
     ///
     /// # Errors
-    /// If it cannot be written, or its weights are not finite; what was there before stays.
+    /// If it cannot be written, or its weights are not finite; then the earlier files stay.
     ///
     /// # Panics
     /// If the run does not train and plays without an adapter.
@@ -370,7 +369,7 @@ impl<L: Learner> State<L> {
     }
 }
 
-/// An adapter to go on from, where the model itself is to be trained.
+/// The error of a starting adapter in a run that trains the model itself.
 fn beside_an_adapter(dir: &Path) -> ConfigError {
     ConfigError::Range {
         key: "train.weights".to_owned(),

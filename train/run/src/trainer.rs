@@ -1,4 +1,4 @@
-//! The loop around the algorithm: examines, learns, tells, saves, and stops.
+//! The training loop: evaluates, trains, records, saves, and stops.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -15,18 +15,18 @@ use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 
-/// How training came to an end.
+/// How training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainingEnd {
     /// All steps are done.
     Finished,
-    /// It was asked to stop, and did after a step; it can go on from there.
+    /// It stopped after a step on request, and can be resumed.
     Stopped,
 }
 
-/// Trains from where the state is to the last step, with evaluations before, between and after. What it measures goes to the
-/// directory and to the sinks. It saves at each evaluation, as often as the config wants, when `stop` is set, and before an
-/// error is returned.
+/// Trains from the current step to the last, with evaluations before, between and after. Records go to the directory
+/// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
+/// returns an error.
 ///
 /// # Errors
 /// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
@@ -39,7 +39,8 @@ pub fn train<L: Learner>(
 ) -> Result<TrainingEnd, Error> {
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
-        // The error is what matters. Within a step, or where no number is to be trusted, what was saved last is better.
+        // The first error is the one to report. After an error within a step, or with non-finite numbers, the last
+        // checkpoint is better than the current state.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.note(&format!("saved as it is, at step {}", state.step)),
             false => progress.note("what was saved last is kept"),
@@ -47,7 +48,7 @@ pub fn train<L: Learner>(
     })
 }
 
-/// `clean` tells whether all that was learned is in the run's directory.
+/// `clean`: whether the run directory has everything that was learned.
 fn steps<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -117,7 +118,7 @@ fn steps<L: Learner>(
     }
 }
 
-/// How many episodes are kept whole, if a run that does not keep all keeps so many.
+/// Returns the number of episodes to keep, given the number for runs that do not keep all.
 fn kept(config: &Config, count: usize) -> usize {
     match config.record.all_episodes {
         true => usize::MAX,
@@ -125,7 +126,7 @@ fn kept(config: &Config, count: usize) -> usize {
     }
 }
 
-/// How the policy does as it stands, and what it has learned kept if it never did better.
+/// Evaluates the policy, and saves it as the best if its score is the highest so far.
 fn evaluate<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -165,19 +166,19 @@ fn evaluate<L: Learner>(
     Ok(())
 }
 
-/// Writes records down, if every number in them is one.
+/// Writes records, if all their numbers are finite.
 fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
     records.iter().try_for_each(|record| run.record(record))
 }
 
-/// Hands records to the sinks.
+/// Passes records to the sinks.
 fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
     let mut each = sinks.iter_mut();
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
-/// Keeps what was learned, and all that it takes to go on. Where the directory was taken away, that is what is wrong.
+/// Saves the trained weights and a checkpoint. If the directory was removed, the error says so.
 fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
@@ -221,7 +222,7 @@ mod tests {
     use crate::record::directory;
     use crate::state::RunPurpose;
 
-    /// Begins the run in this directory, or goes on with it as the program does.
+    /// Starts or resumes the run in this directory, as the program does.
     fn train_to(steps: usize, dir: &Path) {
         let settings = [
             &format!("train.steps={steps}"),
@@ -263,7 +264,7 @@ mod tests {
         }
     }
 
-    /// All that a run leaves, times apart.
+    /// Returns everything that a run leaves, except for times.
     fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
         let weights = [directory::adapter(dir), directory::best(dir)];
         let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
@@ -279,7 +280,7 @@ mod tests {
         (weights.to_vec(), lines)
     }
 
-    /// Stopped before its evaluation was noted, after that, or with a checkpoint that was damaged since.
+    /// A run that stopped before its evaluation was recorded, after that, or whose checkpoint was damaged later.
     #[test]
     fn a_run_that_is_stopped_around_an_evaluation_ends_as_if_it_was_not() {
         let home = tempfile::tempdir().unwrap();
@@ -302,7 +303,7 @@ mod tests {
             assert!(left(run) == left(&whole), "{}", run.display());
         }
 
-        // An evaluation goes with the checkpoint that it was made of, and not with a later one of the same step.
+        // An evaluation belongs to the checkpoint that it evaluated, and not to a later one of the same step.
         let (state, model) = (checkpoint::latest(&whole).0.unwrap(), "another");
         let (config, bytes) = (state.header.config.clone(), state.header.bytes);
         let names = ["none"; 0];

@@ -1,8 +1,8 @@
-//! Games that live elsewhere: in a child process, or behind a WebSocket.
+//! External environments: games in a child process or behind a WebSocket.
 //!
-//! `exec:COMMAND` names a child process that speaks JSON lines, `ws://HOST:PORT/ws` a server, as OpenEnv's are. Both get
-//! the same messages (`protocol`); a template (`template`) makes text of what they show, and of an action what they
-//! want. `docs/environments.md` says how to plug in an environment of one's own.
+//! `exec:COMMAND` names a child process that exchanges JSON lines, `ws://HOST:PORT/ws` a server such as OpenEnv's. Both
+//! get the same messages (`protocol`). A template (`template`) converts observations to text, and actions to the
+//! messages that the environment expects. `docs/environments.md` explains how to connect an environment.
 
 mod options;
 mod process;
@@ -21,18 +21,18 @@ use serde_json::Value;
 
 pub use process::end_all;
 
-/// Why an environment cannot be had.
+/// Why an environment is not available.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum ExternalError {
-    /// Its name says no place; this is what was wanted.
+    /// The name contains no command or address; the text is the expected form.
     #[error("wanted {0}")]
     Name(String),
-    /// An option that it does not take.
+    /// The environment refuses an option.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }
 
-/// Where an environment is.
+/// The location of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Address {
     /// a child process: the program and its arguments
@@ -41,26 +41,26 @@ enum Address {
     Socket(String),
 }
 
-/// The name of a game, which says where it runs.
+/// The name of a game, which includes its location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum GameName {
-    /// One of the built-in games, or a variant of one.
+    /// A built-in game or a variant of one.
     BuiltIn(String),
-    /// `exec:COMMAND`: in a child process with this command.
+    /// `exec:COMMAND`: a child process with this command.
     Process(String),
-    /// `ws://HOST:PORT/PATH`: behind the server of this address.
+    /// `ws://HOST:PORT/PATH`: a server at this address.
     Socket(String),
 }
 
 impl GameName {
-    /// Whether the game is not built in.
+    /// Returns whether the game is external.
     pub fn is_external(&self) -> bool {
         !matches!(self, GameName::BuiltIn(_))
     }
 
-    /// A name fit for a directory: that of a built-in game, or else the command or address with dashes for all but letters,
-    /// digits, dots and underscores.
+    /// Returns a name for a directory: the name of a built-in game; otherwise the command or address, with dashes for
+    /// everything but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
         const LONGEST: usize = 60;
         let name = match self {
@@ -111,10 +111,11 @@ impl fmt::Display for GameName {
     }
 }
 
-/// Makes a scenario of a name for which [`GameName::is_external`] holds. Nothing is started or called before its first episode.
+/// Makes a scenario from a name for which [`GameName::is_external`] holds. Nothing starts or connects before the first
+/// episode.
 ///
 /// # Errors
-/// If the name is no command and no address, an option is wrong, or the template cannot be read.
+/// If the name is no command and no address, an option is wrong, or the template is unreadable.
 pub(crate) fn configure(
     name: &GameName,
     options: &Value,
@@ -128,7 +129,7 @@ pub(crate) fn configure(
 }
 
 impl Address {
-    /// The error says what was wanted instead.
+    /// The error is the expected form.
     fn parse(name: &GameName) -> Result<Address, String> {
         let command = match name {
             GameName::Process(command) => command,

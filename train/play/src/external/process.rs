@@ -1,5 +1,5 @@
-//! A child process that speaks JSON lines: one message a line, and in each the number of its session, so that one process
-//! plays many episodes.
+//! A child process that exchanges JSON lines. Each message is a line with its session's number, so one process plays
+//! many episodes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
-/// How long a process may take to end by itself once its standard input is closed.
+/// Time for a process to exit after its standard input is closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
-/// How often is looked whether something has ended.
+/// The interval between checks for an exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Bytes of its standard error that are kept: the last.
+/// The number of bytes kept from the end of standard error.
 const MAX_STDERR: usize = 4096;
 
-/// A running process, or why it no longer runs. When this is dropped, it ends.
+/// A running process, or why it stopped. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct GameProcess {
     patience: Duration,
@@ -35,23 +35,23 @@ enum ProcessState {
 #[derive(Debug)]
 struct RunningProcess {
     child: Child,
-    /// lines to write; `None` once it is to end
+    /// lines to write; `None` once it should exit
     requests: Option<Sender<Vec<u8>>>,
-    /// lines that it has written
+    /// the lines it wrote
     replies: Receiver<Result<Vec<u8>, String>>,
-    /// the end of what it has said on its standard error
+    /// the end of its standard error
     said: Arc<Mutex<Vec<u8>>>,
     listener: thread::JoinHandle<()>,
 }
 
-/// One session with a process.
+/// One session of a process.
 pub(super) struct ProcessSession {
     process: Arc<GameProcess>,
     number: u64,
 }
 
 impl ProcessSession {
-    /// Session `number` with this process, which nobody else has.
+    /// Opens session `number`, which must be unused.
     pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
         ProcessSession { process, number }
     }
@@ -82,7 +82,7 @@ impl Drop for ProcessSession {
 }
 
 impl GameProcess {
-    /// Starts it, in the directory in which this program runs.
+    /// Starts the process in the current directory.
     pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
@@ -101,7 +101,7 @@ impl GameProcess {
         })
     }
 
-    /// Whether it can be asked, as far as is known.
+    /// Returns whether the process seems to be running.
     pub fn runs(&self) -> bool {
         matches!(&*self.lock(), ProcessState::Running(_))
     }
@@ -128,11 +128,11 @@ impl GameProcess {
             }
         });
         match message {
-            // Its own error concerns one session.
+            // An error of one session does not end the process.
             Ok(message) => message.content,
             Err(problem) => {
                 let problem = format!("{problem}{}", running.stderr_tail());
-                // Dropped with it: the process, if there still is one.
+                // Drops the process, which ends it if it still runs.
                 *state = ProcessState::Over(problem.clone());
                 Err(problem)
             }
@@ -155,11 +155,11 @@ impl RunningProcess {
         let stdout = child.stdout.take().expect("piped");
         let stderr = child.stderr.take().expect("piped");
         let (requests, to_write) = mpsc::channel();
-        // What nobody reads is not taken either: it fills the pipe, and not the memory.
+        // Output that nobody reads stays in the pipe, so it cannot fill the memory.
         let (written, replies) = mpsc::sync_channel(1);
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
-        // A process may stop to read, or to write, at any time: none of the three may wait for another.
+        // A process may stop reading or writing at any time, so none of the three threads may wait for another.
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || {
             let mut from = BufReader::new(stdout);
@@ -181,13 +181,13 @@ impl RunningProcess {
     }
 
     fn write(&self, line: Vec<u8>) {
-        // If it cannot be written to it has ended, and so have the replies.
+        // If writing fails, the process has ended, and so have its replies.
         if let Some(requests) = &self.requests {
             let _ = requests.send(line);
         }
     }
 
-    /// The line that it answers, or what it does instead.
+    /// Returns the next line of the process, or why there is none.
     fn ask(&mut self, line: Vec<u8>, patience: Duration) -> Result<Vec<u8>, String> {
         match self.replies.try_recv() {
             Ok(Ok(line)) => {
@@ -212,7 +212,7 @@ impl RunningProcess {
         }
     }
 
-    /// What became of a process whose standard output has ended.
+    /// Returns what happened to a process whose standard output has ended.
     fn end(&mut self) -> String {
         match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
             Some(how) => format!("its process has ended ({how})"),
@@ -220,7 +220,7 @@ impl RunningProcess {
         }
     }
 
-    /// The end of what it said on standard error, for the end of an error.
+    /// Returns the end of its standard error, for an error message.
     fn stderr_tail(&mut self) -> String {
         const SHOWN: usize = 600;
         kill(&mut self.child);
@@ -240,7 +240,7 @@ impl RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        // Its standard input ends: a process that reads to the end of it ends by itself, and can tidy up.
+        // Closing standard input lets the process exit by itself and clean up.
         self.requests = None;
         within(SHUTDOWN_GRACE, || ended(&mut self.child));
         kill(&mut self.child);
@@ -249,7 +249,7 @@ impl Drop for RunningProcess {
     }
 }
 
-/// Waits until there is something, but not longer than this.
+/// Waits until a value is available, but at most this long.
 fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -269,7 +269,7 @@ fn write_lines(mut to: ChildStdin, lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// A line without its end, or what is wrong with it; `None` at the end.
+/// Returns a line without its end, or an error; `None` at the end of the stream.
 fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     let mut line = Vec::new();
     let read = from.take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
@@ -288,7 +288,7 @@ fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     Some(Ok(line))
 }
 
-/// Keeps the end of what is said.
+/// Keeps the end of a stream.
 fn collect_stderr(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
     let mut bytes = [0; MAX_STDERR];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
@@ -305,16 +305,16 @@ fn live_processes() -> MutexGuard<'static, Vec<u32>> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all child processes at once, and on Unix what they have started: for a program that is about to end without tidying
-/// up. (Elsewhere they see their standard input end, and no more.)
+/// Ends all child processes at once, and on Unix the processes that they started. For a program that is about to exit
+/// without cleaning up. (On other systems the children only see the end of their standard input.)
 pub fn end_all() {
     for id in live_processes().iter() {
         kill_group(*id);
     }
 }
 
-/// Ctrl-C goes to all processes of the terminal's group. What it means is for the parent alone to decide. And what a
-/// process starts is in its group, and ends with it.
+/// Ctrl-C goes to the terminal's whole process group. Only the parent should handle it, so a child gets its own group,
+/// which also contains the processes that it starts.
 fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {
@@ -329,8 +329,8 @@ fn separate_group(command: &mut Command) {
     }
 }
 
-/// How it has ended, if it has. On Unix without taking note of it: until then its id, which is its group's too, is nobody
-/// else's.
+/// Returns the exit status, if the process has ended. On Unix the process is not reaped: until then no other process
+/// can get its id, which is also its group's id.
 fn ended(child: &mut Child) -> Option<String> {
     #[cfg(unix)]
     {
@@ -355,7 +355,7 @@ fn ended(child: &mut Child) -> Option<String> {
     }
 }
 
-/// Ends it, and on Unix what it has started. Not after it was waited for.
+/// Kills the process, and on Unix the processes that it started. Must not be called after the process was reaped.
 fn kill(child: &mut Child) {
     kill_group(child.id());
     let _ = child.kill();

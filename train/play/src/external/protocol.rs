@@ -1,23 +1,24 @@
-//! OpenEnv's messages: what is asked, and what may be answered.
+//! OpenEnv's messages: requests and valid answers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Bytes of a message. Observations are meant to be read by a model: the longest prompts have some hundred thousand.
+/// The maximum number of bytes of a message. Observations are read by a model: the longest prompts have some hundred
+/// thousand.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// A conversation with one environment, over whatever carries it. Dropped, it says `close`.
+/// A session with one environment over any transport. Dropping it sends `close`.
 pub(super) trait EnvironmentSession: Send {
     /// Sends a message and waits for the answer.
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
 }
 
-/// Why there is no answer. The session is of no use after that.
+/// Why there is no answer. The session is unusable afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SessionError {
-    /// The other side has hung up. Between two episodes that is its right.
+    /// The other side closed the connection. It may do so between two episodes.
     Closed(String),
-    /// Anything else.
+    /// Any other failure.
     Other(String),
 }
 
@@ -29,23 +30,23 @@ impl SessionError {
     }
 }
 
-/// A state of the environment, and what the step to it brought.
+/// A state of the environment, and the reward of the step that led to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepResult {
     pub observation: Value,
-    /// `None`: the environment gave none
+    /// `None`: the environment sent none
     pub reward: Option<f64>,
     pub done: bool,
 }
 
-/// What was written: for whom, and an answer or why there is none.
+/// A parsed message: its session, and an answer or an error.
 #[derive(Debug, PartialEq)]
 pub(super) struct Response {
     pub session: Option<u64>,
     pub content: Result<StepResult, String>,
 }
 
-/// Begins an episode.
+/// Builds the message that starts an episode.
 pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value> {
     let mut data = Map::from_iter([("seed".to_owned(), seed(scene))]);
     if let Some((field, luck)) = luck {
@@ -54,17 +55,17 @@ pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value>
     message("reset", Some(data))
 }
 
-/// Many environments want a seed that fits 32 bits with a sign, and all take those that do.
+/// Many environments require a seed that fits a signed 32-bit integer, and all accept one.
 fn seed(number: u64) -> Value {
     json!(number & 0x7fff_ffff)
 }
 
-/// Does something.
+/// Builds the message of an action.
 pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
     message("step", Some(action))
 }
 
-/// Ends a session. It is not answered.
+/// Builds the message that ends a session. It has no answer.
 pub(super) fn close() -> Map<String, Value> {
     message("close", None)
 }
@@ -75,7 +76,7 @@ fn message(kind: &str, data: Option<Map<String, Value>>) -> Map<String, Value> {
     message
 }
 
-/// Reads what was written. The error says what is wrong with it, and quotes it.
+/// Parses a message. The error describes the problem and quotes the message.
 pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     let wrong = |problem: &str| format!("{problem}: {}", quoted(bytes));
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("what it wrote is not UTF-8"))?;
@@ -107,7 +108,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     Ok(Response { session, content })
 }
 
-/// The `data` of an observation. What else is in it is not asked for.
+/// The `data` of an observation. Other fields are ignored.
 fn answer(data: Value) -> Result<StepResult, String> {
     #[derive(Deserialize)]
     struct ObservationData {
@@ -139,7 +140,7 @@ fn answer(data: Value) -> Result<StepResult, String> {
     })
 }
 
-/// The environment's own error, with the cure for those that have one.
+/// The environment's own error, with a fix for known ones.
 fn environment_error(data: &Value) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str);
     let message = text("message").map_or_else(|| data.to_string(), str::to_owned);
@@ -160,10 +161,10 @@ fn environment_error(data: &Value) -> String {
     )
 }
 
-/// What a stranger wrote, in quotes, without what acts on a terminal, and no longer than fits an error.
+/// Quotes untrusted text for an error: control characters are escaped, and the length is limited.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
-    // A letter has at most four bytes.
+    // A character has at most four bytes.
     let start = &bytes[..bytes.len().min(4 * SHOWN)];
     let text = String::from_utf8_lossy(start);
     let shown: String = text.chars().take(SHOWN).collect();

@@ -1,8 +1,8 @@
-//! A game that lives elsewhere, as lapwing's players meet it.
+//! An external environment as a scenario.
 //!
-//! The scene is the seed of the reset. Most environments take one seed only, so that the same scene with another luck is
-//! possible only where one takes a second (`luck`); where none does, chance after the start follows from the scene too.
-//! A session plays one episode after another: environments can be slow to make, and a server may allow few.
+//! The scene is the seed of the reset. Most environments take one seed only. If an environment takes a second (`luck`),
+//! the same scene can be played with other chance events; otherwise chance follows from the scene, too. A session plays
+//! one episode after another, because environments can be slow to create and a server may allow few.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
 use super::template::{ExternalTemplate, LONGEST_SOURCE};
 
-/// A configured game that lives elsewhere.
+/// A configured external environment.
 #[derive(Debug)]
 pub(super) struct ExternalScenario {
     rules: String,
@@ -26,7 +26,7 @@ pub(super) struct ExternalScenario {
     shared: Arc<ExternalEnvironment>,
 }
 
-/// What the scenario and its episodes have in common.
+/// State shared by the scenario and its episodes.
 struct ExternalEnvironment {
     name: String,
     address: Address,
@@ -35,13 +35,13 @@ struct ExternalEnvironment {
     open: Mutex<OpenSessions>,
 }
 
-/// What was opened so far.
+/// The sessions opened so far.
 #[derive(Default)]
 struct OpenSessions {
     /// sessions that no episode uses
     free: Vec<Box<dyn EnvironmentSession>>,
     process: Option<Arc<GameProcess>>,
-    /// sessions that were begun
+    /// the number of sessions opened
     begun: u64,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for ExternalEnvironment {
     }
 }
 
-/// The one word of who may say anything.
+/// The only action of an environment that takes any text.
 const SAY: &str = "say";
 
 impl ExternalScenario {
@@ -109,8 +109,8 @@ impl ExternalScenario {
     }
 }
 
-/// The text of a template: of the file that is named, or what was given. The config then says all, and the run means the
-/// same wherever the file is and whatever becomes of it.
+/// Returns the text of a template: the content of the named file, or the given text. The config then holds the text, so
+/// a run does not depend on the file.
 fn text_of(given: &str) -> Result<String, String> {
     const BLOCK: &str = "{%";
     if given.contains(BLOCK) {
@@ -188,7 +188,7 @@ impl ExternalEnvironment {
         GameError::new(shortened(&self.name), problem)
     }
 
-    /// The text of a state.
+    /// Returns the text of a state.
     fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
@@ -203,7 +203,7 @@ impl ExternalEnvironment {
         }
     }
 
-    /// Begins an episode, in a session that is free or in a new one.
+    /// Starts an episode in a free session or a new one.
     fn begin(
         &self,
         reset: &Map<String, Value>,
@@ -220,7 +220,7 @@ impl ExternalEnvironment {
                     return Err("the episode is over (`done`) before its first step".to_owned());
                 }
                 Ok(answer) => return Ok((session, answer)),
-                // The server had enough of an idle session.
+                // The server closed an idle session.
                 Err(SessionError::Closed(_)) if was_open => (),
                 Err(fault) => return Err(fault.problem()),
             }
@@ -244,7 +244,7 @@ impl ExternalEnvironment {
     }
 }
 
-/// Names can be long command lines; an error only wants to tell which.
+/// Shortens a name for an error, because it may be a long command line.
 fn shortened(name: &str) -> String {
     const SHOWN: usize = 60;
     let escaped: String = name.escape_debug().collect();
@@ -256,19 +256,19 @@ fn shortened(name: &str) -> String {
 
 struct ExternalGame {
     shared: Arc<ExternalEnvironment>,
-    /// `None` once it has failed
+    /// `None` after a failure
     session: Option<Box<dyn EnvironmentSession>>,
     actions: Vec<String>,
-    /// why it cannot go on
+    /// why the episode failed
     failed: Option<GameError>,
-    /// the state, told
+    /// the text of the state
     text: String,
     /// the sum of the rewards
     total: f64,
     step: usize,
     over: bool,
     success: bool,
-    /// what the agent says in this turn
+    /// the agent's text in this turn
     said: String,
 }
 
@@ -281,7 +281,7 @@ impl ExternalGame {
         let data = template.action(word, &said, self.step);
         self.step += 1;
         let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
-            // Nothing is sent for it: the world waits.
+            // Nothing is sent for an unreadable reply: the environment does not change.
             return Ok(Outcome {
                 reward: 0.0,
                 over: false,
@@ -334,7 +334,7 @@ impl Game for ExternalGame {
             Ok(outcome) => Ok(vec![outcome]),
             Err(problem) => {
                 let error = self.shared.error(problem);
-                // Who is at fault plays no further episode.
+                // A failed session plays no further episode.
                 self.session = None;
                 self.failed = Some(error.clone());
                 Err(error)

@@ -1,4 +1,4 @@
-//! A server that speaks over WebSockets, as OpenEnv's do: one connection for each session.
+//! A WebSocket server such as OpenEnv's, with one connection for each session.
 
 use std::io;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -15,11 +15,11 @@ use tungstenite::{Error, HandshakeError, Message};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
-/// How often an idle connection looks for the server's pings: it hangs up on who does not answer them, and a model may
-/// think for minutes.
+/// The interval at which an idle connection answers pings: servers close connections that do not answer, and a model
+/// may generate for minutes.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether this can be connected to, by its form. The error says what was wanted instead.
+/// Checks the form of an address. The error is the expected form.
 pub(super) fn check(url: &str) -> Result<(), String> {
     if url.starts_with("wss:") {
         return Err(
@@ -34,31 +34,31 @@ pub(super) fn check(url: &str) -> Result<(), String> {
     }
 }
 
-/// One connection. When this is dropped, it ends.
+/// One connection. Dropping it closes the connection.
 pub(super) struct SocketSession {
     patience: Duration,
     requests: Option<Sender<String>>,
     answers: Receiver<Result<Vec<u8>, SessionError>>,
-    /// what to cut when the patience ends
+    /// the socket to shut down after a timeout
     stream: Arc<OnceLock<TcpStream>>,
     worker: thread::JoinHandle<()>,
 }
 
 impl SocketSession {
-    /// Begins to connect; what comes of it, the first answer tells.
+    /// Starts to connect. The first answer reports a failure.
     pub fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
         let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());
         let (url, slot) = (url.to_owned(), stream.clone());
         let work = move || {
-            // Whoever asks has gone when this cannot be sent.
+            // Sending fails only if the receiver is gone.
             let _ = match connect(&url, patience, &slot) {
                 Ok(mut socket) => serve(&mut socket, &asked, &answering),
                 Err(fault) => answering.send(Err(fault)),
             };
         };
-        // Each episode that is played at once has one.
+        // Each concurrent episode has its own connection.
         let worker = thread::Builder::new().name("a connection".to_owned());
         let worker = worker.spawn(work);
         let worker =
@@ -83,7 +83,7 @@ impl EnvironmentSession for SocketSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let closed = || SessionError::Closed("the server has closed the connection".to_owned());
         let bytes = match self.answers.try_recv() {
-            // It may tell that it closes, or why it does not even begin.
+            // The server may close the connection, or refuse it with a reason.
             Ok(early) => {
                 let bytes = early?;
                 let message = protocol::read(&bytes).map_err(SessionError::Other)?;
@@ -118,7 +118,7 @@ impl EnvironmentSession for SocketSession {
 impl Drop for SocketSession {
     fn drop(&mut self) {
         self.requests = None;
-        // It says goodbye, which is nothing to wait for where the other side does not listen.
+        // Sends a close frame, and does not wait for the answer.
         for _ in 0..50 {
             if self.worker.is_finished() {
                 return;
@@ -177,7 +177,7 @@ fn connect(
 
 type Answers = Sender<Result<Vec<u8>, SessionError>>;
 
-/// Hands requests to the server and answers back, until one side has enough.
+/// Passes requests to the server and answers back, until either side closes.
 fn serve(
     socket: &mut WebSocket<TcpStream>,
     requests: &Receiver<String>,
@@ -186,7 +186,7 @@ fn serve(
     loop {
         match requests.recv_timeout(PING_INTERVAL) {
             Ok(request) => {
-                // If it has hung up, it may have said why.
+                // A server that closed the connection may have sent the reason.
                 let _ = socket.send(Message::text(request));
                 let answer = receive(socket);
                 let is_end = answer.is_err();
@@ -222,7 +222,7 @@ fn serve(
     }
 }
 
-/// What the server says next.
+/// Returns the next message of the server.
 fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     loop {
         if let Some(found) = message_of(socket.read()) {
@@ -231,7 +231,7 @@ fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     }
 }
 
-/// What was read as a message or as a fault; `None` if it is neither.
+/// Converts a frame into a message or an error; `None` if it is neither.
 fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionError>> {
     let other = |problem: String| Some(Err(SessionError::Other(problem)));
     match found {
@@ -274,7 +274,7 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
     }
 }
 
-/// Whether this is but the end of a wait.
+/// Returns whether the error is a timeout.
 fn is_patience(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,23 +1,23 @@
-//! The template between a model and an environment: text of an observation, and of an action what the environment wants.
+//! The template between a model and an environment: it converts observations to text and actions to messages.
 //!
-//! It is one file with the blocks `rules`, `observation` and `action`. A block that it leaves out is that of
-//! `default.jinja`.
+//! It is one file with the blocks `rules`, `observation` and `action`. `default.jinja` has the defaults of missing
+//! blocks.
 
 use lapwing_model::{Jinja, JinjaOptions};
 use serde_json::{Map, Value, json};
 
 use super::protocol::{StepResult, quoted};
 
-/// Instructions that a block may execute. A board of 64 x 64 cells, each looked at, takes about a hundred thousand.
+/// The maximum number of instructions of a block. A board of 64 x 64 cells takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
-/// Bytes of a template.
+/// The maximum number of bytes of a template.
 pub(super) const LONGEST_SOURCE: u64 = 64 << 10;
-/// Bytes of what a block makes. No model reads as much.
+/// The maximum number of bytes of a block's output. No model reads as much.
 const LONGEST_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A template and an expression, parsed.
+/// A parsed template and a parsed expression.
 #[derive(Debug)]
 pub(super) struct ExternalTemplate {
     jinja: Jinja,
@@ -25,7 +25,7 @@ pub(super) struct ExternalTemplate {
 }
 
 impl ExternalTemplate {
-    /// The template with this source, or the default one. The error says what is wrong, and not in which file.
+    /// Parses this source, or the default template. The error does not name the file.
     pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
@@ -36,7 +36,8 @@ impl ExternalTemplate {
         });
         let source = source.unwrap_or_default();
         for block in BLOCKS {
-            // What a template extends is put out with the blocks that it replaces: a page of one block puts out that.
+            // Text outside blocks of an extending template is not rendered, so a template of a single block renders
+            // only that block.
             let page = format!("{block} page");
             let base = default_block(block).to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
@@ -49,7 +50,7 @@ impl ExternalTemplate {
         })
     }
 
-    /// With this expression for what a success is.
+    /// Sets the expression that defines success.
     pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         let checked = self.jinja.check_expression(expression);
         checked.map_err(|e| e.to_string())?;
@@ -57,12 +58,12 @@ impl ExternalTemplate {
         Ok(self)
     }
 
-    /// The rules.
+    /// Renders the rules.
     pub fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }
 
-    /// The text of a state.
+    /// Renders the text of a state.
     pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
@@ -75,7 +76,7 @@ impl ExternalTemplate {
         )
     }
 
-    /// What is sent for an action, or for a reply that could not be read (`None`); nothing if the block makes nothing.
+    /// Renders the message for an action, or for an unreadable reply (`None`). Empty output means that nothing is sent.
     pub fn action(
         &self,
         action: Option<(usize, &str)>,
@@ -107,7 +108,7 @@ impl ExternalTemplate {
         }
     }
 
-    /// Whether an episode that has come so far is a success.
+    /// Returns whether an episode in this state is a success.
     pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
         let variables = json!({
             "observation": answer.observation,
@@ -127,7 +128,7 @@ impl ExternalTemplate {
     }
 }
 
-/// One block of the default template, with its tags.
+/// Returns one block of the default template, with its tags.
 fn default_block(name: &str) -> &'static str {
     const END: &str = "{% endblock %}";
     let start = DEFAULT.find(&format!("{{% block {name} %}}"));

@@ -1,7 +1,7 @@
-//! A model behind an API that speaks as OpenAI's chat completions do: vLLM, llama.cpp, or a service.
+//! A model behind an OpenAI-compatible chat completions API: vLLM, llama.cpp, or a service.
 //!
-//! All that ask in a round are asked for at once, so many at a time. What was answered is kept on disk, and a request
-//! that was answered before costs nothing.
+//! All requests of a round are sent concurrently, up to a limit. Answers are cached on disk, so a repeated request
+//! costs nothing.
 
 mod cache;
 mod client;
@@ -25,59 +25,59 @@ use client::{ApiClient, RequestCounter};
 use completion::ChatReply;
 use error::{ApiPlayerError, excerpt};
 
-/// Which model plays, and how it is asked.
+/// The model and its request settings.
 pub struct ApiSettings {
-    /// what comes before `/chat/completions`
+    /// the part before `/chat/completions`
     pub url: String,
-    /// what the server calls the model
+    /// the server's name for the model
     pub model: String,
     /// sent to that address and nowhere else
     pub key: Option<String>,
-    /// of the replies; at 0 no seed is sent, so that equal prompts are asked once
+    /// sampling temperature; at 0 no seed is sent, so equal prompts are requested once
     pub temperature: f64,
-    /// a reply is cut off after so many tokens
+    /// maximum number of tokens of a reply
     pub max_new_tokens: usize,
-    /// for the chat template of a server that takes them (vLLM and llama.cpp do)
+    /// variables for the chat template, for servers that accept them (vLLM and llama.cpp)
     pub template_variables: Map<String, Value>,
-    /// requests at a time
+    /// maximum number of concurrent requests
     pub concurrency: usize,
-    /// for one request, from the connection to the last byte
+    /// timeout of one request, from the connection to the last byte
     pub timeout: Duration,
-    /// tokens of prompts and replies together that may be paid for
+    /// maximum number of paid tokens, prompts and replies together
     pub budget: Option<u64>,
-    /// where answers are kept
+    /// the cache directory
     pub cache: PathBuf,
 }
 
-/// What was asked and what it cost.
+/// Counts of requests and tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiUsage {
-    /// requests that were sent, repeated ones too
+    /// requests sent, including retries
     pub requests: u64,
-    /// replies that were in the cache
+    /// replies from the cache
     pub cached: u64,
-    /// requests that were sent again
+    /// retries
     pub retries: u64,
-    /// requests that failed, by what happened to them
+    /// failed requests, by kind of failure
     pub failures: BTreeMap<String, u64>,
-    /// tokens of prompts that were paid for
+    /// paid prompt tokens
     pub prompt_tokens: u64,
-    /// tokens of replies that were paid for
+    /// paid reply tokens
     pub completion_tokens: u64,
-    /// answers without a count of tokens, for which they were guessed
+    /// answers without a token count, whose counts are estimates
     pub estimated: u64,
-    /// files of the cache that could not be read and were left out
+    /// unreadable cache files, which were ignored
     pub damaged: Vec<PathBuf>,
 }
 
 impl ApiUsage {
-    /// Tokens that were paid for.
+    /// Returns the number of paid tokens.
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens + self.completion_tokens
     }
 }
 
-/// In one line.
+/// Formats the counts in one line.
 impl fmt::Display for ApiUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -99,7 +99,7 @@ impl fmt::Display for ApiUsage {
     }
 }
 
-/// A model behind an API, at play in one game.
+/// A model behind an API as a player of one game.
 pub struct Api {
     settings: ApiSettings,
     framing: PromptWriter,
@@ -108,7 +108,7 @@ pub struct Api {
     account: SharedAccount,
 }
 
-/// The account while several write into it.
+/// The counts, shared by threads.
 #[derive(Default)]
 struct SharedAccount(Mutex<ApiUsage>);
 
@@ -132,15 +132,15 @@ impl RequestCounter for SharedAccount {
 }
 
 impl Api {
-    /// A player for a game that is put in this way.
+    /// Makes a player for the game of this prompt writer.
     ///
     /// # Errors
-    /// If the address is none, the key would go there in the open, or the cache cannot be made.
+    /// If the address is invalid, the key would be sent unencrypted, or the cache cannot be created.
     pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
         Api::patient(settings, framing, client::PAUSE)
     }
 
-    /// The same with another pause before the second attempt.
+    /// Does the same with another pause before the second attempt.
     fn patient(
         settings: ApiSettings,
         framing: PromptWriter,
@@ -156,7 +156,7 @@ impl Api {
         })
     }
 
-    /// What was asked so far, and what it cost.
+    /// Returns the counts so far.
     pub fn account(&self) -> ApiUsage {
         self.account.with(|account| account.clone())
     }
@@ -171,7 +171,7 @@ impl Api {
             "stream": false,
         });
         if settings.temperature > 0.0 {
-            // Servers take 32 bits, some of them with a sign.
+            // Servers take 32 bits, some of them signed.
             let seed = seeds::derive(ask.seed, "reply", &[ask.turn]) >> 33;
             request["seed"] = seed.into();
         }
@@ -181,7 +181,7 @@ impl Api {
         Ok(request.to_string())
     }
 
-    /// From the cache, or from the server.
+    /// Returns a reply from the cache or the server.
     fn answer(
         &self,
         request: &str,
@@ -221,8 +221,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// To all of these, so many at a time. After the first error nothing more is asked; what is under way is waited for,
-    /// since it is paid for.
+    /// Sends all of these, at most a limited number at a time. After the first error no new requests are sent. Requests
+    /// in progress are completed, because they are paid for.
     fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiPlayerError> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();
@@ -236,7 +236,7 @@ impl Api {
                 match self.answer(request, number, &stop) {
                     Ok(answer) => found[number].set(answer).expect("each is asked once"),
                     Err(problem) => {
-                        // The first is told.
+                        // The first error is reported.
                         let _ = error.set(problem);
                         stop.store(true, Relaxed);
                     }
@@ -261,7 +261,7 @@ impl Player for Api {
             .iter()
             .map(|ask| self.request(ask))
             .collect::<Result<_, _>>()?;
-        // Equal requests are one.
+        // Equal requests are sent once.
         let (mut distinct, mut places) = (Vec::new(), HashMap::new());
         for request in &requests {
             places.entry(&**request).or_insert_with(|| {

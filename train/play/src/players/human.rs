@@ -1,4 +1,4 @@
-//! A person: shown what an agent sees, asked for a word, or for any text.
+//! A human player, who sees an agent's observation and enters an action or, in some games, any text.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,13 +8,13 @@ use crate::PlayError;
 use crate::players::scripted::word;
 use crate::{ActionRequest, Player, Reply};
 
-/// A person who reads and writes lines.
+/// A person at a terminal.
 pub struct HumanPlayer<R, W, S> {
     input: R,
     out: W,
-    /// shows what is seen
+    /// displays observations
     show: S,
-    /// After so many turns the referee stops.
+    /// The step limit of an episode.
     limit: usize,
     takes_text: bool,
 }
@@ -22,7 +22,7 @@ pub struct HumanPlayer<R, W, S> {
 impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>>
     HumanPlayer<R, W, S>
 {
-    /// Reads answers from `input` and writes to `out`, where `show` puts what is seen ahead of each question.
+    /// Reads answers from `input` and writes to `out`. `show` displays the observation before each question.
     pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> HumanPlayer<R, W, S> {
         HumanPlayer {
             input,
@@ -33,7 +33,8 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
         }
     }
 
-    /// Asks until the answer is an action, or the first letters of only one; or, where any text will do, until it is one.
+    /// Asks until the answer is an action or an unambiguous prefix of one; or, in a game of any text, until it is not
+    /// empty.
     fn ask(&mut self, ask: &ActionRequest<'_>) -> Result<Reply, PlayError> {
         (self.show)(&mut self.out, ask)?;
         loop {
@@ -58,13 +59,13 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
                     ..Reply::default()
                 });
             }
-            writeln!(self.out, "say something (the end of the input leaves)")?;
+            writeln!(self.out, "enter some text (the end of the input quits)")?;
         }
     }
 
-    /// The action that was meant; `None` if there is something else to be read.
+    /// Returns the action that the answer names; `None` if the answer is not an action.
     fn action(&mut self, ask: &ActionRequest<'_>, said: &str) -> Result<Option<usize>, PlayError> {
-        // A whole word before what begins like it.
+        // A complete word wins over a prefix.
         let whole = ask.actions.iter().position(|action| action == said);
         if ["quit", "q"].contains(&said) && whole.is_none() {
             return Err(PlayError::Left);
@@ -88,7 +89,7 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
     }
 }
 
-/// Shows what is seen below what was there.
+/// Displays observations below each other.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -96,7 +97,7 @@ pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()
     writeln!(out, "\n{}", ask.observation)
 }
 
-/// What can be said.
+/// The valid answers.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");
     format!("Say {words}, or their first letters; ? shows this, q quits.")

@@ -1,4 +1,4 @@
-//! Everything that can play, a file each.
+//! The players, one file each.
 
 pub mod api;
 pub mod human;

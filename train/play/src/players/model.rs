@@ -1,4 +1,4 @@
-//! The language-agent policy: a model that plays, and that can be taught.
+//! A language model as a player that can be trained.
 
 use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions, generate};
 
@@ -7,29 +7,29 @@ use crate::prompt::Prompts;
 use crate::seeds;
 use crate::{ActionRequest, Player, Reply, Sampled};
 
-/// A model, the adapter that it is trained through, if it is not trained itself, and how it is asked.
+/// A model, its adapter (unless the model itself is trained) and the reference.
 pub struct Policy {
-    /// the frozen base; or the model whose every weight is trained, which shows each update
+    /// the frozen base; or the model whose weights are all trained, which shows each update
     pub model: Model,
-    /// none: the model as it is
+    /// none: the model without an adapter
     pub adapter: Option<Adapter>,
-    /// what it is held against; none: nothing asks, in play or where all weights are trained with `train.beta` = 0
+    /// the KL reference; none: no reference is needed, as in play, or with all weights trained and `train.beta` = 0
     pub reference: Option<Reference>,
-    /// keys and values of what is being played
+    /// keys and values of the episodes in progress
     pub arena: KvArena,
 }
 
-/// What training began from, as it was.
+/// The policy at the start of training.
 pub struct Reference {
-    /// the frozen base; or a frozen copy of the model, where that is trained itself
+    /// the frozen base; or a frozen copy of the model, if the model itself is trained
     pub model: Model,
-    /// none: the model as it is
+    /// none: the model without an adapter
     pub adapter: Option<Adapter>,
 }
 
 impl Policy {
-    /// The policy as it stands, at play in the game of these prompts with replies drawn in this way. The last player's keys and values are forgotten:
-    /// what was learned may have changed since.
+    /// Returns the current policy as a player of the game of these prompts, with these sampling settings. Clears the
+    /// keys and values of the previous player, because an update may have changed the weights.
     pub fn player<'a>(
         &'a mut self,
         prompts: &'a mut Prompts,
@@ -51,7 +51,7 @@ impl Policy {
     }
 }
 
-/// A policy at play.
+/// A policy as a player.
 pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
     prompts: &'a mut Prompts,
@@ -59,7 +59,7 @@ pub struct ModelPlayer<'a> {
 }
 
 impl Player for ModelPlayer<'_> {
-    /// Each distinct prompt runs through the model once, however many ask it.
+    /// Each distinct prompt runs through the model once, however many episodes have it.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let Policy {
             model,

@@ -1,4 +1,4 @@
-//! Players that need no model: the yardsticks of every evaluation.
+//! Players that need no model: the baselines of every evaluation.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use lapwing_env::rng::Stream;
 use crate::PlayError;
 use crate::{ActionRequest, Player, Reply};
 
-/// A stream of chance for each episode that is being played.
+/// A random stream for each episode in progress.
 #[derive(Debug, Default)]
 pub struct EpisodeStreams(HashMap<usize, Stream>);
 
 impl EpisodeStreams {
-    /// The one of the episode that asks.
+    /// Returns the stream of this request's episode.
     pub fn of(&mut self, ask: &ActionRequest<'_>, name: &str) -> &mut Stream {
         if ask.turn == 0 {
             self.0.insert(ask.episode, Stream::new(ask.seed, name));
@@ -24,7 +24,7 @@ impl EpisodeStreams {
     }
 }
 
-/// Takes every action alike.
+/// Chooses all actions with equal probability.
 #[derive(Debug, Default)]
 pub struct RandomPlayer(EpisodeStreams);
 
@@ -37,7 +37,7 @@ impl Player for RandomPlayer {
     }
 }
 
-/// The game's own player: one of the actions that the game calls best.
+/// The game's own player: chooses among the actions that the game considers best.
 #[derive(Debug, Default)]
 pub struct ScriptedPlayer(EpisodeStreams);
 
@@ -54,17 +54,17 @@ impl Player for ScriptedPlayer {
     }
 }
 
-/// What the game's own player would choose from.
+/// Returns the actions that the game's own player would choose from.
 ///
 /// # Errors
-/// If the game has none.
+/// If the game has no player of its own.
 pub fn best_actions(ask: &ActionRequest<'_>) -> Result<Vec<usize>, GameError> {
     ask.game
         .best_actions(ask.agent)
         .ok_or_else(|| GameError::new("the game", "it has no scripted player"))
 }
 
-/// The reply of a player that says an action and nothing else.
+/// Returns the reply that names an action and nothing else.
 pub fn word(ask: &ActionRequest<'_>, action: usize) -> Reply {
     Reply {
         action: Some(action),

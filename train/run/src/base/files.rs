@@ -1,5 +1,4 @@
-//! The files of a model, those of the base that is built into the program, of a directory or of a repository, and their way
-//! to the device.
+//! The files of a model (built-in, of a directory, or of a repository), and loading them on a device.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ macro_rules! embedded {
     };
 }
 
-/// Made by `lapwing pretrain`; `fixtures/base/README.md` says how.
+/// Made by `lapwing pretrain`; `fixtures/base/README.md` has the details.
 const FILES: &[(&str, &[u8])] = embedded!(
     "config.json"
     "generation_config.json"
@@ -31,7 +30,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
 
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Writes the embedded base as a Hugging Face directory.
+/// Writes the built-in model as a Hugging Face directory.
 ///
 /// # Errors
 /// If the directory cannot be written.
@@ -42,27 +41,27 @@ pub fn unpack(dir: &Path) -> std::io::Result<()> {
         .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
 }
 
-/// A model's files, read and checked; nothing is on a device yet.
+/// The files of a model, read and checked; nothing is on a device yet.
 pub struct Files {
-    /// what it is called in messages
+    /// the name for messages
     pub name: String,
-    /// the repository that it is of, if it is of one, and there its commit instead of a branch or a tag: what names these
-    /// very files later
+    /// the repository, if there is one, with its commit instead of a branch or tag, so that it names exactly these
+    /// files
     pub repository: Option<Repository>,
     /// config and weights
     pub checkpoint: ModelDirectory,
     text: TextFiles,
-    /// none: there is no such file
+    /// none: the file does not exist
     tokenizer: Option<Tokenizer>,
-    /// where the embedded base lies while it is read
+    /// the temporary directory of the built-in model
     _unpacked: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Opens a model. A repository is taken from the local cache, or downloaded to it first, as `hub` says.
+    /// Opens a model. A repository comes from the local cache, or is downloaded to it by `hub`.
     ///
     /// # Errors
-    /// If a file is missing or wrong, or cannot be downloaded; the error names it. A repository needs a hub.
+    /// If a file is missing, invalid, or cannot be downloaded; the error names it. A repository needs a hub.
     pub fn of(
         source: &ModelSource,
         hub: Option<&Hub>,
@@ -91,14 +90,14 @@ impl Files {
         })
     }
 
-    /// Opens a model directory; `None` is the embedded base. The tokenizer and the template of a directory run as
-    /// [`TextFiles::untrusted`] says: in a process of their own, if the program has called
+    /// Opens a model directory; `None` is the built-in model. The tokenizer and template of a directory are
+    /// [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
     /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
-    /// If a file is missing or wrong; the error names it.
+    /// If a file is missing or invalid; the error names it.
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
-        // The loader maps files, so the embedded ones go through a directory that is gone when they are loaded.
+        // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
@@ -117,7 +116,7 @@ impl Files {
             Some(_) => TextFiles::untrusted(path)?,
             None => TextFiles::trusted(path),
         };
-        // Read even where it may not be needed, so that one of another model is noticed whatever is done.
+        // Read even if it is not needed, so that the tokenizer of another model is always noticed.
         let tokenizer = match path.join(TOKENIZER).exists() {
             true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
@@ -132,10 +131,10 @@ impl Files {
         })
     }
 
-    /// Text to token ids and back. A model without one can go on with token ids.
+    /// Returns the tokenizer. Without one, a model can only continue token ids.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no tokenizer.
     pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
             path: self.checkpoint.dir().join(TOKENIZER),
@@ -143,15 +142,16 @@ impl Files {
         })
     }
 
-    /// The model's own way to write a conversation. A model without one can go on with a text, but not play.
+    /// Returns the chat template. Without one, a model can continue a text, but not play.
     ///
     /// # Errors
-    /// If there is none, or it cannot be parsed.
+    /// If there is no template, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         self.text.template()
     }
 
-    /// Whether the files with the chat template name this variable. What is nowhere in them, no template reads.
+    /// Returns whether the files of the chat template mention this variable. No template reads a variable that they do
+    /// not mention.
     pub fn mentions(&self, variable: &str) -> bool {
         let texts = ["chat_template.jinja", "tokenizer_config.json"]
             .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
@@ -161,7 +161,7 @@ impl Files {
     /// Reads an adapter for this model.
     ///
     /// # Errors
-    /// If it is missing, damaged, not supported or made for another model.
+    /// If it is missing, damaged, unsupported, or made for another model.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
         if !dir.is_dir() {
             return Err(Error::NoAdapter(dir.to_owned()));
@@ -169,10 +169,10 @@ impl Files {
         Ok(self.checkpoint.adapter(dir)?)
     }
 
-    /// Puts the weights on the device and says what they are.
+    /// Loads the weights on the device and returns a summary.
     ///
     /// # Errors
-    /// A damaged value, or a lost device.
+    /// If a value is damaged, or the device is lost.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
         let model = self
             .checkpoint
@@ -183,7 +183,7 @@ impl Files {
         Ok(model)
     }
 
-    /// The same to train them all: in 32 bits, with their gradients and the optimiser's moments.
+    /// Loads the weights for training all of them: in 32 bits, with gradients and the optimiser's moments.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -199,7 +199,7 @@ impl Files {
         Ok((model, parameters))
     }
 
-    /// The same weights once more, frozen, for what was trained to be held against.
+    /// Loads the weights a second time, frozen, as the reference.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -209,7 +209,7 @@ impl Files {
     }
 }
 
-/// What was loaded, in which precision, and what was not as expected.
+/// A summary of the loaded weights: their precision, and anything unexpected.
 fn summary(name: &str, model: &Model) -> Vec<String> {
     let report = model.report();
     let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
@@ -242,7 +242,7 @@ fn summary(name: &str, model: &Model) -> Vec<String> {
     lines
 }
 
-/// A number with a comma between every three digits.
+/// Formats a number with a comma between every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts = digits.as_bytes().rchunks(3).rev();
@@ -252,7 +252,7 @@ fn grouped(number: u64) -> String {
     parts.join(",")
 }
 
-/// How far the loading is.
+/// The progress of loading.
 fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
     const MILLION: u64 = 1_000_000;
     let mut begun = false;
@@ -269,7 +269,7 @@ fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
 mod tests {
     use super::*;
 
-    /// It travels with every copy of the program.
+    /// The model is part of every copy of the program.
     #[test]
     fn the_built_in_base_is_small() {
         let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();

@@ -1,12 +1,12 @@
-//! Telling a model's files from others.
+//! The fingerprint of a model's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::record::RecordError;
 
-/// A few hex digits that differ if a model's files do: of small files every byte counts, of weights their length, their
-/// header and samples, since they may have gigabytes.
+/// Returns a few hex digits that depend on a model's files: on every byte of small files; for weights, which may have
+/// gigabytes, on their length, their header and samples.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -45,7 +45,7 @@ pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     Ok(format!("{sum:08x}"))
 }
 
-/// The first mebibyte, and a page here and there.
+/// The first mebibyte, and a page at regular distances.
 fn sampled(file: &fs::File, length: u64, sum: u32) -> std::io::Result<u32> {
     use std::io::{Read, Seek, SeekFrom};
     let (mut file, mut sum) = (file, sum);
@@ -97,7 +97,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         let file = fs::File::create(&path).unwrap();
-        // Sparse, so that nothing is written.
+        // A sparse file, so nothing is written.
         file.set_len(70 << 20).unwrap();
         let before = fingerprint(&[dir.path()]).unwrap();
         use std::io::{Seek, SeekFrom, Write};

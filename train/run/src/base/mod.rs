@@ -1,4 +1,4 @@
-//! The small base model that is built into the program, and how such a model is made.
+//! The model that is built into the program.
 
 pub mod files;
 pub(crate) mod fingerprint;

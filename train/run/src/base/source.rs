@@ -1,27 +1,27 @@
-//! Where a model is read from: what a name on the command line or in a config means.
+//! Names of models on the command line and in configs.
 
 use std::path::{Path, PathBuf};
 
 use lapwing_model::Repository;
 
-/// What the embedded base is called in an adapter's `base_model_name_or_path`.
+/// The name of the built-in model in an adapter's `base_model_name_or_path`.
 pub(crate) const BUILT_IN: &str = "lapwing-base";
 
-/// A model to be read.
+/// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {
-    /// The small base that is built into the program.
+    /// The model that is built into the program.
     BuiltIn,
-    /// A directory as Hugging Face has them.
+    /// A directory in Hugging Face's layout.
     Directory(PathBuf),
     /// A repository of the Hugging Face hub.
     Repository(Repository),
 }
 
 impl ModelSource {
-    /// What was typed: a directory if there is one of that name; else a repository if it has the form of one's name,
-    /// `owner/name` or `owner/name@revision`; else the directory that is missing. A path that begins with `.`, `~` or a
-    /// slash is always a directory.
+    /// Parses a name: an existing directory; otherwise a repository, if the name has the form `owner/name` or
+    /// `owner/name@revision`; otherwise a missing directory. A path that begins with `.`, `~` or a slash is always a
+    /// directory.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         match Repository::parse(text) {
@@ -30,7 +30,7 @@ impl ModelSource {
         }
     }
 
-    /// What an adapter's `base_model_name_or_path` says of it; PEFT would load the base from there.
+    /// Returns the value for an adapter's `base_model_name_or_path`, from which PEFT loads the base.
     pub fn name(&self) -> String {
         match self {
             ModelSource::BuiltIn => BUILT_IN.to_owned(),

@@ -1,35 +1,35 @@
-//! What can be wrong with a config.
+//! Errors of configs.
 
 use std::path::PathBuf;
 
 use lapwing_play::SettingError;
 use thiserror::Error;
 
-/// A config that cannot be read, or that asks for something that cannot be.
+/// A config that cannot be read, or that has an invalid value.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No preset has this name.
+    /// There is no preset of this name.
     #[error(
         "unknown preset `{name}`{suggestion}; the presets and games are {known}; lapwing games lists variants, and \
          the name of a file ends in .toml"
     )]
     UnknownPreset {
-        /// The name that was given.
+        /// The given name.
         name: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
-    /// What was asked for is no config.
+    /// The argument does not name a config.
     #[error("{} {is}: {cure}", .path.display())]
     Place {
-        /// What was asked for.
+        /// The argument.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         is: &'static str,
-        /// What to do with it, or what was wanted.
+        /// The fix, or the expected argument.
         cure: String,
     },
     /// The file cannot be read.
@@ -38,23 +38,23 @@ pub enum ConfigError {
     /// The text is not TOML.
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax {
-        /// The file, or the preset.
+        /// The file or the preset.
         origin: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
     /// A setting is not of the form KEY=VALUE.
     #[error("--set takes KEY=VALUE, such as train.lr=0.001, but was given `{given}`{meant}")]
     Setting {
-        /// What was given.
+        /// The given text.
         given: String,
         /// " (did you mean ...?)", or empty.
         meant: String,
     },
-    /// No knob has this name.
+    /// There is no setting of this name.
     #[error("unknown key `{key}` in {origin}{suggestion}; {place} {known}")]
     UnknownKey {
-        /// The dotted name that was given.
+        /// The given dotted key.
         key: String,
         /// Where it was given.
         origin: String,
@@ -62,35 +62,35 @@ pub enum ConfigError {
         suggestion: String,
         /// "the keys of `[train]` are", or "the sections are".
         place: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
-    /// A knob has a value that it cannot take.
+    /// A setting has an invalid value.
     #[error("key `{key}` in {origin}: found {found}, wanted {wanted}")]
     Value {
-        /// The dotted name of the knob.
+        /// The dotted key.
         key: String,
         /// Where it was given.
         origin: String,
-        /// The value that was given.
+        /// The given value.
         found: String,
-        /// What it may be.
+        /// The valid values.
         wanted: String,
     },
-    /// Two knobs contradict each other, or one is out of its range.
+    /// Two settings contradict each other, or one is out of its range.
     #[error("key `{key}`: found {found}, wanted {wanted}")]
     Range {
-        /// The dotted name of the knob.
+        /// The dotted key.
         key: String,
-        /// The value that was given.
+        /// The given value.
         found: String,
-        /// What it may be.
+        /// The valid values.
         wanted: String,
     },
-    /// The layers to adapt are none.
+    /// The target modules match no layer.
     #[error("key `lora.targets`: {reason}")]
     Targets {
-        /// What is wrong with which name.
+        /// The unknown name and the problem.
         reason: lapwing_model::ModelError,
     },
     /// There is no such game.
@@ -102,7 +102,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What the parser says, in a line: where, what is there, and what is wrong with it.
+    /// Makes a line of the parser's message: place, text and problem.
     pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let before = text.get(..at).unwrap_or_default();
@@ -115,7 +115,7 @@ impl ConfigError {
         }
     }
 
-    /// Whether what was asked for is wrong, and not a file at fault.
+    /// Returns whether the argument is wrong, in contrast to a file that cannot be read.
     pub fn is_usage(&self) -> bool {
         !matches!(self, ConfigError::Unreadable(_))
     }

@@ -1,4 +1,4 @@
-//! From what was asked for and some settings to a config, saying what is wrong with them.
+//! Loading of configs from a name and settings.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use lapwing_play::config::GameConfig;
 use lapwing_play::external::GameName;
 
 impl Config {
-    /// What [`Config::resolve`] finds, without where it comes from.
+    /// Does the same as [`Config::resolve`], without the origins.
     ///
     /// # Errors
     /// As there.
@@ -20,14 +20,14 @@ impl Config {
         Ok(Config::resolve(request, settings)?.config)
     }
 
-    /// The preset of this name, the game of this name by the defaults, the file if it ends in `.toml`, or the run in this
-    /// directory; with settings of the form `train.lr=0.001` on top. A file may begin with `base`, the name of a preset
-    /// or of another file beside it, and say only what it does differently.
+    /// Loads the preset of this name, the game of this name with its defaults, the file if the name ends in `.toml`, or
+    /// the run in this directory; then applies settings of the form `train.lr=0.001`. A file may begin with `base`, the
+    /// name of a preset or of a file beside it, and set only the differences.
     ///
     /// # Errors
-    /// If there is no such preset, file, run, key or game, or a value is not one that its key can take.
+    /// If there is no such preset, file, run, key or game, or a value is invalid.
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
-        // What was typed wrong is told first: `--set train.lr 1` asks for a preset called 1.
+        // Malformed settings are reported first: `--set train.lr 1` would otherwise look for a preset named 1.
         let settings = ordered(settings, request)?;
         let source = ConfigRequest::read(request)?;
         let mut layered = Layered {
@@ -44,7 +44,7 @@ impl Config {
         for (origin, table) in source.layers {
             layered.overlay("", table, &origin)?;
         }
-        // A file that says everything was written by lapwing.
+        // A file with every value was written by lapwing.
         let said = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
         let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(said);
         if is_whole {
@@ -99,7 +99,7 @@ impl Config {
         Ok(resolved)
     }
 
-    /// The defaults, with every option of the default game.
+    /// Returns the defaults, with every option of the default game.
     pub fn resolved_default() -> Config {
         let mut config = Config::default();
         let resolved = config.resolve_game();
@@ -107,10 +107,10 @@ impl Config {
         config
     }
 
-    /// With paths that hold from any working directory.
+    /// Makes paths absolute.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        // Empty is no path.
+        // An empty path stays empty.
         if let Ok(path) = std::path::absolute(&self.value.network)
             && let Some(path) = path.to_str()
         {
@@ -126,12 +126,12 @@ impl Config {
         self
     }
 
-    /// As TOML, every key with the value in force. Loading it gives the same config.
+    /// Returns the config as TOML, every key with its value. Loading it gives the same config.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a checked config holds plain values only")
     }
 
-    /// Asks the game whether it takes these options, and notes the value of those left out.
+    /// Checks the game's options and adds the values of omitted ones.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
@@ -149,7 +149,7 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
     table.try_into()
 }
 
-/// The settings as keys and values, the game first: choosing a game drops the options of the one before.
+/// Splits the settings into keys and values, the game first: selecting a game drops the options of the previous one.
 fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
@@ -166,7 +166,7 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
     Ok(pairs)
 }
 
-/// ` (did you mean ...?)` for a key without a value, where the value was taken for the name of a config.
+/// Returns ` (did you mean ...?)` for a key without a value, if the value was given as the name of a config.
 fn meant(setting: &str, request: &str) -> String {
     let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
     match is_key && ConfigRequest::read(request).is_err() {
@@ -175,7 +175,7 @@ fn meant(setting: &str, request: &str) -> String {
     }
 }
 
-/// A TOML value; what is none is taken for a text whose quotes the shell has eaten.
+/// Parses a TOML value. Invalid TOML is taken as a string whose quotes the shell has removed.
 fn value_of(text: &str) -> Value {
     match format!("value = {text}").parse::<Table>() {
         Ok(mut table) if table.len() == 1 => table.remove("value").expect("just written"),
@@ -183,7 +183,7 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// `a.b.c` and a value as the table that TOML would make of them.
+/// Returns the table of `a.b.c = value`.
 fn nested(key: &str, value: Value) -> Table {
     let table = key.rsplit('.').fold(value, |inner, name| {
         Value::Table(Table::from_iter([(name.to_owned(), inner)]))
@@ -194,18 +194,17 @@ fn nested(key: &str, value: Value) -> Table {
     }
 }
 
-/// Tables whose keys are not ours: the game knows its options, and says so when it is configured; the chat template
-/// knows its variables.
+/// Tables with keys of the game or the chat template, which are checked later.
 const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
 
-/// Values, and where those come from that are not defaults.
+/// A table of values, and the origins of those that are not defaults.
 struct Layered {
     table: Table,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Layered {
-    /// Writes the given values over those of the table, whose keys are all the keys there are.
+    /// Overrides values of the table, which has all valid keys.
     fn overlay(&mut self, section: &str, given: Table, origin: &Origin) -> Result<(), ConfigError> {
         for (name, value) in given {
             let key = if section.is_empty() {
@@ -239,7 +238,7 @@ impl Layered {
         Ok(())
     }
 
-    /// Sets one value. The whole is read each time, so that a complaint is about this key.
+    /// Sets one value. The whole table is parsed each time, so that an error concerns this key.
     fn set(&mut self, key: String, value: Value, origin: &Origin) -> Result<(), ConfigError> {
         if key == "game.name" && self.game() != value {
             let options = find(&mut self.table, "game.options");
@@ -260,7 +259,7 @@ impl Layered {
         }
     }
 
-    /// The game's name.
+    /// Returns the name of the game.
     fn game(&self) -> Value {
         self.table["game"]["name"].clone()
     }
@@ -284,7 +283,7 @@ fn refused(key: &str, origin: &Origin, found: &Value, wanted: String) -> ConfigE
     }
 }
 
-/// What serde expected, in words for people who do not know Rust's types.
+/// Rewords serde's expectation for people who do not know Rust's types.
 fn in_words(message: &str) -> String {
     let wanted = message
         .split_once("expected ")
@@ -295,7 +294,7 @@ fn in_words(message: &str) -> String {
         "a boolean" => "true or false",
         "a string" => "a text",
         "a sequence" => "a list",
-        // The one value that may be of two kinds.
+        // The only value of two types.
         other if other.contains("untagged enum Targets") => {
             "\"all-linear\", a list of names, or a pattern"
         }
@@ -304,10 +303,10 @@ fn in_words(message: &str) -> String {
     .to_owned()
 }
 
-/// The error for a key that is not there: the nearest, and what there is beside it.
+/// Returns the error for an unknown key, with the nearest key and the existing ones.
 fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
-    // Someone who writes `lr` means `train.lr`; someone who writes `train.lrr` means it too.
+    // `lr` and `train.lrr` both mean `train.lr`.
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let alike = || all.iter().filter(|known| last(known) == last(key));
     let of_train = alike().find(|known| known.starts_with("train."));
@@ -338,7 +337,7 @@ fn all_keys(root: &Table) -> Vec<String> {
     keys
 }
 
-/// The keys of all that is not a table. (The two open tables are empty by default.)
+/// Returns the keys of all values that are not tables. (The two open tables are empty by default.)
 fn all_values(root: &Table) -> Vec<String> {
     let mut keys = Vec::new();
     for (section, value) in root {

@@ -1,7 +1,7 @@
-//! Every knob of a run, its default and the reason for it.
+//! All settings of a run, their defaults and the reasons for these.
 //!
-//! The defaults are the paper's (arXiv 2508.10839) where it says, and ours where it is silent. A preset under
-//! `train/presets/` states only what it does differently. To add a knob, add a field here and use it.
+//! The defaults are the paper's (arXiv 2508.10839) where it states them, otherwise ours. A preset under
+//! `train/presets/` has only its differences. To add a setting, add a field to the section that uses it.
 
 mod check;
 
@@ -29,42 +29,42 @@ pub use error::ConfigError;
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 
-/// All that a run depends on. Written to the run directory, it makes the same run again.
+/// The config of a run. A run directory holds it, and training from it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Names the run directory. A preset's own name, or the stem of the file.
+    /// Names the run directory: the preset's name, or the stem of the file.
     pub name: String,
-    /// What learns: `ms-grpo`, a language model; `dqn` or `pqn`, a network that sees the board and reads nothing,
-    /// for comparison (docs/value-learners.md).
+    /// The learner: `ms-grpo` for a language model; `dqn` or `pqn` for a network without language, for comparison
+    /// (docs/value-learners.md).
     pub learner: LearnerKind,
     /// The language model.
     pub model: ModelChoice,
-    /// The adapter that is trained, unless `train.weights` says that the model itself is.
+    /// The adapter to train, unless `train.weights` is `all`.
     pub lora: LoraConfig,
-    /// The game that is played.
+    /// The game.
     pub game: GameConfig,
-    /// Games that are mixed into training.
+    /// Games mixed into training.
     pub mix: Vec<MixConfig>,
-    /// How the model plays it.
+    /// Prompts, replies and sampling.
     pub policy: PolicyConfig,
-    /// How it learns from that.
+    /// The algorithm.
     pub train: TrainConfig,
-    /// The network of `dqn` and `pqn`, and how it plays.
+    /// The network of `dqn` and `pqn`, and its exploration.
     pub value: ValueConfig,
-    /// How `dqn` learns.
+    /// The settings of `dqn`.
     pub dqn: DqnConfig,
-    /// How `pqn` learns.
+    /// The settings of `pqn`.
     pub pqn: PqnConfig,
-    /// Who of the turns gets the credit.
+    /// Credit assignment.
     pub credit: CreditConfig,
-    /// What a critic goes by, where one gives the credit.
+    /// The critic, for `credit.method = "critic"`.
     pub critic: CriticConfig,
-    /// How it is examined.
+    /// Evaluations.
     pub eval: EvalConfig,
-    /// What of the run is saved, to go on from.
+    /// Checkpoints.
     pub checkpoint: CheckpointConfig,
-    /// What is written down beside the metrics.
+    /// Records in addition to the metrics.
     pub record: RecordConfig,
 }
 
@@ -95,26 +95,27 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
-    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, as Hugging Face has them.
-    /// Empty: the small base that is built into the program, so that training needs no download.
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout. Empty: the
+    /// built-in model, so that training needs no download.
     #[serde(with = "optional_path")]
     pub dir: Option<PathBuf>,
-    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision`, the revision being a branch,
-    /// a tag or a commit. It is taken from the local cache if it is there, and downloaded otherwise. A run notes the
-    /// commit here, so that its config means the same model later. Empty: none.
+    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision` with a branch, tag or
+    /// commit. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
+    /// always means the same model. Empty: none.
     #[serde(with = "repository")]
     pub repo: Option<Repository>,
-    /// A directory with a PEFT adapter to go on from: to play with, or to train on. The reference is then the model with
-    /// this adapter as it was, and rank, alpha and layers are the adapter's, whatever `[lora]` says. Empty: none.
+    /// A directory with a PEFT adapter to start from, for playing or training. The KL reference is then the model with
+    /// this adapter at the start, and rank, alpha and layers are the adapter's instead of those of `[lora]`. Empty:
+    /// none.
     #[serde(with = "optional_path")]
     pub adapter: Option<PathBuf>,
 }
 
 impl ModelChoice {
-    /// Where the model is read from.
+    /// Returns the source of the model.
     ///
     /// # Errors
-    /// If a directory and a repository are given.
+    /// If both a directory and a repository are given.
     pub fn source(&self) -> Result<ModelSource, ConfigError> {
         match (&self.dir, &self.repo) {
             (None, None) => Ok(ModelSource::BuiltIn),
@@ -129,7 +130,7 @@ impl ModelChoice {
     }
 }
 
-/// A path that may be left out, which is an empty text in TOML.
+/// An optional path, which is an empty string in TOML.
 mod optional_path {
     use std::path::PathBuf;
 
@@ -146,7 +147,7 @@ mod optional_path {
     }
 }
 
-/// A repository that may be left out, which is an empty text in TOML.
+/// An optional repository, which is an empty string in TOML.
 mod repository {
     use lapwing_model::Repository;
     use serde::de::Error;
@@ -167,7 +168,7 @@ mod repository {
     }
 }
 
-/// How the policy is examined: sampled play on scenes that training never sees.
+/// Evaluations: sampled play on held-out scenes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalConfig {
@@ -175,14 +176,14 @@ pub struct EvalConfig {
     pub episodes: usize,
     /// Training steps between two evaluations; 0: only before the first step and after the last.
     pub every: usize,
-    /// The scenes follow from this number alone, so that different runs are examined on the same ones.
+    /// The seed of the scenes. Different runs with the same seed play the same scenes.
     pub seed: u64,
-    /// Sampling temperature; 0 takes the likeliest token. 1: the policy that was trained.
+    /// Sampling temperature; 0 is greedy. 1: the trained policy itself.
     pub temperature: f64,
 }
 
 impl EvalConfig {
-    /// Whether an evaluation comes before this step.
+    /// Returns whether an evaluation comes before this step.
     pub fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
@@ -199,22 +200,21 @@ impl Default for EvalConfig {
     }
 }
 
-/// When the run is saved so that it can go on from there. It is at every evaluation, at the end, and before an error is
-/// told, too.
+/// When checkpoints are saved, in addition to every evaluation, the end of the run, and errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
+    /// Training steps between two checkpoints; 0: none by steps. 0, because minutes better describe the work at risk.
     pub every: usize,
-    /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
+    /// Minutes between checkpoints; 0: none by time. 10: an acceptable loss.
     pub minutes: f64,
-    /// How many of the latest are kept. That of the best evaluation stays beside them. 2: one, and one in case it is
+    /// The number of latest checkpoints to keep, beside that of the best evaluation. 2: one more in case the latest is
     /// damaged.
     pub keep: usize,
 }
 
 impl CheckpointConfig {
-    /// Whether one comes after this step, so many seconds after the last.
+    /// Returns whether a checkpoint is due after this step, this many seconds after the last one.
     pub fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
             || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
@@ -231,16 +231,17 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// What is written down beside `metrics.jsonl`.
+/// Records in addition to `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordConfig {
-    /// Episodes of each evaluation, and of each group of the step after it, that are kept whole in `episodes.jsonl`. 4:
-    /// enough to see what goes on.
+    /// Complete episodes in `episodes.jsonl`, of each evaluation and of each group of the step after it. 4: enough for
+    /// an impression.
     pub episodes: usize,
-    /// Keep every episode of every step. Off: that is gigabytes in a long run.
+    /// Keep every episode of every step. Off, because a long run writes gigabytes.
     pub all_episodes: bool,
-    /// Write event files for TensorBoard too. Off: `lapwing export` makes them from `metrics.jsonl` at any time.
+    /// Also write event files for TensorBoard. Off, because `lapwing export` makes them from `metrics.jsonl` at any
+    /// time.
     pub tensorboard: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a request for a config names: a preset, a game or a variant of one, a file with what it is based on, or a run.
+//! Names of configs: a preset, a game or a variant of one, a file with its bases, or a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use lapwing_play::external::GameName;
 /// A config that is built into the program.
 #[derive(Debug)]
 pub struct Preset {
-    /// The name by which it is asked for.
+    /// Its name.
     pub name: &'static str,
     text: &'static str,
 }
@@ -27,7 +27,7 @@ macro_rules! presets {
     };
 }
 
-/// Every preset, the default first.
+/// All presets, the default first.
 pub static PRESETS: &[Preset] = presets![
     "frozen-lake"
     "frozen-lake-slippery"
@@ -43,45 +43,45 @@ pub static PRESETS: &[Preset] = presets![
     "snake-pqn"
 ];
 
-/// Bytes of a config file; one with every key and its reason has some ten thousand.
+/// The maximum number of bytes of a config file. One with every key and its reason has some ten thousand.
 const LONGEST: u64 = 1 << 20;
-/// Files that are based on each other, one upon the other.
+/// The maximum number of files in a chain of bases.
 const DEEPEST: usize = 8;
 
-/// What was asked for, still as tables.
+/// A named config, as tables.
 #[derive(Debug)]
 pub(super) struct ConfigRequest {
-    /// names the run
+    /// the name of the run
     pub name: String,
-    /// the game, if that is what was asked for
+    /// the game, if the name is that of a game
     pub game: Option<String>,
-    /// from what it is based on to what was asked for
+    /// the tables, from the innermost base to the named config
     pub layers: Vec<(Origin, Table)>,
-    /// the directory, if a run was asked for
+    /// the directory, if the name is that of a run
     pub run: Option<PathBuf>,
-    /// the file that is based on nothing
+    /// the innermost file, if it has no base
     pub bare: Option<String>,
 }
 
-/// What a directory or file is, as far as its names tell.
+/// What a directory or file is, by the names of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// There is nothing.
+    /// It does not exist.
     Nothing,
-    /// A run's directory: `config.toml` is in it.
+    /// A run directory: it contains `config.toml`.
     Run,
-    /// An adapter of PEFT's form: `adapter_config.json` is in it.
+    /// A PEFT adapter: it contains `adapter_config.json`.
     Adapter,
-    /// A model: `config.json` is in it.
+    /// A model: it contains `config.json`.
     Model,
-    /// A directory of something else.
+    /// Another directory.
     Directory,
     /// Not a directory.
     File,
 }
 
 impl PathKind {
-    /// Looks at the names there.
+    /// Checks which files exist.
     pub fn of(path: &Path) -> PathKind {
         let holds = |name: &str| path.join(name).exists();
         match path {
@@ -96,7 +96,7 @@ impl PathKind {
 }
 
 impl ConfigRequest {
-    /// Finds and reads what is asked for.
+    /// Finds and reads the named config.
     pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
         let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
@@ -154,7 +154,7 @@ impl ConfigRequest {
     }
 }
 
-/// The error for what is none of all that.
+/// Returns the error for a name that is none of these.
 fn nothing(request: &str) -> ConfigError {
     let wrong = |is: &'static str, cure: &str| ConfigError::Place {
         path: PathBuf::from(request),
@@ -181,8 +181,8 @@ fn nothing(request: &str) -> ConfigError {
     }
 }
 
-/// A variant of a game: its options, on all that the preset of its game says but for the game. (How a model is asked and
-/// how it learns is much the same for both. A game without a preset has the general defaults, and so have its variants.)
+/// Returns a variant of a game: its options, with all other values of the game's preset, since prompts and training
+/// suit both. Without a preset the general defaults apply.
 fn variant(name: &str) -> Result<Option<ConfigLayers>, ConfigError> {
     let Ok((kind, options)) = lapwing_env::find_variant(name) else {
         return Ok(None);
@@ -234,7 +234,7 @@ impl Preset {
 
 type ConfigLayers = Vec<(Origin, Table)>;
 
-/// A file and what it is based on, that first; and the file at the bottom, if it is based on nothing.
+/// Returns a file and its bases, the innermost first; and the innermost file, if it has no base.
 fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
     let mut layers = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -245,7 +245,7 @@ fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
         seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
         let base = table.remove("base");
         if !layers.is_empty() {
-            // Who is based on another has a name of its own.
+            // A file with a base has its own name.
             table.remove("name");
         }
         layers.insert(0, (Origin::File(origin.clone()), table));

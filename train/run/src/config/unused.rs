@@ -1,11 +1,11 @@
-//! Values that somebody chose and that change nothing, beside the others.
+//! Values that the user set and that have no effect with the others.
 
 use super::resolved::Resolved;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::Config;
 
-/// A line for each of them.
+/// Returns a line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     let learner = resolved.config.learner;
     let own = idle(&resolved.config).into_iter();
@@ -25,9 +25,9 @@ pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     notes
 }
 
-/// Whether nobody but another learner reads this key.
+/// Returns whether only other learners read this key.
 fn is_for_another(learner: LearnerKind, key: &str) -> bool {
-    /// What all learn by.
+    /// Keys that all learners read.
     const SHARED: [&str; 6] = [
         "train.steps",
         "train.lr",
@@ -47,7 +47,7 @@ fn is_for_another(learner: LearnerKind, key: &str) -> bool {
     }
 }
 
-/// The keys without effect, each with what takes it away.
+/// Returns the keys without effect, each with the reason.
 fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
         model,
@@ -79,7 +79,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["train.kl"],
         "has no effect with train.beta = 0",
     );
-    // The ratio is exactly 1 where a step learns once.
+    // With one update in a step the ratio is exactly 1.
     let learns_once = train.passes == 1 && train.minibatches == 1;
     add(
         learns_once,

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! config.toml       every value in force; it makes the same run again
-//! metrics.jsonl     what was measured, a line a record
-//! episodes.jsonl    some episodes, whole
-//! sessions.jsonl    a line for each time that lapwing worked on it: when, on what, from which step
-//! adapter/          what was learned, as it was saved last; or
-//! model/            the same where all weights of the model learn
-//! best/             the same as it was when it was examined best
-//! network.safetensors, best.safetensors    the same two of a learner without language, in place of the adapters
-//! checkpoints/      all that it takes to go on
-//! lock              held while a run writes here; a run that dies lets go of it
+//! metrics.jsonl     all metrics, one record a line
+//! episodes.jsonl    some complete episodes
+//! sessions.jsonl    one line for each start of lapwing: time, device, step
+//! adapter/          the adapter as saved last; or
+//! model/            the model, if all weights are trained
+//! best/             the same at the best evaluation
+//! network.safetensors, best.safetensors    the same two of a value learner
+//! checkpoints/      everything that resuming needs
+//! lock              locked while a run writes here; a crash releases it
 //! ```
 //!
-//! Nothing in it is ever half-written, and nothing that was in it before is ever replaced.
+//! No file in it is ever half-written, and no earlier file is ever replaced.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -23,7 +23,7 @@ use super::jsonl::{self, Jsonl};
 use super::{Record, RecordError, Sink, write_error};
 use crate::Config;
 
-/// A run's directory, which nobody else writes to as long as this lives.
+/// A run directory, locked against other writers while this value lives.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -36,16 +36,15 @@ const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
 
 impl RunDirectory {
-    /// Makes a run's directory, which must be new or empty.
+    /// Creates a run directory, which must be new or empty.
     ///
     /// # Errors
-    /// If it holds files already, somebody else is making a run there, or it cannot be written; then nothing new is left
-    /// behind.
+    /// If it has files, another process creates a run there, or it cannot be written; then nothing new is left behind.
     pub fn create(path: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
         RunDirectory::begun(path.to_owned(), make(path)?, config)
     }
 
-    /// Makes the directory NAME-SEED in this one, numbered on as long as that exists.
+    /// Creates the directory NAME-SEED in this one, with a number appended if it exists.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
@@ -56,14 +55,14 @@ impl RunDirectory {
 
     fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
         let lock = lock(&path)?;
-        // Looked at only now: who holds the lock is alone.
+        // Checked under the lock, so no other process can interfere.
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
         }
         let filled = write(&path.join(CONFIG), &config.to_toml())
             .and_then(|()| RunDirectory::with(&path, lock));
         filled.inspect_err(|_| {
-            // Only what was made here is removed; if that fails too, the first error is the one to tell.
+            // Only what was created here is removed. If that fails, too, the first error is reported.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
                 let _ = fs::remove_file(path.join(name));
             }
@@ -73,10 +72,10 @@ impl RunDirectory {
         })
     }
 
-    /// Opens a run's directory to go on with it.
+    /// Opens a run directory to resume the run.
     ///
     /// # Errors
-    /// If there is none, somebody else works on it, or it cannot be written.
+    /// If it does not exist, another process writes there, or it cannot be written.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
         is_run(path)?;
         let lock = lock(path)?;
@@ -92,20 +91,20 @@ impl RunDirectory {
         })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was told so far.
+    /// Returns the records so far.
     ///
     /// # Errors
-    /// If it cannot be read back.
+    /// If they cannot be read.
     pub fn records(&self) -> Result<Vec<Record>, RecordError> {
         jsonl::read(&metrics(&self.path))
     }
 
-    /// Bytes of `metrics.jsonl` and of `episodes.jsonl`, which are synced before they are counted.
+    /// Syncs `metrics.jsonl` and `episodes.jsonl` and returns their lengths in bytes.
     ///
     /// # Errors
     /// If the disk refuses.
@@ -115,16 +114,16 @@ impl RunDirectory {
         Ok([self.metrics.bytes()?, self.episodes.bytes()?])
     }
 
-    /// Cuts off what was told after there were so many bytes.
+    /// Truncates the two files to these lengths in bytes.
     ///
     /// # Errors
-    /// If there are fewer, or the files cannot be written.
+    /// If they are shorter, or cannot be written.
     pub fn cut(&mut self, [metrics, episodes]: [u64; 2]) -> Result<(), RecordError> {
         self.metrics.cut(metrics)?;
         self.episodes.cut(episodes)
     }
 
-    /// Writes the config down anew, as it is when the run goes on.
+    /// Writes the config again, as of the resumed run.
     ///
     /// # Errors
     /// If it cannot be written; then the old one stays.
@@ -132,7 +131,7 @@ impl RunDirectory {
         lapwing_model::write_atomically(&self::config(&self.path), config.to_toml().as_bytes())
     }
 
-    /// Notes that lapwing begins to work here.
+    /// Adds a line for this start to `sessions.jsonl`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -144,7 +143,7 @@ impl RunDirectory {
         written.map_err(write_error(&path))
     }
 
-    /// Makes sure that the directory is still the one that the run began in.
+    /// Checks that the directory is still the one in which the run began.
     ///
     /// # Errors
     /// If it was removed, moved or replaced.
@@ -166,24 +165,24 @@ impl Sink for RunDirectory {
     }
 }
 
-/// One time that lapwing worked on a run: a line of `sessions.jsonl`.
+/// One start of lapwing on a run: a line of `sessions.jsonl`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Session {
-    /// When it began, in seconds since 1970 (UTC).
+    /// The time of the start, in seconds since 1970 (UTC).
     pub time: f64,
     /// The version of lapwing.
     pub version: String,
-    /// Training steps that were done before.
+    /// Training steps completed before.
     pub step: usize,
-    /// The name of the adapter that does the work.
+    /// The name of the device.
     pub device: String,
-    /// Its driver, with the version.
+    /// The driver, with its version.
     pub driver: String,
     /// vulkan, metal, dx12 or gl.
     pub backend: String,
-    /// Whether a processor does the work, and no GPU.
+    /// Whether the processor computes, without a GPU.
     pub software: bool,
-    /// The preset or file that the config is made from.
+    /// The preset or file of the config.
     pub config: String,
     /// The model, with the revision if it has one.
     pub model: String,
@@ -199,41 +198,41 @@ macro_rules! paths {
 }
 
 paths! {
-    /// Where the adapter is kept in a run's directory.
+    /// The adapter's directory in a run directory.
     adapter = "adapter"
-    /// Where the model is kept instead, in a run that trains all of its weights.
+    /// The model's directory, in a run that trains all weights.
     model = "model"
-    /// Where what was learned by the best evaluation is kept.
+    /// The directory of the best adapter or model.
     best = "best"
-    /// The file with the network of a value learner, as it was saved last.
+    /// The file with a value learner's latest network.
     network = "network.safetensors"
-    /// The file with the network as it was examined best.
+    /// The file with a value learner's best network.
     best_network = "best.safetensors"
-    /// Where the checkpoints are kept.
+    /// The directory of the checkpoints.
     checkpoints = "checkpoints"
-    /// The file with what was measured.
+    /// The file with the metrics.
     metrics = "metrics.jsonl"
-    /// The file with some episodes.
+    /// The file with some complete episodes.
     episodes = "episodes.jsonl"
-    /// The file that says when and on what the run was worked on.
+    /// The file with a line for each start.
     sessions = "sessions.jsonl"
-    /// Where the event files for TensorBoard are kept, if there are any.
+    /// The directory of the event files for TensorBoard.
     tensorboard = "tensorboard"
     /// The config of a run.
     config = CONFIG
 }
 
-/// What a run has learned.
+/// The trained weights of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trained {
-    /// An adapter, in this directory.
+    /// An adapter in this directory.
     Adapter(PathBuf),
-    /// A model whose weights all have learned, in this directory.
+    /// A model, all of whose weights were trained, in this directory.
     Model(PathBuf),
 }
 
 impl Trained {
-    /// Its directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         match self {
             Trained::Adapter(dir) | Trained::Model(dir) => dir,
@@ -241,10 +240,10 @@ impl Trained {
     }
 }
 
-/// What to take of a run: what it had learned by its best evaluation, or else what was saved last.
+/// Returns the best adapter or model of a run; before the first evaluation, the latest.
 ///
 /// # Errors
-/// If it has saved nothing, or a network: then no language model was trained.
+/// If it has saved nothing, or a network of a value learner.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
         return Err(RecordError::HasNetwork(run.to_owned()));
@@ -264,7 +263,7 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
-/// The network to take of a run: that of its best evaluation, or else the one that was saved last.
+/// Returns the best network of a run; before the first evaluation, the latest.
 ///
 /// # Errors
 /// If it has none.
@@ -274,7 +273,7 @@ pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
 }
 
-/// Makes sure that this is the directory of a run.
+/// Checks that this is a run directory.
 ///
 /// # Errors
 /// If it is not.
@@ -288,16 +287,16 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Whether somebody is writing into this run right now.
+/// Returns whether a process is writing to this run.
 pub fn is_in_use(run: &Path) -> bool {
     let lock = File::options().write(true).open(run.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Complains early of a directory that [`RunDirectory::create`] would refuse. Touches nothing.
+/// Fails early on a directory that [`RunDirectory::create`] would refuse. Changes nothing.
 ///
 /// # Errors
-/// If there are files in it.
+/// If it has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.is_dir() && !names(path)?.is_empty() {
         true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
@@ -306,7 +305,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Makes this directory if it is not there; tells whether it did.
+/// Creates this directory if it does not exist; returns whether it did.
 fn make(path: &Path) -> Result<bool, RecordError> {
     check_free(path)?;
     if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
@@ -319,8 +318,8 @@ fn make(path: &Path) -> Result<bool, RecordError> {
     }
 }
 
-/// Makes the first of NAME, NAME-2, NAME-3... that is not there. Who makes a directory has it: of several that begin at
-/// the same moment each gets another.
+/// Creates the first of NAME, NAME-2, NAME-3... that does not exist. Creation is atomic, so concurrent runs get
+/// different directories.
 fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
     if let Some(parent) = name.parent() {
         fs::create_dir_all(parent).map_err(write_error(parent))?;
@@ -362,7 +361,7 @@ fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
         .collect()
 }
 
-/// Whether the open file is the one of this name.
+/// Returns whether the open file is still the one at this path.
 #[cfg(unix)]
 fn is_file(open: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -371,7 +370,7 @@ fn is_file(open: &File, path: &Path) -> bool {
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 
-/// Elsewhere an open file cannot be taken away.
+/// On other systems an open file cannot be removed.
 #[cfg(not(unix))]
 fn is_file(_: &File, path: &Path) -> bool {
     path.exists()
@@ -396,7 +395,7 @@ mod tests {
         names
     }
 
-    /// The error, with the temporary directory left out.
+    /// Returns the error without the path of the temporary directory.
     fn told(error: &RecordError, dir: &Path) -> String {
         error.to_string().replace(dir.to_str().unwrap(), "DIR")
     }
@@ -451,7 +450,7 @@ mod tests {
         assert!(matches!(error, RecordError::Occupied(_)), "{error}");
     }
 
-    /// Many that begin at the same moment: each has a directory of its own, whole.
+    /// Concurrent runs get complete directories of their own.
     #[test]
     fn the_default_name_counts_on() {
         let dir = tempfile::tempdir().unwrap();
@@ -473,7 +472,7 @@ mod tests {
         assert_eq!(made, expected.collect::<Vec<_>>());
     }
 
-    /// Of many that want the same directory one has it, and the others leave it as it is.
+    /// Of many that request the same directory one gets it, and the others leave it unchanged.
     #[test]
     fn of_two_runs_in_one_directory_one_is_refused() {
         for _ in 0..30 {
@@ -506,7 +505,7 @@ mod tests {
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
         assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
-        // Another one of that name is not it.
+        // Another file of that name is not the same.
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);

@@ -1,4 +1,4 @@
-//! Episodes that are kept to be imitated: a file with a [`KeptEpisode`] in each line, with what was told before each reply.
+//! Files of episodes kept for imitation: a [`KeptEpisode`] in each line, with the conversation before each reply.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use super::{RecordError, write_error};
 use lapwing_play::sample::KeptEpisode;
 
-/// Bytes of a file that is read.
+/// The maximum number of bytes to read.
 const LARGEST: u64 = 4 << 30;
 
-/// Complains early of a file that [`write()`] would refuse. Touches nothing.
+/// Fails early on a file that [`write()`] would refuse. Changes nothing.
 ///
 /// # Errors
-/// If something is there.
+/// If the file exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
         Ok(_) => Err(RecordError::Taken(path.to_owned())),
@@ -20,17 +20,17 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Writes a new file, whole or not at all.
+/// Writes a new file, completely or not at all.
 ///
 /// # Errors
-/// If it is there already or cannot be written.
+/// If it exists or cannot be written.
 pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = tempfile::Builder::new();
-    // For whoever may read what the user makes, and not for the user alone.
+    // A temporary file is private to its user; the new file gets the usual permissions.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
@@ -41,7 +41,7 @@ pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     aside.as_file().sync_data().map_err(write_error(path))?;
     match aside.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        // Somebody was quicker.
+        // Another process created the file first.
         Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => check_free(path),
         Err(e) => Err(write_error(path)(e.error)),
     }
@@ -50,7 +50,7 @@ pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
 /// Reads such a file, or the `episodes.jsonl` of a run.
 ///
 /// # Errors
-/// If it cannot be read, or a line is no episode; the error names it.
+/// If it cannot be read, or a line is not an episode; the error names it.
 pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
     let wrong = |reason: String| RecordError::Read {
         path: path.to_owned(),

@@ -1,27 +1,27 @@
-//! What can go wrong with what a run tells.
+//! Errors of records and run directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Something that could not be kept.
+/// A record or a run directory that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The directory has files in it.
+    /// The directory has files.
     #[error("{} exists and is not empty: choose another directory with --out, or remove it", .0.display())]
     Occupied(PathBuf),
-    /// The file is there.
+    /// The file exists.
     #[error("{} is there already: choose another file with --keep, or remove it", .0.display())]
     Taken(PathBuf),
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
     Write {
-        /// What could not be written.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         reason: io::Error,
     },
-    /// There is no run there.
+    /// There is no run.
     #[error(
         "{} {}: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it",
         .path.display(), if *.is_there { "holds no run" } else { "does not exist" }
@@ -29,15 +29,15 @@ pub enum RecordError {
     NoRun {
         /// The directory.
         path: PathBuf,
-        /// Whether there is a directory at all.
+        /// Whether the directory exists.
         is_there: bool,
     },
-    /// The run has saved nothing that it learned.
+    /// The run has saved no weights.
     #[error(
         "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
     )]
     NoAdapter(PathBuf),
-    /// The run has a network in place of an adapter.
+    /// The run has a network instead of an adapter.
     #[error(
         "{} holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take such \
          a run, and nothing else does", .0.display()
@@ -48,32 +48,32 @@ pub enum RecordError {
         "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
     )]
     NoNetwork(PathBuf),
-    /// Somebody else writes there.
+    /// Another process writes there.
     #[error(
         "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .0.display()
     )]
     InUse(PathBuf),
-    /// The directory is not what it was when the run began.
+    /// The directory is not the one in which the run began.
     #[error(
         "{} was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and \
          go on with --resume", .0.display()
     )]
     Gone(PathBuf),
-    /// Something is there that lapwing did not make.
+    /// There is something that lapwing did not make.
     #[error(
         "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
         .0.display()
     )]
     Foreign(PathBuf),
-    /// A file cannot be read back.
+    /// A file cannot be read.
     #[error("cannot read {}: {reason}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A file has lost lines since a checkpoint was made.
+    /// A file has become shorter since a checkpoint.
     #[error(
         "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
          cannot go on as if they were there; start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display()
@@ -81,12 +81,12 @@ pub enum RecordError {
     Short {
         /// The file.
         path: PathBuf,
-        /// Bytes that it has.
+        /// Its length in bytes.
         found: u64,
-        /// Bytes that it had.
+        /// Its length at the checkpoint.
         wanted: u64,
     },
-    /// A measured number is infinite or not a number; JSON knows neither, and neither means anything good.
+    /// A metric is not finite. JSON has no such numbers.
     #[error(
         "step {step}: `{metric}` is not a finite number: training has diverged; try a smaller train.lr"
     )]
@@ -98,7 +98,7 @@ pub enum RecordError {
     },
 }
 
-/// What to do about the errors that have a cure.
+/// Returns the fix for errors that have one.
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -117,7 +117,7 @@ fn cure(error: &io::Error) -> &'static str {
     }
 }
 
-/// The error of a write to this path.
+/// Makes the error of a write to this path.
 pub fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
     move |reason| RecordError::Write {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! Files of records: a line of JSON for each, whole or not there.
+//! Files of records: one JSON object a line, complete or absent.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Record, RecordError, write_error};
 
-/// Such a file, open for writing at its end.
+/// Such a file, open for appending.
 #[derive(Debug)]
 pub struct Jsonl {
     path: PathBuf,
@@ -16,10 +16,10 @@ pub struct Jsonl {
 }
 
 impl Jsonl {
-    /// Opens the file, which is made if it does not exist.
+    /// Opens the file; creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made or written.
+    /// If it cannot be created or written.
     pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
         let file = File::options().create(true).append(true).open(path);
         Ok(Jsonl {
@@ -28,41 +28,41 @@ impl Jsonl {
         })
     }
 
-    /// Adds a line.
+    /// Appends a line.
     ///
     /// # Errors
-    /// If it cannot be written; then nothing of it is.
+    /// If it cannot be written; then no part of it is left.
     pub fn write(&mut self, record: &Record) -> Result<(), RecordError> {
         let line = serde_json::to_string(record).expect("metrics are plain values") + "\n";
         let before = self.bytes()?;
         self.file.write_all(line.as_bytes()).map_err(|error| {
-            // Cuts off the part of the line that did fit.
+            // Removes the part of the line that was written.
             let _ = self.file.set_len(before);
             write_error(&self.path)(error)
         })
     }
 
-    /// Bytes in the file.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the length cannot be read.
     pub fn bytes(&self) -> Result<u64, RecordError> {
         let metadata = self.file.metadata().map_err(write_error(&self.path))?;
         Ok(metadata.len())
     }
 
-    /// Makes sure that what was written outlives a crash of the machine.
+    /// Syncs the file, so that its lines survive a crash of the machine.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If the disk fails.
     pub fn sync(&self) -> Result<(), RecordError> {
         self.file.sync_data().map_err(write_error(&self.path))
     }
 
-    /// Cuts off all but so many bytes.
+    /// Truncates the file to this many bytes.
     ///
     /// # Errors
-    /// If the file has fewer, or cannot be written.
+    /// If the file is shorter, or cannot be written.
     pub fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
         let found = self.bytes()?;
         if found < bytes {
@@ -76,19 +76,18 @@ impl Jsonl {
     }
 }
 
-/// The records of a file. A last line that is not finished, of a run that is writing it or was stopped at that, is left
-/// out.
+/// Reads the records of a file. An incomplete last line, of a run that is writing or was killed, is ignored.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no record.
+/// If the file cannot be read, or a line is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
     lines(path)
 }
 
-/// The same as plain values, for who takes what he knows of a record and leaves the rest.
+/// Reads the records as plain values, for callers that use some fields and keep the others.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no JSON.
+/// If the file cannot be read, or a line is not JSON.
 pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
     lines(path)
 }
@@ -101,7 +100,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let mut bytes = Vec::new();
     let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     opened.map_err(|e| unreadable(e.to_string()))?;
-    // The unfinished line may end within a letter.
+    // The incomplete line may end within a character.
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let whole = std::str::from_utf8(&bytes[..end]).map_err(|e| unreadable(e.to_string()))?;
     let record = |(number, line): (usize, &str)| {
@@ -191,7 +190,7 @@ mod tests {
             critic: None,
             value: None,
         };
-        // Nothing is learned if all returns are equal, and no curve is drawn through a zero that was not measured.
+        // Without an update these keys are missing; a zero would be drawn in curves.
         let equal = StepMetrics {
             step: 4,
             groups_skipped: 4,
@@ -199,7 +198,7 @@ mod tests {
             learned: None,
             ..step.clone()
         };
-        // A line says by its names which kind of learner it is of.
+        // The names of a line's keys show which kind of learner wrote it.
         let network = StepMetrics {
             step: 5,
             learned: None,
@@ -238,20 +237,20 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
         assert_eq!(read(&path).unwrap(), records);
-        // Files of the version before have other names.
+        // Files of older versions have other names.
         let before = text.replace("\"baselines\"", "\"yardsticks\"");
         std::fs::write(&path, before.replace("\"check\":", "\"watchman\":")).unwrap();
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, &text).unwrap();
 
-        // What is cut off is gone, and what follows comes where it was.
+        // Truncated lines are gone, and later lines follow in their place.
         let bytes = jsonl.bytes().unwrap();
         jsonl.write(&records[2]).unwrap();
         jsonl.cut(bytes).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         jsonl.write(&records[2]).unwrap();
         assert_eq!(read(&path).unwrap().len(), records.len() + 1);
-        // An unfinished line is no damage; an odd one is.
+        // An incomplete line is not damage; an invalid one is.
         std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
@@ -262,7 +261,7 @@ mod tests {
         assert!(error.contains("has 0 bytes"), "{error}");
     }
 
-    /// Every write to this device finds the disk full.
+    /// Every write to this device fails because the disk is full.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_named() {

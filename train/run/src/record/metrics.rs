@@ -1,4 +1,5 @@
-//! What is measured. Means are over episodes, each counting the same however long it is, unless they say else.
+//! Records of evaluations and warnings. Means are over episodes, with equal weight for each, unless a field says
+//! otherwise.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,40 +7,40 @@ use serde::{Deserialize, Serialize};
 
 use lapwing_play::metrics::PlayMetrics;
 
-/// Seconds since 1970 (UTC), for the `time` of a record.
+/// Returns the seconds since 1970 (UTC), for the `time` of a record.
 pub fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// An examination of the policy on held-out scenes.
+/// An evaluation of the policy on held-out scenes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Training steps done before it.
+    /// Training steps completed before it.
     pub step: usize,
-    /// When it was over, in seconds since 1970 (UTC).
+    /// The end of the evaluation, in seconds since 1970 (UTC).
     pub time: f64,
     /// The game.
     pub game: String,
-    /// Seconds that it took.
+    /// Its duration in seconds.
     pub seconds_evaluation: f64,
-    /// How it went.
+    /// Its episode statistics.
     #[serde(flatten)]
     pub play: PlayMetrics,
 }
 
-/// Something that a user should look at.
+/// A finding of a health check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Training steps done by then.
+    /// Training steps completed.
     pub step: usize,
-    /// When, in seconds since 1970 (UTC).
+    /// The time, in seconds since 1970 (UTC).
     pub time: f64,
-    /// Which watchman says it; `docs/health-checks.md` has a paragraph of this name.
+    /// The name of the health check; `docs/health-checks.md` has a paragraph of this name.
     #[serde(alias = "watchman")]
     pub check: String,
-    /// The number that it goes by.
+    /// The number that it checks.
     pub value: f64,
-    /// What was seen, and what may help.
+    /// The finding and its remedy.
     pub text: String,
 }

@@ -1,5 +1,5 @@
-//! What a run tells: metrics, a struct for each kind, and the sinks that receive them. What is shown on a terminal is
-//! none of its business; that is a sink like any other.
+//! The records of a run: metrics, a struct for each kind, and the sinks that receive them. The terminal is a sink like
+//! any other.
 
 pub mod directory;
 pub mod episode_file;
@@ -16,25 +16,25 @@ use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
 
-/// Something that a run tells: a line of `metrics.jsonl`, or, if it is an episode, of `episodes.jsonl`. Its `kind` says
-/// which of these it is.
+/// A record: a line of `metrics.jsonl` or, if it is an episode, of `episodes.jsonl`. Its `kind` is the name of the
+/// variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
-    /// What the evaluations are held against; before the first.
+    /// Reference scores of the evaluations, before the first one.
     #[serde(alias = "yardsticks")]
     Baselines(Baselines),
-    /// The policy was examined.
+    /// The policy was evaluated.
     Evaluation(Evaluation),
-    /// A step of training was made.
+    /// A training step was made.
     Step(StepMetrics),
-    /// A watchman saw something.
+    /// A health check fired.
     Warning(Warning),
-    /// An episode, kept to be looked at.
+    /// A complete episode.
     Episode(KeptEpisode),
 }
 
-/// Receives what a run tells, as it comes: a file, a terminal, a plot.
+/// Receives the records of a run: a file, a terminal, a plot.
 pub trait Sink {
     /// Takes a record, whose numbers are all finite.
     ///
@@ -44,7 +44,7 @@ pub trait Sink {
 }
 
 impl Record {
-    /// The steps that were done when it was measured.
+    /// Returns the number of training steps completed.
     pub fn step(&self) -> usize {
         match self {
             Record::Baselines(_) => 0,
@@ -55,16 +55,16 @@ impl Record {
         }
     }
 
-    /// Makes sure that every number in it is finite.
+    /// Checks that every number in it is finite.
     ///
     /// # Errors
-    /// Naming the first that is not.
+    /// The error names the first that is not.
     pub fn check(&self) -> Result<(), RecordError> {
         if matches!(self, Record::Episode(_)) {
-            // A reply that cannot be read is no action, which is null; the referee sees to the rewards.
+            // The action of an unreadable reply is null. The referee checks the rewards.
             return Ok(());
         }
-        // serde_json writes what is not finite as null, and no metric is null on purpose.
+        // serde_json writes non-finite numbers as null, and no metric is null on purpose.
         let value = serde_json::to_value(self).expect("metrics are plain values");
         let step = self.step();
         null_in(&value, "").map_or(Ok(()), |metric| {
@@ -73,7 +73,7 @@ impl Record {
     }
 }
 
-/// The dotted name of the first null.
+/// Returns the dotted name of the first null.
 fn null_in(value: &serde_json::Value, name: &str) -> Option<String> {
     match value {
         serde_json::Value::Null => Some(name.to_owned()),

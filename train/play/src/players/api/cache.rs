@@ -1,8 +1,8 @@
-//! Answers that were paid for, kept on disk so that nobody pays twice.
+//! Paid answers, cached on disk so that no request is paid for twice.
 //!
-//! One file for each request, named by a SHA-256 of address and request: its first line is a SHA-256 of the rest, the rest
-//! a JSON object of the request and its answer. Files are written aside and renamed, so that several processes may share
-//! a cache.
+//! Each request has one file, named by a SHA-256 of address and request. Its first line is a SHA-256 of the rest, which
+//! is a JSON object of the request and its answer. Files are written to a temporary name and renamed, so several
+//! processes can share a cache.
 
 use std::fs;
 use std::io::Write;
@@ -26,14 +26,14 @@ struct CacheEntry {
     answer: ChatReply,
 }
 
-/// What the cache has.
+/// The result of a lookup.
 #[derive(Debug, PartialEq)]
 pub(super) enum Lookup {
-    /// The answer.
+    /// The cached answer.
     Found(ChatReply),
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// Something that cannot be read; it is written anew when the answer has come.
+    /// An unreadable file, which is overwritten once the answer has arrived.
     Damaged(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! One endpoint: requests, and patience with a server that is busy.
+//! One endpoint: requests, with retries if the server is busy.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,41 +10,41 @@ use ureq::http::{StatusCode, Uri};
 
 use super::error::{ApiPlayerError, excerpt};
 
-/// A request is sent so often at most.
+/// The maximum number of attempts of a request.
 const ATTEMPTS: usize = 6;
-/// Before the second attempt, without the jitter; it doubles from attempt to attempt.
+/// The pause before the second attempt, without jitter. It doubles from attempt to attempt.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// Nobody waits for longer before the next attempt.
+/// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// Bytes of an answer.
+/// The maximum number of bytes of an answer.
 const LARGEST: u64 = 8 << 20;
 
 /// An endpoint.
 pub(super) struct ApiClient {
     agent: Agent,
-    /// without the `/chat/completions` that is added
+    /// without `/chat/completions`, which is appended
     pub url: String,
     key: Option<String>,
     pause: Duration,
 }
 
-/// An attempt that brought no answer.
+/// A failed attempt.
 struct FailedAttempt {
-    /// for the account
+    /// its kind, for the counts
     kind: String,
-    /// for the error
+    /// the text of the error
     what: String,
-    /// whether it is worth another attempt
+    /// whether to retry
     passes: bool,
-    /// what the server wants us to wait
+    /// the pause that the server requests
     wait: Option<Duration>,
 }
 
-/// Who hears of what is sent.
+/// Receives events about requests.
 pub(super) trait RequestCounter: Sync {
-    /// A request goes out; `again`: not for the first time.
+    /// A request is sent; `again`: it is a retry.
     fn sent(&self, again: bool);
-    /// It failed, in this way.
+    /// A request failed in this way.
     fn failed(&self, kind: String);
 }
 
@@ -59,7 +59,7 @@ impl ApiClient {
             problem: problem.to_owned(),
         };
         if url.contains('@') || url.contains('?') {
-            // Not quoted: what is there may be a secret.
+            // Not quoted, because the text may be a secret.
             return Err(wrong("has a name, a password or a question in it"));
         }
         let uri: Uri = url
@@ -81,7 +81,7 @@ impl ApiClient {
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // The key is for this address alone.
+            // The key is sent to this address only.
             .max_redirects(0)
             .timeout_connect(Some(Duration::from_secs(20).min(timeout)))
             .timeout_global(Some(timeout))
@@ -94,8 +94,8 @@ impl ApiClient {
         })
     }
 
-    /// What the server answers to this request, after several attempts if need be. `stop` ends the waiting. The key is
-    /// left out of whatever it answers.
+    /// Returns the server's answer, after retries if needed. `stop` ends the waiting. The key is removed from the
+    /// answer.
     pub(super) fn ask(
         &self,
         request: &str,
@@ -123,7 +123,8 @@ impl ApiClient {
                     attempts: attempt,
                 });
             }
-            // Half of it and up to half more, so that those who failed together do not come back together.
+            // Half of the pause plus a random part of up to half, so that requests that failed together are not retried
+            // together.
             let usual = self.pause * (1 << (attempt - 1));
             let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
             rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
@@ -150,7 +151,7 @@ impl ApiClient {
             let body = body.map_err(|e| self.broken(&e))?;
             return Ok(self.without_key(&String::from_utf8_lossy(&body)));
         }
-        // The status says enough where the body is broken.
+        // The status suffices if the body is damaged.
         let body = self.without_key(&String::from_utf8_lossy(&body.unwrap_or_default()));
         let passes = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
         let cure = match status.as_u16() {
@@ -172,7 +173,7 @@ impl ApiClient {
         })
     }
 
-    /// No answer, or a part of one.
+    /// No answer, or part of one.
     fn broken(&self, error: &ureq::Error) -> FailedAttempt {
         let (kind, passes) = match error {
             ureq::Error::Timeout(_) => ("timed out", true),
@@ -191,7 +192,7 @@ impl ApiClient {
         }
     }
 
-    /// A server may send back what it was sent.
+    /// A server may echo what it received, including the key.
     fn without_key(&self, text: &str) -> String {
         match &self.key {
             Some(key) => text.replace(key, "[key]"),
@@ -248,7 +249,7 @@ mod tests {
         );
         assert!(!refused.contains("sk-secret"));
         assert!(made("http://192.168.0.7:8000/v1", None).is_ok());
-        // A name that only begins like the loopback.
+        // A name that only begins like the loopback address.
         assert!(made("http://localhost.example.org/v1", Some("k")).is_err());
         assert!(made("http://127.0.0.1.example.org/v1", Some("k")).is_err());
         let broken = made("https://a/v1", Some("sk-\nsecret")).err().unwrap();

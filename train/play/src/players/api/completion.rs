@@ -1,16 +1,16 @@
-//! A chat completion, as far as a player reads it.
+//! The part of a chat completion that a player reads.
 
 use serde::{Deserialize, Serialize};
 
-/// What the model said, and what it cost.
+/// The model's reply and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChatReply {
     pub text: String,
-    /// The limit of tokens ended it.
+    /// Whether the token limit ended the reply.
     pub cut: bool,
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
-    /// The server did not say how many tokens; these are a guess.
+    /// Whether the token counts are estimates, because the server sent none.
     pub estimated: bool,
 }
 
@@ -28,7 +28,7 @@ struct CompletionChoice {
     finish_reason: Option<String>,
 }
 
-/// A model that thinks to the end of its tokens has said nothing: its content is null.
+/// A model that spends all its tokens on reasoning has no reply: its content is null.
 #[derive(Deserialize)]
 struct ReplyMessage {
     content: Option<String>,
@@ -41,17 +41,17 @@ struct CompletionUsage {
 }
 
 impl ChatReply {
-    /// Reads what came for this request.
+    /// Parses the answer to this request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub(super) fn read(body: &str, request: &str) -> Result<ChatReply, String> {
         let completion: Completion =
             serde_json::from_str(body).map_err(|error| error.to_string())?;
         let choice = completion.choices.into_iter().next();
         let choice = choice.ok_or("it has no choices")?;
         let text = choice.message.content.unwrap_or_default();
-        // Four bytes a token is usual for English.
+        // English has about four bytes per token.
         let guess = |text: &str| text.len().div_ceil(4) as u64;
         let (prompt_tokens, completion_tokens) = match &completion.usage {
             Some(usage) => (usage.prompt_tokens, usage.completion_tokens),

@@ -1,4 +1,4 @@
-//! What can go wrong with a model behind an API. No text here holds the key.
+//! Errors of models behind an API. No text here contains the key.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A model behind an API cannot play.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiPlayerError {
-    /// The address is none, or none that a key may be sent to.
+    /// The address is invalid, or the key may not be sent to it.
     #[error(
         "the address of the API {problem}: wanted http(s)://HOST[:PORT]/PATH, such as http://127.0.0.1:8000/v1"
     )]
@@ -14,58 +14,58 @@ pub enum ApiPlayerError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The key would cross a network where everybody can read it.
+    /// The key would be sent unencrypted over a network.
     #[error(
         "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server wants \
          no key"
     )]
     Exposed {
-        /// Who would get it.
+        /// The address that would get it.
         host: String,
     },
-    /// The key cannot be sent.
+    /// The key contains characters that cannot be sent.
     #[error("OPENAI_API_KEY holds characters that no key has, such as a line end: set it anew")]
     Key,
-    /// The server did not answer, or with an error.
+    /// The server did not answer, or answered with an error.
     #[error("the API at {url} {what}{}", tried(*.attempts))]
     Failed {
-        /// Where.
+        /// The address.
         url: String,
-        /// What came instead of an answer, cut and escaped.
+        /// The answer or failure, cut and escaped.
         what: String,
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: usize,
     },
-    /// The server wants to be left alone for longer than a run can wait.
+    /// The server requests a longer pause than a run can wait.
     #[error(
         "the API at {url} asks to be left alone for {} s (Retry-After): try again then; what it has answered so far is in \
          the cache", .wait.as_secs()
     )]
     Busy {
-        /// Where.
+        /// The address.
         url: String,
-        /// For how long.
+        /// The requested pause.
         wait: Duration,
     },
-    /// The answer is no chat completion.
+    /// The answer is not a chat completion.
     #[error("the API at {url} gave an answer that is no chat completion ({problem}): {body}")]
     Schema {
-        /// Where.
+        /// The address.
         url: String,
         /// What is missing.
         problem: String,
-        /// What it gave, cut and escaped.
+        /// The answer, cut and escaped.
         body: String,
     },
-    /// All tokens that may be used have been.
+    /// The token budget is used up.
     #[error(
         "the budget of {budget} tokens is used up ({used} used): what was answered so far is in the cache, so that the same \
          command with a larger --player-budget goes on from there"
     )]
     Budget {
-        /// Tokens that were allowed.
+        /// The budget.
         budget: u64,
-        /// Tokens that were used.
+        /// The tokens used.
         used: u64,
     },
     /// The cache cannot be written.
@@ -73,7 +73,7 @@ pub enum ApiPlayerError {
     Cache {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: std::io::Error,
     },
 }
@@ -85,7 +85,7 @@ fn tried(attempts: usize) -> String {
     }
 }
 
-/// A stranger's text for a message: so many letters of it, those that act on a terminal escaped.
+/// Quotes untrusted text for a message: at most this many characters, with control characters escaped.
 pub(super) fn excerpt(text: &str) -> String {
     const MOST: usize = 300;
     let mut letters = text.trim().chars();

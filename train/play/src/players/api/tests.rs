@@ -56,7 +56,7 @@ fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
     referee.play(&*lake(), &seats, &mut [api], &mut |_| ())
 }
 
-/// What one seat's error says; the key is not in it.
+/// The error of one seat, without the key.
 fn fails(stub: &Stub) -> (String, ApiUsage) {
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(stub, home.path()));
@@ -123,7 +123,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
     }
     assert_eq!(files, 6);
 
-    // Another temperature is another request.
+    // Another temperature makes another request.
     let mut other = api(ApiSettings {
         temperature: 0.5,
         ..settings(&stub, home.path())
