@@ -62,6 +62,7 @@ impl State {
     /// Reads all files, plans the memory, and loads. Reports its progress to `progress`. Only models of the Hugging
     /// Face hub need `hub`.
     ///
+    /// # Errors
     /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
     pub fn new(
         gpu: &Gpu,

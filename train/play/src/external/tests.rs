@@ -1,4 +1,4 @@
-//! Against real children and real servers: those that play, and those that hang, flood, die and lie.
+//! Tests with real children and real servers: working ones, and ones that hang, flood, crash or send invalid messages.
 
 use std::fs;
 use std::path::Path;
@@ -28,16 +28,16 @@ fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     configure(&name.into(), &all).unwrap()
 }
 
-/// The error of the first episode's first steps.
+/// Returns the error of the first steps of the first episode.
 fn failure(scenario: &dyn Scenario) -> String {
     let mut game = match scenario.start(5, 0) {
         Ok(game) => game,
         Err(error) => return told(&error),
     };
-    // One that writes on and on may be ahead by a line or two before it is caught.
+    // A child that writes without end may be ahead by a line or two before the error.
     for _ in 0..1000 {
         if let Err(error) = game.play(&[Some(1)]) {
-            // From then on it says nothing else.
+            // From then on it writes nothing else.
             assert_eq!(game.observe(0).unwrap_err(), error);
             assert_eq!(game.play(&[None]).unwrap_err(), error);
             return told(&error);
@@ -54,7 +54,7 @@ fn a_name_is_a_command_or_an_address() {
             "exec: a 'b c' d\\ e \"\"",
             "[\"a\", \"b c\", \"d e\", \"\"]",
         ),
-        // No shell looks at it.
+        // No shell interprets it.
         (
             "exec:a $HOME | b > c",
             "[\"a\", \"$HOME\", \"|\", \"b\", \">\", \"c\"]",
@@ -215,7 +215,7 @@ fn messages_are_what_they_say() {
 }
 
 proptest! {
-    /// Whatever is written, it is read or quoted, in a line that a terminal can bear.
+    /// Every message is parsed, or quoted in one line without control characters.
     #[test]
     fn nothing_that_is_written_breaks_the_reader(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),

@@ -1,4 +1,4 @@
-//! The referee, with a game that counts and players who say numbers.
+//! Tests of the referee with a counting game and players that reply with numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::player::{ActionRequest, Reply};
 
-/// Two agents who count: the first is over after two rounds, the second never. `breaks`: the round in which it fails, as
-/// often as there are `accidents` left.
+/// Two agents that count: the first ends after two rounds, the second never. `breaks`: the round in which the game
+/// fails, as often as there are `accidents` left.
 #[derive(Debug)]
 struct Counting {
     actions: Vec<String>,
@@ -76,7 +76,7 @@ impl Game for Count {
     }
 }
 
-/// Says its number, or in the given turn nothing that can be read; remembers who asked.
+/// Replies with its number, or in the given turn with an unreadable text; records the requests.
 struct Says {
     number: usize,
     mumbles: usize,
@@ -178,7 +178,7 @@ fn every_agent_has_its_own_player_episode_and_end() {
         );
         assert_eq!(second.turns[3].text, "Some(2)");
     }
-    // Nobody is asked after the end, and every agent draws from a seed of its own.
+    // No request follows the end, and every agent draws from its own seed.
     assert_eq!(one.asked, [(0, 0, 3), (2, 0, 6), (0, 1, 3), (2, 1, 6)]);
     assert_eq!(two.asked.len(), 8);
     assert!(two.asked.iter().all(|(_, _, seed)| ![3, 6].contains(seed)));
@@ -190,7 +190,7 @@ fn every_agent_has_its_own_player_episode_and_end() {
     assert_eq!(both.asked.len(), 12);
 }
 
-/// What a game in another process may answer.
+/// An invalid result, as an external game may return it.
 #[test]
 fn a_game_that_answers_nonsense_is_named() {
     let outcome = |reward| Outcome {
@@ -220,7 +220,7 @@ fn a_game_that_fails_is_named() {
     assert_eq!(played.unwrap_err().to_string(), "counting: lost count");
 }
 
-/// An accident costs the game that it happens to a second start, and nobody else anything.
+/// A failed game is played a second time; all others are unaffected.
 #[test]
 fn a_game_that_fails_once_is_played_again() {
     let play = |scenario: &Counting| {

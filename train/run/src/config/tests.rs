@@ -1,4 +1,4 @@
-//! What must hold of configs, and how their errors read.
+//! Tests of configs and of the text of their errors.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> 
     Config::load(request, &settings)
 }
 
-/// The error of loading the default preset with these settings.
+/// Returns the error of loading the default preset with these settings.
 fn error(settings: &[&str]) -> String {
     load("frozen-lake", settings).unwrap_err().to_string()
 }
@@ -175,7 +175,7 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
 }
 
-/// As null they would be ignored in silence, and the game played with its defaults.
+/// As null they would be ignored silently, and the game played with its defaults.
 #[test]
 fn numbers_that_are_none_are_no_options() {
     assert_snapshot!(error(&["game.options.size=inf"]), @"key `game.options.size`: found inf, wanted a finite number");
@@ -234,7 +234,7 @@ fn a_model_is_a_directory_or_a_repository() {
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
-/// A directory with these files, and the config of one of them.
+/// Writes these files to a directory and loads one of them.
 fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -264,7 +264,7 @@ fn files_at_fault_are_named() {
     assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
 }
 
-/// What is no plain file of a moderate size is not waited for.
+/// Special and oversized files are refused without waiting.
 #[cfg(unix)]
 #[test]
 fn endless_files_are_refused() {
@@ -296,7 +296,7 @@ fn a_file_states_differences_from_its_base() {
     };
     assert_eq!(resolved.config, wanted);
     assert_eq!(resolved.notes, [""; 0]);
-    // Another file is found beside the one that names it, wherever the program was started.
+    // A base is relative to the file that names it, in any working directory.
     let lake = (
         "base/lake.toml",
         "name = \"theirs\"\nbase = \"../mine.toml\"\n[train]\nsteps = 3\n",
@@ -307,7 +307,7 @@ fn a_file_states_differences_from_its_base() {
     assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
     assert_eq!(config.name, "top");
     assert_eq!(config.game.name, "snake".into());
-    // Another game drops the options of the one before.
+    // Another game drops the options of the previous one.
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
     top += "options.slippery = true\n";
@@ -392,11 +392,11 @@ all_episodes = true
     let settings = ["train.weights=all", "train.lr=1e-4"].map(str::to_owned);
     let resolved = Config::resolve("snake", &settings).unwrap();
     assert_eq!(resolved.notes, [""; 0]);
-    // What a preset says, or a default, nobody has chosen.
+    // The user chose neither the values of a preset nor the defaults.
     let settings = ["train.sampling=all", "train.steps=1"].map(str::to_owned);
     let resolved = Config::resolve("frozen-lake", &settings).unwrap();
     assert_eq!(resolved.notes, [""; 0]);
-    // Nor what lapwing wrote.
+    // Nor those in a file that lapwing wrote.
     let written = files(
         &[("config.toml", &resolved.config.to_toml())],
         "config.toml",
@@ -483,7 +483,7 @@ fn paths_hold_from_everywhere() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What is written to the run directory makes the same run again.
+    /// The config in the run directory makes the same run again.
     #[test]
     fn a_resolved_config_resolves_to_itself(
         preset in 0..PRESETS.len(),
@@ -497,7 +497,7 @@ proptest! {
         dir in "[ -~]{0,12}",
     ) {
         let given = load(PRESETS[preset].name, &[]).unwrap().game.options;
-        // A map has its size.
+        // A map has its own size.
         let sized = match given.contains_key("map") {
             true => format!("game.options.step_limit={size}"),
             false => format!("game.options.size={size}"),
@@ -512,14 +512,14 @@ proptest! {
             &sized,
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
-        // Not through a setting: a bare word that reads as a number would be one.
+        // Not through `--set`, where a bare word that reads as a number would be one.
         config.model.dir = (!dir.is_empty()).then(|| dir.into());
         let (_dir, path) = file(&config.to_toml());
         prop_assert_eq!(load(&path, &[]).unwrap(), config);
     }
 }
 
-/// A variant that is asked for by name has its own game, and all the rest from the preset of its game.
+/// A variant has its own game, and everything else from the preset of its game.
 #[test]
 fn a_variant_is_played_as_the_preset_of_its_game_is() {
     for kind in lapwing_env::GAMES {
@@ -533,7 +533,7 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
                 "{}",
                 variant.name
             );
-            // A preset of the variant's own name may go by other numbers.
+            // A preset with the variant's own name may have other numbers.
             if PRESETS.iter().any(|preset| preset.name == variant.name) {
                 continue;
             }
@@ -556,7 +556,7 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
     );
 }
 
-/// Each is a game and a preset of one name.
+/// Each is both a game and a preset.
 #[test]
 fn presets_and_variants_of_one_name_are_one_game() {
     let mut both = 0;
@@ -606,7 +606,7 @@ fn games_are_mixed_in_by_settings_and_by_files() {
         mix[0].scenario(&resolved.config.game).unwrap().options()["size"],
         6
     );
-    // What is printed says where it comes from, and means the same.
+    // The printed config names the origins, and loads as the same config.
     let told = resolved.to_toml().replace(&path, "mine.toml");
     let from = told.find("[[mix]]").unwrap();
     let to = told.find("[policy]").unwrap();
@@ -645,7 +645,7 @@ fn what_cannot_be_mixed_in_is_named() {
     assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"key `mix.until`: found 2, wanted 0, or above mix.from, which is 3");
     assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"key `mix` in --set: found [{ shares = 0.6 }], wanted one of `name`, `probe`, `share`, `from`, `until`, `options`");
     assert_snapshot!(error(&["mix=snake"]), @r#"key `mix` in --set: found "snake", wanted a list"#);
-    // One after the other they may be all.
+    // Consecutive shares may all be 1.
     assert!(
         load(
             "frozen-lake",
@@ -655,7 +655,7 @@ fn what_cannot_be_mixed_in_is_named() {
     );
 }
 
-/// The lessons follow each other without a gap, and the last is what it is examined on.
+/// The stages of the curriculum follow each other without a gap, and the last one is evaluated.
 #[test]
 fn the_curriculum_plays_one_lesson_at_a_time() {
     let config = load("frozen-lake-curriculum", &[]).unwrap();
@@ -673,7 +673,7 @@ fn the_curriculum_plays_one_lesson_at_a_time() {
     assert!(config.mix.iter().all(|mix| mix.share == 1.0));
 }
 
-/// Nobody reads what is for words where there are none, nor the other way round; and a preset's own values are no complaint.
+/// Settings of another learner cause a warning; a preset's own values do not.
 #[test]
 fn what_is_for_another_learner_is_told() {
     let notes = |request: &str, settings: &[&str]| {

@@ -1,8 +1,8 @@
-//! Children.
+//! Tests with child processes.
 
 use super::*;
 
-/// What all of these begin with: a reader of requests and a writer of answers.
+/// The beginning of all these programs: a reader of requests and a writer of answers.
 const BEGINNING: &str = r#"
 import json, os, subprocess, sys, time
 open("pid", "w").write(str(os.getpid()))
@@ -18,7 +18,7 @@ def answer(request, observation, reward=None, done=False):
     write(json.dumps({"session": request["session"], "type": "observation", "data": data}) + "\n")
 "#;
 
-/// Who says "go" as often as the seed says, wins.
+/// An episode is won by sending "go" as often as the seed demands.
 const HONEST: &str = r#"
 left = {}
 for request in requests():
@@ -35,7 +35,7 @@ for request in requests():
     answer(request, f"session {session} of {os.getpid()}: {left[session]} left", 1 if over else -0.5, over)
 "#;
 
-/// A child with this program, in a directory of its own.
+/// Returns a scenario with this program, in a directory of its own.
 struct Child {
     home: TempDir,
     scenario: Option<Box<dyn Scenario>>,
@@ -62,14 +62,14 @@ impl Child {
         fs::read_to_string(self.home.path().join(file)).ok()
     }
 
-    /// Makes sure that the processes whose ids are in these files are gone once the scenario is.
+    /// Checks that the processes whose ids are in these files end with the scenario.
     fn is_gone(&mut self, files: &[&str]) {
         self.scenario = None;
         for file in files {
             let pid: i32 = self.read(file).unwrap().parse().unwrap();
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             let start = Instant::now();
-            // One that it had started is waited for by init, which takes a moment.
+            // A grandchild is reaped by init, which takes a moment.
             while is_alive(pid) {
                 assert!(start.elapsed() < Duration::from_secs(5), "{file} lives");
                 std::thread::sleep(Duration::from_millis(10));
@@ -78,7 +78,7 @@ impl Child {
     }
 }
 
-/// Whether it runs. A zombie of ours counts; one that nobody in a container waits for does not.
+/// Returns whether the process runs. A zombie of ours counts; an orphaned one in a container without init does not.
 fn is_alive(pid: rustix::process::Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat", pid = pid.as_raw_nonzero()));
     match stat {
@@ -113,11 +113,11 @@ fn one_child_plays_many_episodes() {
                 _ => -0.5,
             };
             assert_eq!((outcome.reward, outcome.over), (reward, n <= round));
-            // A return of 0 or less is none by default.
+            // A return of 0 or less is not a success by default.
             assert_eq!(game.succeeded(0), n <= round && n < 3);
         }
     }
-    // Who cannot be read sends nothing; who is over neither.
+    // Nothing is sent for an unreadable reply, or after the end.
     drop(games);
     let mut game = scenario.start(2, 0).unwrap();
     let reused = seen(&*game);
@@ -137,7 +137,7 @@ fn one_child_plays_many_episodes() {
     );
 }
 
-/// What each says is quoted, its processes are gone, and none takes longer than it may.
+/// Each error quotes the child's output, its processes are gone, and none takes longer than its timeout.
 #[test]
 fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     let lie = |text: &str| {
@@ -225,7 +225,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     }
 }
 
-/// A child that neither answers nor reads, ignores what it can ignore, and has a child of its own.
+/// A child that neither answers nor reads, ignores the signals that it can ignore, and has a child of its own.
 #[test]
 fn a_child_that_hangs_is_ended_with_its_children() {
     let program = r#"
@@ -238,7 +238,7 @@ sys.stderr.write("thinking\n" * 1000)
 sys.stderr.flush()
 time.sleep(1000)
 "#;
-    // Long enough for it to have begun, which is seen by its child.
+    // Long enough for it to have started, which its child shows.
     let mut child = Child::new(program, json!({ "timeout": 3 }));
     let told = failure(child.scenario());
     let wanted = "it did not answer within 3 s, and was ended (game.options.timeout); its last words on standard error: ...\"";
@@ -249,7 +249,7 @@ time.sleep(1000)
     child.is_gone(&["pid", "other"]);
 }
 
-/// One that only ends by force is ended by force when it is no longer needed, too.
+/// A child that only ends by force is killed when it is no longer needed, too.
 #[test]
 fn a_child_that_plays_and_does_not_end_is_ended() {
     let program = "r = requests()\nanswer(next(r), 'hello')\nother = subprocess.Popen(['sleep', '1000'])\n\
@@ -261,7 +261,8 @@ fn a_child_that_plays_and_does_not_end_is_ended() {
     child.is_gone(&["pid", "other"]);
 }
 
-/// An environment's own error ends the episode; the process plays on. A dead one is started anew for the next episode.
+/// An environment's own error ends the episode, and the process continues. A dead process is started again for the next
+/// episode.
 #[test]
 fn other_episodes_go_on() {
     let program = r#"
@@ -317,7 +318,8 @@ fn a_program_that_is_not_there_or_not_one_is_told() {
     assert!(told.contains("may not be executed (chmod +x"), "{told}");
 }
 
-/// What an agent says goes to the template, and what it makes to the child; a seed for luck where one is taken.
+/// The agent's text goes to the template, and the template's output to the child, with a seed for luck if the option is
+/// set.
 #[test]
 fn texts_and_luck_are_handed_on() {
     let program = r#"
@@ -356,7 +358,7 @@ for request in requests():
         r#"{"message":"I say \"left\""} 0.25 1"#
     );
     assert!(!game.succeeded(0));
-    // What was said is said once.
+    // A text is sent once.
     game.play(&[Some(0)]).unwrap();
     assert_eq!(game.observe(0).unwrap(), r#"{"message":""} 0.25 2"#);
     assert!(game.succeeded(0));

@@ -1,4 +1,4 @@
-//! Servers.
+//! Tests with servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use tungstenite::{Message, accept};
 
 use super::*;
 
-/// A server that does this with each connection.
+/// Starts a server that does this with each connection.
 fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     format!("ws://{address}/ws")
 }
 
-/// A server that does this with each WebSocket.
+/// Starts a server that does this with each WebSocket.
 fn speaks(each: impl Fn(&mut WebSocket<TcpStream>) + Send + Clone + 'static) -> String {
     server(move |stream| {
         if let Ok(mut socket) = accept(stream) {
@@ -37,7 +37,7 @@ fn observation(text: &str, done: bool) -> Message {
     Message::text(json!({ "type": "observation", "data": data }).to_string())
 }
 
-/// The next request, pings and pongs apart; `None` at the end.
+/// Returns the next request, without pings and pongs; `None` at the end.
 fn request(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
     loop {
         match socket.read().ok()? {
@@ -48,7 +48,7 @@ fn request(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
     }
 }
 
-/// Who says "go" as often as the seed says, wins.
+/// An episode is won by sending "go" as often as the seed demands.
 fn honest(socket: &mut WebSocket<TcpStream>) {
     let mut left = 0;
     while let Some(request) = request(socket) {
@@ -84,7 +84,7 @@ fn each_session_has_a_connection_and_uses_it_again() {
     assert_eq!(connections.try_iter().count(), 2);
 }
 
-/// A server hangs up on who does not answer its pings.
+/// A server closes a connection that does not answer its pings.
 #[test]
 fn pings_are_answered_while_nothing_is_asked() {
     let url = speaks(|socket| {
@@ -104,7 +104,7 @@ fn pings_are_answered_while_nothing_is_asked() {
     assert_eq!(game.observe(0).unwrap(), "true");
 }
 
-/// Between two episodes a server may hang up; within one it may not.
+/// A server may close the connection between two episodes, but not within one.
 #[test]
 fn an_idle_connection_may_be_closed() {
     let url = speaks(|socket| {
@@ -166,7 +166,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
             "the server did not answer within 2 s (game.options.timeout)",
         ),
         (
-            // It says nothing, and that without end.
+            // It sends pings without end and no answer.
             after_hello(|socket| while socket.send(Message::Ping(b"!".to_vec().into())).is_ok() {}),
             "the server did not answer within 2 s (game.options.timeout)",
         ),
