@@ -28,8 +28,8 @@ fn an_adapter_is_meant_by_its_number_or_part_of_its_name() {
     assert_eq!(find(&list, "dx12 example"), Ok(2));
     let listed = "\n  0: vulkan Example 9000\n  1: vulkan llvmpipe\n  2: dx12 Example 9000";
     for (asked, text) in [
-        ("3", "there is no adapter 3, only"),
-        ("other", "no adapter is called \"other\", there are"),
+        ("3", "there is no device 3, only"),
+        ("other", "no device is called \"other\", there are"),
         (
             "example",
             "several adapters are called \"example\"; give the number, of",

@@ -59,7 +59,7 @@ pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     if let Ok(index) = asked.parse::<usize>() {
         return match index < list.len() {
             true => Ok(index),
-            false => Err(format!("there is no adapter {index}, only{}", listed())),
+            false => Err(format!("there is no device {index}, only{}", listed())),
         };
     }
     let is_meant = |caps: &Caps| full(caps).to_lowercase().contains(&asked.to_lowercase());
@@ -67,7 +67,7 @@ pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     match (meant.next(), meant.next()) {
         (Some((index, _)), None) => Ok(index),
         (None, _) => Err(format!(
-            "no adapter is called {asked:?}, there are{}",
+            "no device is called {asked:?}, there are{}",
             listed()
         )),
         (Some(_), Some(_)) => Err(format!(

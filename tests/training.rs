@@ -339,7 +339,7 @@ fn a_state_put_together_again_goes_on_the_same() {
     assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
 }
 
-/// Keeps nothing, and returns this error after so many steps.
+/// Keeps nothing, and returns this error after this many steps.
 struct Failing(usize, fn() -> RecordError);
 
 impl Sink for Failing {

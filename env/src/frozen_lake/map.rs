@@ -132,7 +132,7 @@ impl LakeMap {
     }
 
     /// Turns `count` cells of ice red, drawn evenly from those without which the goal can still be reached; fewer if
-    /// there are not so many.
+    /// there are too few.
     pub fn redden(&mut self, count: usize, stream: &mut Stream) {
         let ice = |&cell: &usize| self.cells[cell] == LakeCell::Ice && cell != self.start;
         let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();

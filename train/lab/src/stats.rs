@@ -2,7 +2,7 @@
 
 use lapwing_env::rng::Stream;
 
-/// With so many resamples the ends of an interval vary by about a hundredth of its length.
+/// With this many resamples the ends of an interval vary by about a hundredth of its length.
 const RESAMPLES: usize = 10_000;
 
 /// Returns the 95 % percentile bootstrap interval of the mean (Efron 1979): 95 % of the means of samples of the same size,

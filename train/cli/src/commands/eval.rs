@@ -92,7 +92,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         all.iter().try_for_each(|game| game.write(file))?;
         file.flush()?;
     }
-    // The name tells two presets of one game apart.
+    // The name distinguishes two presets of one game.
     for (game, name) in all.iter_mut().zip(&arguments.games) {
         game.name.clone_from(name);
     }
