@@ -85,7 +85,7 @@ impl LakeMap {
         };
         match map.distances()[start] {
             Some(_) => Ok(map),
-            None => Err("has no way from `S` to `G`, but must have one".to_owned()),
+            None => Err("has no path from `S` to `G`, but must have one".to_owned()),
         }
     }
 

@@ -73,8 +73,8 @@ pub enum CheckpointError {
     },
     /// An incompatible version wrote it.
     #[error(
-        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
-         start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
+        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that version, or \
+         start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
     )]
     Version {
         /// The file.
@@ -86,8 +86,8 @@ pub enum CheckpointError {
     },
     /// The config has changed.
     #[error(
-        "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
-         learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
+        "{}: made with another config than the run has now: {}; change that back, or start a new run from the trained \
+         weights (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
     )]
     Config {
         /// The file.

@@ -72,7 +72,7 @@ pub enum Error {
     Checkpoint(#[from] CheckpointError),
     /// Too many consecutive updates were dropped.
     #[error(
-        "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
+        "training has diverged: the last {0} updates were dropped because loss or gradient was not finite; start from \
          an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),

@@ -140,7 +140,7 @@ impl HealthChecks {
     fn dropped_update(&self) -> Option<CheckResult> {
         let dropped = self.last().updates_dropped;
         let text = format!(
-            "an update was dropped, since its loss or gradient was no finite number ({} in a row; {MOST_DROPPED} end the \
+            "an update was dropped, because its loss or gradient was not finite ({} in a row; {MOST_DROPPED} end the \
              run): if it happens again, use a smaller train.lr",
             self.dropped
         );
@@ -448,6 +448,6 @@ mod tests {
         for _ in 0..5 {
             checks.look(&bad, &[], &config);
         }
-        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was not finite; start from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
     }
 }

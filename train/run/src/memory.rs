@@ -91,7 +91,7 @@ pub enum MemoryError {
     },
     /// A tensor of a batch would be larger than a kernel can bind.
     #[error(
-        "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
+        "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {:.2} GiB of a buffer, which is \
          {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
     )]
     Binding {
@@ -104,7 +104,7 @@ pub enum MemoryError {
     },
     /// A matrix of the model is too large to be trained.
     #[error(
-        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this adapter's kernels see \
+        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this device's kernels see \
          {:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model", gib(.bytes), gib(.binding)
     )]
     Matrix {
@@ -115,7 +115,7 @@ pub enum MemoryError {
     },
     /// Not even one prompt and reply fit.
     #[error(
-        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this device's kernels see \
          {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
     )]
     Longest {
@@ -533,7 +533,7 @@ mod tests {
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
-        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
+        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this device's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn default_path(runs: &[PathBuf]) -> PathBuf {
 /// page shows the number of damaged lines.
 ///
 /// # Errors
-/// If a directory holds no run, a config cannot be read, the file exists and is no report, or it cannot be written.
+/// If a directory contains no run, a config cannot be read, the file exists and is no report, or it cannot be written.
 pub fn write(runs: &[PathBuf], out: &Path) -> Result<(), Error> {
     // Before reading, which may take a while.
     check_free(out)?;

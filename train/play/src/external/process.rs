@@ -193,7 +193,7 @@ impl RunningProcess {
             Ok(Ok(line)) => {
                 let line = quoted(&line);
                 return Err(format!(
-                    "it wrote to its standard output without being asked, where only answers belong: {line}"
+                    "it wrote to its standard output without a request, where only answers belong: {line}"
                 ));
             }
             Ok(Err(problem)) => return Err(problem),

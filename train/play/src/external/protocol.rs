@@ -131,7 +131,7 @@ fn answer(data: Value) -> Result<StepResult, String> {
         _ => return Err("the reward is no number".to_owned()),
     };
     if reward.is_some_and(|reward| !reward.is_finite()) {
-        return Err("the reward is no finite number".to_owned());
+        return Err("the reward is not finite".to_owned());
     }
     Ok(StepResult {
         observation,

@@ -89,7 +89,7 @@ impl EnvironmentSession for SocketSession {
                 let message = protocol::read(&bytes).map_err(SessionError::Other)?;
                 let problem = message.content.err().unwrap_or_else(|| {
                     let answer = quoted(&bytes);
-                    format!("the server said something without being asked: {answer}")
+                    format!("the server sent a message without a request: {answer}")
                 });
                 return Err(SessionError::Closed(problem));
             }
@@ -170,7 +170,7 @@ fn connect(
         ))),
         Err(HandshakeError::Failure(error)) => {
             let said = quoted(error.to_string().as_bytes());
-            Err(failed(format!("it does not speak WebSocket: {said}")))
+            Err(failed(format!("it is not a WebSocket server: {said}")))
         }
     }
 }
@@ -269,7 +269,9 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
         }
         Err(error) => {
             let said = quoted(error.to_string().as_bytes());
-            other(format!("the server does not speak WebSocket: {said}"))
+            other(format!(
+                "the server does not follow the WebSocket protocol: {said}"
+            ))
         }
     }
 }

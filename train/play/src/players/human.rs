@@ -100,7 +100,7 @@ pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()
 /// The valid answers.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");
-    format!("Say {words}, or their first letters; ? shows this, q quits.")
+    format!("Enter {words}, or their first letters; ? shows this, q quits.")
 }
 
 impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>> Player

@@ -170,7 +170,7 @@ fn nothing(request: &str) -> ConfigError {
             "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
         ),
         PathKind::File => wrong(
-            "is no config",
+            "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",
         ),
         _ if looks_like_a_path => wrong(

@@ -424,7 +424,7 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR contains no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
@@ -504,7 +504,7 @@ mod tests {
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
-        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
+        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and continue with --resume");
         // Another file of that name is not the same.
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());

@@ -24,7 +24,7 @@ pub enum RecordError {
     /// There is no run.
     #[error(
         "{} {}: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it",
-        .path.display(), if *.is_there { "holds no run" } else { "does not exist" }
+        .path.display(), if *.is_there { "contains no run" } else { "does not exist" }
     )]
     NoRun {
         /// The directory.
@@ -34,7 +34,7 @@ pub enum RecordError {
     },
     /// The run has saved no weights.
     #[error(
-        "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
+        "{} has no adapter or model yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
     )]
     NoAdapter(PathBuf),
     /// The run has a network instead of an adapter.
@@ -45,7 +45,7 @@ pub enum RecordError {
     HasNetwork(PathBuf),
     /// The run has no network.
     #[error(
-        "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
+        "{} has no network yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
     )]
     NoNetwork(PathBuf),
     /// Another process writes there.
@@ -55,8 +55,8 @@ pub enum RecordError {
     InUse(PathBuf),
     /// The directory is not the one in which the run began.
     #[error(
-        "{} was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and \
-         go on with --resume", .0.display()
+        "{} was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and \
+         continue with --resume", .0.display()
     )]
     Gone(PathBuf),
     /// There is something that lapwing did not make.
@@ -76,7 +76,7 @@ pub enum RecordError {
     /// A file has become shorter since a checkpoint.
     #[error(
         "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
-         cannot go on as if they were there; start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display()
+         cannot continue without them; start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display()
     )]
     Short {
         /// The file.

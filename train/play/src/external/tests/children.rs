@@ -177,7 +177,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         ),
         (
             "r = requests()\na = next(r)\nwhile True: answer(a, 'again')".to_owned(),
-            "it wrote to its standard output without being asked, where only answers belong: \"{\\\"session",
+            "it wrote to its standard output without a request, where only answers belong: \"{\\\"session",
         ),
         ("print('pygame 2.6')\nsys.stdout.flush()\ntime.sleep(1000)".to_owned(), "\"pygame 2.6\""),
         (lie("{}]"), "what it wrote is not JSON (trailing characters at line 1 column 3): \"{}]\""),

@@ -152,7 +152,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
         ),
         (
             answers(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
-            "cannot connect to the server: it does not speak WebSocket: ",
+            "cannot connect to the server: it is not a WebSocket server: ",
         ),
         (
             server(|stream| {
@@ -190,7 +190,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
                 let _ = socket.get_mut().write_all(&[0xff; 64]);
                 thread::sleep(Duration::from_secs(1));
             }),
-            "the server does not speak WebSocket: ",
+            "the server does not follow the WebSocket protocol: ",
         ),
         (
             after_hello(|socket| {

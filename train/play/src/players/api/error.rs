@@ -16,7 +16,7 @@ pub enum ApiPlayerError {
     },
     /// The key would be sent unencrypted over a network.
     #[error(
-        "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server wants \
+        "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server needs \
          no key"
     )]
     Exposed {
@@ -24,7 +24,7 @@ pub enum ApiPlayerError {
         host: String,
     },
     /// The key contains characters that cannot be sent.
-    #[error("OPENAI_API_KEY holds characters that no key has, such as a line end: set it anew")]
+    #[error("OPENAI_API_KEY contains characters that no key has, such as a line end: set it again")]
     Key,
     /// The server did not answer, or answered with an error.
     #[error("the API at {url} {what}{}", tried(*.attempts))]
@@ -38,7 +38,7 @@ pub enum ApiPlayerError {
     },
     /// The server requests a longer pause than a run can wait.
     #[error(
-        "the API at {url} asks to be left alone for {} s (Retry-After): try again then; what it has answered so far is in \
+        "the API at {url} requests a pause of {} s (Retry-After): try again then; its answers so far are in \
          the cache", .wait.as_secs()
     )]
     Busy {
@@ -48,7 +48,9 @@ pub enum ApiPlayerError {
         wait: Duration,
     },
     /// The answer is not a chat completion.
-    #[error("the API at {url} gave an answer that is no chat completion ({problem}): {body}")]
+    #[error(
+        "the API at {url} returned an answer that is not a chat completion ({problem}): {body}"
+    )]
     Schema {
         /// The address.
         url: String,
@@ -59,8 +61,8 @@ pub enum ApiPlayerError {
     },
     /// The token budget is used up.
     #[error(
-        "the budget of {budget} tokens is used up ({used} used): what was answered so far is in the cache, so that the same \
-         command with a larger --player-budget goes on from there"
+        "the budget of {budget} tokens is used up ({used} used): the answers so far are in the cache, so the same \
+         command with a larger --player-budget continues from there"
     )]
     Budget {
         /// The budget.

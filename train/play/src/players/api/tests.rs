@@ -226,7 +226,7 @@ fn retry_after_is_honoured() {
     let bad = StubResponse::Status(429, "Retry-After: 3600\r\n", String::new());
     let stub = Stub::new(&[], bad);
     let (error, account) = fails(&stub);
-    assert!(error.contains("left alone for 3600 s"), "{error}");
+    assert!(error.contains("a pause of 3600 s"), "{error}");
     assert_eq!(account.requests, 1);
 }
 
