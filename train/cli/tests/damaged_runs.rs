@@ -196,11 +196,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
         .output();
     let full = Ended::new(home, output.unwrap());
     assert_eq!(full.code, 1, "{}", full.err);
-    assert!(
-        full.err.contains("what was saved last is kept"),
-        "{}",
-        full.err
-    );
+    assert!(full.err.contains("the last save is kept"), "{}", full.err);
     assert!(full.last().contains("File too large"), "{}", full.err);
     assert_eq!(files(&home.join("run/checkpoints")), before);
     // With room again, the run ends with the same adapter.

@@ -169,7 +169,7 @@ impl HealthChecks {
         let wanted = config.policy.reply.wanted();
         let share = 100.0 * (1.0 - valid);
         let text = format!(
-            "{share:.0} % of the replies cannot be read: the model said {said:?}, and wanted is {wanted}; choose the form of \
+            "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; choose the form of \
              reply that the model can give, or give it more tokens (policy.max_new_tokens)"
         );
         Some(("unreadable", valid, text))

@@ -43,7 +43,7 @@ pub fn train<L: Learner>(
         // checkpoint is better than the current state.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.note(&format!("saved as it is, at step {}", state.step)),
-            false => progress.note("what was saved last is kept"),
+            false => progress.note("the last save is kept"),
         }
     })
 }

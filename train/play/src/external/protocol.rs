@@ -83,7 +83,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| wrong(&format!("what it wrote is not JSON ({error})")))?;
     let Value::Object(message) = value else {
-        return Err(wrong("what it wrote is no message, which is a JSON object"));
+        return Err(wrong("its output is not a message, which is a JSON object"));
     };
     let session = match message.get("session") {
         None => None,
@@ -128,7 +128,7 @@ fn answer(data: Value) -> Result<StepResult, String> {
         // OpenEnv allows it.
         Value::Bool(is) => Some(f64::from(u8::from(is))),
         Value::Number(number) => number.as_f64(),
-        _ => return Err("the reward is no number".to_owned()),
+        _ => return Err("the reward is not a number".to_owned()),
     };
     if reward.is_some_and(|reward| !reward.is_finite()) {
         return Err("the reward is not finite".to_owned());

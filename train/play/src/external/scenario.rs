@@ -78,7 +78,7 @@ impl ExternalScenario {
         let of_file = |problem: String| {
             wrong(
                 "template",
-                format!("is \"{given}\", which is no template: {problem}"),
+                format!("is \"{given}\", which is not a template: {problem}"),
             )
         };
         let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;

@@ -60,7 +60,7 @@ pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let sample = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
-            .map_err(|error| wrong(format!("line {} is no episode: {error}", number + 1)))
+            .map_err(|error| wrong(format!("line {} is not an episode: {error}", number + 1)))
     };
     text.lines().enumerate().map(sample).collect()
 }

@@ -181,7 +181,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         ),
         ("print('pygame 2.6')\nsys.stdout.flush()\ntime.sleep(1000)".to_owned(), "\"pygame 2.6\""),
         (lie("{}]"), "what it wrote is not JSON (trailing characters at line 1 column 3): \"{}]\""),
-        (lie("7"), "what it wrote is no message, which is a JSON object: \"7\""),
+        (lie("7"), "its output is not a message, which is a JSON object: \"7\""),
         (lie("{}"), "the message has no `type`: \"{}\""),
         (
             lie(r#"{"session":1,"type":"state","data":{}}"#),
@@ -199,7 +199,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         (data(r#"{"observation":1}"#), "the observation is wrong (missing field `done`): "),
         (data(r#"{"observation":1,"done":false,"reward":NaN}"#), "what it wrote is not JSON ("),
         (data(r#"{"observation":1,"done":false,"reward":1e999}"#), "what it wrote is not JSON ("),
-        (data(r#"{"observation":1,"done":false,"reward":"1"}"#), "the reward is no number: "),
+        (data(r#"{"observation":1,"done":false,"reward":"1"}"#), "the reward is not a number: "),
         (data(r#"{"observation":1,"done":false,"reward":9}"#), "a reward is 9, outside of -1 to 1"),
         (
             "r = requests()\nnext(r)\nsys.stdout.buffer.write(b'\\xff\\xfe\\n')\nsys.stdout.flush()\ntime.sleep(1000)".to_owned(),

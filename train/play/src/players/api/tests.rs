@@ -277,7 +277,7 @@ fn another_schema_is_an_error() {
     ] {
         let stub = Stub::new(&[], StubResponse::Status(200, "", body.to_owned()));
         let (error, account) = fails(&stub);
-        assert!(error.contains("no chat completion"), "{error}");
+        assert!(error.contains("not a chat completion"), "{error}");
         assert!(error.contains(problem), "{error}");
         assert!(error.contains(&format!("{body:?}")), "{error}");
         assert_eq!(account.requests, 1);
