@@ -148,7 +148,7 @@ mod tests {
             }),
             ..play.clone()
         };
-        let yardsticks = Baselines {
+        let baselines = Baselines {
             game: "frozen-lake".to_owned(),
             seed: 1,
             random: Some(play.clone()),
@@ -221,7 +221,7 @@ mod tests {
             text: "nothing was learned".to_owned(),
         };
         let records = [
-            Record::Baselines(yardsticks),
+            Record::Baselines(baselines),
             Record::Evaluation(evaluation),
             Record::Step(step),
             Record::Step(equal),
