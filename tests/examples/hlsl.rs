@@ -93,7 +93,7 @@ mod compilers {
     }
 
     fn text(blob: &ID3DBlob) -> String {
-        // SAFETY: the blob says where its bytes are and how many, and outlives their copy.
+        // SAFETY: the pointer and the length are those of the blob, which outlives the copy.
         let bytes = unsafe {
             std::slice::from_raw_parts(blob.GetBufferPointer().cast::<u8>(), blob.GetBufferSize())
         };

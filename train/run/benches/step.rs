@@ -1,7 +1,7 @@
-//! What a training step of the default preset takes, and how that splits: `cargo bench -p lapwing-train`.
+//! The time of a training step of the default preset, and of its parts: `cargo bench -p lapwing-train`.
 //!
-//! `step` is play, weigh, choose and learn together: 100 episodes, packed and merged. `dialects` has it with only what WebGPU promises,
-//! too, and with the kernels of a GPU.
+//! `step` is a whole training step: 100 episodes, packed and merged. `dialects` also measures it with only what WebGPU
+//! guarantees, and with the kernels for GPUs.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_learn::batch;
@@ -31,7 +31,7 @@ fn state_on(gpu: Gpu) -> State {
     State::new(&gpu, None, config, RunPurpose::Train, &()).expect("the embedded base")
 }
 
-/// The episodes that the first step plays.
+/// Returns the episodes that the first step plays.
 fn episodes(state: &mut State) -> Vec<Episode> {
     let train = &state.config.train;
     let seat = |i| {
@@ -56,7 +56,7 @@ fn train_step(state: &mut State) -> (StepMetrics, Vec<Group>) {
     stepped.expect("the device")
 }
 
-/// Always the first step of a fresh adapter, so that every round does the same work.
+/// Always the first step of a new adapter, so that every round does the same work.
 fn step(criterion: &mut Criterion) {
     let mut state = state();
     let fresh = state.snapshot().expect("the device");
@@ -73,7 +73,7 @@ fn step(criterion: &mut Criterion) {
     });
 }
 
-/// The same step in the dialects and with the kernels that other adapters would have it in, in turn.
+/// The same step in the dialects and with the kernels of other devices, in turn.
 fn dialects(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialects");
     group.sample_size(10);
@@ -99,7 +99,7 @@ fn dialects(criterion: &mut Criterion) {
     }
 }
 
-/// One tree against a sequence for every step of every episode, in one run: what packing and merging bring.
+/// One tree in comparison with a sequence for every turn of every episode: the gain of packing and merging.
 fn packing(criterion: &mut Criterion) {
     let mut state = state();
     let played = episodes(&mut state);
@@ -154,8 +154,8 @@ fn packing(criterion: &mut Criterion) {
     });
 }
 
-/// What being told, watched and saved adds. A run of the default preset does the first for each of its 100 steps, and the
-/// others at each of its five evaluations, the saving twice.
+/// The cost of records with health checks, of sample episodes, and of saving. A run of the default preset does the first
+/// in each of its 100 steps, and the others at each of its five evaluations, saving twice.
 fn keeping(criterion: &mut Criterion) {
     let mut state = state();
     let home = tempfile::tempdir().expect("a temporary directory");

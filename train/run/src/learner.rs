@@ -1,4 +1,4 @@
-//! What the training loop needs of a learner, for the language model and for the value networks.
+//! The interface between the training loop and a learner, for the language model and for the value networks.
 
 use std::path::{Path, PathBuf};
 

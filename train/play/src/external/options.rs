@@ -1,4 +1,4 @@
-//! What can be set of a game that lives elsewhere: `[game.options]`.
+//! The options of an external environment: `[game.options]`.
 
 use std::time::Duration;
 

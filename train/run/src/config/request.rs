@@ -63,7 +63,7 @@ pub(super) struct ConfigRequest {
     pub bare: Option<String>,
 }
 
-/// What a directory or file is, by the names of its files.
+/// The kind of a directory or file, by the names of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
     /// It does not exist.
