@@ -88,7 +88,7 @@ install_packages() {
     fi
 }
 
-# Makes sure that all is there; fails with the cure where it cannot be.
+# Checks that everything is installed; otherwise fails and prints the fix.
 prepare_machine() {
     # A shell that was open when Rust was installed does not have cargo on its path yet.
     command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"

@@ -1,4 +1,4 @@
-//! The smoke test, and the kernels on subgroups of every size that the adapter can be made to have.
+//! The smoke test, and the kernels with every subgroup size that the device supports.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,8 +28,8 @@ fn an_adapter_is_meant_by_its_number_or_part_of_its_name() {
     assert_eq!(find(&list, "dx12 example"), Ok(2));
     let listed = "\n  0: vulkan Example 9000\n  1: vulkan llvmpipe\n  2: dx12 Example 9000";
     for (asked, text) in [
-        ("3", "there is no adapter 3, only"),
-        ("other", "no adapter is called \"other\", there are"),
+        ("3", "there is no device 3, only"),
+        ("other", "no device is called \"other\", there are"),
         (
             "example",
             "several adapters are called \"example\"; give the number, of",
@@ -39,7 +39,7 @@ fn an_adapter_is_meant_by_its_number_or_part_of_its_name() {
     }
 }
 
-/// A driver that gets one activation wrong is found by every part that computes with it.
+/// Every part of the smoke test that uses a wrong activation fails.
 #[test]
 fn the_smoke_test_finds_a_wrong_kernel() {
     let open = |options: GpuOptions| {
@@ -74,7 +74,7 @@ fn the_smoke_test_finds_a_wrong_kernel() {
     }
 }
 
-/// What the test below runs, in processes of their own, with subgroups of other sizes.
+/// The test that the one below runs, in separate processes with other subgroup sizes.
 #[test]
 fn every_op_is_right_with_subgroups_of_this_size() {
     for check in checks() {
@@ -86,8 +86,8 @@ fn every_op_is_right_with_subgroups_of_this_size() {
     println!("subgroups of {least} to {most}");
 }
 
-/// lavapipe's subgroups are as wide as its vectors, for which there is a variable: 4, 8 and 16. With 4 the threads that hand rows
-/// to each other cannot do so within one, and do it through workgroup memory. Other adapters have what they have.
+/// lavapipe's subgroups are as wide as its vectors, which an environment variable sets: 4, 8 and 16. Subgroups of 4 are
+/// too narrow to exchange rows, so the threads use workgroup memory. Other devices have their own sizes.
 #[test]
 fn kernels_are_right_whatever_the_size_of_subgroups() {
     let is_lavapipe = gpu().caps().name.starts_with("llvmpipe");

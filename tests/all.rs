@@ -1,4 +1,4 @@
-//! What must hold of lapwing as a whole, in one test binary so that one device serves all.
+//! Tests of lapwing as a whole, in one binary so that they share a device.
 
 mod adapters;
 mod compilers;

@@ -1,5 +1,5 @@
-//! Every kernel, whatever the adapter: naga translates it for each system, and it keeps clear of what drivers and compilers are
-//! known to get wrong.
+//! Tests of every kernel without a device: naga translates it for each system, and it avoids known defects of drivers
+//! and compilers.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn every_kernel_is_translated_for_every_system() {
             "{name}"
         );
     }
-    // All but those that exchange values within a subgroup, which FXC cannot.
+    // All but those that exchange values within a subgroup, which FXC does not support.
     let exchanging = |variant: &&KernelVariant| variant.text.contains("subgroupShuffle");
     assert_eq!(hlsl_5, all.len() - all.iter().filter(exchanging).count());
     assert!(hlsl_5 > 1000, "{hlsl_5}");
@@ -39,13 +39,13 @@ fn parsed(variant: &KernelVariant) -> Module {
         .unwrap_or_else(|error| panic!("{}: {error}", variant.name))
 }
 
-/// Each function of a module.
+/// Returns each function of a module.
 fn functions(module: &Module) -> impl Iterator<Item = &naga::Function> {
     let own = module.functions.iter().map(|(_, function)| function);
     own.chain(module.entry_points.iter().map(|entry| &entry.function))
 }
 
-/// Every statement of a block and of the blocks in it.
+/// Returns every statement of a block and of its inner blocks.
 fn each_statement<'a>(block: &'a naga::Block, visit: &mut dyn FnMut(&'a Statement)) {
     for statement in block.iter() {
         visit(statement);
@@ -71,7 +71,7 @@ fn each_statement<'a>(block: &'a naga::Block, visit: &mut dyn FnMut(&'a Statemen
     }
 }
 
-/// What a pointer leads to: a global or local variable, and whether its last step is into a vector.
+/// Returns the target of a pointer: a global or local variable, and whether its last step is into a vector.
 fn is_component(
     module: &Module,
     function: &naga::Function,
@@ -87,7 +87,7 @@ fn is_component(
     leads_to(module, function, base).is_some_and(is_vector)
 }
 
-/// The type of what a pointer points to.
+/// Returns the type of a pointer's target.
 fn leads_to(
     module: &Module,
     function: &naga::Function,
@@ -119,8 +119,8 @@ fn leads_to(
     }
 }
 
-/// A store to one component of a vector may touch the whole vector (Metal), is refused with a dynamic index (FXC, issue 8334 of
-/// gfx-rs' GPU library), and races with the threads that own the neighbours.
+/// A store to one component of a vector may write the whole vector (Metal), is refused with a dynamic index (FXC, issue
+/// 8334 of gfx-rs' GPU library), and races with the threads that own the neighbours.
 #[test]
 fn no_kernel_stores_a_part_of_a_vector() {
     for variant in kernel_variants() {
@@ -139,9 +139,9 @@ fn no_kernel_stores_a_part_of_a_vector() {
     }
 }
 
-/// Metal was seen to compile a barrier wrongly that broadcasts (issue 4500 of gfx-rs' GPU library), atomics of floats add in any order, `dx`
-/// is a namespace in HLSL since DXC of 2025, which naga does not know, and a loop must end whatever is in a buffer: it counts
-/// towards a bound.
+/// Metal has compiled broadcasting barriers wrongly (issue 4500 of gfx-rs' GPU library), float atomics add in any
+/// order, `dx` is a namespace in HLSL since DXC of 2025, which naga does not reserve, and a loop must end for any
+/// buffer content: it counts towards a bound.
 #[test]
 fn no_kernel_uses_what_compilers_get_wrong() {
     for variant in kernel_variants() {
@@ -186,7 +186,7 @@ fn no_kernel_uses_what_compilers_get_wrong() {
     }
 }
 
-/// What WebGPU promises everywhere, and with it every vendor's driver.
+/// The limits that WebGPU guarantees everywhere.
 #[test]
 fn every_kernel_fits_every_adapter() {
     let mut largest = BTreeMap::new();
@@ -225,7 +225,7 @@ fn every_kernel_fits_every_adapter() {
             (4..=64).contains(&params),
             "{name}: {params} bytes of parameters"
         );
-        // Metal keeps one of its eight for the sizes of the others.
+        // Metal uses one of its eight for the sizes of the others.
         assert!((1..=7).contains(&buffers), "{name}: {buffers} buffers");
         for (what, size) in [
             ("threads", threads),
@@ -237,7 +237,7 @@ fn every_kernel_fits_every_adapter() {
             *most = size.max(*most);
         }
     }
-    // The bounds are those that are met, so that the test does count.
+    // Some kernel reaches each bound, so the test does count.
     assert_eq!(
         (largest["threads"], largest["params"], largest["buffers"]),
         (256, 64, 7)

@@ -14,7 +14,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The files below a folder, build outputs and hidden folders left out.
+/// Returns the files below a folder, without build outputs and hidden folders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -32,7 +32,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What a package depends on, outside of its tests.
+/// Returns the dependencies of a package, without those of its tests.
 fn dependencies(package: &str) -> Vec<String> {
     let path = root().join(package).join("Cargo.toml");
     let manifest: toml::Table = read(&path).parse().unwrap();
@@ -44,7 +44,7 @@ fn dependencies(package: &str) -> Vec<String> {
         .collect()
 }
 
-/// Those of them that are of this workspace.
+/// Returns those in this workspace.
 fn ours(package: &str) -> Vec<String> {
     let mut names = dependencies(package);
     names.retain(|name| name.starts_with("lapwing"));
@@ -52,7 +52,7 @@ fn ours(package: &str) -> Vec<String> {
     names
 }
 
-/// Games know no tensors and models no games: they meet in `train/play`.
+/// Games do not depend on tensors, nor models on games: they meet in `train/play`.
 #[test]
 fn the_lowest_packages_are_independent() {
     assert!(!read(&root().join("shaders/Cargo.toml")).contains("\n[dependencies]"));
@@ -86,7 +86,7 @@ fn the_libraries_know_no_terminal() {
     assert!(dependencies("train/cli").iter().any(|name| name == "clap"));
 }
 
-/// A text without the tests at its end, which read no setting for the program.
+/// Returns a text without the tests at its end, which read no setting for the program.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {")
         .next()
@@ -95,7 +95,7 @@ fn without_tests(text: &str) -> &str {
 
 #[test]
 fn only_the_gpu_folder_knows_the_gpu_api() {
-    // In two parts, so that this file keeps the rule too.
+    // In two parts, so that this file follows the rule, too.
     let word = concat!("wg", "pu");
     let allowed = root().join("tensor/src/gpu");
     let knowing: Vec<PathBuf> = files(root())
@@ -125,7 +125,7 @@ fn an_op_has_its_files_named_alike() {
         let owned = ops
             .iter()
             .any(|op| stem == op || stem.starts_with(&format!("{op}_")));
-        // What fills memory, and how threads exchange values, serve all.
+        // Filling memory and exchanging values between threads serve all ops.
         let serves_all = stem == "fill" || stem.starts_with("exchange_");
         assert!(
             owned || serves_all,
@@ -135,7 +135,7 @@ fn an_op_has_its_files_named_alike() {
     }
 }
 
-/// The paths at the line starts of the README's map.
+/// Returns the paths at the line starts of the README's map.
 fn map() -> Vec<String> {
     let readme = read(&root().join("README.md"));
     let section = readme
@@ -210,7 +210,7 @@ fn the_reading_path_exists() {
     );
 }
 
-/// Whether this text has `name` as a word of its own.
+/// Returns whether this text contains `name` as a separate word.
 fn has_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name).any(|(at, _)| {
@@ -218,11 +218,11 @@ fn has_word(text: &str, name: &str) -> bool {
     })
 }
 
-/// The code of a file, tests, comments and texts apart, without what formatting puts between a name and its field.
+/// Returns the code of a file without tests, comments, texts, and line breaks between a name and its field.
 fn code(path: &Path) -> String {
     let text = read(path);
     let text = without_tests(&text);
-    // What comments and messages name is not read.
+    // Names in comments and messages do not count.
     let lines = text
         .lines()
         .map(|line| line.split("//").next().unwrap_or_default());
@@ -235,8 +235,8 @@ fn code(path: &Path) -> String {
         .replace(" .", ".")
 }
 
-/// A setting that nothing reads would be ignored silently. It is read as `section.key`; or as `self.key` by the section's own
-/// methods; or, as those of the adapter, by the package that receives the section.
+/// A setting that nothing reads would be ignored silently. It is read as `section.key`, as `self.key` by the section's
+/// own methods, or, for the adapter, by the package that receives the section.
 #[test]
 fn every_setting_is_read_somewhere() {
     let is_check =
@@ -280,7 +280,7 @@ fn every_setting_is_read_somewhere() {
             }),
         }
     }
-    // One section's key is not another's, and half a word is none.
+    // A key of another section does not count, nor half a word.
     assert!(!has_word(
         "state.config.policy.temperature",
         "eval.temperature"
@@ -289,10 +289,10 @@ fn every_setting_is_read_somewhere() {
     assert!(!is_read("eval", "group_size") && !is_read("train", "episodes"));
 }
 
-/// Names that several types share, since they are the same idea at the same layer: the parameters of each kernel.
+/// Names that several types share because they are the same idea at the same layer: the parameters of each kernel.
 const SHARED_NAMES: [&str; 1] = ["Params"];
 
-/// A reader who searches for a type finds one.
+/// A type's name leads to a single type.
 #[test]
 fn type_names_are_unique() {
     let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();

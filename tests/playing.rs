@@ -1,4 +1,4 @@
-//! What must hold of play, on the embedded base: the referee, and players of every kind in one game.
+//! Tests of play with the built-in model: the referee, and players of every kind in one game.
 
 use lapwing_play::PlayError;
 use lapwing_play::evaluate::play_evaluation;
@@ -10,8 +10,8 @@ use lapwing_train::state::{RunPurpose, State};
 
 use crate::training::{config, seats, state};
 
-/// At such a temperature the base says anything, which mostly cannot be read: the player stands still, the step counts,
-/// the penalty is taken off, and the step limit ends the episode.
+/// At such a temperature nearly all replies are unreadable: the player does not move, the turn counts, the penalty
+/// applies, and the step limit ends the episode.
 #[test]
 fn the_referee_deals_with_replies_that_cannot_be_read() {
     let mut state = state(config(&["policy.format_penalty=0.25"]));
@@ -51,10 +51,10 @@ fn the_referee_deals_with_replies_that_cannot_be_read() {
     );
 }
 
-/// What is over by the rules is not truncated, also in the last step that the limit allows.
+/// An episode that the rules end is not truncated, even in the last turn that the limit allows.
 #[test]
 fn a_goal_in_the_last_step_is_not_a_truncation() {
-    // The greedy player of a trained agent is not needed: on a lake of one move, some of many episodes make it at once.
+    // A trained agent is not needed: on a lake of one move, some of many episodes make it at once.
     let config = config(&["game.options.map=[\"SG\"]", "game.options.step_limit=1"]);
     let seat = |i| Seat {
         scene: 0,
@@ -78,8 +78,8 @@ fn a_goal_in_the_last_step_is_not_a_truncation() {
     }
 }
 
-/// Two policies meet in one game, each with its own observation and reward. One of them says anything, so that its replies
-/// can be told from the other's.
+/// Two policies play one game, each with its own observation and reward. One of them samples at a high temperature, so
+/// its replies differ from the other's.
 #[test]
 fn two_models_play_snake_against_each_other() {
     let changes = [
@@ -127,7 +127,7 @@ fn two_models_play_snake_against_each_other() {
     }
     let returns = |agent| -> Vec<f64> { of(agent).iter().map(|e| e.game_return()).collect() };
     assert_ne!(returns(0), returns(1));
-    // Who begins where does not matter: scripted and random players may sit down with a model, too.
+    // Scripted and random players can play beside a model, too.
     let mixed = play(&mut [&mut RandomPlayer::default(), &mut ScriptedPlayer::default()]);
     assert!(
         mixed
@@ -136,7 +136,7 @@ fn two_models_play_snake_against_each_other() {
     );
 }
 
-/// Whoever never says an action cannot die in Snake, and must not look good for it.
+/// An agent whose replies are all unreadable cannot die in Snake, and must not look good.
 #[test]
 fn silence_is_no_good_player_of_snake() {
     struct Silent;

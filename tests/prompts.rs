@@ -1,5 +1,5 @@
-//! What the model reads: the prompt of every game, in every form of reply, under the template of the built-in base and
-//! under that of a published chat model; and prompts in the words of others.
+//! Prompts of every game, in every form of reply, in the template of the built-in model and in that of a published chat
+//! model; and prompts of custom templates.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn prompts_read_so() {
     }
 }
 
-/// What every variant and every probe is told before the first observation.
+/// The system message of every variant and every probe.
 #[test]
 fn the_instructions_of_variants_and_probes_read_so() {
     for kind in GAMES {
@@ -68,7 +68,7 @@ fn the_instructions_of_variants_and_probes_read_so() {
     }
 }
 
-/// Prompts of one game differ at the end only: what the rollout and the update share.
+/// Prompts of one game differ only at the end, so rollout and update can share the rest.
 #[test]
 fn the_rules_are_a_shared_prefix_of_tokens() {
     let files = Files::open(None).unwrap();
@@ -99,7 +99,7 @@ fn the_rules_are_a_shared_prefix_of_tokens() {
     }
 }
 
-/// What is said of the form of a reply, in every form. The rules and the board are those of the other snapshots.
+/// The instructions for every form of reply. Other snapshots have the rules and the board.
 fn formats(scenario: &dyn Scenario) -> String {
     let told = FORMS.map(|form| {
         let messages = framing(scenario, form)
@@ -120,7 +120,7 @@ fn every_form_of_reply_is_asked_for() {
     insta::assert_snapshot!("forms-free-text", formats(&Talk));
 }
 
-/// A game in which one talks.
+/// A game that takes any text.
 #[derive(Debug)]
 struct Talk;
 
@@ -176,7 +176,7 @@ fn lake() -> Box<dyn Scenario> {
     (lapwing_env::find("frozen-lake").unwrap().configure)(&slippery).unwrap()
 }
 
-/// The lake as these files put it.
+/// The lake with these template files.
 fn worded(templates: Vec<PathBuf>, reply: ReplyForm) -> Result<PromptWriter, String> {
     let policy = PolicyConfig {
         reply,
@@ -190,7 +190,7 @@ fn german() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/prompts/frozen-lake-german.jinja")
 }
 
-/// The template of the docs, whole in the form that it words itself, and with the usual words in the others.
+/// The template of the docs: in its own form of reply, and in the other forms with the default text.
 #[test]
 fn the_lake_is_put_in_german() {
     let messages = |form| {
@@ -209,7 +209,7 @@ fn the_lake_is_put_in_german() {
     assert!(messages(ReplyForm::Json)[0].content.ends_with(format));
 }
 
-/// Of several wordings every one is drawn, and an episode keeps its own, also in what is told again.
+/// Each of several templates is drawn, and an episode keeps its own, also in repeated turns.
 #[test]
 fn wordings_are_drawn_by_episode() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ fn wordings_are_drawn_by_episode() {
     assert!((25..=75).contains(&in_german), "{in_german} of 100");
 }
 
-/// The latest turns, what was seen and what was said, between the rules and the present.
+/// The latest turns, observations and replies, stand between the rules and the current observation.
 #[test]
 fn history_tells_the_latest_turns_again() {
     let turn = |observation: &str, text: &str| Turn {
@@ -278,7 +278,7 @@ fn history_tells_the_latest_turns_again() {
     assert_eq!(told(9, &[]), ["user: now"]);
 }
 
-/// What is wrong with a template is told before anything is played, with the file and the line.
+/// Faulty templates are reported before any play, with the file and the line.
 #[test]
 fn templates_that_are_none_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `docs/records.md` against what runs tell.
+//! Compares `docs/records.md` with the records of runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use lapwing_train::record::metrics::{Evaluation, Warning};
 use serde::Serialize;
 use serde_json::Value;
 
-/// A record of each kind, nothing left out.
+/// A record of each kind, with every field.
 fn records() -> Vec<Record> {
     let play = PlayMetrics {
         replies: Some(ReplyMetrics::default()),
@@ -120,7 +120,7 @@ fn every_key_of_a_run_is_documented() {
             "docs/records.md does not name {key}"
         );
     }
-    // And it names no key that there is not.
+    // And it names no key that does not exist.
     for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
         let name = row.split('`').next().unwrap();
         let is_file = name.contains(['.', '/']) || name == "lock";
@@ -158,7 +158,7 @@ fn every_file_of_a_run_is_documented() {
     }
 }
 
-/// What is promised of tables: the columns are the keys.
+/// The columns of the tables are the documented keys.
 #[test]
 fn tables_have_the_documented_columns() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Whether lapwing is right on an adapter, in a minute or a few: every op, every kind of kernel that the adapter can run, a
-//! checkpoint that others computed with, and the first steps of the default run. What comes of it is a report to paste.
+//! The smoke test of a device, in a minute or a few: every op, every kind of kernel that the device can run, a
+//! checkpoint that other programs computed with, and the first steps of the default run. Its output is a report to
+//! paste.
 
 use std::fmt::{self, Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,20 +15,20 @@ use lapwing_train::state::{RunPurpose, State};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// Steps of the default run that are compared.
+/// Steps of the default run to compare.
 const STEPS: usize = 5;
 
-/// How far gradient norms may be from those of the kept run, relative to them. They are of sums of some thousand products in
-/// f32, which drivers fuse or not.
+/// The largest relative difference of gradient norms from those of the recorded run. They are sums of some thousand f32
+/// products, which drivers fuse or not.
 const NORM: f64 = 1e-5;
 
-/// What one part came to.
+/// The result of one part.
 pub struct Part {
-    /// What was looked at.
+    /// The name of the part.
     pub name: &'static str,
-    /// What was seen, or what is wrong.
+    /// The finding, or the error.
     pub result: Result<String, String>,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
 }
 
@@ -45,10 +46,10 @@ impl Display for Part {
     }
 }
 
-/// The number of the adapter that is meant by a number or by part of a name, in whatever case: `"llvmpipe"`, `"vulkan llvmpipe"`.
+/// Returns the number of the device, given a number or part of a name in any case: `"llvmpipe"`, `"vulkan llvmpipe"`.
 ///
 /// # Errors
-/// If none is meant, or several.
+/// If no device matches, or several.
 pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     let full = |caps: &Caps| format!("{} {}", caps.backend, caps.name);
     let listed = || {
@@ -58,7 +59,7 @@ pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     if let Ok(index) = asked.parse::<usize>() {
         return match index < list.len() {
             true => Ok(index),
-            false => Err(format!("there is no adapter {index}, only{}", listed())),
+            false => Err(format!("there is no device {index}, only{}", listed())),
         };
     }
     let is_meant = |caps: &Caps| full(caps).to_lowercase().contains(&asked.to_lowercase());
@@ -66,7 +67,7 @@ pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     match (meant.next(), meant.next()) {
         (Some((index, _)), None) => Ok(index),
         (None, _) => Err(format!(
-            "no adapter is called {asked:?}, there are{}",
+            "no device is called {asked:?}, there are{}",
             listed()
         )),
         (Some(_), Some(_)) => Err(format!(
@@ -76,7 +77,7 @@ pub fn find(list: &[Caps], asked: &str) -> Result<usize, String> {
     }
 }
 
-/// The adapter, as the head of a report.
+/// Returns a description of the device for the head of a report.
 pub fn describe(caps: &Caps) -> String {
     let mut text = String::new();
     let mut line =
@@ -106,8 +107,8 @@ pub fn describe(caps: &Caps) -> String {
     text
 }
 
-/// Looks at one part after the other, tells each as it comes, and says whether all were right. `open` opens a device on the
-/// adapter; `fixtures` is the folder of that name.
+/// Runs one part after the other, reports each, and returns whether all were right. `open` opens a device; `fixtures`
+/// is the folder of that name.
 pub fn smoke(
     open: &dyn Fn(GpuOptions) -> Result<Gpu, GpuError>,
     fixtures: &Path,
@@ -116,7 +117,7 @@ pub fn smoke(
     let mut all_right = true;
     let mut part = |name, look: &dyn Fn() -> Result<String, String>| {
         let start = Instant::now();
-        // A driver that refuses a kernel is a panic where bounds are checked, and is to be reported like the rest.
+        // If a driver refuses a kernel, bounds checks make it a panic, which is reported like any other error.
         let looked = catch_unwind(AssertUnwindSafe(look));
         let part = Part {
             name,
@@ -127,7 +128,7 @@ pub fn smoke(
         each(&part);
     };
     let told = |error: GpuError| error.to_string();
-    // With bounds checks, and nonsense in memory that nobody wrote.
+    // With bounds checks, and memory filled with NaN.
     let device = |webgpu| {
         let options = GpuOptions {
             checked: true,
@@ -201,7 +202,7 @@ fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
         .log_probs(&model.head(Some(&adapter)), &rows, &targets, 1.0)
         .log_probs;
     let got = log_probs.to_vec().map_err(|e| told(&e))?;
-    // The tolerances are those of model/tests/golden.rs, which argues them.
+    // The tolerances of model/tests/golden.rs, which explains them.
     let furthest = apart(&got, &floats("lora.logprobs"));
     if furthest.is_nan() || furthest > 1e-3 {
         return Err(format!("log-probs are off by {furthest:.1e}"));
@@ -233,14 +234,14 @@ fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     ))
 }
 
-/// The largest difference; not a number if there is one that is not.
+/// Returns the largest difference; NaN if one is NaN.
 fn apart(got: &[f32], wanted: &[f32]) -> f32 {
     assert_eq!(got.len(), wanted.len());
     let differences = got.iter().zip(wanted).map(|(a, b)| (a - b).abs());
     differences.fold(0.0, |most, d| if d > most || d.is_nan() { d } else { most })
 }
 
-/// The first steps of `lapwing train`, against those kept of lavapipe.
+/// Compares the first steps of `lapwing train` with those recorded on lavapipe.
 fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let path = fixtures.join("trajectory.json");
     let text = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -260,7 +261,7 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
         let got = metrics.play.composite_return_mean;
         let learned = metrics.learned.ok_or("a step learned nothing")?;
         let off = (learned.grad_norm - norm).abs() / norm;
-        // f64 holds what JSON printed.
+        // f64 represents the printed numbers exactly.
         if got != wanted || off.is_nan() || off > NORM {
             let step = number + 1;
             return Err(format!(

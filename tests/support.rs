@@ -1,4 +1,4 @@
-//! What the tests of the whole share. The examples of `docs/libraries.md` are tested here.
+//! Shared parts of these tests. The examples of `docs/libraries.md` are tested here.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/libraries.md")]

@@ -1,4 +1,4 @@
-//! What must hold of training as a whole, on the embedded base.
+//! Tests of training as a whole, with the built-in model.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -38,7 +38,7 @@ fn lines(config: Config) -> Result<Vec<String>, Error> {
     run_in(tempfile::tempdir().unwrap().path(), config)
 }
 
-/// The same, keeping the run in this directory.
+/// Does the same, keeping the run in this directory.
 fn run_in(dir: &Path, config: Config) -> Result<Vec<String>, Error> {
     train_in(dir, &mut state(config), &mut [])?;
     let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
@@ -55,7 +55,7 @@ fn train_in(
     train(state, &mut run, sinks, &(), &AtomicBool::new(false))
 }
 
-/// The training steps among these lines, with what was learned in them.
+/// Returns the training steps among these lines, with their updates.
 fn steps(lines: &[String]) -> Vec<(StepMetrics, UpdateMetrics)> {
     let step = |line: &String| match serde_json::from_str(line).unwrap() {
         Record::Step(step) => Some((step.learned.expect("something was learned"), step)),
@@ -99,7 +99,7 @@ const SMALL: [&str; 5] = [
 fn two_runs_with_one_seed_are_the_same_to_the_last_digit() {
     let first = lines(config(&SMALL)).unwrap();
     let again = lines(config(&SMALL)).unwrap();
-    // the yardsticks, three steps, evaluations before step 0 and step 2 and at the end
+    // the baselines, three steps, evaluations before step 0 and step 2 and at the end
     assert_eq!(first.len(), 7, "{first:#?}");
     for (a, b) in first.iter().zip(&again) {
         assert_eq!(without_times(a), without_times(b));
@@ -113,11 +113,11 @@ fn another_seed_gives_another_run() {
     assert_ne!(without_times(&first[2]), without_times(&other[2]));
 }
 
-/// The rollout reads keys and values from an arena that grew step by step, the update runs one packed tree. Both must
-/// give the same log-prob for the same token, to the last bit: then the ratio of the first update is exactly 1.
+/// The rollout reads keys and values from an arena that grew step by step; the update runs one packed tree. Both must
+/// give bit-identical log-probs, so that the ratio of the first update is exactly 1.
 #[test]
 fn the_ratio_of_the_first_update_is_one() {
-    // Two tokens a reply, so that replies are in the tree too.
+    // Two tokens a reply, so that replies are in the tree, too.
     let config = config(&[
         "train.groups=3",
         "train.group_size=8",
@@ -183,7 +183,7 @@ fn merging_pays_at_the_default_preset() {
     }
 }
 
-/// The reference is the model without its adapter, so the KL is nothing before the first update and something after it.
+/// The reference is the model without its adapter, so the KL is zero before the first update and positive after it.
 #[test]
 fn the_kl_is_that_against_the_model_without_its_adapter() {
     let lines = lines(config(&SMALL)).unwrap();
@@ -195,7 +195,7 @@ fn the_kl_is_that_against_the_model_without_its_adapter() {
     assert!(kl[1] > 1e-6 && kl[2] > kl[1], "{kl:?}");
 }
 
-/// Cutting an update into batches of fewer tokens changes it by rounding only.
+/// Smaller micro-batches change an update by rounding only.
 #[test]
 fn an_update_in_small_batches_is_the_update_in_one() {
     let norm = |tokens: &str| {
@@ -206,7 +206,7 @@ fn an_update_in_small_batches_is_the_update_in_one() {
     };
     let (whole, parts) = (norm("8192"), norm("200"));
     assert!(whole.0 > 0.0);
-    // a gradient summed in other groups: f32 rounding over a few hundred terms
+    // A gradient summed in other groups: f32 rounding over a few hundred terms.
     assert!(
         (whole.0 / parts.0 - 1.0).abs() < 1e-4,
         "{whole:?} against {parts:?}"
@@ -217,7 +217,7 @@ fn an_update_in_small_batches_is_the_update_in_one() {
     );
 }
 
-/// The embedded base can be made again: the same command gives the same files.
+/// The same command makes the same built-in model again.
 #[test]
 fn pretraining_twice_gives_the_same_files() {
     let make = || {
@@ -248,7 +248,8 @@ fn pretraining_twice_gives_the_same_files() {
     };
     let (first, again) = (make(), make());
     assert_eq!(first.len(), 6);
-    // All but the weights is what the built-in base has: a change to the games' texts shows that it must be made again.
+    // Everything but the weights matches the built-in model; a change of the games' texts means that it must be made
+    // again.
     let base = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/base"));
     for (name, made) in &first {
         if name != "model.safetensors" {
@@ -266,8 +267,8 @@ fn pretraining_twice_gives_the_same_files() {
     }
 }
 
-/// Training goes on from an adapter: the first evaluation is the last one before, and the reference is that adapter, so
-/// that the KL begins at zero again.
+/// Training starts from an adapter: its first evaluation equals the last one before, and the reference is that adapter,
+/// so the KL starts at zero again.
 #[test]
 fn training_goes_on_from_an_adapter() {
     let home = tempfile::tempdir().unwrap();
@@ -275,7 +276,7 @@ fn training_goes_on_from_an_adapter() {
     let first = run_in(&home.path().join("first"), config(&small)).unwrap();
     let adapter = home.path().join("first/adapter");
     let on = format!("model.adapter={:?}", adapter.to_str().unwrap());
-    // What [lora] says does not matter then.
+    // Then [lora] has no effect.
     let config = config(&[&small[..], &[&on, "lora.rank=3"]].concat());
     let second = run_in(&home.path().join("second"), config.clone()).unwrap();
     let evaluation = |line: &str| {
@@ -284,7 +285,7 @@ fn training_goes_on_from_an_adapter() {
         value.as_object_mut().unwrap().remove("step");
         value
     };
-    // The first line has the yardsticks.
+    // The first line has the baselines.
     assert_eq!(evaluation(&second[1]), evaluation(first.last().unwrap()));
     let kl = |lines: &[String], step: usize| steps(lines)[step].1.kl.unwrap();
     assert!(kl(&first, 2) > 1e-4);
@@ -296,12 +297,12 @@ fn training_goes_on_from_an_adapter() {
         serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()["r"].clone()
     };
     assert_eq!(rank("second"), rank("first"));
-    // It plays as the adapter that it is.
+    // It plays with the adapter.
     let state = State::new(&gpu(), None, config, RunPurpose::Play, &()).unwrap();
     assert!(state.learner.parameters.is_none() && state.learner.policy.adapter.is_some());
 }
 
-/// A run's state is plain data: taken apart and put together elsewhere, it goes on as if nothing had happened.
+/// A snapshot that is restored in another state continues identically.
 #[test]
 fn a_state_put_together_again_goes_on_the_same() {
     let config = || config(&[&SMALL[..], &["train.lr=0.003"]].concat());
@@ -326,7 +327,7 @@ fn a_state_put_together_again_goes_on_the_same() {
             .all(|step| step.learned.is_some())
     );
 
-    // Another state, which has learned something else.
+    // Another state, with other weights.
     let mut other = state(self::config(
         &[&SMALL[..], &["train.lr=0.003", "train.seed=9"]].concat(),
     ));
@@ -338,7 +339,7 @@ fn a_state_put_together_again_goes_on_the_same() {
     assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
 }
 
-/// Keeps nothing, and fails after so many steps in this way.
+/// Keeps nothing, and returns this error after this many steps.
 struct Failing(usize, fn() -> RecordError);
 
 impl Sink for Failing {
@@ -370,7 +371,7 @@ fn weights(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("adapter_model.safetensors")).unwrap()
 }
 
-/// Whatever ends a run early, what it has learned is kept.
+/// An error loses nothing that was learned before it.
 #[test]
 fn an_error_does_not_lose_what_was_learned() {
     let home = tempfile::tempdir().unwrap();
@@ -390,8 +391,8 @@ fn an_error_does_not_lose_what_was_learned() {
     );
 }
 
-/// What has diverged is not worth keeping: the adapter of the last evaluation stays, which was after the second step; or,
-/// where the weights are no numbers, the first one.
+/// A diverged adapter is not saved: the adapter of the last evaluation stays, which came after the second step; or, if
+/// the weights are not finite, the first one.
 #[test]
 fn a_diverged_adapter_does_not_replace_a_good_one() {
     let home = tempfile::tempdir().unwrap();
@@ -416,7 +417,8 @@ fn a_diverged_adapter_does_not_replace_a_good_one() {
     );
 }
 
-/// Several passes in several minibatches: each is an update, and from the second on the policy is not the one that played.
+/// Several passes in several minibatches: each is an update, and from the second on the policy differs from the one
+/// that played.
 #[test]
 fn passes_and_minibatches_are_updates() {
     let more = [
@@ -441,7 +443,7 @@ fn passes_and_minibatches_are_updates() {
     assert!(learned.grad_norm.is_finite() && learned.loss.is_finite());
 }
 
-/// Where every reply is as good as every other nothing is learned, and no number pretends that it was.
+/// If all replies are equally good, nothing is learned, and the metrics show it.
 #[test]
 fn a_step_that_learns_nothing_says_so() {
     // A goal that cannot be reached in one turn.
@@ -451,7 +453,7 @@ fn a_step_that_learns_nothing_says_so() {
         "policy.format_penalty=0",
     ];
     let lines = lines(config(&[&SMALL[..], &nothing].concat())).unwrap();
-    // After the yardsticks and an evaluation.
+    // After the baselines and an evaluation.
     let step: Value = serde_json::from_str(&lines[2]).unwrap();
     assert_eq!(step["groups_skipped"], 2);
     for key in ["kl", "loss", "grad_norm", "clip_fraction", "lr"] {
@@ -459,7 +461,8 @@ fn a_step_that_learns_nothing_says_so() {
     }
 }
 
-/// Groups play the other game at about its share, and the metrics say which; a mix that is never played changes nothing.
+/// Groups play the other game at about its share, and the metrics name it; a mixture that is never played changes
+/// nothing.
 #[test]
 fn another_game_is_mixed_in_at_its_share() {
     let mixed = |steps: usize, mix: &str| {
@@ -500,7 +503,7 @@ fn another_game_is_mixed_in_at_its_share() {
     }
 }
 
-/// Twenty steps of the default preset, examined before and after: two tests look at them.
+/// Twenty steps of the default preset, evaluated before and after: two tests use them.
 fn twenty_steps() -> &'static [String] {
     static LINES: OnceLock<Vec<String>> = OnceLock::new();
     LINES.get_or_init(|| {
@@ -513,10 +516,10 @@ fn twenty_steps() -> &'static [String] {
     })
 }
 
-/// The headline method teaches: on scenes that training never sees, success rises by far more than luck could (its standard
-/// error is at most 0.05 each time; seeds 1 to 5 rose by 0.38 to 0.45). With the advantage negated, the adapter's gradient
-/// dropped, or the first row of the packed tree in the place of each, it does not: each was tried. With rows that are off
-/// by one it does, since the state is in those, too; but then no ratio is 1 where it must be.
+/// The main method learns: success on held-out scenes rises by far more than chance allows (its standard error is at
+/// most 0.05 each time; seeds 1 to 5 rose by 0.38 to 0.45). It does not with the advantage negated, with the adapter's
+/// gradient dropped, or with the first row of the packed tree in the place of each; we tried all three. It does with
+/// rows that are off by one, because these contain the state, too; but then no ratio is 1 where it must be.
 #[test]
 fn a_trained_policy_is_worth_more_than_chance() {
     let evaluation = |line: &String| match serde_json::from_str(line).unwrap() {
@@ -537,9 +540,9 @@ fn a_trained_policy_is_worth_more_than_chance() {
     assert_eq!(config(&[]).train.sampling, Sampling::Aaw);
 }
 
-/// The same steps as they once went, returns and gradient norms. Adapters round differently, and once a token is drawn
-/// differently runs part: so the adapter that went there must follow to the end, any other for the first steps,
-/// and arrive.
+/// The returns and gradient norms of the recorded run. Devices round differently, and runs part once a token is drawn
+/// differently. So the device of the recorded run must agree to the end, and any other in the first steps and in the
+/// final success.
 #[test]
 fn the_default_run_goes_as_it_went() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/trajectory.json");
@@ -553,7 +556,7 @@ fn the_default_run_goes_as_it_went() {
         .collect();
     let told = || format!("the run went {}", serde_json::to_string(&went).unwrap());
     assert_eq!((went.len(), known.len()), (20, 20), "{}", told());
-    // Norms of sums of some thousand f32 terms, as different orders and fused products round them.
+    // Sums of some thousand f32 terms, which vary with their order and with fused products.
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b.abs().max(0.1);
     let follows = if is_same_adapter { 20 } else { 3 };
     for (number, (went, known)) in went.iter().zip(&known).enumerate().take(follows) {

@@ -1,4 +1,4 @@
-//! What naga makes of a shader for the drivers of other systems, with the settings that the GPU library gives its compiler there.
+//! Translates a shader with naga for the drivers of other systems, with the settings of the GPU library.
 
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -13,22 +13,22 @@ pub struct Translation {
     pub spirv: Vec<u32>,
     /// For Metal.
     pub msl: String,
-    /// For Direct3D 12 by its old compiler, FXC, which knows no subgroups.
+    /// For Direct3D 12 with its old compiler, FXC, which has no subgroups.
     pub hlsl_5: Option<String>,
-    /// For Direct3D 12 by its new compiler, DXC.
+    /// For Direct3D 12 with its new compiler, DXC.
     pub hlsl_6: String,
 }
 
-/// Where the parameters are bound: beyond all buffers.
+/// The binding of the parameters: after all buffers.
 const PARAMS: u32 = 8;
-/// Where Metal finds the sizes of the buffers, and Direct3D what it does not tell by itself (the number of workgroups).
+/// The binding of the buffer sizes on Metal, and of the number of workgroups on Direct3D.
 const EXTRA: u32 = 9;
 
 impl Translation {
-    /// Translates one kernel, without bounds checks, as the program asks for it.
+    /// Translates one kernel, without bounds checks, as the program requests it.
     ///
     /// # Errors
-    /// What naga says, with the name of the language.
+    /// naga's error, with the name of the language.
     pub fn of(variant: &KernelVariant) -> Result<Translation, String> {
         let module = naga::front::wgsl::parse_str(&variant.text)
             .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
@@ -64,7 +64,7 @@ impl Translation {
     }
 }
 
-/// A kernel on its way into another language.
+/// A kernel during its translation.
 struct Asked<'a> {
     module: &'a Module,
     info: &'a naga::valid::ModuleInfo,
@@ -76,7 +76,7 @@ impl Asked<'_> {
         Some((ShaderStage::Compute, self.entry.to_owned()))
     }
 
-    /// Where each buffer is bound, and whether kernels write it.
+    /// Returns the binding of each buffer, and whether kernels write it.
     fn bindings(&self) -> impl Iterator<Item = (ResourceBinding, bool)> {
         self.module
             .global_variables
@@ -121,7 +121,7 @@ impl Asked<'_> {
             sizes_buffer: Some(EXTRA as u8),
         };
         let options = msl::Options {
-            // macOS 12, the oldest that any Mac with Apple's own chip is still updated to.
+            // macOS 12, the oldest version that every Mac with Apple silicon can be updated to.
             lang_version: (2, 4),
             per_entry_point_map: [(self.entry.to_owned(), resources)].into(),
             fake_missing_bindings: false,
@@ -182,7 +182,7 @@ fn unchecked() -> BoundsCheckPolicies {
     }
 }
 
-/// The writers say of each entry point by itself what they could not do.
+/// The writers report the errors of each entry point separately.
 fn all_written<E: ToString>(entries: Vec<Result<String, E>>) -> Result<(), String> {
     entries
         .into_iter()

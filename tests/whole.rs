@@ -33,7 +33,7 @@ fn small(changes: &[&str]) -> Config {
     config(&[&SMALL[..], changes].concat())
 }
 
-/// A step, with what it went by.
+/// A step with its inputs.
 fn step(state: &mut State) -> (StepMetrics, Vec<Group>) {
     let (metrics, groups) = state.learner.step(&state.config, state.step, &()).unwrap();
     state.step += 1;
@@ -44,7 +44,7 @@ fn learned(metrics: &StepMetrics) -> UpdateMetrics {
     metrics.learned.expect("returns that differ")
 }
 
-/// The log-prob of each token of a reply, by one plain sequence.
+/// Returns the log-prob of each token of a reply, from one plain sequence.
 fn log_probs(model: &Model, reply: &Sampled) -> Tensor {
     let whole = [&reply.prompt[..], &reply.ids[..reply.ids.len() - 1]].concat();
     let first = reply.prompt.len() as u32 - 1;
@@ -61,15 +61,15 @@ fn log_probs(model: &Model, reply: &Sampled) -> Tensor {
 
 type PromptAndReply<'a> = (&'a [u32], &'a [u32]);
 
-/// The gradient of a step's loss at these weights, as pretraining would go about it: a model over parameters of its own, each
-/// reply a sequence of its own, and the loss's slope by hand. The ratio is 1, so the slope of a token's loss is
-/// `beta (1 - exp(-d)) - A` over the number of tokens, with d what the log-prob is ahead of the reference's.
+/// Returns the gradient of a step's loss at these weights, computed as in pretraining: a model over parameters of its
+/// own, each reply a sequence of its own, and the loss's slope by hand. The ratio is 1, so the slope of a token's loss
+/// is `beta (1 - exp(-d)) - A` over the number of tokens, with d the difference of its log-prob from the reference's.
 fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f64) -> Gradient {
     let mut parameters = Parameters::new(&gpu(), weights);
     let model = Model::over(&gpu(), reference.config().clone(), &parameters);
     let (all, _) = selected(groups, Aggregation::Token);
     let tokens: usize = all.iter().map(|c| c.episode.reply_tokens()).sum();
-    // Equal replies to equal prompts are one sequence, with all of their advantages.
+    // Equal replies to equal prompts are one sequence, with the sum of their advantages.
     let mut replies: BTreeMap<PromptAndReply<'_>, (&Sampled, f64, f64)> = BTreeMap::new();
     for one in &all {
         for (reply, advantage) in one.episode.sampled().zip(one.advantages) {
@@ -117,8 +117,8 @@ fn values(state: &[ParameterState]) -> Vec<NamedValues> {
     state.iter().map(value).collect()
 }
 
-/// Two steps, each held against the gradient by hand and AdamW by hand. In the second the policy has left its reference, so
-/// that the penalty pulls.
+/// Two steps, each compared with a gradient and AdamW computed by hand. In the second the policy has left its
+/// reference, so the penalty has an effect.
 #[test]
 fn a_step_is_the_update_by_hand() {
     let mut state = state(small(&["train.max_grad_norm=1e9"]));
@@ -178,7 +178,8 @@ fn a_step_is_the_update_by_hand() {
     }
 }
 
-/// Play sees every update, and the reference sees none: the ratio is 1 in each step, and the KL begins at nothing and grows.
+/// Play uses every update, and the reference uses none: the ratio is 1 in each step, and the KL starts at zero and
+/// grows.
 #[test]
 fn play_sees_every_update_and_the_reference_none() {
     let mut state = state(small(&["train.lr=0.001"]));
@@ -194,13 +195,13 @@ fn play_sees_every_update_and_the_reference_none() {
         assert_eq!(learned.first_ratio_error, 0.0);
         kl.push(learned.kl.unwrap());
     }
-    // The two may be rounded apart where their matrices are held in other formats.
+    // The two may round differently if their matrices have other formats.
     assert!(kl[0] < 1e-9, "{kl:?}");
     assert!(kl[1] > 1e-6 && kl[3] > kl[1], "{kl:?}");
 }
 
-/// Without a penalty no second copy of the model is held: the KL is not measured, less runs through the model, and what is
-/// learned is what would have been learned with it.
+/// Without a penalty there is no second copy of the model: the KL is not measured, less passes through the model, and
+/// the result is the same.
 #[test]
 fn without_a_penalty_there_is_no_reference() {
     let without = || small(&["train.beta=0"]);
@@ -228,7 +229,7 @@ fn without_a_penalty_there_is_no_reference() {
     assert_eq!(free.snapshot().unwrap(), held.snapshot().unwrap());
 }
 
-/// Taken apart and put together elsewhere, it goes on as if nothing had happened.
+/// A snapshot that is restored in another state continues identically.
 #[test]
 fn it_goes_on_the_same() {
     let timeless = |state: &mut State| StepMetrics {
@@ -261,7 +262,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What a run keeps is a model that plays the same games, to the bit, and that training goes on from.
+/// The saved model plays the same games bit for bit, and training can start from it.
 #[test]
 fn what_is_kept_plays_the_same_games() {
     let home = tempfile::tempdir().unwrap();
@@ -303,7 +304,7 @@ fn what_is_kept_plays_the_same_games() {
     let mut before = State::new(&gpu(), None, config(&[]), RunPurpose::Play, &()).unwrap();
     assert_ne!(played, episodes(&mut before));
 
-    // Its weights are those of the run, and what goes on from them is held against them.
+    // Its weights are those of the run.
     let on = small(&[&at(&kept)]);
     let mut on = State::new(&gpu(), None, on, RunPurpose::Train, &()).unwrap();
     let weights = |state: &State| values(&state.snapshot().unwrap().parameters);
@@ -311,7 +312,7 @@ fn what_is_kept_plays_the_same_games() {
     assert!(learned(&step(&mut on).0).kl.unwrap() < 1e-9);
 }
 
-/// An adapter beside a model that is trained itself would be an adapter of nothing that stays.
+/// An adapter beside a model that is trained itself would belong to no saved model.
 #[test]
 fn an_adapter_to_go_on_from_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -324,6 +325,6 @@ fn an_adapter_to_go_on_from_is_refused() {
                   on, work the adapter into them first (`lapwing merge --adapter ADAPTER --out MODEL`) and name that \
                   (--model MODEL)";
     assert_eq!(error.replace(adapter.to_str().unwrap(), "ADAPTER"), wanted);
-    // It plays, though.
+    // It can play, though.
     State::new(&gpu(), None, on, RunPurpose::Play, &()).unwrap();
 }

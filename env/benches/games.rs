@@ -13,7 +13,7 @@ use lapwing_env::{GAMES, Scenario, rng::Stream};
 /// Rounds in one measured call.
 const ROUNDS: u64 = 5000;
 
-/// Plays so many rounds, in as many episodes as it takes.
+/// Plays this many rounds, in as many episodes as needed.
 fn rounds(scenario: &dyn Scenario, seed: u64, observed: bool) {
     let (agents, words) = (scenario.agents(), scenario.actions().len());
     let mut player = Stream::new(seed, "random player");

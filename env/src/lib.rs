@@ -258,7 +258,7 @@ impl SemanticProbe {
 /// How easily a change of the instructions is missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subtlety {
-    /// The opposite of the usual instructions, in so many words.
+    /// The explicit opposite of the usual instructions.
     Blatant,
     /// An additional rule, or another value.
     Plain,

@@ -16,7 +16,7 @@ fn a_bad_map_is_refused() {
     insta::assert_snapshot!(refused(&["SFS", "FFG"]), @"frozen-lake: option `map` has 2 cells `S`, but must have one start");
     insta::assert_snapshot!(refused(&["SFG", "FFG"]), @"frozen-lake: option `map` has 2 cells `G`, but must have one goal");
     insta::assert_snapshot!(refused(&["SFx", "FFG"]), @"frozen-lake: option `map` has 'x' in row 1, but must be of the letters S, F, H and G");
-    insta::assert_snapshot!(refused(&["SHF", "HFG"]), @"frozen-lake: option `map` has no way from `S` to `G`, but must have one");
+    insta::assert_snapshot!(refused(&["SHF", "HFG"]), @"frozen-lake: option `map` has no path from `S` to `G`, but must have one");
     insta::assert_snapshot!(refused(&["S".repeat(65).as_str()]), @"frozen-lake: option `map` is 65 wide and 1 high, but must be at most 64 each way");
 }
 

@@ -91,7 +91,7 @@ fn a_fresh_adapter_changes_nothing_and_a_step_changes_it_in_place() {
     assert_near("fresh", &read(Some(&frozen)), &before, 1e-6);
     let loss = log_probs(&model, Some(&adapter), &ids).sum();
     parameters.accumulate(&loss.backward());
-    let knobs = AdamW {
+    let options = AdamW {
         lr: 0.01,
         beta1: 0.9,
         beta2: 0.999,
@@ -99,14 +99,14 @@ fn a_fresh_adapter_changes_nothing_and_a_step_changes_it_in_place() {
         weight_decay: 0.0,
         max_norm: f64::INFINITY,
     };
-    parameters.step(knobs);
+    parameters.step(options);
     let after = read(Some(&frozen));
     // AdamW minimises, so the log-probs have fallen; the model without the adapter has not moved.
     assert!(after.iter().sum::<f32>() < before.iter().sum::<f32>() - 1.0);
     assert_eq!(read(None), before);
 }
 
-const KNOBS: AdamW = AdamW {
+const OPTIONS: AdamW = AdamW {
     lr: 0.01,
     beta1: 0.9,
     beta2: 0.999,
@@ -119,7 +119,7 @@ const KNOBS: AdamW = AdamW {
 fn update(model: &Model, adapter: &Adapter, parameters: &mut Parameters, ids: &[u32]) -> Vec<f32> {
     let log_probs = log_probs(model, Some(adapter), ids);
     parameters.accumulate(&log_probs.mean().neg().backward());
-    parameters.step(KNOBS);
+    parameters.step(OPTIONS);
     log_probs.to_vec().unwrap()
 }
 

@@ -312,7 +312,7 @@ fn text_files_of_other_models_are_named() {
         .unwrap()
         .to_string();
     assert!(
-        foreign.ends_with("config.json: eos_token_id: 383 is no token of tokenizer.json; is it the tokenizer of another model?"),
+        foreign.ends_with("config.json: eos_token_id: 383 is not a token of tokenizer.json; is it the tokenizer of another model?"),
         "{foreign}"
     );
     fs::write(copy.path("tokenizer.json"), "{}").unwrap();

@@ -20,7 +20,7 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 #[derive(Default)]
 struct HubBehaviour {
     files: BTreeMap<String, Vec<u8>>,
-    /// ends the connection after so many bytes of a body, the given number of times
+    /// closes the connection after this many bytes of a body, the given number of times
     cuts: Vec<usize>,
     /// sends whole files only
     knows_no_ranges: bool,

@@ -89,7 +89,7 @@ fn a_new_model_learns_and_is_saved() {
     let before = loss(&model).to_vec().unwrap()[0];
     // At first the loss is about the logarithm of the vocabulary size.
     assert!((before - 48f32.ln()).abs() < 1.0, "{before}");
-    let knobs = AdamW {
+    let options = AdamW {
         lr: 0.01,
         beta1: 0.9,
         beta2: 0.99,
@@ -99,7 +99,7 @@ fn a_new_model_learns_and_is_saved() {
     };
     for _ in 0..30 {
         parameters.accumulate(&loss(&model).backward());
-        parameters.step(knobs);
+        parameters.step(options);
     }
     let after = loss(&model).to_vec().unwrap()[0];
     assert!(after < 0.5, "{before} -> {after}");
@@ -163,7 +163,7 @@ fn a_published_model_is_trained_whole() {
         assert_near(name, &logits(&model, &ids), &logits(&reference, &ids), 1e-5);
         let loss = log_probs(&model, None, &ids).mean().neg();
         parameters.accumulate(&loss.backward());
-        let knobs = AdamW {
+        let options = AdamW {
             lr: 0.001,
             beta1: 0.9,
             beta2: 0.99,
@@ -171,7 +171,7 @@ fn a_published_model_is_trained_whole() {
             weight_decay: 0.0,
             max_norm: 1.0,
         };
-        parameters.step(knobs);
+        parameters.step(options);
         let less = log_probs(&model, None, &ids).mean().neg();
         assert!(less.to_vec().unwrap()[0] < loss.to_vec().unwrap()[0]);
         assert!(values(&reference) == stored, "the reference has moved");

@@ -51,8 +51,9 @@ fn alone(name: &str, wanted: &[BatchRequest]) -> Vec<Vec<SampledToken>> {
     wanted.iter().map(reply).collect()
 }
 
-/// Lets two replies join before every other token if there is room, and returns the number of computed tokens too.
-fn in_company(name: &str, wanted: &[BatchRequest], rows: usize) -> (Vec<Vec<SampledToken>>, u64) {
+/// Samples all replies in one batch, which two replies join before every other token if there is room. Also returns the
+/// number of computed tokens.
+fn in_batch(name: &str, wanted: &[BatchRequest], rows: usize) -> (Vec<Vec<SampledToken>>, u64) {
     let (model, adapter, _) = load_adapted(name);
     let mut arena = KvArena::new(&model, 64, rows);
     let mut batch = ReplyBatch::new(&model, Some(&adapter));
@@ -92,7 +93,7 @@ fn replies_are_equal_in_a_batch_and_after_an_overflow() {
     for name in ["qwen2", "llama"] {
         let wanted = wanted(10);
         let expected = without_number(alone(name, &wanted));
-        let (together, computed) = in_company(name, &wanted, 4096);
+        let (together, computed) = in_batch(name, &wanted, 4096);
         assert_eq!(without_number(together), expected, "{name}");
         for (joining, drawn) in wanted.iter().zip(&expected) {
             let last = drawn.last().unwrap();
@@ -114,7 +115,7 @@ fn replies_are_equal_in_a_batch_and_after_an_overflow() {
         let own =
             |j: &BatchRequest| j.request.prompt.len() + j.sampling.max_new_tokens + SPARE_ROWS;
         let longest = wanted.iter().map(own).max().unwrap();
-        let (tight, more) = in_company(name, &wanted, 2 * longest);
+        let (tight, more) = in_batch(name, &wanted, 2 * longest);
         assert_eq!(without_number(tight), expected, "{name}");
         assert!(
             more > computed,

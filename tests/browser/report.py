@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loads a report in a real browser, headless, from disk, and asks it what it shows.
+"""Loads a report in a real browser, headless, from disk, and checks its content.
 
 Without --report it makes two short runs first, and puts a reply that would break a careless page into one of them. It then
 steps through an episode by the keyboard, and fails if the console has an error, if anything but the file was asked for, if
@@ -22,7 +22,7 @@ HOSTILE = 'right</script><img src=x onerror="window.broken=1"><!-- \u2028 \x00 <
 
 
 class ScriptError(Exception):
-    """What was asked of the page went wrong on it."""
+    """An error in the page."""
 
 
 class Browser:
@@ -108,7 +108,7 @@ class Browser:
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", **parameters)["data"]))
 
     def complaints(self):
-        """What went wrong, and what was asked of a network."""
+        """Returns the errors of the page and its network requests."""
         found = []
         for event in self.events:
             method, told = event.get("method"), event.get("params", {})
@@ -169,7 +169,7 @@ def check(what, is_so, told=""):
 
 
 # What reaches beyond the window, or beyond the frame that it stands in; tables scroll by themselves. The width is given, since
-# a phone's window grows with what is in it.
+# a phone's window grows with its content.
 WIDER = """[document.documentElement, ...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll *, svg *, .live')
     && e.getBoundingClientRect().right > Math.min(WIDTH, (e.closest('.card') || document.body).getBoundingClientRect().right) + 1
     || e.scrollWidth > WIDTH && e === document.documentElement)

@@ -1,6 +1,6 @@
-//! Compiles the HLSL of every kernel with Microsoft's own compilers, on Windows or under Wine: FXC (d3dcompiler_47.dll) and DXC
-//! (dxcompiler.dll), whichever lies beside the program or is on the system. Says which kernels were refused, and fails if any
-//! was. tests/windows/run.sh runs it.
+//! Compiles the HLSL of every kernel with Microsoft's own compilers, on Windows or under Wine: FXC (d3dcompiler_47.dll)
+//! and DXC (dxcompiler.dll), found beside the program or on the system. Prints the refused kernels, and fails if there
+//! are any. tests/windows/run.sh runs it.
 //!
 //! hlsl FOLDER (fxc | dxc), where FOLDER is one that the example `translations` wrote
 
@@ -93,7 +93,7 @@ mod compilers {
     }
 
     fn text(blob: &ID3DBlob) -> String {
-        // SAFETY: the blob says where its bytes are and how many, and outlives their copy.
+        // SAFETY: the pointer and the length are those of the blob, which outlives the copy.
         let bytes = unsafe {
             std::slice::from_raw_parts(blob.GetBufferPointer().cast::<u8>(), blob.GetBufferSize())
         };

@@ -1,4 +1,4 @@
-//! Says whether lapwing is right on an adapter, with a report to paste. `./check --adapter NAME` runs this.
+//! Tests lapwing on a device and prints a report to paste. `./check --device NAME` runs this.
 //!
 //! cargo run -p lapwing-tests --example smoke -- [NAME or number]
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The commit that this is, if git says so.
+/// Returns the current commit, if git reports it.
 fn commit(root: &Path) -> Option<String> {
     let said = Command::new("git")
         .args(["describe", "--always", "--dirty"])

@@ -1,5 +1,5 @@
-//! Writes every kernel that lapwing may ask a device for, as it is and as naga translates it for the drivers of
-//! other systems, into a folder: for the compilers of those systems, see tests/compilers.
+//! Writes every kernel that lapwing may request, as WGSL and as naga translates it for the drivers of other systems,
+//! into a folder: for the compilers of those systems, see tests/compilers.
 //!
 //! cargo run -p lapwing-tests --example translations -- FOLDER
 

@@ -140,7 +140,7 @@ def slippery(lapwing, episodes):
 
 
 def textarena(lapwing, home):
-    """A game of texts: what is said arrives as it was said."""
+    """A game of free text: every reply arrives unchanged."""
     template = home / "textarena.jinja"
     template.write_text('{% block action %}{"action": {{ ("[" ~ action ~ "]") | tojson }}}{% endblock %}')
     arguments = ["--game", f"{SHIM} textarena:GuessTheNumber-v0", "--set", f'game.options.template="{template}"']

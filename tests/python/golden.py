@@ -92,7 +92,7 @@ def write(directory: Path, expected: dict[str, torch.Tensor], chat: list[dict]) 
 
 
 def check(directory: Path) -> bool:
-    """Compares a fixture with what is computed now, prints the largest difference, and says whether it is in order."""
+    """Compares a fixture with a new computation, prints the largest difference, and returns whether it is small enough."""
     computed, chat = recompute(directory)
     stored = load_file(directory / "expected.safetensors")
     problems = [f"{name} is in one of both only" for name in sorted(computed.keys() ^ stored.keys())]
@@ -127,7 +127,7 @@ def make(directory: Path, checkpoint: fresh.Checkpoint, lora: fresh.Lora) -> Non
 
 
 def arguments() -> argparse.Namespace:
-    """What was typed."""
+    """Parses the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -163,17 +163,17 @@ def arguments() -> argparse.Namespace:
 
 
 def refuse_other_versions() -> None:
-    """What is written must not depend on what happens to be installed."""
+    """Checks the installed versions, because the written files depend on them."""
     for line in Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split():
         name, pinned = line.split("==")
-        # torch adds what it was built for, such as +cpu.
+        # torch adds the build, such as +cpu.
         found = version(name).split("+")[0]
         if found != pinned:
             sys.exit(f"{name} {found} is installed, requirements.txt pins {pinned}: pip install -r requirements.txt")
 
 
 def main() -> int:
-    """Does what was asked for; 1 if a fixture is not what is computed now."""
+    """Runs the command; returns 1 if a fixture differs from the new computation."""
     args = arguments()
     refuse_other_versions()
     everywhere = sorted(path.parent for path in FIXTURES.glob("*/config.json"))

@@ -36,7 +36,7 @@ def write_json(path: Path, value) -> None:
 
 
 def load_model(directory: Path, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
-    """The checkpoint's model; in float64 unless told otherwise."""
+    """The checkpoint's model; in float64 by default."""
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="sdpa")
     return model.eval()
 

@@ -147,12 +147,12 @@ episodes = 2
 
 
 class Wrong(Exception):
-    """What is not as it should be, in one line."""
+    """A failed check, in one line."""
 
 
 @dataclass
 class Outcome:
-    """The worst difference of a check, what is allowed, and a remark."""
+    """The largest difference of a check, its tolerance, and a remark."""
 
     worst: float
     bound: float
@@ -166,7 +166,7 @@ class Lapwing:
         self.binary = binary.resolve()
 
     def run(self, *arguments: str | Path) -> str:
-        """What it prints; an error if it fails."""
+        """Returns its output; raises an error if it fails."""
         command = [self.binary, *map(str, arguments)]
         # The dates in chat templates are local time in transformers and UTC in lapwing.
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TZ": "UTC"})
@@ -218,7 +218,7 @@ class Bench:
         return self.directory / "adapters" / name
 
     def ids_file(self, count: int) -> Path:
-        """The input of so many ids."""
+        """Returns an input of this many ids."""
         return self.directory / f"ids{count}.json"
 
     def checks(self) -> Iterator[tuple[str, Callable[[], Outcome]]]:
@@ -301,7 +301,7 @@ class Bench:
         return Outcome(0, 0, " + ".join(remarks) + " tokens")
 
     def train(self) -> Outcome:
-        """A new adapter, which must adapt what PEFT adapts if it is told the same, and as strongly."""
+        """A new adapter, which must adapt the same layers as PEFT with the same settings, with the same scale."""
         run = self._trained("new")
         told = self.directory / "told"
         make_adapter(self.model_dir, told, Lora(**({"rank": 4, "alpha": 8} | self.case.lora)), self.seed)
@@ -378,7 +378,7 @@ class Bench:
 
 
 class Merged:
-    """A checkpoint with an adapter merged by lapwing, beside what it should be."""
+    """A checkpoint with an adapter merged by lapwing, compared with PEFT's."""
 
     def __init__(self, bench: Bench, name: str):
         self.bench = bench
@@ -388,13 +388,13 @@ class Merged:
         self.untied = name == "head" and bench.case.checkpoint.tied
 
     def merge(self) -> Outcome:
-        """Merges; the other checks look at what it left."""
+        """Merges; the other checks use the result."""
         bench = self.bench
         bench.lapwing.run("merge", "--model", bench.model_dir, "--adapter", self.adapter, "--out", self.out)
         return Outcome(0, 0)
 
     def files(self) -> Outcome:
-        """The same files with the same tensors of the same types; what is not adapted is the same to the bit."""
+        """The same files with the same tensors of the same types; tensors without an adapter are bit-identical."""
         bench = self.bench
         before, after = _layout(bench.model_dir), _layout(self.out)
         if self.untied:
@@ -567,7 +567,7 @@ def examine(bench: Bench) -> bool:
 
 
 def main() -> int:
-    """Makes each checkpoint and examines it."""
+    """Makes each checkpoint and checks it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lapwing", type=Path, required=True, metavar="FILE", help="the program, built for release")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything in this new directory")

@@ -1,4 +1,4 @@
-"""The real openai client against `lapwing serve`: what it lists, says, streams, scores, repeats and refuses.
+"""The real openai client against `lapwing serve`: lists, replies, streams, scores, repetitions and refusals.
 
     .venv/bin/python tests/python/serve.py --lapwing target/release/lapwing
 
@@ -28,7 +28,7 @@ def check(what, holds, told=""):
 
 
 def start(lapwing, more):
-    """The server and its address, once it says so."""
+    """Starts the server and returns it with its address, once it is ready."""
     command = [lapwing, "serve", "--port", "0", "--name", "served", *more]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in server.stderr:

@@ -4,7 +4,7 @@
     python3 -m venv .venv && .venv/bin/pip install tensorboard "trackio[tensorboard]"
     .venv/bin/python tests/python/tensorboard_reads.py --lapwing target/debug/lapwing
 
-Makes a short run with --tensorboard, goes on with it, exports it too, and compares every number that the readers find with
+Makes a short run with --tensorboard, resumes it, exports it, too, and compares every number that the readers find with
 metrics.jsonl. Without trackio that part is left out, and said so.
 """
 
@@ -42,14 +42,14 @@ def expected(metrics):
             if line["kind"] in ("step", "evaluation") and is_metric:
                 found.setdefault(tag(line["kind"], name), []).append((line["step"], single(value)))
         if line["kind"] == "warning":
-            found.setdefault("warnings/" + line["watchman"], []).append((line["step"], single(line["value"])))
+            found.setdefault("warnings/" + line["check"], []).append((line["step"], single(line["value"])))
     evaluated = [line["step"] for line in metrics if line["kind"] == "evaluation"]
-    [yard] = [line for line in metrics if line["kind"] == "baselines"]
-    levels = {"best_possible_return": yard["best_possible"]}
+    [baselines] = [line for line in metrics if line["kind"] == "baselines"]
+    levels = {"best_possible_return": baselines["best_possible"]}
     for player in ["random", "scripted"]:
-        levels |= {f"{player}_{name}": yard[player][name] for name in ["return_mean", "success_rate"]}
+        levels |= {f"{player}_{name}": baselines[player][name] for name in ["return_mean", "success_rate"]}
     for name, value in levels.items():
-        found["yardsticks/" + name] = [(step, single(value)) for step in evaluated]
+        found["baselines/" + name] = [(step, single(value)) for step in evaluated]
     return found
 
 
@@ -101,7 +101,7 @@ def main():
         call("train", "--resume", run, "--steps", 5)
         metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         wanted = expected(metrics)
-        # What the run wrote as it went, each step once though it went on, and what is exported.
+        # The files of the run, with each step once although it was resumed, and the exported files.
         with_tensorboard(run / "tensorboard", wanted)
         call("export", run, "--format", "tensorboard", "--out", out / "events")
         with_tensorboard(out / "events", wanted)

@@ -23,7 +23,7 @@ export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 triple=x86_64-pc-windows-gnu
 built=target/$triple/debug
 
-# under_wine PROGRAM ARGUMENT...: with a screen that nobody sees, which Vulkan's window code wants.
+# under_wine PROGRAM ARGUMENT...: with a virtual screen, which Vulkan's window code needs.
 under_wine() { xvfb-run -a wine "$@"; }
 
 rustup target add "$triple"
@@ -52,7 +52,7 @@ steps() {
         echo "the five steps of Windows are not those of Linux" >&2
         return 1
     fi
-    echo "steps: the five steps of Windows are those of Linux to the last digit"
+    echo "steps: the five steps of Windows are bit-identical to those of Linux"
 }
 
 compilers() {

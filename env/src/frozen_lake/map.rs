@@ -85,7 +85,7 @@ impl LakeMap {
         };
         match map.distances()[start] {
             Some(_) => Ok(map),
-            None => Err("has no way from `S` to `G`, but must have one".to_owned()),
+            None => Err("has no path from `S` to `G`, but must have one".to_owned()),
         }
     }
 
@@ -132,7 +132,7 @@ impl LakeMap {
     }
 
     /// Turns `count` cells of ice red, drawn evenly from those without which the goal can still be reached; fewer if
-    /// there are not so many.
+    /// there are too few.
     pub fn redden(&mut self, count: usize, stream: &mut Stream) {
         let ice = |&cell: &usize| self.cells[cell] == LakeCell::Ice && cell != self.start;
         let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();

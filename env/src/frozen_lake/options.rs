@@ -45,7 +45,7 @@ crate::options! {
     target: LakeTarget = LakeTarget::Goal, if changed;
     /// the only step at which arriving counts, at most `step_limit`
     exact: Option<usize> = None, in Whole(1..=LONGEST_LAKE_EPISODE);
-    /// cells of red ice, as far as they leave a way; each step that ends on one costs a point
+    /// cells of red ice, or fewer if more would leave no path around them; each step that ends on one costs a point
     red: usize = 0, in Whole(0..=LONGEST_SIDE * LONGEST_SIDE), if changed;
     /// the words left and right swap their meanings
     swapped: bool = false, if changed;

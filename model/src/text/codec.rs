@@ -85,7 +85,7 @@ impl Codec {
             None => Ok(()),
             Some(id) => {
                 let problem = format!(
-                    "{id} is no token of tokenizer.json; is it the tokenizer of another model?"
+                    "{id} is not a token of tokenizer.json; is it the tokenizer of another model?"
                 );
                 let path = dir.join("config.json");
                 Err(ModelError::field(&path, "eos_token_id", problem))

@@ -76,7 +76,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         ],
     );
     assert_eq!(changed.code, 1);
-    assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.0005, is 0.25; change that back, or start a new run from what was learned (--adapter, or --model if all weights were trained)");
+    assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.0005, is 0.25; change that back, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
     // A key without influence on results may be changed.
     let on = |steps: &str| run(home, &["train", "--resume", "run", "--steps", steps]);
     let free = [
@@ -198,11 +198,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
         .output();
     let full = Ended::new(home, output.unwrap());
     assert_eq!(full.code, 1, "{}", full.err);
-    assert!(
-        full.err.contains("what was saved last is kept"),
-        "{}",
-        full.err
-    );
+    assert!(full.err.contains("the last save is kept"), "{}", full.err);
     assert!(full.last().contains("File too large"), "{}", full.err);
     assert_eq!(files(&home.join("run/checkpoints")), before);
     // With room again, the run ends with the same adapter.

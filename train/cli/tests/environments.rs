@@ -97,7 +97,7 @@ for line in sys.stdin:
     assert_eq!((ended.code, &*ended.err), (0, ""));
     for told in [
         "turn 1/100> q: reward 1\n\nheard: q\n",
-        "turn 2/100> say something (the end of the input leaves)\nturn 2/100> Good bye: reward 8\n",
+        "turn 2/100> enter some text (the end of the input quits)\nturn 2/100> Good bye: reward 8\n",
         "over after 2 turns: success, return 9\n",
     ] {
         assert!(ended.out.contains(told), "{told:?}: {}", ended.out);

@@ -192,7 +192,7 @@ fn runs_are_probed() {
     write(&probes("\"swapped\"").replace("train.steps = 2", "train.steps = 3"));
     let longer = sweep();
     assert!(
-        longer.err.contains("aaw seed 1: starts") && longer.err.contains("aaw seed 1: is probed")
+        longer.err.contains("aaw seed 1: starts") && longer.err.contains("aaw seed 1: probing")
     );
     assert!(!answers().contains("symbols"));
 

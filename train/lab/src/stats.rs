@@ -2,11 +2,11 @@
 
 use lapwing_env::rng::Stream;
 
-/// With this many resamples, the ends of an interval vary by about a hundredth of its length.
+/// With this many resamples the ends of an interval vary by about a hundredth of its length.
 const RESAMPLES: usize = 10_000;
 
-/// Returns the 95 % percentile bootstrap interval of the mean (Efron 1979), which contains 95 % of the means of samples
-/// of the same size, drawn with replacement. Deterministic.
+/// Returns the 95 % percentile bootstrap interval of the mean (Efron 1979): 95 % of the means of samples of the same size,
+/// drawn with replacement, lie in it. Equal values give equal intervals.
 ///
 /// # Panics
 /// If there are no values.
@@ -48,7 +48,7 @@ mod tests {
 
     /// The normal approximation for 30 heads of 100 throws is 0.3 +- 1.96 sqrt(0.21 / 100), 0.210 to 0.390.
     #[test]
-    fn intervals_match_the_normal_approximation() {
+    fn intervals_are_those_of_the_normal_approximation_where_it_holds() {
         let throws: Vec<f64> = (0..100).map(|i| f64::from(u8::from(i < 30))).collect();
         let [low, high] = interval(&throws);
         assert!(

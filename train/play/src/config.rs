@@ -14,21 +14,21 @@ use crate::{ReplyForm, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GameConfig {
-    /// A game that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
+    /// One that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
     pub name: GameName,
-    /// A probe of the game: its options override those below and change instructions and rewards. Empty: none.
+    /// A probe of the game, which changes instructions and rewards. Its options override those below. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The game's options, including its step limit. `lapwing games` lists them with their defaults;
-    /// `docs/environments.md` lists those of external games.
+    /// The game's own options, including the step limit. `lapwing games` lists them with their defaults;
+    /// `docs/environments.md` has those of external environments.
     pub options: toml::Table,
 }
 
 impl GameConfig {
-    /// Returns the config of `scenario`, with every option.
+    /// Returns a section for an existing scenario, with every option.
     ///
     /// # Panics
-    /// If an option is null.
+    /// If its options hold a null.
     pub fn of(scenario: &dyn Scenario) -> GameConfig {
         GameConfig {
             name: scenario.name().into(),
@@ -38,15 +38,15 @@ impl GameConfig {
         }
     }
 
-    /// Configures the game with these options.
+    /// Returns the scenario with these options.
     ///
     /// # Errors
-    /// If there is no such game or probe, or an option is invalid.
+    /// If the game or probe does not exist, or refuses these options.
     pub fn scenario(&self) -> Result<Box<dyn Scenario>, SettingError> {
         self.scenario_in("game")
     }
 
-    /// Configures the game that the config section `section` names.
+    /// Does the same; `section` names the config section in errors.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
         let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
@@ -92,24 +92,24 @@ impl Default for GameConfig {
     }
 }
 
-/// A game that some groups of a training step play instead of the run's own: another game, another set of options, or a
-/// probe. Evaluations play the run's own game only.
+/// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
+/// Evaluations play only the run's own game.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MixConfig {
-    /// A game that `lapwing games` lists. Empty: the run's own, with its options.
+    /// One that `lapwing games` lists. Empty: the run's own game and options.
     #[serde(with = "optional")]
     pub name: Option<GameName>,
-    /// A probe of that game. Empty: none.
+    /// A probe of the game. Empty: none.
     #[serde(with = "optional")]
     pub probe: Option<String>,
-    /// The share of groups that play it, 0 to 1, drawn for each group.
+    /// The share of the groups that play it, 0 to 1. Each group draws.
     pub share: f64,
-    /// The first step that plays it, from 0.
+    /// The first step in which it is played, from 0.
     pub from: usize,
-    /// The step before which it ends; 0: never. Consecutive entries with a share of 1 make a curriculum.
+    /// The step after the last one in which it is played. 0: no end. Consecutive shares of 1 make a curriculum.
     pub until: usize,
-    /// Options of the game, over those of the run's own if `name` is empty.
+    /// Options of the game.
     pub options: toml::Table,
 }
 
@@ -127,7 +127,7 @@ impl Default for MixConfig {
 }
 
 impl MixConfig {
-    /// Returns the steps that play it.
+    /// Returns the steps in which it is played.
     pub fn steps(&self) -> Range<usize> {
         match self.until {
             0 => self.from..usize::MAX,
@@ -135,7 +135,7 @@ impl MixConfig {
         }
     }
 
-    /// Returns its name for records, in a run of the game `own`.
+    /// Returns its name in the records of a run on this game.
     pub fn title(&self, own: &GameConfig) -> String {
         let name = self.game(own).name;
         match &self.probe {
@@ -144,7 +144,7 @@ impl MixConfig {
         }
     }
 
-    /// Configures the game, in a run of the game `own`.
+    /// Returns the section of the game in a run on this game.
     ///
     /// # Errors
     /// As [`GameConfig::scenario`].
@@ -166,43 +166,43 @@ impl MixConfig {
     }
 }
 
-/// The settings of the policy.
+/// How the model plays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The form of a reply.
     pub reply: ReplyForm,
-    /// Number of earlier turns that a prompt repeats, with their replies. 0: the observation is the whole state, and
+    /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
     /// prompts share most of their tokens.
     pub history: usize,
-    /// Prompt template files, whose blocks replace those of the default. With several, each episode draws one. Empty:
-    /// the default.
+    /// Template files that replace blocks of the default template. Of several, each episode draws one. None: the
+    /// default template.
     pub templates: Vec<PathBuf>,
-    /// Sampling temperature in training. Log-probabilities are those of the same distribution, so the first update's
-    /// ratio is 1. 1: the model's own distribution.
+    /// Sampling temperature in training. Log-probs belong to the same distribution, so the first update's ratio is 1.
+    /// 1: the model's own distribution.
     pub temperature: f64,
-    /// Target standard deviation of the returns in a group. Training raises the temperature if it is smaller and lowers
-    /// it if it is larger. 0: the temperature is constant.
+    /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
+    /// and falls if they are further apart. 0: a constant temperature.
     pub spread: f64,
-    /// The lowest and the highest temperature.
+    /// The range of the temperature.
     pub temperature_range: [f64; 2],
     /// The largest relative change of the temperature in a step.
     pub temperature_rate: f64,
-    /// Maximum tokens of a reply. 256 leaves room for a few sentences of reasoning.
+    /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
     pub max_new_tokens: usize,
-    /// Subtracted from the return for each unreadable reply. 1 is what the paper's first author later trained with.
+    /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
     pub format_penalty: f64,
-    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. Empty: the template's
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: the template's own
     /// defaults.
     pub chat_template_kwargs: toml::Table,
 }
 
 impl PolicyConfig {
-    /// Returns the variables as JSON.
+    /// Returns the variables as JSON, which templates read.
     ///
     /// # Errors
-    /// If a value has no JSON form, or a name is reserved for the conversation (which has no tools or documents) or for
-    /// the checkpoint's special tokens.
+    /// If one has a type that templates do not have, or would replace what lapwing passes to the template: the
+    /// conversation (which has no tools or documents) or the checkpoint's special tokens.
     pub fn template_variables(
         &self,
     ) -> Result<serde_json::Map<String, serde_json::Value>, SettingError> {
@@ -239,7 +239,7 @@ impl Default for PolicyConfig {
     }
 }
 
-/// Converts a table to JSON, which games and templates read.
+/// Returns a table as JSON, for games and templates.
 fn json(
     section: &str,
     table: &toml::Table,
@@ -251,8 +251,7 @@ fn json(
     table.iter().map(entry).collect()
 }
 
-/// Converts a value to JSON. Infinities and NaN are errors: JSON would turn them into null, which is ignored. Dates
-/// become text.
+/// TOML has non-finite numbers and JSON does not: as null they would be ignored silently. A date becomes its text.
 fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, SettingError> {
     Ok(match value {
         toml::Value::String(text) => text.as_str().into(),
@@ -275,7 +274,7 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
     })
 }
 
-/// A setting that may be omitted, which is an empty string in TOML.
+/// An optional setting, which is an empty string in TOML.
 mod optional {
     use serde::de::value::StringDeserializer;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

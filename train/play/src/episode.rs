@@ -1,19 +1,19 @@
-//! Records of played episodes.
+//! The episode of one agent.
 
 use std::sync::Arc;
 
 use crate::reply::UnreadReason;
 
-/// A reply that a local model sampled.
+/// A reply that a language model sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
     /// The prompt.
     pub prompt: Arc<[u32]>,
-    /// Token ids as sampled, with the stop token. They are never encoded again from text.
+    /// Token ids as sampled, including the stop token; never encoded again from text.
     pub ids: Vec<u32>,
     /// Log-probability of each token when it was sampled, at the sampling temperature.
     pub log_probs: Vec<f32>,
-    /// Entropy of the distribution of each token, in nats.
+    /// Entropy of the distribution that each token was drawn from, in nats.
     pub entropies: Vec<f32>,
     /// Whether the token limit ended the reply.
     pub cut: bool,
@@ -22,23 +22,23 @@ pub struct Sampled {
 /// One action of one agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
-    /// What the agent observed.
+    /// the observation
     pub observation: String,
-    /// The reply.
+    /// the reply
     pub text: String,
-    /// The index of the action; `None` if the reply is unreadable.
+    /// `None`: the reply was unreadable
     pub action: Option<usize>,
-    /// Why the reply is unreadable.
+    /// why it was unreadable
     pub unread: Option<UnreadReason>,
-    /// The sampled tokens, if a local model replied.
+    /// the sampled tokens, if one of our models replied
     pub sampled: Option<Sampled>,
-    /// The game's reward.
+    /// the game's reward
     pub reward: f64,
-    /// The referee's shaping: minus the format penalty, or zero.
+    /// the referee's reward: minus the format penalty, or zero
     pub shaping: f64,
 }
 
-/// Why an episode is over.
+/// Why an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpisodeEnd {
     /// The game's rules ended it.
@@ -49,20 +49,20 @@ pub enum EpisodeEnd {
     Failed,
 }
 
-/// One agent's record of one game.
+/// The episode of one agent of a game.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Episode {
-    /// The seed of its player's random choices.
+    /// the seed of the player's random choices
     pub seed: u64,
-    /// The turns, in order.
+    /// the turns in order
     pub turns: Vec<Turn>,
-    /// Whether the game counts it as a success.
+    /// whether the game counts it as won
     pub success: bool,
-    /// Why it ended; `None` while it is played.
+    /// `None` while it is in progress
     pub ending: Option<EpisodeEnd>,
-    /// The observation after the last turn; empty while the episode is played.
+    /// the observation after the last turn; empty while it is in progress
     pub last: String,
-    /// Why the game failed the first time, if it was played again. This record is of the second time.
+    /// why the game failed the first time, if this is the second attempt
     pub failure: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Episode {
             .count()
     }
 
-    /// Summarises the episodes that were played again because their game failed; `None` if there are none.
+    /// Returns a note about episodes that were played again because the game failed; `None` if there are none.
     pub fn accidents(episodes: &[Episode]) -> Option<String> {
         let failures = episodes.iter().filter_map(|e| e.failure.as_ref());
         let (count, all) = (failures.clone().count(), episodes.len());
@@ -85,7 +85,7 @@ impl Episode {
         ))
     }
 
-    /// Returns C, the sum of rewards and shaping over the turns.
+    /// Returns C, the sum of rewards and shaping over all turns.
     pub fn composite_return(&self) -> f64 {
         self.turns
             .iter()
@@ -93,7 +93,7 @@ impl Episode {
             .sum()
     }
 
-    /// Returns the sum of rewards, without shaping.
+    /// Returns the sum of the game's rewards, without shaping.
     pub fn game_return(&self) -> f64 {
         self.turns.iter().map(|turn| turn.reward).sum()
     }
@@ -103,23 +103,23 @@ impl Episode {
         self.ending == Some(EpisodeEnd::Truncated)
     }
 
-    /// Returns the replies that a local model sampled.
+    /// Returns the replies that our models sampled.
     pub fn sampled(&self) -> impl Iterator<Item = &Sampled> {
         self.turns.iter().filter_map(|turn| turn.sampled.as_ref())
     }
 
-    /// Returns the number of reply tokens.
+    /// Returns the number of tokens of its replies.
     pub fn reply_tokens(&self) -> usize {
         self.sampled().map(|reply| reply.ids.len()).sum()
     }
 
-    /// Returns the number of replies that are unreadable for this reason.
+    /// Returns the number of replies that were unreadable for this reason.
     pub fn unread(&self, why: UnreadReason) -> usize {
         let turns = self.turns.iter();
         turns.filter(|turn| turn.unread == Some(why)).count()
     }
 
-    /// Returns the number of tokens that separate sequences would take: a prompt and a reply for each turn.
+    /// Returns the number of tokens of separate sequences: a prompt and a reply for every turn.
     pub fn tokens(&self) -> usize {
         self.sampled()
             .map(|reply| reply.prompt.len() + reply.ids.len())

@@ -1,4 +1,4 @@
-//! Errors of play.
+//! Errors of play. Each text names the thing and, where there is one, the fix.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use lapwing_tensor::GpuError;
 
 use crate::players::api::error::ApiPlayerError;
 
-/// An error in preparing or playing episodes.
+/// An error while episodes are prepared or played.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// A game that cannot continue.
@@ -42,7 +42,7 @@ pub enum PlayError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The config names no playable game, or has a value out of range.
+    /// A config section that names no playable game.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A model behind an API.
@@ -59,7 +59,7 @@ pub enum PlayError {
     Left,
 }
 
-/// A config section that names no playable game, or has a value out of range.
+/// A config section that names no playable game, or has a value out of its range.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// A value out of its range.
@@ -72,10 +72,10 @@ pub enum SettingError {
         /// The range.
         wanted: String,
     },
-    /// An unknown game.
+    /// There is no such game.
     #[error(transparent)]
     Game(#[from] UnknownGame),
-    /// An unknown option, or an option out of range.
+    /// The game does not have such an option.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }

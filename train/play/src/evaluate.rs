@@ -1,4 +1,4 @@
-//! Evaluates a player on held-out scenes.
+//! Evaluations: any player, on scenes that training never plays.
 
 use lapwing_env::Scenario;
 
@@ -8,7 +8,7 @@ use crate::metrics::{Baselines, PlayMetrics};
 use crate::players::scripted::{RandomPlayer, ScriptedPlayer};
 use crate::{Episode, Player, Referee, Seat};
 
-/// Plays these seats with one player for all agents.
+/// Plays on these seats with one player, which takes all sides in a game of several agents.
 ///
 /// # Errors
 /// If the game or the player fails.
@@ -22,8 +22,8 @@ pub fn play_evaluation(
     play_against(scenario, referee, seats, player, &mut [], progress)
 }
 
-/// Plays these seats with `player` and `others`, who take a game's agents in turn, `player` first. Returns the episodes
-/// of `player` only.
+/// Plays on these seats with one player against others. Sides are assigned in turn, starting with this player. Returns
+/// only its own episodes.
 ///
 /// # Errors
 /// If the game or a player fails.
@@ -44,7 +44,7 @@ pub fn play_against(
     let mut episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
     Episode::accidents(&episodes)
         .iter()
-        .for_each(|note| progress.note(note));
+        .for_each(|told| progress.note(told));
     let (agents, sides) = (scenario.agents(), players.len());
     let mut number = 0..;
     episodes.retain(|_| {
@@ -55,7 +55,7 @@ pub fn play_against(
     Ok(episodes)
 }
 
-/// Returns the baselines for an evaluation on these seats, which derive from `seed`.
+/// Returns the baselines of an evaluation on these seats, which follow from `seed`.
 ///
 /// # Errors
 /// If the game fails.
@@ -76,15 +76,15 @@ pub fn baselines(
     })
 }
 
-/// Episodes of the baseline players.
+/// The episodes of players without a model.
 pub struct BaselineEpisodes {
-    /// The random player's; `None` if the game takes free text.
+    /// The random player, unless the game takes any text.
     pub random: Option<Vec<Episode>>,
-    /// The scripted player's, if the game has one.
+    /// The game's own player, if it has one.
     pub scripted: Option<Vec<Episode>>,
 }
 
-/// Plays these seats with the baseline players, against `others` or on all sides if there are none.
+/// Plays on these seats with the players that need no model, against the given others or, without others, on all sides.
 ///
 /// # Errors
 /// If the game fails.
@@ -97,7 +97,7 @@ pub fn baseline_episodes(
     let mut of =
         |player: &mut dyn Player| play_against(scenario, referee, seats, player, others, &());
     let free = scenario.takes_text();
-    // Dropped before play: an external server may allow few sessions.
+    // Dropped before others play: an external environment may have few places.
     let scripted = {
         let game = scenario.start(seats[0].scene, seats[0].luck)?;
         game.best_actions(0).is_some()
@@ -136,7 +136,7 @@ mod tests {
     use crate::scenes::Scenes;
 
     #[test]
-    fn the_scripted_player_succeeds_and_the_random_one_rarely_does() {
+    fn the_scripted_player_crosses_firm_ice_and_the_random_one_hardly_does() {
         let lake =
             (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
         let seats = Scenes::of(&*lake)
@@ -157,7 +157,7 @@ mod tests {
         );
         assert_eq!((scripted.success_rate, scripted.return_mean), (1.0, 1.0));
         assert_eq!(optimum(&*lake, &seats).unwrap(), Some(1.0));
-        // Measured: about 0.06, with a standard error of 0.017.
+        // About 0.06, with a standard error of 0.017.
         assert!(random.success_rate < 0.15, "{random:?}");
         assert_eq!(random.return_mean, random.success_rate);
         assert!(random.episode_length_mean <= lake.step_limit() as f64);

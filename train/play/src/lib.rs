@@ -1,7 +1,7 @@
 //! Plays episodes: the referee, the players, scenes, prompts and replies.
 //!
-//! The [`Referee`] plays many episodes at once and requests every action from a [`Player`]. [`players`] holds models,
-//! scripts, human players and models behind an API. [`external`] holds games in other processes.
+//! The [`Referee`] plays many episodes at once and asks a [`Player`] for every action. [`players`] holds models, scripts,
+//! people and models behind an API; [`external`] holds games in other processes.
 
 pub mod config;
 pub mod episode;

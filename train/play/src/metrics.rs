@@ -4,70 +4,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Episode, UnreadReason};
 
-/// Metrics of the episodes of a training step or of an evaluation.
+/// Statistics of episodes: those of a training step or of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlayMetrics {
-    /// Episodes played.
+    /// Number of episodes.
     pub episodes: usize,
-    /// Mean of the game returns, without shaping.
+    /// Mean of the game's own returns, without shaping.
     pub return_mean: f64,
-    /// Their population standard deviation.
+    /// Their standard deviation (population).
     pub return_std: f64,
-    /// Mean of the composite returns, which training optimises. The format penalty lowers it: a player whose replies
-    /// are unreadable may stand still safely, and must not score well for that.
+    /// Mean of the composite returns, which include the penalty for unreadable replies. Training uses these. Without
+    /// the penalty a player whose replies are all unreadable could look good by standing still.
     pub composite_return_mean: f64,
-    /// Their population standard deviation.
+    /// Their standard deviation.
     pub composite_return_std: f64,
-    /// Share of episodes that succeeded.
+    /// Share of the episodes that succeeded.
     pub success_rate: f64,
-    /// Share of episodes that the step limit ended.
+    /// Share of the episodes that the step limit ended.
     pub truncated_rate: f64,
-    /// Mean over episodes of the share of readable replies.
+    /// Mean of an episode's share of readable replies.
     pub valid_action_rate: f64,
-    /// Mean turns of an episode.
+    /// Mean number of turns.
     pub episode_length_mean: f64,
-    /// Total turns, which others count as environment steps.
+    /// Sum of turns, also called environment steps.
     #[serde(default)]
     pub turns: usize,
-    /// The most frequent action; empty if no reply is readable.
+    /// The most frequent action; empty if no reply was readable.
     pub top_action: String,
     /// Its share of all turns.
     pub top_action_share: f64,
-    /// Unreadable replies without an action in the requested place.
+    /// Replies without an action in the required place.
     #[serde(default)]
     pub unread_no_tag: usize,
-    /// Unreadable replies whose action is unknown.
+    /// Replies whose word is not an action.
     #[serde(default)]
     pub unread_unknown_word: usize,
-    /// Unreadable replies that name several actions.
+    /// Replies that name several actions.
     #[serde(default)]
     pub unread_several_actions: usize,
-    /// Unreadable replies that the token limit cut off.
+    /// Replies that the token limit cut off.
     #[serde(default)]
     pub unread_cut_off: usize,
-    /// Metrics of the replies, if a local model gave them.
+    /// Statistics of the replies, if one of our models generated them.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyMetrics>,
 }
 
-/// Metrics of a model's replies.
+/// Statistics of a model's replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplyMetrics {
-    /// Mean entropy of the sampled tokens' distributions, in nats.
+    /// Mean entropy of the distributions that tokens were sampled from, in nats.
     pub entropy: f64,
-    /// Mean over episodes of the mean tokens of a reply.
+    /// Mean of an episode's mean reply length in tokens.
     pub reply_length_mean: f64,
-    /// Mean over episodes of the share of replies that the token limit cut off before they were readable.
+    /// Mean of an episode's share of replies that the token limit cut off before they could be read.
     pub reply_cut_rate: f64,
 }
 
 impl PlayMetrics {
-    /// Computes the metrics of these episodes; `actions` are the game's action words.
+    /// Returns the statistics of these episodes; `actions` are the words of the game.
     pub fn of(actions: &[String], episodes: &[Episode]) -> PlayMetrics {
         PlayMetrics::of_all(&[(actions, episodes)])
     }
 
-    /// Computes the joint metrics of several games' episodes, each with its action words.
+    /// Returns the joint statistics of the episodes of several games, each with the words of its game.
     pub fn of_all(games: &[(&[String], &[Episode])]) -> PlayMetrics {
         let episodes: Vec<&Episode> = games.iter().flat_map(|(_, played)| *played).collect();
         let over = |of: &dyn Fn(&Episode) -> f64| {
@@ -92,7 +92,7 @@ impl PlayMetrics {
                 }
             }
         }
-        // The first of equals, for determinism.
+        // The first of equals, so the result depends on the game only.
         let top = taken.iter().rev().max_by_key(|(_, count)| *count);
         let top = top.filter(|(_, count)| *count > 0);
         let unread = |why| episodes.iter().map(|e| e.unread(why)).sum();
@@ -119,7 +119,7 @@ impl PlayMetrics {
 }
 
 impl ReplyMetrics {
-    /// Returns `None` if no local model played.
+    /// Returns `None` if no reply is of our models.
     fn of(episodes: &[&Episode]) -> Option<ReplyMetrics> {
         let replied: Vec<&Episode> = episodes
             .iter()
@@ -147,23 +147,23 @@ impl ReplyMetrics {
     }
 }
 
-/// Metrics of one of several games.
+/// Statistics of the episodes of one of several games.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GameMetrics {
-    /// The game, with its probe if there is one.
+    /// The game, and the probe if there is one.
     pub game: String,
-    /// Episodes played.
+    /// Number of episodes.
     pub episodes: usize,
-    /// Mean of the game returns.
+    /// Mean of the game's own returns.
     pub return_mean: f64,
-    /// Share of episodes that succeeded.
+    /// Share of the episodes that succeeded.
     pub success_rate: f64,
-    /// Mean over episodes of the share of readable replies.
+    /// Mean of an episode's share of readable replies.
     pub valid_action_rate: f64,
 }
 
 impl GameMetrics {
-    /// Selects the metrics that are reported for each game.
+    /// Returns the part of these metrics that is recorded for each game.
     pub fn of(game: &str, play: &PlayMetrics) -> GameMetrics {
         GameMetrics {
             game: game.to_owned(),
@@ -175,7 +175,7 @@ impl GameMetrics {
     }
 }
 
-/// Results of the baseline players on the held-out scenes.
+/// Results of players without a model on the held-out scenes, as reference scores of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baselines {
     /// The game.
@@ -185,7 +185,7 @@ pub struct Baselines {
     /// The random player.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub random: Option<PlayMetrics>,
-    /// The scripted player, if the game has one.
+    /// The game's own player, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scripted: Option<PlayMetrics>,
     /// The highest mean return that any player can expect, if the game can compute it.
@@ -193,7 +193,7 @@ pub struct Baselines {
     pub best_possible: Option<f64>,
 }
 
-/// Returns the mean and the population standard deviation.
+/// Returns the mean and the standard deviation (population).
 pub fn mean_and_spread(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

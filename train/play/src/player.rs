@@ -1,4 +1,4 @@
-//! The interface between the referee and its players.
+//! The interface between the referee and all players.
 
 use lapwing_env::Game;
 
@@ -6,55 +6,55 @@ use crate::PlayError;
 use crate::episode::{Sampled, Turn};
 use crate::reply::UnreadReason;
 
-/// A request for an action of one agent in a running game.
+/// A request for the action of one agent.
 pub struct ActionRequest<'a> {
-    /// The index of the episode among those played together; the same in all rounds.
+    /// Index of the episode among those played together; constant over its rounds.
     pub episode: usize,
-    /// The index of the turn.
+    /// Index of the turn.
     pub turn: usize,
     /// The seed of the player's random choices in this episode.
     pub seed: u64,
-    /// The action words.
+    /// The words for the actions.
     pub actions: &'a [String],
     /// The agent's observation.
     pub observation: &'a str,
-    /// The agent's earlier turns.
+    /// Its earlier turns.
     pub past: &'a [Turn],
-    /// The game, for scripted players and search. Players that are evaluated must use the observation only.
+    /// The game, for players that are part of it. Players under evaluation use only the observation.
     pub game: &'a dyn Game,
-    /// The index of the agent in its game.
+    /// Index of the agent in its game.
     pub agent: usize,
 }
 
-/// A player's reply.
+/// A player's answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
-    /// The index of the action; `None` if the reply is unreadable.
+    /// Index of the action; `None` if the reply was unreadable.
     pub action: Option<usize>,
-    /// Why the reply is unreadable.
+    /// Why the reply was unreadable.
     pub unread: Option<UnreadReason>,
-    /// The text to pass to a game that takes free text.
+    /// The message for a game that takes any text.
     pub said: Option<String>,
-    /// The complete reply.
+    /// The reply.
     pub text: String,
-    /// The sampled tokens, which training needs, if a local model replied.
+    /// The sampled tokens, if one of our models replied: training needs them.
     pub sampled: Option<Sampled>,
 }
 
-/// A player: a model, a script or a person.
+/// A player: a model, a script, or a person.
 pub trait Player {
-    /// Returns a reply to each request, in order. A round passes the requests of all living agents at once, so that a
-    /// player can batch them.
+    /// Returns one reply for each request, in order. All living agents of a round are in one call, so a player can
+    /// answer them as a batch.
     ///
     /// # Errors
-    /// If the player cannot reply. An unreadable reply is not an error.
+    /// If the player cannot answer. An unreadable reply is not an error.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError>;
 
-    /// Shows the player the final observation of an episode that the step limit ended, for value learners that
-    /// bootstrap from it. No reply is expected.
+    /// Receives the observation after the step limit truncated an episode, for players that learn from transitions. No
+    /// answer is expected.
     ///
     /// # Errors
-    /// If the player cannot use the observation.
+    /// If the player fails.
     fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         let _ = ask;
         Ok(())

@@ -1,31 +1,32 @@
-//! Whether a player follows changed instructions or its habits: the paper's second open question.
+//! Probes: does a player follow its instructions or its habits? This is the paper's second open question.
 //!
-//! A probe changes a game's instructions and its rewards with them. In turns where the scripted player's best actions
-//! under the changed and the usual instructions are disjoint, an action shows which instructions a player follows.
+//! A probe changes a game's instructions and its rewards with them. If the good actions by the changed and by the usual
+//! instructions are disjoint, an action shows which of the two a player follows.
 
 use crate::PlayError;
 use crate::{ActionRequest, Player, Reply};
 
-/// Counts over the turns in which the changed and the usual instructions have no best action in common.
+/// Counts of actions that follow the changed and the usual instructions, over the turns in which the two have no good
+/// action in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
-    /// Number of these turns.
+    /// Turns in which the two have no good action in common.
     pub parted: usize,
-    /// Actions of the changed instructions.
+    /// Actions in these turns that are good by the changed instructions.
     pub told: usize,
-    /// Actions of the usual instructions.
+    /// Actions in these turns that are good by the usual instructions.
     pub habit: usize,
 }
 
-/// A player that passes requests to another and counts which instructions that one follows.
+/// A player that passes requests to another one and counts which instructions its actions follow.
 pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
-    /// The counts so far.
+    /// the counts
     pub followed: ProbeCounts,
 }
 
 impl<'a> ProbedPlayer<'a> {
-    /// Creates a player that counts the actions of `player`.
+    /// Wraps this player.
     pub fn new(player: &'a mut dyn Player) -> ProbedPlayer<'a> {
         ProbedPlayer {
             player,
@@ -56,22 +57,22 @@ impl Player for ProbedPlayer<'_> {
     }
 }
 
-/// The conclusion from a probe.
+/// The verdict on a player in a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It follows the changed instructions more often than the usual ones.
+    /// It follows the changed instructions more often than habit.
     Reads,
-    /// It follows the usual instructions more often: training has overridden the changed ones.
+    /// It follows habit more often than the changed instructions: what it learned overrides them.
     Overridden,
-    /// Neither is significant, or it rarely follows either.
+    /// The difference is too small for this number of turns.
     Unclear,
-    /// The probe changes words or symbols only, so that the best actions are the same.
+    /// The probe changes words or signs only, so there is always a common good action.
     SameMeaning,
 }
 
 impl Verdict {
-    /// Returns the verdict in plain words.
+    /// Returns the text of the tables.
     pub fn in_words(self) -> &'static str {
         match self {
             Verdict::Reads => "reads",
@@ -81,7 +82,7 @@ impl Verdict {
         }
     }
 
-    /// Computes the verdict: a sign test over the turns that followed either, at two standard errors.
+    /// Returns the verdict of a sign test over the turns that followed one of the two, at two standard errors.
     pub fn of(followed: &ProbeCounts) -> Verdict {
         if followed.parted == 0 {
             return Verdict::SameMeaning;

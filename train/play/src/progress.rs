@@ -8,7 +8,7 @@ pub trait Progress {
     /// Reports how many units of the phase are done.
     fn done(&self, done: usize);
 
-    /// Reports an event.
+    /// Reports something worth knowing.
     fn note(&self, text: &str);
 }
 

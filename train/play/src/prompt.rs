@@ -1,4 +1,4 @@
-//! The prompts of one game for one model, in the model's chat template, as token ids.
+//! The prompts of one game for one model: text in the model's chat template, as token ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use lapwing_model::{ChatTemplate, Tokenizer};
 use crate::PlayError;
 use crate::prompt_writer::{AgentView, PromptWriter};
 
-/// Maximum bytes of the cache, texts and ids together; it is cleared when it is full. On a large board states rarely
-/// repeat, and a long run must not fill the memory.
-const MAX_CACHE_BYTES: usize = 8 << 20;
+/// The maximum number of bytes of remembered prompts, texts and ids together; then all are dropped. A game on a large
+/// board rarely repeats a state, so a long run would fill the memory.
+const KEPT: usize = 8 << 20;
 
-/// One game's prompts for one model.
+/// The prompts of one game for one model.
 pub struct Prompts {
-    /// Writes the messages and reads the replies.
+    /// writes prompts and parses replies
     pub framing: PromptWriter,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
-    cache: HashMap<String, Arc<[u32]>>,
-    /// Bytes in the cache.
-    cached_bytes: usize,
+    known: HashMap<String, Arc<[u32]>>,
+    /// bytes in `known`
+    held: usize,
 }
 
 impl Prompts {
-    /// Creates the prompts that `framing` writes, in the model's template.
+    /// Makes the prompts of this prompt writer, in the model's own template.
     pub fn new(
         framing: PromptWriter,
         tokenizer: Tokenizer,
@@ -34,12 +34,12 @@ impl Prompts {
             framing,
             tokenizer,
             template: template.into(),
-            cache: HashMap::new(),
-            cached_bytes: 0,
+            known: HashMap::new(),
+            held: 0,
         }
     }
 
-    /// Returns the model's tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
@@ -53,39 +53,39 @@ impl Prompts {
     ///
     /// # Errors
     /// If a template fails.
-    pub fn text(&self, view: &AgentView<'_>) -> Result<String, PlayError> {
-        let messages = self.framing.messages(view)?;
+    pub fn text(&self, seen: &AgentView<'_>) -> Result<String, PlayError> {
+        let messages = self.framing.messages(seen)?;
         Ok(self.template.render(&messages, true)?)
     }
 
-    /// Returns a prompt as token ids, from the cache if it is there.
+    /// Returns a prompt as token ids. Equal prompts are rendered once while they are remembered.
     ///
     /// # Errors
     /// If a template or the model's tokenizer fails.
-    pub fn ids(&mut self, view: &AgentView<'_>) -> Result<Arc<[u32]>, PlayError> {
-        let name = self.name(view);
-        if let Some(ids) = self.cache.get(&name) {
+    pub fn ids(&mut self, seen: &AgentView<'_>) -> Result<Arc<[u32]>, PlayError> {
+        let name = self.name(seen);
+        if let Some(ids) = self.known.get(&name) {
             return Ok(ids.clone());
         }
-        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(view)?)?.into();
+        let ids: Arc<[u32]> = self.tokenizer.encode(&self.text(seen)?)?.into();
         let size = name.len() + size_of_val(&*ids);
-        if self.cached_bytes + size > MAX_CACHE_BYTES {
-            self.cache.clear();
-            self.cached_bytes = 0;
+        if self.held + size > KEPT {
+            self.known.clear();
+            self.held = 0;
         }
-        self.cached_bytes += size;
-        self.cache.insert(name, ids.clone());
+        self.held += size;
+        self.known.insert(name, ids.clone());
         Ok(ids)
     }
 
-    /// Returns the cache key: everything that a prompt depends on.
-    fn name(&self, view: &AgentView<'_>) -> String {
-        let mut name = view.observation.to_owned();
-        for turn in self.framing.shown_history(view) {
+    /// The inputs of a prompt.
+    fn name(&self, seen: &AgentView<'_>) -> String {
+        let mut name = seen.observation.to_owned();
+        for turn in self.framing.shown_history(seen) {
             name += &format!("\0{}\0{}", turn.observation, turn.text);
         }
         if self.framing.wordings() > 1 {
-            name += &format!("\0{}", self.framing.wording(view.seed));
+            name += &format!("\0{}", self.framing.wording(seen.seed));
         }
         name
     }
@@ -96,9 +96,9 @@ mod tests {
     use super::*;
     use crate::config::PolicyConfig;
 
-    /// On a large board, a long run meets new states all the time.
+    /// A long run on a large board has new states all the time.
     #[test]
-    fn the_cache_is_bounded() {
+    fn prompts_are_not_kept_for_ever() {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
         let config = lapwing_model::ModelDirectory::open(dir.as_ref()).unwrap();
         let files = lapwing_model::TextFiles::trusted(dir.as_ref());
@@ -110,21 +110,18 @@ mod tests {
         );
         let framing = PromptWriter::new(&*lake, &PolicyConfig::default()).unwrap();
         let mut prompts = Prompts::new(framing, tokenizer, template);
-        let (long, mut most, mut total) = ("_ ".repeat(20_000), 0, 0);
+        let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
         for number in 0..150 {
             let observation = format!("{number} {long}");
             let ids = prompts.ids(&AgentView::first(&observation)).unwrap();
             assert_eq!(prompts.ids(&AgentView::first(&observation)).unwrap(), ids);
-            total += observation.len() + size_of_val(&*ids);
+            seen += observation.len() + size_of_val(&*ids);
             let texts = prompts
-                .cache
+                .known
                 .iter()
                 .map(|(text, ids)| text.len() + size_of_val(&**ids));
             most = most.max(texts.sum::<usize>());
         }
-        assert!(
-            total > MAX_CACHE_BYTES && most <= MAX_CACHE_BYTES,
-            "{most} bytes kept of {total}"
-        );
+        assert!(seen > KEPT && most <= KEPT, "{most} bytes kept of {seen}");
     }
 }

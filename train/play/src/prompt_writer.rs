@@ -1,4 +1,4 @@
-//! Writes the messages of a game and reads the replies: the template T of the paper.
+//! Writes the prompts of a game and parses the replies: the template T of the paper.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ use crate::reply::ReplyForm;
 use crate::seeds;
 
 /// The default template, which others may extend.
-const DEFAULT_TEMPLATE: &str = include_str!("prompt.jinja");
-/// Its name in other templates.
-const DEFAULT_NAME: &str = "usual";
+const USUAL: &str = include_str!("prompt.jinja");
+/// The name by which other templates extend it.
+const USUAL_NAME: &str = "usual";
 /// The blocks of a template.
 const BLOCKS: [&str; 6] = [
     "system",
@@ -35,26 +35,26 @@ const VARIABLES: [&str; 6] = [
     "reply",
     "observation",
 ];
-/// Maximum instructions of a template: the default one takes less than a hundred.
+/// The maximum number of instructions of a template. The default one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
-/// Maximum bytes of a prompt.
+/// The maximum number of bytes of a prompt.
 const MAX_PROMPT: usize = 4 << 20;
-/// Maximum bytes of a template file.
-const MAX_TEMPLATE: u64 = 64 << 10;
+/// The maximum number of bytes of a template file.
+const LONGEST: u64 = 64 << 10;
 
-/// The state of an agent that is asked for an action.
+/// The inputs of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentView<'a> {
-    /// Its observation.
+    /// the current observation
     pub observation: &'a str,
-    /// Its earlier turns, in order.
+    /// the earlier turns, from the first
     pub past: &'a [Turn],
-    /// The episode's seed, which selects the template.
+    /// the episode's seed, which selects the template
     pub seed: u64,
 }
 
 impl<'a> AgentView<'a> {
-    /// Returns the view of a first turn.
+    /// Returns the inputs of a first turn.
     pub fn first(observation: &'a str) -> AgentView<'a> {
         AgentView {
             observation,
@@ -63,7 +63,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// Returns the view after the last turn of an episode that has ended.
+    /// Returns the inputs of the turn that would follow the last one of an episode that has ended.
     pub fn after(episode: &'a Episode) -> AgentView<'a> {
         AgentView {
             observation: &episode.last,
@@ -72,7 +72,7 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// Returns the view of a turn of an episode, from 0.
+    /// Returns the inputs of a turn, from 0.
     pub fn turn(episode: &'a Episode, turn: usize) -> AgentView<'a> {
         AgentView {
             observation: &episode.turns[turn].observation,
@@ -83,7 +83,7 @@ impl<'a> AgentView<'a> {
 }
 
 impl ActionRequest<'_> {
-    /// Returns the agent's view.
+    /// Returns the inputs of this request.
     pub fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
@@ -93,10 +93,10 @@ impl ActionRequest<'_> {
     }
 }
 
-/// Writes the messages of one game and reads the replies.
+/// The prompts of one game, and the parser of its replies.
 ///
-/// A prompt is a system message (the rules and the form of a reply), the latest `policy.history` turns, and the current
-/// observation. Without history, all prompts of a game have the same prefix.
+/// A prompt is a system message (rules and the form of a reply), as many of the latest turns as `policy.history` sets,
+/// and the current observation. Without history all prompts of a game begin with the same text.
 #[derive(Debug, Clone)]
 pub struct PromptWriter {
     game: String,
@@ -110,22 +110,22 @@ pub struct PromptWriter {
 
 #[derive(Debug, Clone)]
 struct PromptTemplate {
-    /// `None` for the default template.
+    /// `None`: the default template
     path: Option<PathBuf>,
     jinja: Jinja,
 }
 
 impl PromptWriter {
-    /// Creates a writer for this game.
+    /// Makes the prompts of this game for this policy.
     ///
     /// # Errors
-    /// If a template cannot be read or is invalid.
+    /// If a template is unreadable or invalid.
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let templates = match &policy.templates[..] {
-            [] => vec![PromptTemplate::parse(None, DEFAULT_TEMPLATE.to_owned())?],
+            [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
             paths => {
                 let read = |path: &PathBuf| {
-                    let text = read_text(path, MAX_TEMPLATE).map_err(|error| {
+                    let text = read_text(path, LONGEST).map_err(|error| {
                         let (text, path) = (error.to_string(), path.clone());
                         let prefix = format!("{}: ", path.display());
                         let why = text.strip_prefix(&prefix).unwrap_or(&text);
@@ -146,7 +146,7 @@ impl PromptWriter {
             history: policy.history,
             templates,
         };
-        // Errors of a template are found now, not at its first episode.
+        // A faulty template fails here instead of in the middle of a run.
         for template in &framing.templates {
             framing.render(template, "")?;
         }
@@ -158,7 +158,7 @@ impl PromptWriter {
         self.templates.len()
     }
 
-    /// Returns the index of the template for this seed.
+    /// Returns the index of the template of the episode with this seed.
     pub(crate) fn wording(&self, seed: u64) -> usize {
         match self.templates.len() {
             1 => 0,
@@ -166,20 +166,20 @@ impl PromptWriter {
         }
     }
 
-    /// Returns the turns that the prompt repeats.
-    pub(crate) fn shown_history<'a>(&self, view: &AgentView<'a>) -> &'a [Turn] {
-        &view.past[view.past.len().saturating_sub(self.history)..]
+    /// Returns the turns to repeat.
+    pub(crate) fn shown_history<'a>(&self, seen: &AgentView<'a>) -> &'a [Turn] {
+        &seen.past[seen.past.len().saturating_sub(self.history)..]
     }
 
-    /// Returns the messages of a prompt.
+    /// Returns the messages for an agent.
     ///
     /// # Errors
     /// If the template fails.
-    pub fn messages(&self, view: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
-        let template = &self.templates[self.wording(view.seed)];
-        let (system, user) = self.render(template, view.observation)?;
+    pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
+        let template = &self.templates[self.wording(seen.seed)];
+        let (system, user) = self.render(template, seen.observation)?;
         let mut messages = vec![Message::system(system)];
-        for turn in self.shown_history(view) {
+        for turn in self.shown_history(seen) {
             let (_, user) = self.render(template, &turn.observation)?;
             messages.push(Message::user(user));
             messages.push(Message::assistant(&turn.text));
@@ -188,25 +188,25 @@ impl PromptWriter {
         Ok(messages)
     }
 
-    /// Parses a reply; `cut` if the token limit ended it.
+    /// Parses a reply. `cut`: the token limit ended it.
     pub fn read(&self, text: String, cut: bool) -> Reply {
-        let (action, free_text) = match self.takes_text {
+        let (action, said) = match self.takes_text {
             false => (reply::action(&text, self.form, &self.actions, cut), None),
             true => match reply::said(&text, self.form, cut) {
-                Ok(free_text) => (Ok(0), Some(free_text)),
+                Ok(said) => (Ok(0), Some(said)),
                 Err(why) => (Err(why), None),
             },
         };
         Reply {
             action: action.ok(),
             unread: action.err(),
-            said: free_text,
+            said,
             text,
             sampled: None,
         }
     }
 
-    /// Renders the system message and the user message.
+    /// Returns the system message and the user's.
     fn render(
         &self,
         template: &PromptTemplate,
@@ -238,19 +238,19 @@ impl PromptTemplate {
         }
         let mut template = PromptTemplate {
             path: path.cloned(),
-            // A misspelt variable is an error, not empty text.
+            // A misspelt name must not become empty text.
             jinja: Jinja::new(JinjaOptions {
                 max_instructions: FUEL,
                 max_output: MAX_PROMPT,
                 trim_blocks: false,
                 strict: true,
-                // JSON gets a space after each colon and comma.
+                // JSON with a space after each colon and comma.
                 python: true,
             }),
         };
         let jinja = &mut template.jinja;
         let added = jinja
-            .add(DEFAULT_NAME, DEFAULT_TEMPLATE.to_owned())
+            .add(USUAL_NAME, USUAL.to_owned())
             .and_then(|()| jinja.add("prompt", text));
         match added {
             Ok(()) => Ok(template),
@@ -259,30 +259,30 @@ impl PromptTemplate {
     }
 
     fn refused(&self, error: &JinjaError) -> PlayError {
-        let problem = format!("{error}{}", hint(error.kind));
-        let path = self.path.clone().unwrap_or_else(|| DEFAULT_NAME.into());
+        let problem = format!("{error}{}", cure(error.kind));
+        let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
         PlayError::Prompt { path, problem }
     }
 }
 
-/// Returns a hint for errors whose text does not include one.
-fn hint(kind: JinjaErrorKind) -> String {
+/// Returns advice for errors whose text does not suggest a fix.
+fn cure(kind: JinjaErrorKind) -> String {
     match kind {
         JinjaErrorKind::UndefinedVariable => {
             format!("; the variables are {}", VARIABLES.join(", "))
         }
         JinjaErrorKind::UnknownTemplate => {
-            format!("; the only template that others may extend is {DEFAULT_NAME:?}")
+            format!("; the only template that others may extend is {USUAL_NAME:?}")
         }
         JinjaErrorKind::UnknownBlock => {
-            format!("; begin with {{% extends {DEFAULT_NAME:?} %}}, which has all that is left out")
+            format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
         }
         JinjaErrorKind::TooManyInstructions => "; is there a loop in a loop?".to_owned(),
         _ => String::new(),
     }
 }
 
-/// Checks the names of all blocks: an unknown block would be ignored silently.
+/// An unknown block would be ignored silently.
 fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
     for (at, _) in text.match_indices("{%") {
         let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();

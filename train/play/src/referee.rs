@@ -1,7 +1,7 @@
-//! The referee: plays many episodes at once.
+//! The referee: plays many episodes at once, with any player.
 //!
-//! All living agents of all games act in each round. The referee, not the game, enforces step limits and penalises
-//! unreadable replies.
+//! All living agents of all games act in the same round. The referee, not the game, handles step limits and unreadable
+//! replies.
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
@@ -13,39 +13,39 @@ use crate::seeds;
 /// The rules of the referee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Referee {
-    /// Turns after which an episode is truncated.
+    /// An episode with this many turns is truncated.
     pub step_limit: usize,
     /// Subtracted from the return for an unreadable reply.
     pub format_penalty: f64,
 }
 
-/// The seeds of one game.
+/// One game to play.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seat {
-    /// The seed of the initial state.
+    /// the seed of the initial state
     pub scene: u64,
-    /// The seed of chance after the start.
+    /// the seed of chance events afterwards
     pub luck: u64,
-    /// The seed of the players' random choices.
+    /// the seed of the players' random choices
     pub reply: u64,
 }
 
-/// The seat of a game that failed, and its error.
+/// The seat of a game that failed, and the error.
 type FailedSeat = (usize, GameError);
 
 impl Referee {
-    /// Plays one game for each seat, all at once. A game of n agents gives n consecutive episodes, in the order of the
-    /// seats. `players[a % players.len()]` plays agent a, so that one player can take all sides, or two can play each
-    /// other. `watch` receives all episodes after each round.
+    /// Plays one game for each seat, all at once. A game of n agents makes n adjacent episodes; those of the first seat
+    /// come first. Agent a is played by `players[a % players.len()]`, so one player can take all sides, and two can
+    /// meet. `watch` sees all episodes after each round.
     ///
-    /// If a game fails, it is played once more from its start, and other games continue: an external game may fail
-    /// without ending hours of play.
+    /// A game that fails ends only its own episodes, and is played again from its start, once. External environments
+    /// may fail, and hours of play should not be lost with them.
     ///
     /// # Errors
-    /// If a player fails, or the same game fails twice.
+    /// If a player fails, or a game fails twice.
     ///
     /// # Panics
-    /// If there are no players, or a player returns the wrong number of replies.
+    /// If there are no players, or one returns the wrong number of replies.
     pub fn play(
         &self,
         scenario: &dyn Scenario,
@@ -69,7 +69,7 @@ impl Referee {
         Ok(episodes)
     }
 
-    /// Plays all games, each until it ends or fails. Returns the failures.
+    /// Plays each game until it ends or fails. Returns the seats and errors of the games that failed.
     fn attempt(
         &self,
         scenario: &dyn Scenario,
@@ -79,7 +79,7 @@ impl Referee {
     ) -> Result<(Vec<Episode>, Vec<FailedSeat>), PlayError> {
         let agents = scenario.agents();
         let start = |seat: &Seat| scenario.start(seat.scene, seat.luck);
-        // A game that does not start is a configuration error and is not retried.
+        // A game that does not even start is misconfigured, so it is not played again.
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
         let mut failed: Vec<FailedSeat> = Vec::new();
         let episode = |e: usize| Episode {
@@ -133,7 +133,7 @@ impl Referee {
         Ok((episodes, failed))
     }
 
-    /// Plays one round of one game with its agents' latest actions.
+    /// Plays one round of one game, with the latest actions of its agents.
     fn round(
         &self,
         scenario: &dyn Scenario,
@@ -164,7 +164,7 @@ impl Referee {
     }
 }
 
-/// Makes the request of an agent in a turn, or after its last.
+/// Returns what an agent observes in a turn or after its last.
 fn ask<'a>(
     scenario: &'a dyn Scenario,
     games: &'a [Box<dyn Game>],
@@ -186,7 +186,7 @@ fn ask<'a>(
     }
 }
 
-/// Returns a reply for each living episode, from the player of its agent.
+/// Asks each agent's player for a reply, for all living episodes.
 fn ask_all(
     scenario: &dyn Scenario,
     games: &[Box<dyn Game>],
@@ -218,7 +218,7 @@ fn ask_all(
     Ok(replies)
 }
 
-/// Checks the outcomes of a game: an external game may return anything.
+/// An external game may return anything.
 fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError> {
     let (agents, given) = (scenario.agents(), outcomes.len());
     let problem = if given != agents {
@@ -234,7 +234,7 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
     Err(GameError::new(scenario.name(), problem))
 }
 
-/// Returns the seed of an agent; the first has the seat's.
+/// Returns the seed of an agent. Agents of one game have different seeds; the first has the seat's.
 fn seed_of(seat: &Seat, agent: usize) -> u64 {
     match agent {
         0 => seat.reply,

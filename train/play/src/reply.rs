@@ -1,4 +1,4 @@
-//! Parses replies: the parser of the paper, which also returns why a reply is unreadable.
+//! The parser of replies, and its reasons for unreadable ones.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,20 +7,20 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyForm {
-    /// The action word only.
+    /// Only the action word.
     Word,
     /// Any text, then `<action>word</action>`.
     Tags,
-    /// `<think>reasoning</think>`, then `<action>word</action>`.
+    /// `<think>thoughts</think>`, then `<action>word</action>`.
     Think,
     /// `<plan>plan</plan>`, then `<action>word</action>`.
     Plan,
-    /// `{"action": "word"}`; other keys are ignored.
+    /// `{"action": "word"}`, with any other keys.
     Json,
 }
 
 impl ReplyForm {
-    /// Describes the form, for messages.
+    /// Returns the expected form, for messages.
     pub fn wanted(self) -> &'static str {
         match self {
             ReplyForm::Word => "one word, which is an action (policy.reply = \"word\")",
@@ -41,7 +41,7 @@ impl ReplyForm {
 }
 
 impl ReplyForm {
-    /// Writes an action in this form, without other text.
+    /// Returns a reply in this form that has only this action.
     pub fn say(self, action: &str) -> String {
         let tags = format!("<action>{action}</action>");
         match self {
@@ -54,22 +54,22 @@ impl ReplyForm {
     }
 }
 
-/// Why a reply is unreadable.
+/// Why a reply was unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadReason {
-    /// There is no action in the requested place: no tag, no JSON object with an action, or no text.
+    /// There is no action in the required place: no tag, no JSON object with an action, nothing at all.
     NoTag,
-    /// The text there is not an action.
+    /// The word is not an action.
     UnknownWord,
-    /// The text there names several actions.
+    /// The text names several actions.
     SeveralActions,
-    /// The token limit ended the reply before its action.
+    /// The token limit cut the reply off before the action.
     CutOff,
 }
 
 impl UnreadReason {
-    /// Returns the reason in plain words.
+    /// Returns the text for messages.
     pub fn in_words(self) -> &'static str {
         match self {
             UnreadReason::NoTag => "there is no action where it was asked for",
@@ -80,13 +80,14 @@ impl UnreadReason {
     }
 }
 
-/// Extracts the trimmed text in the place of the action. `cut`: whether the token limit ended the reply.
+/// Returns the text in the place of the action, trimmed. `cut`: the token limit ended the reply.
 ///
-/// With words this is the whole reply; with tags, the text between the first `<action>` and the next `</action>`,
-/// outside of reasoning and plans; with JSON, the text under "action" in the first object.
+/// In the form `word` this is the whole reply. In the forms with tags it is the text between the first `<action>` and
+/// the next `</action>`, not counting those within thoughts and plans. In `json` it is the text under "action" in the
+/// first object.
 ///
 /// # Errors
-/// If there is no text.
+/// If there is no such text.
 pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
         ReplyForm::Word => Some(reply.to_owned()),
@@ -103,10 +104,10 @@ pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadRea
     })
 }
 
-/// Returns the index in `actions` of the reply's action. Case and surrounding space are ignored.
+/// Returns the index in `actions` of the action that a reply names. Case and surrounding space are ignored.
 ///
 /// # Errors
-/// If it names no action, or several.
+/// If it names none, or several.
 pub fn action(
     reply: &str,
     form: ReplyForm,
@@ -143,7 +144,7 @@ fn under_action(reply: &str) -> Option<String> {
     Some(object.get("action")?.as_str()?.to_owned())
 }
 
-/// Returns whether the text contains the action as a separate word.
+/// Returns whether the action occurs in the text as a separate word.
 fn names(text: &str, action: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     text.match_indices(action).any(|(at, _)| {
@@ -168,7 +169,7 @@ mod tests {
         action(reply, form, &["left".to_owned(), "down".to_owned()], false)
     }
 
-    /// In every form, without other text.
+    /// An ideal reply in every form.
     #[test]
     fn every_action_of_every_game_is_read_back() {
         for kind in lapwing_env::GAMES {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_not_actions() {
+    fn thoughts_are_no_actions() {
         let reply = "<think><action>left</action> would fall</think><action>down</action>";
         assert_eq!(read(reply, ReplyForm::Think), Ok(1));
         assert_eq!(read(reply, ReplyForm::Tags), Ok(0));
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_have_other_keys() {
+    fn json_may_hold_more_than_the_action() {
         let read = |reply| read(reply, ReplyForm::Json);
         assert_eq!(
             read("```json\n{\"why\": {}, \"action\": \"left\"}\n```"),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_reply_differs_from_one_without_an_action() {
+    fn a_reply_that_was_cut_off_is_told_from_one_that_has_no_action() {
         let cut = |reply, form| action(reply, form, &["left".to_owned()], true);
         assert_eq!(
             cut("I think that", ReplyForm::Tags),
@@ -274,7 +275,7 @@ mod tests {
             Err(UnreadReason::CutOff)
         );
         assert_eq!(cut("le", ReplyForm::Word), Err(UnreadReason::CutOff));
-        // A longer limit does not help a model with the wrong word.
+        // More tokens do not help a model that replies with another word.
         assert_eq!(cut("jump", ReplyForm::Word), Err(UnreadReason::UnknownWord));
         assert_eq!(
             cut("<action>jump</action>", ReplyForm::Tags),
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_is_in_the_place_of_the_action() {
+    fn free_text_is_what_stands_where_the_action_would() {
         assert_eq!(
             said(" [up] now\n", ReplyForm::Word, false),
             Ok("[up] now".to_owned())

@@ -1,4 +1,4 @@
-//! Recorded episodes: the lines of `episodes.jsonl`.
+//! Complete episodes as records: the lines of `episodes.jsonl`.
 
 use lapwing_model::Message;
 use serde::{Deserialize, Serialize};
@@ -7,36 +7,36 @@ use crate::PlayError;
 use crate::prompt::Prompts;
 use crate::{AgentView, Episode, EpisodeEnd, PromptWriter, UnreadReason};
 
-/// One agent's episode, with its advantages.
+/// The episode of one agent, with its advantages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptEpisode {
-    /// Training steps done before it was played.
+    /// Training steps completed when it was played.
     pub step: usize,
-    /// Whether it was played for training or evaluation.
+    /// Whether it is from training or from an evaluation.
     pub purpose: EpisodePurpose,
-    /// The game, if it is mixed in.
+    /// The game, if it is a mixed-in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game: Option<String>,
-    /// The seed of the scene, as text, since JavaScript would round it.
+    /// The seed of the scene; equal seeds are equal scenes. Text, because JavaScript rounds large numbers.
     pub scene: String,
-    /// The agent of its game, from 0.
+    /// Index of the agent in its game.
     pub agent: usize,
-    /// The game's return, without shaping.
+    /// Return of the game, without shaping.
     #[serde(rename = "return")]
     pub game_return: f64,
-    /// The return with shaping, which training uses.
+    /// Return with shaping, which training uses.
     pub composite_return: f64,
-    /// Its advantage; training episodes only.
+    /// Advantage of the episode; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
-    /// Whether it was selected for the update; training episodes only.
+    /// Whether the episode was selected for the update; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<bool>,
-    /// Whether the game counts it as a success.
+    /// Whether the game counts it as won.
     pub success: bool,
     /// Whether the step limit ended it.
     pub truncated: bool,
-    /// The turns, in order.
+    /// The turns in order.
     pub turns: Vec<KeptTurn>,
     /// The observation after the last turn.
     pub last: String,
@@ -52,49 +52,49 @@ pub enum EpisodePurpose {
     Evaluation,
 }
 
-/// A turn of one agent.
+/// One action of one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptTurn {
     /// The observation.
     pub observation: String,
-    /// The complete prompt. Empty if the player is not a local model.
+    /// The whole prompt. Empty for a player that is not one of our models.
     pub prompt: String,
-    /// The prompt as messages, for imitation by any model; empty unless episodes are kept for that.
+    /// The prompt as a conversation, which any model can read; only in episodes kept for imitation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
     /// The reply.
     pub reply: String,
-    /// The action; null if the reply is unreadable.
+    /// The action; null if the reply was unreadable.
     pub action: Option<String>,
-    /// Why the reply is unreadable.
+    /// Why the reply was unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadReason>,
-    /// The game's reward.
+    /// Reward of the game.
     pub reward: f64,
-    /// The referee's shaping: minus the format penalty, or zero.
+    /// Reward of the referee: minus the format penalty, or zero.
     pub shaping: f64,
-    /// The turn's advantage; training episodes only.
+    /// Advantage of the turn; training only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advantage: Option<f64>,
 }
 
-/// The origin of an episode.
+/// Where and when an episode was played.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpisodeOrigin<'a> {
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
-    /// The purpose.
+    /// Its purpose.
     pub purpose: EpisodePurpose,
-    /// The game, if it is mixed in.
+    /// The game, if it is not the run's own.
     pub game: Option<&'a str>,
     /// The seed of the scene.
     pub scene: u64,
-    /// The agent.
+    /// Index of the agent.
     pub agent: usize,
 }
 
 impl KeptEpisode {
-    /// Records an episode with its prompts.
+    /// Makes the record of an episode.
     ///
     /// # Errors
     /// If a template fails.
@@ -111,7 +111,7 @@ impl KeptEpisode {
         Ok(sample)
     }
 
-    /// Records an episode without prompts, for a player that is not a local model.
+    /// Does the same without prompts, for a player that is not one of our models.
     pub fn played(episode: &Episode, place: EpisodeOrigin<'_>, actions: &[String]) -> KeptEpisode {
         let turn = |turn: &crate::Turn| KeptTurn {
             observation: turn.observation.clone(),
@@ -141,7 +141,7 @@ impl KeptEpisode {
         }
     }
 
-    /// Adds the messages before each reply, so that another model can imitate it.
+    /// Adds the conversation before each reply, so that another model can imitate the episode.
     ///
     /// # Errors
     /// If a template fails.
@@ -156,7 +156,7 @@ impl KeptEpisode {
         Ok(self)
     }
 
-    /// Adds the advantages of the episode and of each turn, and whether it was selected.
+    /// Adds the advantages of the episode and of each turn, and whether the episode was selected.
     #[must_use]
     pub fn learned(mut self, advantage: f64, turns: &[f64], chosen: bool) -> KeptEpisode {
         self.advantage = Some(advantage);

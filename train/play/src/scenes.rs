@@ -1,5 +1,5 @@
-//! Splits a game's scenes into training and held-out scenes. The split depends on the scene alone, not on seeds,
-//! numbers of episodes or runs, so that no run trains on a scene that another evaluates.
+//! Divides scenes into training and held-out scenes. The division follows from the scene alone, so it is the same for
+//! every seed, run and number of episodes, and no run trains on another run's evaluation scenes.
 
 use lapwing_env::Scenario;
 
@@ -8,39 +8,40 @@ use crate::Seat;
 use crate::seeds;
 
 /// One scene in this many is held out.
-const HELD_OUT_ONE_IN: u64 = 5;
-/// Number of scenes that are tried to find whether a game's scenes can be split.
+const KEPT: u64 = 5;
+/// The number of scenes that show whether a game's scenes can be divided.
 const PROBES: usize = 64;
-const MAX_DRAWS: usize = 10_000;
+/// The number of draws after which a scene of the wanted kind is considered missing.
+const DRAWS: usize = 10_000;
 
-/// The split of one game's scenes.
+/// The divided scenes of one game.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenes {
     divided: bool,
 }
 
 impl Scenes {
-    /// Checks whether the game has scenes of both kinds. A game with a single scene, such as a given map, holds nothing
-    /// out: training and evaluation use the same scene.
+    /// Checks whether the game has scenes of both kinds. A game with a single scene, such as a given map, cannot hold
+    /// one out: it is used for training and evaluation.
     ///
     /// # Errors
     /// If the game fails.
     pub fn of(scenario: &dyn Scenario) -> Result<Scenes, PlayError> {
-        let mut held_out = 0;
+        let mut kept = 0;
         for probe in 0..PROBES {
-            held_out += usize::from(is_held_out(scenario, seeds::derive(0, "probe", &[probe]))?);
+            kept += usize::from(is_kept(scenario, seeds::derive(0, "probe", &[probe]))?);
         }
         Ok(Scenes {
-            divided: (1..PROBES).contains(&held_out),
+            divided: (1..PROBES).contains(&kept),
         })
     }
 
-    /// Returns whether training and evaluation have different scenes.
+    /// Returns whether training and evaluation have separate scenes.
     pub fn divided(&self) -> bool {
         self.divided
     }
 
-    /// Returns a training scene: the first of `draw(0)`, `draw(1)`, ... that is not held out.
+    /// Returns a training scene: the first that `draw` gives for 0, 1, 2, ... and that is not held out.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -52,7 +53,8 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
-    /// Returns the seats of an evaluation, which depend on the seed only. Fewer seats are the first of more.
+    /// Returns the seats of an evaluation. They are the same for every run with this seed, and a smaller evaluation
+    /// plays the first of them.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -79,8 +81,8 @@ impl Scenes {
         kept: bool,
         draw: impl Fn(usize) -> u64,
     ) -> Result<u64, PlayError> {
-        for scene in (0..MAX_DRAWS).map(draw) {
-            if !self.divided || is_held_out(scenario, scene)? == kept {
+        for scene in (0..DRAWS).map(draw) {
+            if !self.divided || is_kept(scenario, scene)? == kept {
                 return Ok(scene);
             }
         }
@@ -91,15 +93,15 @@ impl Scenes {
     }
 }
 
-/// Returns whether a scene is held out, by a hash of the state's key: the smallest key of all agents, so that their
-/// order does not matter.
-fn is_held_out(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
+/// Returns whether a scene is held out, by a hash of the state's key. It uses the smallest key of all agents, so the
+/// order of the agents does not matter.
+fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.key(0)?;
     for agent in 1..scenario.agents() {
         least = least.min(game.key(agent)?);
     }
-    Ok(seeds::derive(0, &least, &[]).is_multiple_of(HELD_OUT_ONE_IN))
+    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
 }
 
 #[cfg(test)]
@@ -119,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn training_never_draws_held_out_scenes() {
+    fn scenes_of_the_evaluation_are_never_trained_on() {
         for (name, options) in [
             ("frozen-lake", json!({})),
-            // A small map, so that scenes repeat.
+            // A map of few cells, so that maps repeat often.
             ("frozen-lake", json!({ "size": 3 })),
             ("snake", json!({ "size": 4, "apples": 1 })),
         ] {
@@ -144,7 +146,7 @@ mod tests {
                 );
                 redrawn += usize::from(scene != draw(0));
             }
-            // A fifth of the draws; their standard deviation is 13, but equal maps count together.
+            // A fifth of the draws. Their standard deviation is 13, but equal maps go together.
             assert!(
                 (50..400).contains(&redrawn),
                 "{redrawn} of 1000 {name} {options}"
@@ -152,15 +154,15 @@ mod tests {
         }
     }
 
-    /// Held-out scenes do not depend on the evaluation.
+    /// The division does not depend on the evaluation.
     #[test]
     fn more_episodes_and_other_views_change_no_scene() {
         let lake = game("frozen-lake", &json!({}));
-        let full = game("frozen-lake", &json!({ "view": "full" }));
+        let told = game("frozen-lake", &json!({ "view": "full" }));
         let scenes = Scenes::of(&*lake).unwrap();
         let of = |scenario, seed, count| scenes.evaluation(scenario, seed, count).unwrap();
         assert_eq!(of(&*lake, 1, 3), of(&*lake, 1, 5)[..3]);
-        assert_eq!(of(&*lake, 1, 30), of(&*full, 1, 30));
+        assert_eq!(of(&*lake, 1, 30), of(&*told, 1, 30));
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
     }
 

@@ -1,21 +1,22 @@
-//! Derives every seed of a run from the run's seed, by name and numbers.
+//! Seeds of all random numbers of a run, derived from the run's seed by name and number.
 
 use lapwing_tensor::random::Random;
 
-/// Derives the seed of `name` and `numbers`. Different names or numbers give unrelated seeds.
+/// Returns the seed `name` with these numbers, derived from a run's seed. Different names or numbers give unrelated
+/// seeds.
 pub fn derive(seed: u64, name: &str, numbers: &[usize]) -> u64 {
     let mut state = seed;
     for byte in name.bytes() {
         state = stir(state ^ u64::from(byte));
     }
     for number in numbers {
-        // The complement separates numbers from bytes of the name.
+        // The complement distinguishes a number from a letter of a name.
         state = stir(state ^ !(*number as u64));
     }
     state
 }
 
-/// Returns the first number of a state's stream. Unlike [`lapwing_tensor::random::mix`] alone, it does not map 0 to 0.
+/// The first number of a state's stream: unlike [`lapwing_tensor::random::mix`] alone, it does not map 0 to 0.
 fn stir(state: u64) -> u64 {
     Random::new(state).next_u64()
 }
@@ -24,9 +25,9 @@ fn stir(state: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A run that is repeated from its config must play the same episodes.
+    /// A run repeated from its config must play the same episodes, so these values must not change.
     #[test]
-    fn seeds_are_stable() {
+    fn seeds_stay_what_they_were() {
         assert_eq!(derive(1, "adapter", &[]), 0x5a17_bdf3_daab_b25d);
         assert_eq!(derive(1, "scene", &[0, 0]), 0x0832_a438_9a52_4d20);
         assert_eq!(

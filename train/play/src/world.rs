@@ -1,4 +1,4 @@
-//! The games of a run: its own, and those mixed into training.
+//! The games of a run: its own and those mixed into its training.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::scenes::Scenes;
 use crate::seeds;
 use crate::{AgentView, PromptWriter, Referee};
 
-/// A game with its prompts and scenes.
+/// A game with its scenes and prompts.
 pub struct World {
-    /// The game's name in records, with its probe if there is one.
+    /// its name in records: the name of the game, and of the probe if there is one
     pub name: String,
-    /// The configured game.
+    /// the configured game
     pub scenario: Box<dyn Scenario>,
-    /// The split of its scenes.
+    /// its training and held-out scenes
     pub scenes: Scenes,
-    /// Its prompts.
+    /// its prompts
     pub prompts: Prompts,
-    /// The steps that play it.
+    /// the steps in which it is played
     steps: Range<usize>,
-    /// Its share of a step's groups.
+    /// its share of a step's groups
     share: f64,
 }
 
 impl World {
-    /// Creates the run's own game.
+    /// Makes the world of the run's own game.
     ///
     /// # Errors
     /// If the game fails, or a prompt template is invalid.
@@ -52,7 +52,7 @@ impl World {
         })
     }
 
-    /// Returns these games, followed by those of the config's `[[mix]]`.
+    /// Returns these games and those that the config mixes in.
     ///
     /// # Errors
     /// As [`World::new`].
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Returns the prompts of the first turn on the first `count` evaluation scenes of `seed`.
+    /// Returns the prompts of the first turn on these scenes.
     ///
     /// # Errors
     /// If the game or a template fails.
@@ -109,11 +109,11 @@ impl World {
         let mut starts = Vec::new();
         for seat in &seats {
             let observation = self.scenario.start(seat.scene, seat.luck)?.observe(0)?;
-            let view = AgentView {
+            let seen = AgentView {
                 seed: seat.reply,
                 ..AgentView::first(&observation)
             };
-            starts.push(self.prompts.ids(&view)?.to_vec());
+            starts.push(self.prompts.ids(&seen)?.to_vec());
         }
         Ok(starts)
     }

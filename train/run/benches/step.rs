@@ -1,7 +1,7 @@
-//! Benchmarks of a training step of the default preset: `cargo bench -p lapwing-train`.
+//! The time of a training step of the default preset, and of its parts: `cargo bench -p lapwing-train`.
 //!
-//! `training` measures a whole step of 100 episodes: play, advantages, selection and update. `dialects` repeats it with
-//! WebGPU's features only, and with the kernels for GPUs.
+//! `step` is a whole training step: 100 episodes, packed and merged. `dialects` also measures it with only what WebGPU
+//! guarantees, and with the kernels for GPUs.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapwing_learn::batch;
@@ -31,7 +31,7 @@ fn state_on(gpu: Gpu) -> State {
     State::new(&gpu, None, config, RunPurpose::Train, &()).expect("the embedded base")
 }
 
-/// Plays the episodes of the first step.
+/// Returns the episodes that the first step plays.
 fn episodes(state: &mut State) -> Vec<Episode> {
     let train = &state.config.train;
     let seat = |i| {
@@ -56,7 +56,7 @@ fn train_step(state: &mut State) -> (StepMetrics, Vec<Group>) {
     stepped.expect("the device")
 }
 
-/// Measures the first step of a new adapter, so that every iteration does the same work.
+/// Always the first step of a new adapter, so that every round does the same work.
 fn step(criterion: &mut Criterion) {
     let mut state = state();
     let fresh = state.snapshot().expect("the device");
@@ -73,7 +73,7 @@ fn step(criterion: &mut Criterion) {
     });
 }
 
-/// Measures the same step in the shader dialects and with the kernels of other devices.
+/// The same step in the dialects and with the kernels of other devices, in turn.
 fn dialects(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialects");
     group.sample_size(10);
@@ -99,13 +99,13 @@ fn dialects(criterion: &mut Criterion) {
     }
 }
 
-/// Compares one packed tree with a separate sequence for every reply.
+/// One tree in comparison with a sequence for every turn of every episode: the gain of packing and merging.
 fn packing(criterion: &mut Criterion) {
     let mut state = state();
     let played = episodes(&mut state);
     let ones = vec![1.0; state.world().scenario.step_limit()];
-    // A tenth of the episodes, because separate sequences of all would take minutes.
-    let selected: Vec<SelectedEpisode<'_>> = played
+    // A tenth of the episodes: separate sequences of all of them would take minutes.
+    let chosen: Vec<SelectedEpisode<'_>> = played
         .iter()
         .step_by(10)
         .map(|episode| SelectedEpisode {
@@ -129,19 +129,19 @@ fn packing(criterion: &mut Criterion) {
         let _gradients = log_probs.sum().backward();
         gpu.finish().expect("the device");
     };
-    let over = batch::count(selected.iter().map(|c| c.episode), Aggregation::Token);
+    let over = batch::count(chosen.iter().map(|c| c.episode), Aggregation::Token);
     let mut group = criterion.benchmark_group("log-probs and gradients of ten episodes");
     group.sample_size(10);
     group.bench_function("one merged tree", |bencher| {
         bencher.iter(|| {
-            for batch in pack(&selected, Aggregation::Token, over, 8192) {
+            for batch in pack(&chosen, Aggregation::Token, over, 8192) {
                 gradients(&batch.tree, &batch.rows, &batch.targets);
             }
         });
     });
     group.bench_function("a sequence for every step", |bencher| {
         bencher.iter(|| {
-            for reply in selected.iter().flat_map(|c| c.episode.sampled()) {
+            for reply in chosen.iter().flat_map(|c| c.episode.sampled()) {
                 let mut tree = TokenTree::new();
                 tree.insert(&reply.prompt);
                 gradients(
@@ -154,9 +154,9 @@ fn packing(criterion: &mut Criterion) {
     });
 }
 
-/// Measures records, health checks and checkpoints. A run of the default preset records metrics in each of its 100 steps.
-/// It records episodes once and saves twice at each of its five evaluations.
-fn recording(criterion: &mut Criterion) {
+/// The cost of records with health checks, of sample episodes, and of saving. A run of the default preset does the first
+/// in each of its 100 steps, and the others at each of its five evaluations, saving twice.
+fn keeping(criterion: &mut Criterion) {
     let mut state = state();
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut run = RunDirectory::create(home.path(), &state.config).expect("a new directory");
@@ -194,5 +194,5 @@ fn recording(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, step, dialects, packing, recording);
+criterion_group!(benches, step, dialects, packing, keeping);
 criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! Trains the built-in base model on a custom game: `cargo run --release -p lapwing-train --example own_game`.
+//! A custom game, learned by the built-in model: `cargo run --release -p lapwing-train --example own_game`.
 use std::sync::atomic::AtomicBool;
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
@@ -8,7 +8,7 @@ use lapwing_train::record::directory::RunDirectory;
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::train;
 
-/// A corridor of seven cells with a player and a goal, drawn in a style that the base model knows from its own games.
+/// A corridor of seven cells with a random goal. Its picture looks like those of the games that the model knows.
 #[derive(Debug)]
 struct Corridor([String; 2]);
 struct Walk(usize, usize);

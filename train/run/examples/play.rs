@@ -6,7 +6,7 @@ use lapwing_train::record::directory;
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::{Config, Error};
 
-/// Prints an episode of a run's best adapter on the first evaluation scene. Returns its return.
+/// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns the episode's return.
 pub fn play(run: &Path) -> Result<f64, Error> {
     let adapter = toml::Value::from(&*directory::best(run).to_string_lossy());
     let config = directory::config(run);
@@ -17,7 +17,7 @@ pub fn play(run: &Path) -> Result<f64, Error> {
     let gpu = Gpu::open(GpuOptions::default())?;
     let mut state = State::new(&gpu, None, config, RunPurpose::Play, &())?;
     let seats = state.evaluation_seats()?;
-    // Temperature 0 is greedy decoding.
+    // Temperature 0 samples the most likely token.
     let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);
     for turn in &episode.turns {
         println!("{}\n> {}\n", turn.observation, turn.text);

@@ -1,9 +1,10 @@
-//! Checkpoints: safetensors files such as `checkpoints/step-000050.safetensors`, from which a run resumes.
+//! Checkpoints: everything that resuming a run needs, in one file such as `checkpoints/step-000050.safetensors`. It is
+//! written to a temporary name, synced and renamed.
 //!
-//! A file has the trained weights by name, a critic's weights under `critic.`, AdamW's moments of each under its name with
-//! `.first_moment` and `.second_moment`, and further state of the learner under `memory.`. The metadata has one entry,
-//! `lapwing`: a checksum and the [`Header`] as JSON. Random generators have no state to save: all draws derive from the
-//! config's seeds and the step.
+//! It is a safetensors file, so other programs can read it. It has the trained weights under their names, those of a
+//! critic under `critic.`, AdamW's moments under these names with `.first_moment` and `.second_moment`, and a learner's
+//! other memory under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and the fields of
+//! [`Header`]. There is no generator state, because all randomness follows from the config's seeds and the step.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,10 +22,10 @@ use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::AdvantageEstimator;
 use lapwing_learn::critic;
 
-/// Version of the file format. Files of another version are refused.
+/// The format number. Checkpoints with another number are refused.
 const FORMAT: u32 = 1;
 const ENTRY: &str = "lapwing";
-/// The file beside the checkpoints with the latest [`Evaluated`].
+/// The file beside the checkpoints with the evaluation after the latest one.
 const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
@@ -32,33 +33,33 @@ const MEMORY: &str = "memory.";
 /// The metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Version of the file format.
+    /// The format number.
     pub format: u32,
-    /// The version of lapwing that wrote the file.
+    /// The version of lapwing that wrote it.
     pub version: String,
-    /// The config with all values.
+    /// Every value of the config.
     pub config: Config,
-    /// The fingerprint of the model and of the initial adapter.
+    /// The fingerprint of the model and of the starting adapter.
     pub model: String,
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
-    /// Optimiser updates done.
+    /// Optimiser updates made.
     pub updates: u64,
-    /// Optimiser updates of the critic. Absent in files of versions without critics.
+    /// Optimiser updates of the critic; missing in old files.
     #[serde(default)]
     pub critic_updates: u64,
-    /// Sampling temperature of the next step. Absent in files of versions where it was constant.
+    /// The sampling temperature of the next step; missing in old files.
     #[serde(default)]
     pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
+    /// The lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
-/// A reason why a run cannot resume from a checkpoint.
+/// A checkpoint that cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -70,41 +71,41 @@ pub enum CheckpointError {
         /// The damage.
         problem: String,
     },
-    /// Another version of lapwing wrote the file.
+    /// An incompatible version wrote it.
     #[error(
-        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): go on with that version, or \
-         start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
+        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that version, or \
+         start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// The version that wrote it.
         found: String,
-        /// The version of the file format.
+        /// Its format number.
         format: u32,
     },
-    /// The config differs.
+    /// The config has changed.
     #[error(
-        "{}: made with another config than the run has now: {}; change that back, or start a new run from what was \
-         learned (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
+        "{}: made with another config than the run has now: {}; change that back, or start a new run from the trained \
+         weights (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
     )]
     Config {
         /// The file.
         path: PathBuf,
-        /// Changed values, such as "train.lr was 0.001, is 0.002".
+        /// "train.lr was 0.001, is 0.002"
         differences: Vec<String>,
     },
-    /// `train.steps` is below the number of steps done.
+    /// The run has fewer steps than the checkpoint.
     #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
     Beyond {
         /// The file.
         path: PathBuf,
-        /// Steps done.
+        /// Steps completed.
         done: usize,
-        /// The value of `train.steps`.
+        /// Steps requested.
         wanted: usize,
     },
-    /// The model differs.
+    /// The model has changed.
     #[error(
         "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
          start a new run", .path.display()
@@ -112,22 +113,22 @@ pub enum CheckpointError {
     Model {
         /// The file.
         path: PathBuf,
-        /// The present model's name.
+        /// The model's current name.
         name: String,
-        /// The fingerprint in the checkpoint.
+        /// The recorded fingerprint.
         was: String,
-        /// The present fingerprint.
+        /// The current fingerprint.
         is: String,
     },
 }
 
-/// Keys that a resumed run may change: no earlier result depends on them.
+/// Settings that may change when a run resumes, because no earlier result depends on them.
 const FREE: [&str; 4] = ["name", "train.steps", "checkpoint", "record"];
 
-/// Saves a checkpoint. Then removes old ones, except the latest `checkpoint.keep` and that of the best evaluation.
+/// Saves a checkpoint, keeps the latest ones and that of the best evaluation, and removes the others.
 ///
 /// # Errors
-/// If a file cannot be written. All earlier checkpoints remain.
+/// If it cannot be written; then all earlier ones stay.
 pub fn save(
     run: &Path,
     config: &Config,
@@ -153,7 +154,7 @@ pub fn save(
         fs::create_dir(&folder).map_err(|e| ModelError::unwritable(&folder, e))?;
     }
     if Evaluated::read(&folder).is_some_and(|evaluated| evaluated.step == snapshot.step) {
-        // The evaluation belongs to the checkpoint that the new one replaces.
+        // It belongs to the checkpoint that this one replaces.
         let path = folder.join(EVALUATION);
         fs::remove_file(&path).map_err(|e| ModelError::unwritable(&path, e))?;
     }
@@ -165,30 +166,30 @@ pub fn save(
     Ok(())
 }
 
-/// The additions of an evaluation to the checkpoint of its step.
+/// The evaluation that is added to the checkpoint of its step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
-    /// Training steps done.
+    /// Training steps completed.
     pub step: usize,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
     pub best: Option<Best>,
-    /// Lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
+    /// The lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
     pub bytes: [u64; 2],
 }
 
 impl Evaluated {
-    /// Reads the file. If it is missing or damaged, the run repeats the evaluation.
+    /// Reads the file, if it is readable: otherwise the evaluation is repeated.
     fn read(folder: &Path) -> Option<Evaluated> {
         serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
     }
 }
 
-/// Adds an evaluation to the checkpoint of its step, in a separate small file.
+/// Adds an evaluation to the checkpoint of its step, in a small file beside it.
 ///
 /// # Errors
-/// If the file cannot be written. The old one remains.
+/// If it cannot be written; then all earlier files stay.
 pub(crate) fn save_evaluation(
     run: &Path,
     config: &Config,
@@ -206,12 +207,12 @@ fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best
     others.retain(|step| *step != last && Some(*step) != best.map(|best| best.step));
     let surplus = (others.len() + 1).saturating_sub(config.checkpoint.keep);
     for step in &others[..surplus.min(others.len())] {
-        // A surplus file does no harm.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(file(folder, *step));
     }
 }
 
-/// Returns the latest undamaged checkpoint of a run, and the errors of later, damaged ones.
+/// Returns the latest undamaged checkpoint of a run, if there is one, and the errors of later ones.
 pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let folder = directory::checkpoints(run);
     let mut damaged = Vec::new();
@@ -232,7 +233,7 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
-/// A checkpoint that was read from a file.
+/// A checkpoint as read from its file.
 #[derive(Debug)]
 pub struct Saved {
     path: PathBuf,
@@ -261,7 +262,7 @@ impl Saved {
         if checksum != format!("{:08x}", checksum_of(header, &views)) {
             return Err(damaged("its checksum is another".to_owned()));
         }
-        // The only fields that all versions share.
+        // Other fields may differ in other versions.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -278,7 +279,7 @@ impl Saved {
         if format != FORMAT {
             return Err(other());
         }
-        // A later version may have settings that are unknown here.
+        // Another version may have settings that are unknown here.
         let header = serde_json::from_str(header).map_err(|e| match is_ours {
             true => odd(e),
             false => other(),
@@ -294,11 +295,10 @@ impl Saved {
         })
     }
 
-    /// Converts to a snapshot for a state of this config and this model (name and fingerprint). `names` are the trained
-    /// parameters.
+    /// Returns the snapshot for a state of this config and this model, whose parameters have these names.
     ///
     /// # Errors
-    /// If the checkpoint was made with another config or model, or lacks a parameter.
+    /// If the checkpoint is of another config or model.
     pub fn snapshot<'a>(
         mut self,
         config: &Config,
@@ -373,7 +373,7 @@ fn file(folder: &Path, step: usize) -> PathBuf {
     folder.join(format!("step-{step:06}.safetensors"))
 }
 
-/// Returns the steps of all checkpoints in ascending order.
+/// Returns the steps of the existing checkpoints, the earliest first.
 fn steps(folder: &Path) -> Vec<usize> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut steps: Vec<usize> = entries
@@ -419,7 +419,7 @@ fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     safetensors::serialize(named, Some(metadata)).expect("names and shapes are sound")
 }
 
-/// CRC-32C of the header and of the tensors in the order of their names.
+/// Returns the checksum of the header and of the tensors in the order of their names.
 fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     let sum = crc32c::crc32c(header.as_bytes());
     tensors.iter().fold(sum, |sum, (name, view)| {
@@ -428,7 +428,7 @@ fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
     })
 }
 
-/// Returns the differences that prevent resuming, each such as "train.lr was 0.001, is 0.002".
+/// Describes each changed value, such as "train.lr was 0.001, is 0.002". Only values that may not change count.
 pub fn differences(was: &Config, is: &Config) -> Vec<String> {
     let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Errors of a run. Each message names the cause and, if there is one, the fix.
+//! Errors of a run. Each text names the object and, if there is one, the fix.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ pub enum Error {
     /// Playing failed.
     #[error(transparent)]
     Play(PlayError),
-    /// Learning failed.
+    /// Training failed.
     #[error(transparent)]
     Learn(LearnError),
-    /// The model, its tokenizer, its chat template or the adapter cannot be read or written.
+    /// The model, its tokenizer, its chat template or the adapter.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The config is invalid.
+    /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The repository of the model cannot be downloaded.
+    /// The repository of the model is not available.
     #[error(transparent)]
     Hub(Box<HubError>),
-    /// A repository is named, and downloads are not available.
+    /// A repository is named, but there is no hub.
     #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
     NoHub(Repository),
     /// The directory of the model does not exist.
@@ -49,7 +49,7 @@ pub enum Error {
     /// The device has too little memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A prompt and its reply exceed the model's context.
+    /// Prompt and reply exceed the model's context.
     #[error(
         "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
          together (max_position_embeddings): {}", shorter(*.prompt, *.most)
@@ -59,27 +59,27 @@ pub enum Error {
         prompt: usize,
         /// Tokens of the longest reply.
         reply: usize,
-        /// The model's context in tokens.
+        /// Tokens of the model's context.
         most: usize,
     },
-    /// A language model is required, and the config's learner is a value learner.
+    /// A language model is needed, but a value learner was trained.
     #[error(
         "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
     )]
     NoLanguage(&'static str),
-    /// A checkpoint cannot be resumed from.
+    /// A checkpoint that cannot be resumed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// Too many consecutive updates were dropped.
     #[error(
-        "training has diverged: the last {0} updates were dropped because loss or gradient was no finite number; go on from \
+        "training has diverged: the last {0} updates were dropped because loss or gradient was not finite; start from \
          an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
     )]
     Diverged(usize),
-    /// A record or the run directory cannot be read or written.
+    /// A record could not be written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The device failed.
+    /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// The device computes wrong results.
@@ -92,23 +92,23 @@ pub enum Error {
         adapter: String,
         /// Its driver and version.
         driver: String,
-        /// The first kernel with a wrong result.
+        /// The first faulty kernel.
         kernel: &'static str,
-        /// The place, the result and the expected value.
+        /// Where, and the expected value.
         what: String,
     },
-    /// The built-in base model cannot be unpacked to a temporary directory.
+    /// The built-in model could not be written to a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
     )]
     Unpack(std::io::Error),
-    /// A tokenizer cannot be created or read.
+    /// A tokenizer could not be made or read.
     #[error("tokenizer: {0}")]
     Vocabulary(String),
 }
 
 impl Error {
-    /// Whether training has diverged: a metric, a critic's value or a weight is not finite. The weights are then useless.
+    /// Returns whether the trained weights are useless: a metric or the model's output is not finite.
     pub fn is_divergence(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl Error {
     }
 }
 
-// Errors of the crates below map to the same variant, no matter which crate wraps them.
+// Errors of lower packages stay the same, however many packages they passed through.
 impl From<PlayError> for Error {
     fn from(error: PlayError) -> Error {
         match error {
@@ -160,7 +160,7 @@ impl From<HubError> for Error {
     }
 }
 
-/// For a directory of the form `name` or `owner/name`, a hint on how to name a repository.
+/// Returns the name of a possible repository, for a directory of the form `name` or `owner/name`.
 fn name_of_a_repository(dir: &Path) -> String {
     let text = dir.to_string_lossy();
     if Repository::parse(&text).is_some() {
@@ -178,9 +178,10 @@ mod tests {
 
     use super::*;
 
+    /// The suggested fix works.
     #[test]
-    fn a_shorter_reply_is_advised_only_if_it_fits() {
-        let error = |prompt, reply| {
+    fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
+        let told = |prompt, reply| {
             let most = 256;
             Error::TooLong {
                 prompt,
@@ -189,7 +190,7 @@ mod tests {
             }
             .to_string()
         };
-        assert_snapshot!(error(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
-        assert_snapshot!(error(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
+        assert_snapshot!(told(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
+        assert_snapshot!(told(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
     }
 }

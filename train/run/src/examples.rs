@@ -1,4 +1,4 @@
-//! Tests of the examples.
+//! The examples work.
 
 #[path = "../examples/own_game.rs"]
 mod own_game;
@@ -13,14 +13,14 @@ use crate::state::{RunPurpose, State};
 use crate::trainer::train;
 
 #[test]
-fn a_custom_game_is_learned() {
+fn a_game_of_ones_own_is_learned() {
     own_game::main().unwrap();
 }
 
 #[test]
 fn a_trained_adapter_plays() {
     let home = tempfile::tempdir().unwrap();
-    // A single move reaches the goal.
+    // One move is needed, and one is allowed: the first move is nearly always made.
     let set = [
         "game.options.map=[\"SG\"]",
         "train.steps=12",

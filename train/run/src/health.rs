@@ -1,7 +1,7 @@
-//! Health checks. Each detects one way in which a run stops learning or is about to diverge.
+//! Health checks. Each looks for one way in which a run fails to learn, or is about to fail.
 //!
-//! A finding is a [`Warning`] in `metrics.jsonl` and on the terminal. `docs/health-checks.md` describes each check and what
-//! to do. The checks do not change training, except that many dropped updates in a row end the run.
+//! A finding is a [`Warning`] in `metrics.jsonl` and on the terminal; `docs/health-checks.md` has a paragraph with
+//! remedies for each check. No check changes the training.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,35 +13,35 @@ use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::ReplyForm;
 
-/// Number of recent steps that the checks use.
-const WINDOW: usize = 50;
-/// Steps before a check repeats its warning.
-const REPEAT_AFTER: usize = 50;
-/// Number of consecutive dropped updates that ends a run.
+/// The number of steps that the checks remember.
+const MEMORY: usize = 50;
+/// A check that has fired stays silent for this many steps.
+const SILENCE: usize = 50;
+/// Consecutive dropped updates that end a run.
 const MOST_DROPPED: usize = 5;
-/// Success rate of a solved game, in which a policy that no longer learns is normal.
+/// The success rate from which a game counts as solved, so that equal returns are expected.
 const SOLVED: f64 = 0.9;
 
-/// All health checks and their state.
+/// All checks and their memory.
 #[derive(Debug, Default)]
 pub struct HealthChecks {
-    /// the latest steps in order
+    /// the latest steps, the last one at the end
     steps: VecDeque<StepMetrics>,
     /// mean entropy of the first steps
     first_entropies: Vec<f64>,
-    /// the highest rate of valid actions so far
+    /// the highest share of readable replies
     best_valid: f64,
-    /// the step of each check's last warning
+    /// the step in which each check last fired
     warned: HashMap<String, usize>,
-    /// consecutive dropped updates
+    /// updates dropped since the last one that was made
     dropped: usize,
 }
 
-/// Name of the check, measured value and text of the warning.
+/// A finding: the check, its number, and the text.
 type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
-    /// Restores the checks' state from a record of a resumed run.
+    /// Reads earlier records of a resumed run, so that the checks continue.
     pub fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
@@ -52,7 +52,7 @@ impl HealthChecks {
         }
     }
 
-    /// Runs all checks on a step. Returns their warnings.
+    /// Returns the findings on a step.
     pub fn look(
         &mut self,
         metrics: &StepMetrics,
@@ -61,7 +61,7 @@ impl HealthChecks {
     ) -> Vec<Warning> {
         self.remember(metrics);
         if !config.has_language() {
-            // The checks need replies and groups.
+            // The other checks need readable replies and groups.
             return Vec::new();
         }
         let found = [
@@ -80,7 +80,7 @@ impl HealthChecks {
         let mut warnings = Vec::new();
         for (name, value, text) in found.into_iter().flatten() {
             let warned = self.warned.get(name);
-            if warned.is_none_or(|before| step >= before + REPEAT_AFTER) {
+            if warned.is_none_or(|before| step >= before + SILENCE) {
                 self.warned.insert(name.to_owned(), step);
                 warnings.push(Warning {
                     step,
@@ -94,7 +94,7 @@ impl HealthChecks {
         warnings
     }
 
-    /// Checks that training has not diverged.
+    /// Returns whether the run can continue.
     ///
     /// # Errors
     /// If too many consecutive updates were dropped.
@@ -117,12 +117,12 @@ impl HealthChecks {
             (_, _, dropped) => self.dropped + dropped,
         };
         self.steps.push_back(metrics.clone());
-        if self.steps.len() > WINDOW {
+        if self.steps.len() > MEMORY {
             self.steps.pop_front();
         }
     }
 
-    /// The mean of a metric over the last `count` steps; `None` if there are fewer.
+    /// Returns the mean of a number over the last steps; `None` if there are too few.
     fn mean(&self, count: usize, of: impl Fn(&StepMetrics) -> f64) -> Option<f64> {
         let begin = self.steps.len().checked_sub(count)?;
         Some(self.steps.iter().skip(begin).map(of).sum::<f64>() / count as f64)
@@ -140,13 +140,14 @@ impl HealthChecks {
     fn dropped_update(&self) -> Option<CheckResult> {
         let dropped = self.last().updates_dropped;
         let text = format!(
-            "an update was dropped, since its loss or gradient was no finite number ({} in a row; {MOST_DROPPED} end the \
+            "an update was dropped, because its loss or gradient was not finite ({} in a row; {MOST_DROPPED} end the \
              run): if it happens again, use a smaller train.lr",
             self.dropped
         );
         (dropped > 0).then_some(("dropped-update", dropped as f64, text))
     }
 
+    /// From the start or by now, the replies are unreadable.
     fn unreadable(&self, groups: &[Group], config: &Config) -> Option<CheckResult> {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         if valid >= 0.5 {
@@ -168,7 +169,7 @@ impl HealthChecks {
         let wanted = config.policy.reply.wanted();
         let share = 100.0 * (1.0 - valid);
         let text = format!(
-            "{share:.0} % of the replies cannot be read: the model said {said:?}, and wanted is {wanted}; choose the form of \
+            "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; choose the form of \
              reply that the model can give, or give it more tokens (policy.max_new_tokens)"
         );
         Some(("unreadable", valid, text))
@@ -193,7 +194,7 @@ impl HealthChecks {
              higher, or ask for shorter ones (policy.reply = \"word\")",
             100.0 * cut
         );
-        // If one word is wanted, a cut reply is a wrong word, and more tokens do not help.
+        // A model that replies with another word does not need more tokens.
         (cut > 0.2 && config.policy.reply != ReplyForm::Word).then_some(("length-limit", cut, text))
     }
 
@@ -261,7 +262,8 @@ impl HealthChecks {
         (error > 1e-3).then_some(("ratio", error, text))
     }
 
-    /// Warns if no ratio was clipped. With one update per step all ratios are 1, and the check does not apply.
+    /// A clipping range that no ratio leaves has no effect. With one update in a step no ratio moves, and none is
+    /// expected to.
     fn clip(&self, config: &Config) -> Option<CheckResult> {
         const STEPS: usize = 20;
         let train = &config.train;
@@ -321,12 +323,12 @@ mod tests {
         }
     }
 
-    /// The warnings in a run of `steps` good steps and as many bad ones.
-    fn warnings_of(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
-        warnings_with(Config::default(), steps, bad)
+    /// Returns the warnings of a run with this many good steps followed by this many bad ones.
+    fn told(steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+        told_of(Config::default(), steps, bad)
     }
 
-    fn warnings_with(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
+    fn told_of(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
         let turn = Turn {
             text: "I go\nright".to_owned(),
             ..Turn::default()
@@ -340,16 +342,16 @@ mod tests {
             ..Group::default()
         };
         let mut checks = HealthChecks::default();
-        let mut warnings = Vec::new();
+        let mut said = Vec::new();
         for number in 1..=2 * steps {
             let mut step = good(number);
             if number > steps {
                 bad(&mut step);
             }
-            warnings.extend(checks.look(&step, std::slice::from_ref(&group), &config));
-            assert!(number > steps || warnings.is_empty(), "{warnings:?}");
+            said.extend(checks.look(&step, std::slice::from_ref(&group), &config));
+            assert!(number > steps || said.is_empty(), "{said:?}");
         }
-        warnings
+        said
     }
 
     fn replies(step: &mut StepMetrics) -> &mut ReplyMetrics {
@@ -360,25 +362,25 @@ mod tests {
         step.learned.as_mut().expect("something")
     }
 
-    /// Each check warns once, and `docs/health-checks.md` has a section for each.
+    /// Each check fires once, when it should, and the page has a paragraph for each.
     #[test]
-    fn each_check_warns_once() {
+    fn each_sees_what_it_is_there_for() {
         let mut twice = Config::default();
         (twice.train.passes, twice.train.ratio) = (2, Ratio::Turn);
         let all = [
-            warnings_of(20, |step| step.updates_dropped = 1),
-            warnings_of(20, |step| step.play.valid_action_rate = 0.25),
-            warnings_of(20, |step| step.play.valid_action_rate = 0.625),
-            warnings_of(20, |step| replies(step).reply_cut_rate = 0.5),
-            warnings_of(20, |step| step.learned = None),
-            warnings_of(20, |step| step.play.top_action_share = 1.0),
-            warnings_of(20, |step| replies(step).entropy = 0.01),
-            warnings_of(20, |step| update(step).kl = Some(5.0)),
-            warnings_of(20, |step| update(step).first_ratio_error = 0.5),
-            warnings_with(twice, 25, |step| update(step).clip_fraction = 0.0),
+            told(20, |step| step.updates_dropped = 1),
+            told(20, |step| step.play.valid_action_rate = 0.25),
+            told(20, |step| step.play.valid_action_rate = 0.625),
+            told(20, |step| replies(step).reply_cut_rate = 0.5),
+            told(20, |step| step.learned = None),
+            told(20, |step| step.play.top_action_share = 1.0),
+            told(20, |step| replies(step).entropy = 0.01),
+            told(20, |step| update(step).kl = Some(5.0)),
+            told(20, |step| update(step).first_ratio_error = 0.5),
+            told_of(twice, 25, |step| update(step).clip_fraction = 0.0),
         ];
-        let warnings: Vec<&Warning> = all.iter().flatten().collect();
-        let lines: Vec<String> = warnings
+        let said: Vec<&Warning> = all.iter().flatten().collect();
+        let lines: Vec<String> = said
             .iter()
             .map(|w| format!("step {} {} {}: {}", w.step, w.check, w.value, w.text))
             .collect();
@@ -389,24 +391,25 @@ mod tests {
             .filter_map(|line| line.strip_prefix("## "))
             .collect();
         let titles: HashSet<&str> = titles.into_iter().collect();
-        let names: HashSet<&str> = warnings.iter().map(|warning| &*warning.check).collect();
+        let names: HashSet<&str> = said.iter().map(|warning| &*warning.check).collect();
         assert_eq!(titles, names);
     }
 
+    /// In a solved game there is nothing left to learn or to explore.
     #[test]
-    fn a_solved_game_causes_no_warnings() {
+    fn a_solved_game_is_no_trouble() {
         let solved = |step: &mut StepMetrics| {
             step.play.success_rate = 1.0;
             step.play.top_action_share = 1.0;
             replies(step).entropy = 0.0;
             step.learned = None;
         };
-        assert_eq!(warnings_of(60, solved).len(), 0);
+        assert_eq!(told(60, solved).len(), 0);
     }
 
-    /// Warnings repeat after a while, and a resumed run gives the same ones as an uninterrupted run.
+    /// Checks fire again after a while, and a resumed run has the same warnings as an uninterrupted one.
     #[test]
-    fn a_resumed_run_gives_the_same_warnings() {
+    fn they_go_on_as_if_nothing_had_happened() {
         let step = |number: usize| {
             let mut step = good(number);
             step.learned = None;
@@ -414,14 +417,12 @@ mod tests {
         };
         let config = Config::default();
         let whole = |checks: &mut HealthChecks, from: usize| -> Vec<(usize, f64)> {
-            let warnings = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
-            warnings
-                .map(|warning| (warning.step, warning.value))
-                .collect()
+            let seen = (from..=120).flat_map(|n| checks.look(&step(n), &[], &config));
+            seen.map(|warning| (warning.step, warning.value)).collect()
         };
         let all = whole(&mut HealthChecks::default(), 1);
         assert_eq!(all, [(10, 10.0), (60, 10.0), (110, 10.0)]);
-        // The records in metrics.jsonl after 80 steps.
+        // The warnings in metrics.jsonl after 80 steps.
         let mut again = HealthChecks::default();
         (1..=80).for_each(|number| again.recall(&Record::Step(step(number))));
         again.recall(&Record::Warning(Warning {
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_dropped_updates_end_a_run() {
+    fn update_after_update_that_is_dropped_ends_a_run() {
         let (mut checks, config) = (HealthChecks::default(), Config::default());
         let mut bad = good(1);
         (bad.learned, bad.updates_dropped) = (None, 1);
@@ -447,6 +448,6 @@ mod tests {
         for _ in 0..5 {
             checks.look(&bad, &[], &config);
         }
-        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was no finite number; go on from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was not finite; start from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
     }
 }

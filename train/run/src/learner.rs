@@ -1,4 +1,4 @@
-//! The interface between the training loop and its learners: the language model and the value networks.
+//! The interface between the training loop and a learner, for the language model and for the value networks.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ use crate::record::directory;
 use crate::snapshot::Snapshot;
 use crate::{Config, Error};
 
-/// A policy that learns, as used by the training loop, evaluations and checkpoints.
+/// A policy that learns, as the training loop, evaluations and checkpoints see it.
 pub trait Learner {
-    /// Returns the run's game and its split into training and evaluation scenes.
+    /// Returns the run's game, with its training and held-out scenes.
     fn game(&self) -> (&dyn Scenario, &Scenes);
 
-    /// Returns the game and the referee of an evaluation, and the policy as a player that does not learn.
+    /// The policy as a player that does not learn, with the game and the referee of an evaluation.
     fn player<'a>(
         &'a mut self,
         config: &Config,
@@ -40,7 +40,7 @@ pub trait Learner {
         progress: &dyn Progress,
     ) -> Result<(StepMetrics, Vec<Group>), Error>;
 
-    /// Converts an episode of the world with this index to a record.
+    /// An episode of one of its games as a record.
     ///
     /// # Errors
     /// If a template fails.
@@ -51,13 +51,13 @@ pub trait Learner {
         episode: &Episode,
     ) -> Result<KeptEpisode, Error>;
 
-    /// The number of optimiser updates so far.
+    /// Optimiser updates made so far.
     fn updates(&self) -> u64;
 
     /// The names of the trained weights.
     fn names(&self) -> Vec<String>;
 
-    /// Copies the weights and the optimiser's moments from the device into a snapshot.
+    /// Copies what was learned from the device into a snapshot.
     ///
     /// # Errors
     /// If the device is lost.
@@ -66,21 +66,21 @@ pub trait Learner {
     /// Restores what [`Learner::capture`] copied.
     ///
     /// # Panics
-    /// If the snapshot is of another config.
+    /// If it is of another config.
     fn restore(&mut self, config: &Config, snapshot: &Snapshot);
 
-    /// Returns the paths of the latest and of the best weights in a run directory.
+    /// Returns the places of the latest and the best weights in a run directory.
     fn paths(&self, run: &Path) -> [PathBuf; 2];
 
     /// Writes the trained weights.
     ///
     /// # Errors
-    /// If the files cannot be written, or a weight is not finite. The old files remain.
+    /// If it cannot be written, or is not finite; then the old files stay.
     fn save(&self, config: &Config, place: &Path) -> Result<(), Error>;
 }
 
 impl Config {
-    /// Returns the sections that a step of a language model reads.
+    /// The sections that a step of a language model reads.
     pub fn language(&self) -> Options<'_> {
         Options {
             policy: &self.policy,
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Returns the sections that a step of a value network reads.
+    /// The sections that a step of a value network reads.
     pub fn network(&self) -> NetworkOptions<'_> {
         NetworkOptions {
             learner: self.learner,
@@ -258,7 +258,7 @@ impl Learner for NetworkLearner {
 }
 
 impl Config {
-    /// Whether the learner is a language model, whose replies may be unreadable.
+    /// Whether a language model learns, which replies in words that can be unreadable.
     pub(crate) fn has_language(&self) -> bool {
         self.learner == LearnerKind::MsGrpo
     }

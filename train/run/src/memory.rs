@@ -1,4 +1,4 @@
-//! The memory plan: an estimate, made before the model is loaded, of the device memory that a run needs.
+//! The memory plan: the device memory that a run needs, and whether the device has it, known before anything is loaded.
 
 use std::fmt;
 
@@ -11,111 +11,111 @@ use crate::config::Config;
 use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 
-/// One part in `HEADROOM` of the device's memory is left to the driver, the desktop and kernels.
+/// Part of the device's memory that is left to the driver, the desktop and kernels.
 const HEADROOM: u64 = 10;
-/// Bytes that an arena of several episodes may always use. It caches the states and replies of earlier rounds.
+/// The arena may always take this much; it keeps the results of earlier rounds.
 const CACHE: u64 = 64 << 20;
-/// An arena holds at most this many rounds. Few games need more, because states and replies recur.
+/// ... and at most what this many rounds may need: states and replies repeat, so few games need more.
 const ROUNDS: usize = 4;
 
-/// Inputs of the memory plan, beside the model.
+/// The inputs of the plan, beside the model.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDemand {
-    /// Trained numbers, in an adapter or in the whole model; 0 without training.
+    /// Trained numbers, in an adapter or in the whole model; 0: nothing is trained.
     pub trained: u64,
-    /// Whether the whole model is trained.
+    /// Whether these are the numbers of the whole model.
     pub whole: bool,
-    /// Whether frozen weights are loaded: to play, as the base of an adapter, or as the reference if the whole model is
-    /// trained.
+    /// Whether the model is held in its stored precision: for playing, under an adapter, or as the reference of a model
+    /// whose weights are all trained.
     pub frozen: bool,
-    /// Numbers in frozen adapters.
+    /// Numbers in adapters that are not trained.
     pub used: u64,
-    /// Numbers in the critic; 0 without one.
+    /// Numbers in a critic; 0: there is none.
     pub critic: u64,
-    /// Most numbers that the critic stores for the states of a step.
+    /// The maximum of numbers that a critic keeps about the states of a step.
     pub states: u64,
     /// Rank of the adapter.
     pub rank: usize,
-    /// `train.tokens_per_batch`; 0 without training.
+    /// `train.tokens_per_batch`; 0 if nothing is trained.
     pub tokens_per_batch: usize,
     /// Tokens of the longest prompt and reply together.
     pub longest: usize,
-    /// Tokens of the longest reply.
+    /// Tokens of these that can be reduced to one.
     pub reply: usize,
-    /// Tokens of the common prefix of all prompts.
+    /// Tokens that all prompts have in common at their beginning.
     pub shared: usize,
     /// Episodes played at once.
     pub episodes: usize,
-    /// The advice if a smaller batch does not help and a shorter reply does.
+    /// The advice if no smaller batch helps, but a shorter reply does.
     pub cure: &'static str,
 }
 
-/// Memory limits of a device in bytes.
+/// The relevant properties of a device.
 #[derive(Clone, Copy)]
 struct DeviceMemory {
     memory: Option<u64>,
     max_binding: u64,
 }
 
-/// The memory plan of a run, in bytes unless noted.
+/// The memory of a run, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
-    /// The frozen weights. If the whole model is trained, they are the reference's.
+    /// The frozen weights; if the whole model is trained, those of the reference.
     pub weights: u64,
-    /// Most keys, values and hidden states of the episodes in play.
+    /// The maximum of keys, values and hidden states of the episodes in progress.
     pub arena: u64,
-    /// Activations of one forward pass or update, and the critic's states.
+    /// The activations of a batch, and the states that a critic learns from.
     pub activations: u64,
-    /// Trained weights (with the critic's), their gradients and the optimiser's two moments.
+    /// The trained weights, including a critic's, with gradients and the optimiser's two moments.
     pub optimiser: u64,
-    /// Whether the whole model is trained.
+    /// Whether the whole model is trained instead of an adapter.
     pub whole: bool,
-    /// The device's memory; `None` if unknown.
+    /// The device's memory; `None` if the device does not report it.
     pub memory: Option<u64>,
-    /// Most tokens in the arena.
+    /// The maximum number of tokens in the arena.
     pub arena_rows: usize,
-    /// Whether an update recomputes the activations of blocks instead of storing them.
+    /// Whether an update computes blocks again instead of keeping what their gradients need.
     pub recomputes: bool,
 }
 
-/// The run does not fit the device.
+/// The run does not fit.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum MemoryError {
     /// The device has too little memory.
     #[error("{}; {cure}", shortage(.least))]
     TooLittle {
-        /// The smallest possible plan.
+        /// The least that the run would take.
         least: Box<MemoryPlan>,
         /// The setting to change.
         cure: String,
     },
-    /// A tensor of a batch would exceed the largest buffer binding of a kernel.
+    /// A tensor of a batch would be larger than a kernel can bind.
     #[error(
-        "train.tokens_per_batch = {tokens} is too large for this adapter: its kernels see {:.2} GiB of a buffer, which is \
+        "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {:.2} GiB of a buffer, which is \
          {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
     )]
     Binding {
-        /// `train.tokens_per_batch`.
+        /// The requested number of tokens.
         tokens: usize,
-        /// Bytes of the largest binding.
+        /// The most bytes that a kernel can bind.
         binding: u64,
-        /// Most tokens that fit.
+        /// The most tokens that fit.
         most: usize,
     },
     /// A matrix of the model is too large to be trained.
     #[error(
-        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this adapter's kernels see \
+        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this device's kernels see \
          {:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model", gib(.bytes), gib(.binding)
     )]
     Matrix {
         /// Bytes of the matrix.
         bytes: u64,
-        /// Bytes of the largest binding.
+        /// The most bytes that a kernel can bind.
         binding: u64,
     },
-    /// A single prompt and its reply do not fit.
+    /// Not even one prompt and reply fit.
     #[error(
-        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this adapter's kernels see \
+        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this device's kernels see \
          {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
     )]
     Longest {
@@ -123,7 +123,7 @@ pub enum MemoryError {
         prompt: usize,
         /// Tokens of the longest reply.
         reply: usize,
-        /// Most tokens that fit.
+        /// The most tokens that fit.
         most: usize,
     },
 }
@@ -144,7 +144,7 @@ fn shortage(plan: &MemoryPlan) -> String {
     )
 }
 
-/// Returns the advice for a prompt that leaves too little room for the reply in `most` tokens.
+/// Returns the advice if a prompt and its reply may only have this many tokens.
 pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     match most.checked_sub(prompt) {
         None | Some(0) => "no reply fits beside such a prompt: make the game's board smaller (game.options), or use \
@@ -178,7 +178,7 @@ impl fmt::Display for MemoryPlan {
     }
 }
 
-/// Formats bytes in the largest binary unit with a value of at least 1.
+/// Formats a number of bytes in the largest fitting binary unit.
 fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -195,7 +195,7 @@ impl MemoryPlan {
     /// Plans the memory of a device.
     ///
     /// # Errors
-    /// If the device has too little. The error names the setting to change.
+    /// If it does not suffice; the error names the setting to change.
     pub fn new(
         caps: &Caps,
         checkpoint: &ModelDirectory,
@@ -209,7 +209,7 @@ impl MemoryPlan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
-    /// The names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] in messages.
+    /// Returns the names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`].
     pub fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
@@ -217,7 +217,7 @@ impl MemoryPlan {
         }
     }
 
-    /// The sum of all parts.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.weights + self.arena + self.activations + self.optimiser
     }
@@ -256,23 +256,23 @@ fn plan(
         return Err(MemoryError::Matrix { bytes, binding });
     }
     let row = model.arena_row_bytes();
-    // One round of all episodes, or `CACHE` if that is more.
+    // One round of all episodes, or a small amount.
     let episode = demand.longest + SPARE_ROWS;
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
     let possible = model.most_arena_rows(device.max_binding);
-    // A single episode has no recurring states.
+    // A single text repeats nothing.
     let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
     let wanted = round.max(cheap as usize).min(possible);
-    // Values, new gradients, accumulated gradients and two moments.
+    // Values, gradients as computed and as gathered, two moments.
     let optimiser = 4 * (5 * (demand.trained + demand.critic) + demand.used);
     let at_once = most.min(4096).min(round);
     let prefill = model.forward_bytes(at_once, demand.episodes);
     let with = |recomputes: bool, tokens: usize, rows: usize| {
         let update = match tokens {
             0 => 0,
-            // A turn longer than a batch is not split.
+            // A turn that is longer than a batch is processed as a whole.
             tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
         };
         MemoryPlan {
@@ -287,14 +287,14 @@ fn plan(
         }
     };
     let fits = |plan: &MemoryPlan| plan.total() <= plan.allowed();
-    // If the device's memory is unknown, use little.
+    // A moderate amount if the device does not report its memory.
     let roomy = |plan: &MemoryPlan| plan.memory.is_some() || plan.activations < 1 << 30;
     let tokens = demand.tokens_per_batch;
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
     for plan in [plain, sparing] {
         if fits(&plan) && (plan.recomputes || roomy(&plan)) {
-            // Half of the remaining memory serves as a cache for the next rounds.
+            // The arena saves computation in the next round: it gets half of the rest.
             let left = plan.memory.map_or(0, |_| plan.allowed() - plan.total());
             let more = (left / 2 / row) as usize;
             let rows = plan.arena_rows.saturating_add(more).min(possible);
@@ -302,7 +302,7 @@ fn plan(
             return Ok(with(plan.recomputes, tokens, rows));
         }
     }
-    // Play fewer episodes at a time, down to one.
+    // Fewer episodes at a time, down to one.
     let least = with(true, tokens, episode);
     if fits(&least) {
         let left = least.allowed() - (least.total() - least.arena);
@@ -313,7 +313,7 @@ fn plan(
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
-    // The estimate with an adapter instead. The adapter itself is negligible.
+    // An adapter has few numbers of its own.
     let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
         Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
@@ -330,8 +330,8 @@ fn plan(
     })
 }
 
-/// Computes the inputs of the memory plan. Episodes have at most `turns` turns. `starts` are prompts of first turns in
-/// the evaluation.
+/// Returns the inputs of the plan for a run. Episodes have at most this many `turns`; `starts` are the prompts of the
+/// evaluation's first turns.
 ///
 /// # Errors
 /// If the adapter's targets match no layer of the model.
@@ -367,12 +367,12 @@ pub(crate) fn demand(
     if trains && config.credit.method == AdvantageEstimator::Critic {
         let (width, hidden) = (checkpoint.config().width, config.critic.hidden);
         critic = Head::numbers(width, hidden);
-        // For each state: its features, and activations and gradients of the head's hidden layer.
+        // The features of each state, and the head's activations in both directions.
         let episodes = games.saturating_mul(agents);
         states = episodes.saturating_mul(turns + 1) as u64 * (width + 4 * hidden) as u64;
     }
     let games = config.eval.episodes.max(if trains { games } else { 0 });
-    // Later observations may be longer than the first. The turns in the history include their replies.
+    // Later observations may be longer than the first, and repeated turns include their replies.
     let own = prompt - shared;
     let turns = config.policy.history;
     let later = own / 2 + turns.saturating_mul(own + own / 2 + config.policy.max_new_tokens);
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn an_update_of_a_3b_model_stays_below_16_gib() {
         let (model, weights) = large();
-        // 25 episodes x 10 turns of 400 + 100 tokens are updated in batches of the default size.
+        // 25 episodes x 10 turns of 400 + 100 tokens, in batches of the default size.
         let tokens = lapwing_learn::config::TrainConfig::default().tokens_per_batch;
         let plan = plan(device(16, 2 * GIB), &model, weights, &demand(tokens)).unwrap();
         assert!(plan.recomputes);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_a_batch_is_refused_with_a_setting_that_fits() {
+    fn what_does_not_fit_is_refused_with_a_setting_that_does() {
         let (model, weights) = large();
         let small = device(9, 2 * GIB);
         let error = plan(small, &model, weights, &demand(8192))
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_beyond_the_largest_binding_is_refused_with_a_setting_that_fits() {
+    fn what_a_kernel_cannot_see_is_refused_with_a_setting_that_it_can() {
         let (model, weights) = large();
         let narrow = device(64, 128 << 20);
         let error = plan(narrow, &model, weights, &demand(8192))
@@ -500,9 +500,9 @@ mod tests {
         assert!(plan(narrow, &model, weights, &demand(3048)).is_ok());
     }
 
-    /// 20 bytes for each number: values, gradients twice and two moments. The reference has two more.
+    /// 24 bytes per number in all: values, gradients twice and two moments; two more for the reference.
     #[test]
-    fn training_all_weights_is_planned_or_refused() {
+    fn all_weights_take_what_they_take_or_are_refused() {
         let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 896,
@@ -529,15 +529,15 @@ mod tests {
             let refused = plan(device, &model, 2 * numbers, &demand);
             refused.unwrap_err().to_string()
         };
-        // The advice is right: an adapter fits.
+        // The suggested fix works: an adapter fits.
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
-        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this adapter's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
+        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this device's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
     #[test]
-    fn a_small_model_stores_activations_and_an_unknown_device_recomputes() {
+    fn a_small_model_keeps_its_blocks_and_a_device_that_says_nothing_gets_little() {
         let model = Model::qwen2(ModelShape {
             vocab: 640,
             width: 64,
@@ -553,19 +553,19 @@ mod tests {
                 .recomputes
         );
         let (model, weights) = large();
-        let unknown = DeviceMemory {
+        let silent = DeviceMemory {
             memory: None,
             max_binding: 2 * GIB,
         };
         assert!(
-            plan(unknown, &model, weights, &demand(8192))
+            plan(silent, &model, weights, &demand(8192))
                 .unwrap()
                 .recomputes
         );
     }
 
     #[test]
-    fn plans_are_printed() {
+    fn a_plan_reads_so() {
         let mut small = MemoryPlan {
             weights: 485_171,
             arena: 81_684_070,

@@ -1,4 +1,4 @@
-//! Selection of the episodes to record: a few of each evaluation and of the step after it.
+//! The episodes of a run that are kept complete: some of each evaluation, and some of the step after it.
 
 use crate::Error;
 use crate::learner::Learner;
@@ -7,7 +7,7 @@ use lapwing_learn::batch::Group;
 use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose};
 use lapwing_play::{Episode, Seat};
 
-/// Returns the first `count` episodes of an evaluation. Their scenes are the same in each evaluation.
+/// Returns the first episodes of an evaluation, which are on the same scenes each time.
 ///
 /// # Errors
 /// If a template fails.
@@ -29,11 +29,11 @@ pub fn of_evaluation(
         };
         Ok(Record::Episode(learner.sample(0, place, episode)?))
     };
-    let first = episodes.iter().take(count).enumerate();
-    first.map(sample).collect()
+    let kept = episodes.iter().take(count).enumerate();
+    kept.map(sample).collect()
 }
 
-/// Returns the first `count` episodes of each group of a step.
+/// Returns the first episodes of each group of the last step, if an evaluation came before it.
 ///
 /// # Errors
 /// If a template fails.
@@ -43,15 +43,15 @@ pub fn of_step(
     groups: &[Group],
     count: usize,
 ) -> Result<Vec<Record>, Error> {
-    // Each episode of a value learner is its own group. Select those of the first `count` games.
-    let most_groups = match groups.first() {
+    // A value learner has no groups: each episode is a group of its own, and those of the first games are kept.
+    let kept = match groups.first() {
         Some(group) if group.advantages.is_empty() => {
             count.saturating_mul(learner.game().0.agents())
         }
         _ => usize::MAX,
     };
     let mut samples = Vec::new();
-    for group in groups.iter().take(most_groups) {
+    for group in groups.iter().take(kept) {
         let place = EpisodeOrigin {
             step,
             purpose: EpisodePurpose::Training,

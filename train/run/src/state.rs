@@ -1,4 +1,4 @@
-//! The state of a run: config, games, policy, optimiser and number of steps done.
+//! The state of a run: config, games, policy, optimiser, and progress.
 
 use std::path::Path;
 
@@ -25,31 +25,32 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Referee, Seat};
 
-const INITIAL_ROWS: usize = 4096;
+/// Positions in the KV arena at first; it grows.
+const ARENA_ROWS: usize = 4096;
 
-/// The purpose of a run.
+/// The purpose of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPurpose {
-    /// To train an adapter, either new or named by the config, or all weights of the model (`train.weights`).
+    /// Training: a new adapter, the adapter that the config names, or all weights, depending on `train.weights`.
     Train,
-    /// To play, with the adapter named by the config if there is one.
+    /// Playing, with the adapter that the config names or without one.
     Play,
 }
 
-/// A training run or an evaluation. All random draws derive from the config's seeds and the step. No random generator has
-/// state to save.
+/// A training run or an evaluation. All randomness follows from the config's seeds and the step, so there is no
+/// generator state.
 pub struct State<L = LanguageLearner> {
-    /// every setting; a repository of the hub is pinned to its commit
+    /// every setting; a model of the hub has its commit
     pub config: Config,
-    /// the policy, trained or only played
+    /// the learner or player
     pub learner: L,
-    /// the model's name in messages
+    /// the name of the model
     pub model_name: String,
-    /// the fingerprint of the model's files and of the initial adapter's
+    /// the fingerprint of the model and of the starting adapter
     pub fingerprint: String,
-    /// the memory that a language model needs
+    /// the memory plan of a language model
     pub plan: Option<MemoryPlan>,
-    /// steps of training done
+    /// training steps completed
     pub step: usize,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
@@ -58,11 +59,11 @@ pub struct State<L = LanguageLearner> {
 }
 
 impl State {
-    /// Reads all files, checks that the device has enough memory, and loads the model. Reports to `progress`. Only a
-    /// model of the Hugging Face hub needs `hub`.
+    /// Reads all files, plans the memory, and loads. Reports its progress to `progress`. Only models of the Hugging
+    /// Face hub need `hub`.
     ///
     /// # Errors
-    /// If the game's options are invalid, the model or the adapter cannot be read, or the device has too little memory.
+    /// If the game's options, the model or the adapter cannot be read, or do not fit the device.
     pub fn new(
         gpu: &Gpu,
         hub: Option<&Hub>,
@@ -74,8 +75,8 @@ impl State {
         State::with_games(gpu, hub, vec![game], config, purpose, progress)
     }
 
-    /// Does the same as [`State::new`] with the given games, which need not be built in. Play uses all of them. Training
-    /// uses the first, which replaces the config's game.
+    /// Does the same with one or more given games, which need not be built in. All can be played, and the first one
+    /// trained on. It replaces the config's game.
     ///
     /// # Errors
     /// As [`State::new`].
@@ -116,7 +117,7 @@ impl State {
         let stored = stored.map(|dir| files.adapter(dir)).transpose()?;
         let companions = whole.then(|| files.checkpoint.companions()).transpose()?;
         if !trains {
-            // Games of `[[mix]]` are for training only.
+            // Mixed-in games are for training only.
             config.mix.clear();
         }
         let (tokenizer, policy) = (files.tokenizer()?, &config.policy);
@@ -129,7 +130,7 @@ impl State {
             template,
         )?;
 
-        // The prompts of at least 16 scenes, for an estimate of their length.
+        // The length of prompts is estimated from some scenes, even if fewer are evaluated.
         let count = config.eval.episodes.max(16);
         let mut starts = Vec::new();
         for world in &mut worlds {
@@ -196,7 +197,7 @@ impl State {
             let seed = seeds::derive(config.train.seed, "critic", &[]);
             Head::new(gpu, model.config().width, config.critic.hidden, seed)
         });
-        let arena = KvArena::new(&model, INITIAL_ROWS.min(plan.arena_rows), plan.arena_rows);
+        let arena = KvArena::new(&model, ARENA_ROWS.min(plan.arena_rows), plan.arena_rows);
         Ok(State {
             learner: LanguageLearner {
                 worlds,
@@ -222,18 +223,18 @@ impl State {
         })
     }
 
-    /// The first game, which the evaluations play.
+    /// Returns the run's own game.
     pub fn world(&self) -> &World {
         self.learner.world()
     }
 
-    /// Returns the evaluation seats of the world with this index.
+    /// Returns the seats of the evaluation in one of the worlds.
     ///
     /// # Errors
     /// If the game fails.
     ///
     /// # Panics
-    /// If there is no world with this index.
+    /// If there is no such world.
     #[track_caller]
     pub fn seats(&self, world: usize) -> Result<Vec<Seat>, Error> {
         let (eval, world) = (&self.config.eval, &self.learner.worlds[world]);
@@ -243,11 +244,10 @@ impl State {
         Ok(seats)
     }
 
-    /// Returns the scenario and the referee of the world with this index, and the policy as a player that samples at this
-    /// temperature.
+    /// Returns one of the worlds, its referee, and the policy as a player that samples at this temperature.
     ///
     /// # Panics
-    /// If there is no world with this index.
+    /// If there is no such world.
     #[track_caller]
     pub fn seated(
         &mut self,
@@ -258,13 +258,13 @@ impl State {
         learner.seated(&self.config.policy, world, temperature)
     }
 
-    /// Plays one game for each seat in the world with this index. The policy plays all agents.
+    /// Plays a game of one of the worlds for each seat, with the policy on all sides.
     ///
     /// # Errors
     /// If the game, the model or the device fails.
     ///
     /// # Panics
-    /// If there is no world with this index.
+    /// If there is no such world.
     #[track_caller]
     pub fn play(
         &mut self,
@@ -277,10 +277,10 @@ impl State {
         Ok(learner.play(&self.config.policy, world, seats, temperature, progress)?)
     }
 
-    /// Reads a frozen adapter for the run's model.
+    /// Reads an adapter for the loaded model, for playing.
     ///
     /// # Errors
-    /// If the adapter cannot be read, or is for another model.
+    /// If it cannot be read, or is for another model.
     pub fn adapter(&self, hub: Option<&Hub>, dir: &Path) -> Result<Adapter, Error> {
         let files = Files::of(&self.config.model.source()?, hub, &())?;
         Ok(Adapter::frozen(
@@ -289,17 +289,17 @@ impl State {
         ))
     }
 
-    /// Whether all weights of the model are trained, instead of an adapter.
+    /// Returns whether the model itself is trained instead of an adapter.
     pub fn trains_model(&self) -> bool {
         self.learner.companions.is_some()
     }
 }
 
 impl State<NetworkLearner> {
-    /// Starts a run of DQN or PQN, with the weights named by the config or with new ones.
+    /// Makes a new DQN or PQN run, from the weights that the config names or from random ones.
     ///
     /// # Errors
-    /// If the game has no feature planes, or the weights cannot be read or are for another network.
+    /// If the game has no planes, or the weights cannot be read or are of another network.
     pub fn network(gpu: &Gpu, mut config: Config) -> Result<State<NetworkLearner>, Error> {
         let learner = NetworkLearner::new(gpu, config.game.scenario()?, &config.network())?;
         config.game = GameConfig::of(&*learner.scenario);
@@ -317,7 +317,7 @@ impl State<NetworkLearner> {
 }
 
 impl<L: Learner> State<L> {
-    /// Returns the evaluation seats of the first game.
+    /// Returns the seats of the evaluation.
     ///
     /// # Errors
     /// If the game fails.
@@ -326,7 +326,7 @@ impl<L: Learner> State<L> {
         Ok(scenes.evaluation(scenario, eval.seed, eval.episodes)?)
     }
 
-    /// Copies the weights, the optimiser's moments and the counters from the device.
+    /// Copies the learned state into a snapshot.
     ///
     /// # Errors
     /// If the device is lost.
@@ -345,7 +345,7 @@ impl<L: Learner> State<L> {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot of a run with the same config. Later steps are bit-identical to those of an uninterrupted run.
+    /// Restores a snapshot of a run with the same config. Training continues as it would have continued there.
     ///
     /// # Panics
     /// If the run does not train, or trains other weights.
@@ -357,11 +357,11 @@ impl<L: Learner> State<L> {
         self.best = snapshot.best;
     }
 
-    /// Writes the trained weights: an adapter as a PEFT directory, a network as a file, or a whole model as a Hugging Face
-    /// directory. Its weights are in 32 bits, so that it plays as it does here.
+    /// Writes the trained weights: an adapter as a PEFT directory; a whole model as a Hugging Face directory with
+    /// weights in 32 bits, so that it plays exactly as here; or a network as a file.
     ///
     /// # Errors
-    /// If the files cannot be written, or a weight is not finite. The old files remain.
+    /// If it cannot be written, or its weights are not finite; then the earlier files stay.
     ///
     /// # Panics
     /// If the run does not train and plays without an adapter.
@@ -370,7 +370,7 @@ impl<L: Learner> State<L> {
     }
 }
 
-/// The error for `model.adapter` with `train.weights = "all"`.
+/// The error of a starting adapter in a run that trains the model itself.
 fn beside_an_adapter(dir: &Path) -> ConfigError {
     ConfigError::Range {
         key: "train.weights".to_owned(),

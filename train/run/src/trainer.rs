@@ -1,4 +1,4 @@
-//! The training loop: evaluations, training steps, records and checkpoints.
+//! The training loop: evaluates, trains, records, saves, and stops.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -20,17 +20,16 @@ use lapwing_play::metrics::PlayMetrics;
 pub enum TrainingEnd {
     /// All steps are done.
     Finished,
-    /// Training was asked to stop. The run can be resumed.
+    /// It stopped after a step on request, and can be resumed.
     Stopped,
 }
 
-/// Trains until the last step. Evaluates before the first step, after the last and every `eval.every` steps. Writes records
-/// to the run directory and to the sinks.
-///
-/// Saves at each evaluation, as often as `[checkpoint]` requires, when `stop` is set, and before it returns an error.
+/// Trains from the current step to the last, with evaluations before, between and after. Records go to the directory
+/// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
+/// returns an error.
 ///
 /// # Errors
-/// If the game, the model, the device, a sink or the disk fails, or training has diverged. Earlier checkpoints remain.
+/// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
 pub fn train<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -40,16 +39,16 @@ pub fn train<L: Learner>(
 ) -> Result<TrainingEnd, Error> {
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
-        // An incomplete step or diverged weights must not replace the last checkpoint. An error of this save is dropped,
-        // so that the first error is the one returned.
+        // The first error is the one to report. After an error within a step, or with non-finite numbers, the last
+        // checkpoint is better than the current state.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.note(&format!("saved as it is, at step {}", state.step)),
-            false => progress.note("what was saved last is kept"),
+            false => progress.note("the last save is kept"),
         }
     })
 }
 
-/// Runs the steps of [`train`]. `clean` is true while the state matches the records on disk, so that it may be saved.
+/// `clean`: whether the run directory has everything that was learned.
 fn steps<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -97,18 +96,18 @@ fn steps<L: Learner>(
         };
         state.step += 1;
         let mut records = vec![Record::Step(metrics.clone())];
-        let count = recorded_episodes(&state.config, count);
+        let count = kept(&state.config, count);
         records.extend(samples::of_step(
             &state.learner,
             state.step,
             &groups,
             count,
         )?);
-        let warnings = checks.look(&metrics, &groups, &state.config);
-        records.extend(warnings.into_iter().map(Record::Warning));
-        write_records(run, &records)?;
+        let seen = checks.look(&metrics, &groups, &state.config);
+        records.extend(seen.into_iter().map(Record::Warning));
+        keep(run, &records)?;
         *clean = true;
-        send(sinks, &records)?;
+        tell(sinks, &records)?;
         checks.verdict()?;
 
         let config = &state.config.checkpoint;
@@ -119,15 +118,15 @@ fn steps<L: Learner>(
     }
 }
 
-/// The number of episodes to record: `count`, or all with `record.all_episodes`.
-fn recorded_episodes(config: &Config, count: usize) -> usize {
+/// Returns the number of episodes to keep, given the number for runs that do not keep all.
+fn kept(config: &Config, count: usize) -> usize {
     match config.record.all_episodes {
         true => usize::MAX,
         false => count,
     }
 }
 
-/// Evaluates the policy. If its score is the best so far, saves its weights as the best.
+/// Evaluates the policy, and saves it as the best if its score is the highest so far.
 fn evaluate<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -153,11 +152,11 @@ fn evaluate<L: Learner>(
         play,
     }));
     drop(player);
-    let count = recorded_episodes(config, config.record.episodes * agents);
+    let count = kept(config, config.record.episodes * agents);
     let samples = samples::of_evaluation(&state.learner, step, &seats, &episodes, count)?;
     records.extend(samples);
-    write_records(run, &records)?;
-    send(sinks, &records)?;
+    keep(run, &records)?;
+    tell(sinks, &records)?;
     state.evaluated = Some(step);
     if state.best.is_none_or(|best| score > best.score) {
         state.best = Some(Best { step, score });
@@ -167,19 +166,19 @@ fn evaluate<L: Learner>(
     Ok(())
 }
 
-/// Writes records to the run directory. If a number in any of them is not finite, writes none.
-fn write_records(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
+/// Writes records, if all their numbers are finite.
+fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
     records.iter().try_for_each(|record| run.record(record))
 }
 
-fn send(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
+/// Passes records to the sinks.
+fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordError> {
     let mut each = sinks.iter_mut();
     each.try_for_each(|sink| records.iter().try_for_each(|record| sink.record(record)))
 }
 
-/// Saves a checkpoint and the trained weights. If the run directory is gone, returns that error instead of the I/O error
-/// that it caused.
+/// Saves the trained weights and a checkpoint. If the directory was removed, the error says so.
 fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
@@ -198,7 +197,7 @@ fn write<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> 
     state.save(&last)
 }
 
-/// Adds the evaluation to the checkpoint of this step. The weights have not changed since that checkpoint.
+/// Adds the evaluation to the checkpoint of this step, whose weights have not changed since.
 fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     let evaluation = checkpoint::Evaluated {
@@ -223,7 +222,7 @@ mod tests {
     use crate::record::directory;
     use crate::state::RunPurpose;
 
-    /// Starts a run in this directory, or resumes it as the program does.
+    /// Starts or resumes the run in this directory, as the program does.
     fn train_to(steps: usize, dir: &Path) {
         let settings = [
             &format!("train.steps={steps}"),
@@ -265,8 +264,8 @@ mod tests {
         }
     }
 
-    /// The weights and the records of a run, without times.
-    fn outputs(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
+    /// Returns everything that a run leaves, except for times.
+    fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
         let weights = [directory::adapter(dir), directory::best(dir)];
         let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
         let mut lines = Vec::new();
@@ -281,9 +280,9 @@ mod tests {
         (weights.to_vec(), lines)
     }
 
-    /// The run is stopped before its evaluation is saved, or after, or its checkpoint is damaged later.
+    /// A run that stopped before its evaluation was recorded, after that, or whose checkpoint was damaged later.
     #[test]
-    fn a_run_stopped_around_an_evaluation_resumes_identically() {
+    fn a_run_that_is_stopped_around_an_evaluation_ends_as_if_it_was_not() {
         let home = tempfile::tempdir().unwrap();
         let [whole, noted, lost, damaged] =
             ["whole", "noted", "lost", "damaged"].map(|name| home.path().join(name));
@@ -301,10 +300,10 @@ mod tests {
         fs::write(&latest, "notes").unwrap();
         for run in [&noted, &lost, &damaged] {
             train_to(4, run);
-            assert!(outputs(run) == outputs(&whole), "{}", run.display());
+            assert!(left(run) == left(&whole), "{}", run.display());
         }
 
-        // An evaluation belongs to its own checkpoint, not to a later one of the same step.
+        // An evaluation belongs to the checkpoint that it evaluated, and not to a later one of the same step.
         let (state, model) = (checkpoint::latest(&whole).0.unwrap(), "another");
         let (config, bytes) = (state.header.config.clone(), state.header.bytes);
         let names = ["none"; 0];

@@ -4,7 +4,7 @@ use super::*;
 use crate::check::reference::AdamWReference as Reference;
 use crate::testing::{Array, assert_close, gpu};
 
-const KNOBS: AdamW = AdamW {
+const OPTIONS: AdamW = AdamW {
     lr: 0.03,
     beta1: 0.9,
     beta2: 0.99,
@@ -107,7 +107,7 @@ proptest! {
             lengths.iter().enumerate().map(one).collect()
         };
         let start = random(0);
-        let settings = AdamW { max_norm, ..KNOBS };
+        let settings = AdamW { max_norm, ..OPTIONS };
         let mut parameters = Parameters::packed(&gpu(), &named(&start), limit);
         let mut wanted = Reference::new(flat(&start));
         for step in 1..4 {
@@ -139,13 +139,13 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
             Array::random(&[5], 4, -1.0..1.0),
         ];
         parameters.accumulate(&gradients(&parameters, &slopes));
-        parameters.step(KNOBS);
+        parameters.step(OPTIONS);
         let before = parameters.state().unwrap();
         let mut spoilt = slopes.clone();
         spoilt[1].values[3] = bad;
         parameters.accumulate(&gradients(&parameters, &spoilt));
         assert!(
-            !parameters.step(KNOBS).to_vec().unwrap()[0].is_finite(),
+            !parameters.step(OPTIONS).to_vec().unwrap()[0].is_finite(),
             "{bad}: the norm"
         );
         assert_eq!(
@@ -155,7 +155,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
         );
         // The gradients are zero before the next batch.
         parameters.accumulate(&gradients(&parameters, &slopes));
-        let norm = parameters.step(KNOBS).to_vec().unwrap()[0];
+        let norm = parameters.step(OPTIONS).to_vec().unwrap()[0];
         assert_close(
             "norm",
             &[norm],
@@ -179,7 +179,7 @@ fn a_restored_state_goes_on_bit_for_bit() {
     };
     let mut whole = Parameters::packed(&gpu(), &named(&start), 64);
     whole.accumulate(&gradients(&whole, &slopes(10)));
-    whole.step(KNOBS);
+    whole.step(OPTIONS);
     let (state, steps) = (whole.state().unwrap(), whole.steps());
 
     let mut resumed = Parameters::new(&gpu(), &named(&slopes(30)));
@@ -188,7 +188,7 @@ fn a_restored_state_goes_on_bit_for_bit() {
     resumed.restore(&state, steps);
     for parameters in [&mut whole, &mut resumed] {
         parameters.accumulate(&gradients(parameters, &slopes(20)));
-        parameters.step(KNOBS);
+        parameters.step(OPTIONS);
     }
     assert_eq!(whole.state().unwrap(), resumed.state().unwrap());
     assert_eq!(

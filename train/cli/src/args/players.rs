@@ -161,8 +161,8 @@ impl PlayerArgs {
     /// Returns the player's name in tables.
     pub fn name(&self) -> String {
         match (&self.player, &self.player_model) {
-            (Some(OtherPlayer::Scripted), _) => "scripted player, asked".to_owned(),
-            (Some(OtherPlayer::Random), _) => "random player, asked".to_owned(),
+            (Some(OtherPlayer::Scripted), _) => "scripted (--player)".to_owned(),
+            (Some(OtherPlayer::Random), _) => "random (--player)".to_owned(),
             (_, Some(model)) => model.clone(),
             _ => "API".to_owned(),
         }

@@ -185,7 +185,7 @@ mod tests {
         assert_snapshot!(played("jump\n\nRight\nd\n"), @"
         You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
 
-        You have 3 turns. Say left, down, right, up, or their first letters; ? shows this, q quits.
+        You have 3 turns. Enter left, down, right, up, or their first letters; ? shows this, q quits.
 
         P _
         O G

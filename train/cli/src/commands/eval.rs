@@ -92,7 +92,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         all.iter().try_for_each(|game| game.write(file))?;
         file.flush()?;
     }
-    // The name tells two presets of one game apart.
+    // The name distinguishes two presets of one game.
     for (game, name) in all.iter_mut().zip(&arguments.games) {
         game.name.clone_from(name);
     }
@@ -461,8 +461,8 @@ impl GameScores {
 
     /// Returns a table of the first player's lead over each of the others.
     fn difference_table(&self) -> TextTable {
-        let head = format!("{}, ahead of", self.players[0].player);
-        let mut table = TextTable::new(&[&head, "return by", "95 %", "success by", "95 %"]);
+        let head = format!("{} minus", self.players[0].player);
+        let mut table = TextTable::new(&[&head, "return", "95 %", "success", "95 %"]);
         for difference in &self.differences {
             table.row([
                 difference.against.clone(),

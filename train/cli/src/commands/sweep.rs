@@ -237,7 +237,7 @@ fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
     command.stdin(Stdio::null()).stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let verb = if is_probe { "is probed" } else { "starts" };
+    let verb = if is_probe { "probing" } else { "starts" };
     out::note(&format!("{}: {verb}", name(cell)));
     Ok(Job {
         cell,

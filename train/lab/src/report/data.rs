@@ -97,7 +97,7 @@ type MetricPoint = (usize, Vec<(String, f64)>);
 
 impl ReportData {
     /// # Errors
-    /// If a directory holds no run, or its config cannot be read.
+    /// If a directory contains no run, or its config cannot be read.
     pub fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
         let limits = EpisodeLimits::of(paths.len());
         let runs = paths.iter().map(|path| ReportRun::read(path, limits));

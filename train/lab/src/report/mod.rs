@@ -1,4 +1,4 @@
-//! Report pages: one self-contained HTML file about runs, which needs no network.
+//! Report pages: one HTML file about runs, with all of its data, that needs no network.
 //!
 //! `data` reads the runs; `page.html`, `page.css` and `page.js` show them. Untrusted input (replies of models, names of
 //! files) is passed as JSON, which the script inserts as text, never as markup.
@@ -29,12 +29,11 @@ pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// Writes the report of these runs to a file. An existing file is replaced only if it is a report. Runs may be
-/// unfinished; the page shows the number of damaged lines.
+/// Writes the report of these runs to a file. An existing file is replaced only if it is a report. Runs may be unfinished; the
+/// page shows the number of damaged lines.
 ///
 /// # Errors
-/// If a directory contains no run, a config cannot be read, the file exists and is not a report, or it cannot be
-/// written.
+/// If a directory contains no run, a config cannot be read, the file exists and is no report, or it cannot be written.
 pub fn write(runs: &[PathBuf], out: &Path) -> Result<(), Error> {
     // Before reading, which may take a while.
     check_free(out)?;

@@ -269,7 +269,7 @@ fn damaged_lines_are_counted() {
     let error = ReportData::read(&[dir.path().to_owned()])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("holds no run"), "{error}");
+    assert!(error.contains("contains no run"), "{error}");
 }
 
 #[test]

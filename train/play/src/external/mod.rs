@@ -1,8 +1,8 @@
 //! External environments: games in a child process or behind a WebSocket.
 //!
-//! `exec:COMMAND` names a child process that exchanges JSON lines; `ws://HOST:PORT/ws` names a server such as
-//! OpenEnv's. Both use the messages of `protocol`. A `template` turns observations into text and actions into JSON.
-//! `docs/environments.md` describes how to connect an environment.
+//! `exec:COMMAND` names a child process that exchanges JSON lines, `ws://HOST:PORT/ws` a server such as OpenEnv's. Both
+//! get the same messages (`protocol`). A template (`template`) converts observations to text, and actions to the
+//! messages that the environment expects. `docs/environments.md` explains how to connect an environment.
 
 mod options;
 mod process;
@@ -21,35 +21,35 @@ use serde_json::Value;
 
 pub use process::end_all;
 
-/// Why an environment is refused.
+/// Why an environment is not available.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum ExternalError {
-    /// An invalid name; the text describes valid ones.
+    /// The name contains no command or address; the text is the expected form.
     #[error("wanted {0}")]
     Name(String),
-    /// An invalid option.
+    /// The environment refuses an option.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }
 
-/// Where an environment runs.
+/// The location of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Address {
-    /// A child process: the program and its arguments.
+    /// a child process: the program and its arguments
     Process(Vec<String>),
-    /// The URL of a server.
+    /// a server
     Socket(String),
 }
 
-/// The name of a game, which includes where it runs.
+/// The name of a game, which includes its location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum GameName {
-    /// One of the built-in games, or a variant of one.
+    /// A built-in game or a variant of one.
     BuiltIn(String),
-    /// `exec:COMMAND`: in a child process.
+    /// `exec:COMMAND`: a child process with this command.
     Process(String),
-    /// `ws://HOST:PORT/PATH`: behind a server.
+    /// `ws://HOST:PORT/PATH`: a server at this address.
     Socket(String),
 }
 
@@ -59,10 +59,10 @@ impl GameName {
         !matches!(self, GameName::BuiltIn(_))
     }
 
-    /// Returns a name fit for a directory: a built-in game's own, or the command or address with dashes in place of all
-    /// but letters, digits, dots and underscores.
+    /// Returns a name for a directory: the name of a built-in game; otherwise the command or address, with dashes for
+    /// everything but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
-        const MAX_CHARS: usize = 60;
+        const LONGEST: usize = 60;
         let name = match self {
             GameName::BuiltIn(name) => return name.clone(),
             GameName::Process(name) | GameName::Socket(name) => name,
@@ -70,7 +70,7 @@ impl GameName {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
         let joined = words.collect::<Vec<_>>().join("-");
-        let short = joined.chars().take(MAX_CHARS).collect::<String>();
+        let short = joined.chars().take(LONGEST).collect::<String>();
         match short.trim_matches(['.', '-']) {
             "" => "environment".to_owned(),
             short => short.to_owned(),
@@ -111,10 +111,11 @@ impl fmt::Display for GameName {
     }
 }
 
-/// Configures the external environment `name`. Starts and connects to nothing before the first episode.
+/// Makes a scenario from a name for which [`GameName::is_external`] holds. Nothing starts or connects before the first
+/// episode.
 ///
 /// # Errors
-/// If the name is neither a command nor an address, an option is invalid, or the template cannot be read.
+/// If the name is no command and no address, an option is wrong, or the template is unreadable.
 pub(crate) fn configure(
     name: &GameName,
     options: &Value,
@@ -128,7 +129,7 @@ pub(crate) fn configure(
 }
 
 impl Address {
-    /// Parses an external name. The error describes what was wanted.
+    /// The error is the expected form.
     fn parse(name: &GameName) -> Result<Address, String> {
         let command = match name {
             GameName::Process(command) => command,

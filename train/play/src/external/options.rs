@@ -1,4 +1,4 @@
-//! Options of external environments: `[game.options]`.
+//! The options of an external environment: `[game.options]`.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl ExternalOptions {
         let refused = |option, found: Value, wanted| Err(refused(game, option, found, wanted));
         if let Some(words) = &options.actions {
             let known = "a list of different words in small letters, without space around them";
-            // Replies are compared in lower case.
+            // A reply is compared in small letters.
             let is_word = |word: &String| {
                 let trimmed = word.trim();
                 !word.is_empty() && trimmed == word && *word == word.to_lowercase()
@@ -63,7 +63,7 @@ impl ExternalOptions {
         Ok(options)
     }
 
-    pub fn timeout(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.timeout)
     }
 }

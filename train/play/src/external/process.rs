@@ -1,5 +1,5 @@
-//! A child process that exchanges JSON lines. Each message carries its session number, so one process plays many
-//! episodes.
+//! A child process that exchanges JSON lines. Each message is a line with its session's number, so one process plays
+//! many episodes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{self, EnvironmentSession, MAX_MESSAGE, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
 /// Time for a process to exit after its standard input is closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+/// The interval between checks for an exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum bytes of its standard error that are kept, from the end.
+/// The number of bytes kept from the end of standard error.
 const MAX_STDERR: usize = 4096;
 
-/// A child process, or why it has ended. Dropping it ends the process.
+/// A running process, or why it stopped. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct GameProcess {
-    timeout: Duration,
+    patience: Duration,
     state: Mutex<ProcessState>,
 }
 
@@ -34,23 +35,23 @@ enum ProcessState {
 #[derive(Debug)]
 struct RunningProcess {
     child: Child,
-    /// Lines to write; `None` while it shuts down.
+    /// lines to write; `None` once it should exit
     requests: Option<Sender<Vec<u8>>>,
-    /// Lines that it wrote.
+    /// the lines it wrote
     replies: Receiver<Result<Vec<u8>, String>>,
-    /// The end of its standard error.
-    stderr_end: Arc<Mutex<Vec<u8>>>,
+    /// the end of its standard error
+    said: Arc<Mutex<Vec<u8>>>,
     listener: thread::JoinHandle<()>,
 }
 
-/// One session with a process.
+/// One session of a process.
 pub(super) struct ProcessSession {
     process: Arc<GameProcess>,
     number: u64,
 }
 
 impl ProcessSession {
-    /// Opens session `number`, which must be unique within the process.
+    /// Opens session `number`, which must be unused.
     pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
         ProcessSession { process, number }
     }
@@ -81,8 +82,8 @@ impl Drop for ProcessSession {
 }
 
 impl GameProcess {
-    /// Starts the program in the current directory.
-    pub fn start(words: &[String], timeout: Duration) -> Result<GameProcess, String> {
+    /// Starts the process in the current directory.
+    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
@@ -95,12 +96,12 @@ impl GameProcess {
             _ => format!("cannot start {shown}: {error}"),
         });
         Ok(GameProcess {
-            timeout,
+            patience,
             state: Mutex::new(ProcessState::Running(started?)),
         })
     }
 
-    /// Returns whether the process can take requests, as far as is known.
+    /// Returns whether the process seems to be running.
     pub fn runs(&self) -> bool {
         matches!(&*self.lock(), ProcessState::Running(_))
     }
@@ -115,7 +116,7 @@ impl GameProcess {
             ProcessState::Running(running) => running,
             ProcessState::Over(problem) => return Err(problem.clone()),
         };
-        let message = running.ask(line, self.timeout).and_then(|line| {
+        let message = running.ask(line, self.patience).and_then(|line| {
             let message = protocol::read(&line)?;
             match message.session {
                 Some(number) if number == session => Ok(message),
@@ -127,11 +128,11 @@ impl GameProcess {
             }
         });
         match message {
-            // The environment's own error concerns one session only.
+            // An error of one session does not end the process.
             Ok(message) => message.content,
             Err(problem) => {
                 let problem = format!("{problem}{}", running.stderr_tail());
-                // Dropping the old state kills the process if it still runs.
+                // Drops the process, which ends it if it still runs.
                 *state = ProcessState::Over(problem.clone());
                 Err(problem)
             }
@@ -154,11 +155,11 @@ impl RunningProcess {
         let stdout = child.stdout.take().expect("piped");
         let stderr = child.stderr.take().expect("piped");
         let (requests, to_write) = mpsc::channel();
-        // Bounded: unread output fills the pipe, not the memory.
+        // Output that nobody reads stays in the pipe, so it cannot fill the memory.
         let (written, replies) = mpsc::sync_channel(1);
-        let stderr_end = Arc::new(Mutex::new(Vec::new()));
-        let buffer = stderr_end.clone();
-        // A process may stop reading or writing at any time, so each pipe has its own thread.
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = said.clone();
+        // A process may stop reading or writing at any time, so none of the three threads may wait for another.
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || {
             let mut from = BufReader::new(stdout);
@@ -169,40 +170,40 @@ impl RunningProcess {
                 }
             }
         });
-        let listener = thread::spawn(move || collect_stderr(stderr, &buffer));
+        let listener = thread::spawn(move || collect_stderr(stderr, &heard));
         Ok(RunningProcess {
             child,
             requests: Some(requests),
             replies,
-            stderr_end,
+            said,
             listener,
         })
     }
 
     fn write(&self, line: Vec<u8>) {
-        // A failed write means that the process has ended, so that its replies end too.
+        // If writing fails, the process has ended, and so have its replies.
         if let Some(requests) = &self.requests {
             let _ = requests.send(line);
         }
     }
 
-    /// Writes a line and waits for the reply.
-    fn ask(&mut self, line: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, String> {
+    /// Returns the next line of the process, or why there is none.
+    fn ask(&mut self, line: Vec<u8>, patience: Duration) -> Result<Vec<u8>, String> {
         match self.replies.try_recv() {
             Ok(Ok(line)) => {
                 let line = quoted(&line);
                 return Err(format!(
-                    "it wrote to its standard output without being asked, where only answers belong: {line}"
+                    "it wrote to its standard output without a request, where only answers belong: {line}"
                 ));
             }
             Ok(Err(problem)) => return Err(problem),
             Err(TryRecvError::Disconnected) => return Err(self.end()),
             Err(TryRecvError::Empty) => self.write(line),
         }
-        match self.replies.recv_timeout(timeout) {
+        match self.replies.recv_timeout(patience) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Timeout) => {
-                let seconds = timeout.as_secs_f64();
+                let seconds = patience.as_secs_f64();
                 Err(format!(
                     "it did not answer within {seconds} s, and was ended (game.options.timeout)"
                 ))
@@ -211,7 +212,7 @@ impl RunningProcess {
         }
     }
 
-    /// Describes how a process ended whose standard output is closed.
+    /// Returns what happened to a process whose standard output has ended.
     fn end(&mut self) -> String {
         match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
             Some(how) => format!("its process has ended ({how})"),
@@ -219,16 +220,13 @@ impl RunningProcess {
         }
     }
 
-    /// Formats the end of its standard error as the end of an error message.
+    /// Returns the end of its standard error, for an error message.
     fn stderr_tail(&mut self) -> String {
         const SHOWN: usize = 600;
         kill(&mut self.child);
         within(SHUTDOWN_GRACE, || self.listener.is_finished().then_some(()));
-        let stderr_end = self
-            .stderr_end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&stderr_end);
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&said);
         let text = text.trim();
         if text.is_empty() {
             return String::new();
@@ -242,7 +240,7 @@ impl RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        // Closes standard input: a process that reads to its end can exit by itself and clean up.
+        // Closing standard input lets the process exit by itself and clean up.
         self.requests = None;
         within(SHUTDOWN_GRACE, || ended(&mut self.child));
         kill(&mut self.child);
@@ -251,12 +249,12 @@ impl Drop for RunningProcess {
     }
 }
 
-/// Polls until `look` returns something or the time is up.
-fn within<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Waits until a value is available, but at most this long.
+fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         let found = look();
-        if found.is_some() || start.elapsed() >= timeout {
+        if found.is_some() || start.elapsed() >= patience {
             return found;
         }
         thread::sleep(POLL_INTERVAL);
@@ -271,19 +269,17 @@ fn write_lines(mut to: ChildStdin, lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// Reads a line, without its line end, or an error if it is too long; `None` at the end.
+/// Returns a line without its end, or an error; `None` at the end of the stream.
 fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     let mut line = Vec::new();
-    let read = from
-        .take(MAX_MESSAGE as u64 + 1)
-        .read_until(b'\n', &mut line);
+    let read = from.take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {
         return None;
     }
-    if line.len() > MAX_MESSAGE {
+    if line.len() > LONGEST {
         let problem = format!(
             "it wrote a line of more than {} MiB, which begins with {}",
-            MAX_MESSAGE >> 20,
+            LONGEST >> 20,
             quoted(&line)
         );
         return Some(Err(problem));
@@ -292,33 +288,33 @@ fn read_line(from: &mut impl BufRead) -> Option<Result<Vec<u8>, String>> {
     Some(Ok(line))
 }
 
-/// Keeps the last bytes of the stream.
-fn collect_stderr(mut stderr: impl Read, buffer: &Mutex<Vec<u8>>) {
+/// Keeps the end of a stream.
+fn collect_stderr(mut stderr: impl Read, heard: &Mutex<Vec<u8>>) {
     let mut bytes = [0; MAX_STDERR];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.extend_from_slice(&bytes[..count]);
-        let surplus = buffer.len().saturating_sub(MAX_STDERR);
-        buffer.drain(..surplus);
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.extend_from_slice(&bytes[..count]);
+        let surplus = heard.len().saturating_sub(MAX_STDERR);
+        heard.drain(..surplus);
     }
 }
 
-/// Ids of the processes that were started and have not ended.
+/// The processes that were started and have not ended.
 fn live_processes() -> MutexGuard<'static, Vec<u32>> {
-    static LIVE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+    static LIVING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all child processes immediately, and on Unix their descendants: for a program that exits without cleaning up.
-/// (Elsewhere the children only see the end of their standard input.)
+/// Ends all child processes at once, and on Unix the processes that they started. For a program that is about to exit
+/// without cleaning up. (On other systems the children only see the end of their standard input.)
 pub fn end_all() {
     for id in live_processes().iter() {
         kill_group(*id);
     }
 }
 
-/// Puts the process into its own group. Ctrl-C, which goes to the terminal's whole group, then reaches only the parent,
-/// and killing the group also kills what the process started.
+/// Ctrl-C goes to the terminal's whole process group. Only the parent should handle it, so a child gets its own group,
+/// which also contains the processes that it starts.
 fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {
@@ -333,8 +329,8 @@ fn separate_group(command: &mut Command) {
     }
 }
 
-/// Returns how the process ended, if it has. On Unix this does not reap it, so that its id, which is also its group's,
-/// cannot be reused yet.
+/// Returns the exit status, if the process has ended. On Unix the process is not reaped: until then no other process
+/// can get its id, which is also its group's id.
 fn ended(child: &mut Child) -> Option<String> {
     #[cfg(unix)]
     {
@@ -359,7 +355,7 @@ fn ended(child: &mut Child) -> Option<String> {
     }
 }
 
-/// Kills the process, and on Unix its group. Must not be called after the process was reaped.
+/// Kills the process, and on Unix the processes that it started. Must not be called after the process was reaped.
 fn kill(child: &mut Child) {
     kill_group(child.id());
     let _ = child.kill();

@@ -1,23 +1,24 @@
-//! OpenEnv's messages.
+//! OpenEnv's messages: requests and valid answers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Maximum bytes of a message. Observations are for a model to read: the longest prompts take some hundred thousand.
-pub(super) const MAX_MESSAGE: usize = 16 << 20;
+/// The maximum number of bytes of a message. Observations are read by a model: the longest prompts have some hundred
+/// thousand.
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// A session with one environment over any transport. Dropping it sends `close`.
 pub(super) trait EnvironmentSession: Send {
-    /// Sends a request and waits for the answer.
+    /// Sends a message and waits for the answer.
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
 }
 
-/// Why there is no answer. The session cannot be used again.
+/// Why there is no answer. The session is unusable afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SessionError {
-    /// The other side closed the connection, which it may do between episodes.
+    /// The other side closed the connection. It may do so between two episodes.
     Closed(String),
-    /// Anything else.
+    /// Any other failure.
     Other(String),
 }
 
@@ -29,23 +30,23 @@ impl SessionError {
     }
 }
 
-/// The environment's state after a reset or a step.
+/// A state of the environment, and the reward of the step that led to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepResult {
     pub observation: Value,
-    /// `None` if the environment sent no reward.
+    /// `None`: the environment sent none
     pub reward: Option<f64>,
     pub done: bool,
 }
 
-/// A parsed message: its session, and a result or an error.
+/// A parsed message: its session, and an answer or an error.
 #[derive(Debug, PartialEq)]
 pub(super) struct Response {
     pub session: Option<u64>,
     pub content: Result<StepResult, String>,
 }
 
-/// Makes the message that begins an episode.
+/// Builds the message that starts an episode.
 pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value> {
     let mut data = Map::from_iter([("seed".to_owned(), seed(scene))]);
     if let Some((field, luck)) = luck {
@@ -54,17 +55,17 @@ pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value>
     message("reset", Some(data))
 }
 
-/// Truncates a seed to 31 bits: many environments need one that fits a signed 32-bit number.
+/// Many environments require a seed that fits a signed 32-bit integer, and all accept one.
 fn seed(number: u64) -> Value {
     json!(number & 0x7fff_ffff)
 }
 
-/// Makes the message of an action.
+/// Builds the message of an action.
 pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
     message("step", Some(action))
 }
 
-/// Makes the message that ends a session. It has no answer.
+/// Builds the message that ends a session. It has no answer.
 pub(super) fn close() -> Map<String, Value> {
     message("close", None)
 }
@@ -75,14 +76,14 @@ fn message(kind: &str, data: Option<Map<String, Value>>) -> Map<String, Value> {
     message
 }
 
-/// Parses a message. The error quotes it.
+/// Parses a message. The error describes the problem and quotes the message.
 pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     let wrong = |problem: &str| format!("{problem}: {}", quoted(bytes));
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("what it wrote is not UTF-8"))?;
     let value: Value = serde_json::from_str(text)
         .map_err(|error| wrong(&format!("what it wrote is not JSON ({error})")))?;
     let Value::Object(message) = value else {
-        return Err(wrong("what it wrote is no message, which is a JSON object"));
+        return Err(wrong("its output is not a message, which is a JSON object"));
     };
     let session = match message.get("session") {
         None => None,
@@ -107,7 +108,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     Ok(Response { session, content })
 }
 
-/// Parses the `data` of an observation. Other fields are ignored.
+/// The `data` of an observation. Other fields are ignored.
 fn answer(data: Value) -> Result<StepResult, String> {
     #[derive(Deserialize)]
     struct ObservationData {
@@ -127,10 +128,10 @@ fn answer(data: Value) -> Result<StepResult, String> {
         // OpenEnv allows it.
         Value::Bool(is) => Some(f64::from(u8::from(is))),
         Value::Number(number) => number.as_f64(),
-        _ => return Err("the reward is no number".to_owned()),
+        _ => return Err("the reward is not a number".to_owned()),
     };
     if reward.is_some_and(|reward| !reward.is_finite()) {
-        return Err("the reward is no finite number".to_owned());
+        return Err("the reward is not finite".to_owned());
     }
     Ok(StepResult {
         observation,
@@ -139,12 +140,12 @@ fn answer(data: Value) -> Result<StepResult, String> {
     })
 }
 
-/// Formats the environment's own error, with a hint if there is one.
+/// The environment's own error, with a fix for known ones.
 fn environment_error(data: &Value) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str);
     let message = text("message").map_or_else(|| data.to_string(), str::to_owned);
     let code = text("code").unwrap_or("no code");
-    let hint = match code {
+    let cure = match code {
         "CAPACITY_REACHED" => {
             "; all episodes are played at once: start the server with MAX_CONCURRENT_ENVS set to as many, or play fewer \
              (eval.episodes; train.groups times train.group_size)"
@@ -154,13 +155,13 @@ fn environment_error(data: &Value) -> String {
     };
     let code: String = code.chars().take(60).collect();
     format!(
-        "the environment reports an error ({}): {}{hint}",
+        "the environment reports an error ({}): {}{cure}",
         code.escape_debug(),
         quoted(message.as_bytes())
     )
 }
 
-/// Quotes untrusted input for an error: escaped, and cut to 200 characters.
+/// Quotes untrusted text for an error: control characters are escaped, and the length is limited.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
     // A character has at most four bytes.

@@ -1,8 +1,8 @@
-//! An external environment as a [`Scenario`].
+//! An external environment as a scenario.
 //!
-//! The scene is the seed of the reset. Most environments take one seed, so that chance after the start follows from the
-//! scene too; the option `luck` names the field of a second seed. A session plays one episode after another:
-//! environments can be slow to start, and a server may allow few.
+//! The scene is the seed of the reset. Most environments take one seed only. If an environment takes a second (`luck`),
+//! the same scene can be played with other chance events; otherwise chance follows from the scene, too. A session plays
+//! one episode after another, because environments can be slow to create and a server may allow few.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::options::ExternalOptions;
 use super::process::{GameProcess, ProcessSession};
 use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
-use super::template::{ExternalTemplate, MAX_SOURCE};
+use super::template::{ExternalTemplate, LONGEST_SOURCE};
 
 /// A configured external environment.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct ExternalScenario {
     shared: Arc<ExternalEnvironment>,
 }
 
-/// The parts that the scenario shares with its episodes.
+/// State shared by the scenario and its episodes.
 struct ExternalEnvironment {
     name: String,
     address: Address,
@@ -35,13 +35,13 @@ struct ExternalEnvironment {
     open: Mutex<OpenSessions>,
 }
 
-/// Sessions and the process opened so far.
+/// The sessions opened so far.
 #[derive(Default)]
 struct OpenSessions {
-    /// Sessions that no episode uses.
+    /// sessions that no episode uses
     free: Vec<Box<dyn EnvironmentSession>>,
     process: Option<Arc<GameProcess>>,
-    /// Number of sessions begun.
+    /// the number of sessions opened
     begun: u64,
 }
 
@@ -55,8 +55,8 @@ impl std::fmt::Debug for ExternalEnvironment {
     }
 }
 
-/// The only action word of a game that takes free text.
-const FREE_TEXT: &str = "say";
+/// The only action of an environment that takes any text.
+const SAY: &str = "say";
 
 impl ExternalScenario {
     pub fn new(
@@ -78,7 +78,7 @@ impl ExternalScenario {
         let of_file = |problem: String| {
             wrong(
                 "template",
-                format!("is \"{given}\", which is no template: {problem}"),
+                format!("is \"{given}\", which is not a template: {problem}"),
             )
         };
         let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
@@ -97,7 +97,7 @@ impl ExternalScenario {
             actions: options
                 .actions
                 .clone()
-                .unwrap_or_else(|| vec![FREE_TEXT.to_owned()]),
+                .unwrap_or_else(|| vec![SAY.to_owned()]),
             shared: Arc::new(ExternalEnvironment {
                 name: name.to_owned(),
                 address,
@@ -109,14 +109,14 @@ impl ExternalScenario {
     }
 }
 
-/// Returns the source of a template: `given` itself, or the file that it names. The config stores the source, so that a
-/// run does not depend on the file.
+/// Returns the text of a template: the content of the named file, or the given text. The config then holds the text, so
+/// a run does not depend on the file.
 fn text_of(given: &str) -> Result<String, String> {
     const BLOCK: &str = "{%";
     if given.contains(BLOCK) {
         return Ok(given.to_owned());
     }
-    let text = read_text(Path::new(given), MAX_SOURCE);
+    let text = read_text(Path::new(given), LONGEST_SOURCE);
     let text = text.map_err(|error| format!("cannot be read: {error}"))?;
     match text.contains(BLOCK) {
         true => Ok(text),
@@ -159,7 +159,7 @@ impl Scenario for ExternalScenario {
             step: 0,
             over: false,
             success: false,
-            agent_text: String::new(),
+            said: String::new(),
         }))
     }
 
@@ -188,7 +188,7 @@ impl ExternalEnvironment {
         GameError::new(shortened(&self.name), problem)
     }
 
-    /// Renders a state.
+    /// Returns the text of a state.
     fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
@@ -203,7 +203,7 @@ impl ExternalEnvironment {
         }
     }
 
-    /// Begins an episode, in a free session or in a new one.
+    /// Starts an episode in a free session or a new one.
     fn begin(
         &self,
         reset: &Map<String, Value>,
@@ -220,7 +220,7 @@ impl ExternalEnvironment {
                     return Err("the episode is over (`done`) before its first step".to_owned());
                 }
                 Ok(answer) => return Ok((session, answer)),
-                // The server closed the idle session: try the next.
+                // The server closed an idle session.
                 Err(SessionError::Closed(_)) if was_open => (),
                 Err(fault) => return Err(fault.problem()),
             }
@@ -228,15 +228,15 @@ impl ExternalEnvironment {
     }
 
     fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
-        let timeout = self.options.timeout();
+        let patience = self.options.patience();
         let words = match &self.address {
-            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, timeout)?)),
+            Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
             Address::Process(words) => words,
         };
         let mut open = self.lock();
         let process = match open.process.take().filter(|process| process.runs()) {
             Some(process) => process,
-            None => Arc::new(GameProcess::start(words, timeout)?),
+            None => Arc::new(GameProcess::start(words, patience)?),
         };
         open.process = Some(process.clone());
         open.begun += 1;
@@ -244,7 +244,7 @@ impl ExternalEnvironment {
     }
 }
 
-/// Shortens a name for error messages: names can be long command lines.
+/// Shortens a name for an error, because it may be a long command line.
 fn shortened(name: &str) -> String {
     const SHOWN: usize = 60;
     let escaped: String = name.escape_debug().collect();
@@ -256,20 +256,20 @@ fn shortened(name: &str) -> String {
 
 struct ExternalGame {
     shared: Arc<ExternalEnvironment>,
-    /// `None` after a failure.
+    /// `None` after a failure
     session: Option<Box<dyn EnvironmentSession>>,
     actions: Vec<String>,
-    /// The failure, after which the game cannot continue.
+    /// why the episode failed
     failed: Option<GameError>,
-    /// The rendered state.
+    /// the text of the state
     text: String,
-    /// The sum of the rewards.
+    /// the sum of the rewards
     total: f64,
     step: usize,
     over: bool,
     success: bool,
-    /// The agent's text in this turn.
-    agent_text: String,
+    /// the agent's text in this turn
+    said: String,
 }
 
 impl ExternalGame {
@@ -277,11 +277,11 @@ impl ExternalGame {
         let shared = self.shared.clone();
         let template = &shared.template;
         let word = action.map(|action| (action, &*self.actions[action]));
-        let agent_text = std::mem::take(&mut self.agent_text);
-        let data = template.action(word, &agent_text, self.step);
+        let said = std::mem::take(&mut self.said);
+        let data = template.action(word, &said, self.step);
         self.step += 1;
         let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
-            // The template makes no message for this action: the environment does not advance.
+            // Nothing is sent for an unreadable reply: the environment does not change.
             return Ok(Outcome {
                 reward: 0.0,
                 over: false,
@@ -347,7 +347,7 @@ impl Game for ExternalGame {
     }
 
     fn hear(&mut self, _agent: usize, text: &str) {
-        self.agent_text = text.to_owned();
+        self.said = text.to_owned();
     }
 }
 

@@ -13,13 +13,13 @@ use tungstenite::http::Uri;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
 use tungstenite::{Error, HandshakeError, Message};
 
-use super::protocol::{self, EnvironmentSession, MAX_MESSAGE, SessionError, StepResult, quoted};
+use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
-/// How often an idle connection answers pings: servers close connections that do not, and a model may compute for
-/// minutes.
+/// The interval at which an idle connection answers pings: servers close connections that do not answer, and a model
+/// may generate for minutes.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks the form of a URL. The error describes what was wanted.
+/// Checks the form of an address. The error is the expected form.
 pub(super) fn check(url: &str) -> Result<(), String> {
     if url.starts_with("wss:") {
         return Err(
@@ -34,37 +34,37 @@ pub(super) fn check(url: &str) -> Result<(), String> {
     }
 }
 
-/// A connection. Dropping it closes it.
+/// One connection. Dropping it closes the connection.
 pub(super) struct SocketSession {
-    timeout: Duration,
+    patience: Duration,
     requests: Option<Sender<String>>,
     answers: Receiver<Result<Vec<u8>, SessionError>>,
-    /// The stream to shut down after a timeout.
+    /// the socket to shut down after a timeout
     stream: Arc<OnceLock<TcpStream>>,
     worker: thread::JoinHandle<()>,
 }
 
 impl SocketSession {
-    /// Starts to connect. A failure to connect is the answer to the first request.
-    pub fn open(url: &str, timeout: Duration) -> Result<SocketSession, String> {
-        let (requests, outgoing) = mpsc::channel();
+    /// Starts to connect. The first answer reports a failure.
+    pub fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
+        let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());
         let (url, slot) = (url.to_owned(), stream.clone());
         let work = move || {
-            // Sending fails only if the session was dropped.
-            let _ = match connect(&url, timeout, &slot) {
-                Ok(mut socket) => serve(&mut socket, &outgoing, &answering),
+            // Sending fails only if the receiver is gone.
+            let _ = match connect(&url, patience, &slot) {
+                Ok(mut socket) => serve(&mut socket, &asked, &answering),
                 Err(fault) => answering.send(Err(fault)),
             };
         };
-        // Each concurrent episode has its own thread.
+        // Each concurrent episode has its own connection.
         let worker = thread::Builder::new().name("a connection".to_owned());
         let worker = worker.spawn(work);
         let worker =
             worker.map_err(|e| format!("cannot start a thread for the connection: {e}"))?;
         Ok(SocketSession {
-            timeout,
+            patience,
             requests: Some(requests),
             answers,
             stream,
@@ -83,13 +83,13 @@ impl EnvironmentSession for SocketSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
         let closed = || SessionError::Closed("the server has closed the connection".to_owned());
         let bytes = match self.answers.try_recv() {
-            // The server may announce that it closes, or why the session cannot begin.
+            // The server may close the connection, or refuse it with a reason.
             Ok(early) => {
                 let bytes = early?;
                 let message = protocol::read(&bytes).map_err(SessionError::Other)?;
                 let problem = message.content.err().unwrap_or_else(|| {
                     let answer = quoted(&bytes);
-                    format!("the server said something without being asked: {answer}")
+                    format!("the server sent a message without a request: {answer}")
                 });
                 return Err(SessionError::Closed(problem));
             }
@@ -97,12 +97,12 @@ impl EnvironmentSession for SocketSession {
             Err(TryRecvError::Empty) => {
                 let requests = self.requests.as_ref().expect("there until it is dropped");
                 let _ = requests.send(Value::Object(request).to_string());
-                match self.answers.recv_timeout(self.timeout) {
+                match self.answers.recv_timeout(self.patience) {
                     Ok(answer) => answer?,
                     Err(RecvTimeoutError::Disconnected) => return Err(closed()),
                     Err(RecvTimeoutError::Timeout) => {
                         self.cut();
-                        let seconds = self.timeout.as_secs_f64();
+                        let seconds = self.patience.as_secs_f64();
                         return Err(SessionError::Other(format!(
                             "the server did not answer within {seconds} s (game.options.timeout)"
                         )));
@@ -118,7 +118,7 @@ impl EnvironmentSession for SocketSession {
 impl Drop for SocketSession {
     fn drop(&mut self) {
         self.requests = None;
-        // The worker sends `close`. Wait for it briefly, since the other side may not be reading.
+        // Sends a close frame, and does not wait for the answer.
         for _ in 0..50 {
             if self.worker.is_finished() {
                 return;
@@ -131,7 +131,7 @@ impl Drop for SocketSession {
 
 fn connect(
     url: &str,
-    timeout: Duration,
+    patience: Duration,
     slot: &OnceLock<TcpStream>,
 ) -> Result<WebSocket<TcpStream>, SessionError> {
     let failed =
@@ -143,7 +143,7 @@ fn connect(
     let addresses = addresses.map_err(|e| failed(e.to_string()))?;
     let mut connected = Err(io::Error::other("its name has no address"));
     for address in addresses {
-        connected = TcpStream::connect_timeout(&address, timeout);
+        connected = TcpStream::connect_timeout(&address, patience);
         if connected.is_ok() {
             break;
         }
@@ -151,33 +151,33 @@ fn connect(
     let stream = connected.map_err(|e| failed(format!("{e}; is it running?")))?;
     let prepared = stream
         .set_nodelay(true)
-        .and_then(|()| stream.set_read_timeout(Some(timeout)))
-        .and_then(|()| stream.set_write_timeout(Some(timeout)))
+        .and_then(|()| stream.set_read_timeout(Some(patience)))
+        .and_then(|()| stream.set_write_timeout(Some(patience)))
         .and_then(|()| stream.try_clone());
     let _ = slot.set(prepared.map_err(|e| failed(e.to_string()))?);
     let config = WebSocketConfig::default()
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE));
+        .max_message_size(Some(LONGEST))
+        .max_frame_size(Some(LONGEST));
     match client_with_config(url, stream, Some(config)) {
         Ok((socket, _)) => Ok(socket),
         Err(HandshakeError::Interrupted(_)) => Err(failed(format!(
             "it did not answer within {} s (game.options.timeout)",
-            timeout.as_secs_f64()
+            patience.as_secs_f64()
         ))),
         Err(HandshakeError::Failure(Error::Http(answer))) => Err(failed(format!(
             "it answers {}, and not with a WebSocket: is the path right? OpenEnv's is /ws",
             answer.status()
         ))),
         Err(HandshakeError::Failure(error)) => {
-            let shown = quoted(error.to_string().as_bytes());
-            Err(failed(format!("it does not speak WebSocket: {shown}")))
+            let said = quoted(error.to_string().as_bytes());
+            Err(failed(format!("it is not a WebSocket server: {said}")))
         }
     }
 }
 
 type Answers = Sender<Result<Vec<u8>, SessionError>>;
 
-/// Passes requests to the server and answers back until one side ends.
+/// Passes requests to the server and answers back, until either side closes.
 fn serve(
     socket: &mut WebSocket<TcpStream>,
     requests: &Receiver<String>,
@@ -186,7 +186,7 @@ fn serve(
     loop {
         match requests.recv_timeout(PING_INTERVAL) {
             Ok(request) => {
-                // If the server has closed the connection, its reason may still be readable.
+                // A server that closed the connection may have sent the reason.
                 let _ = socket.send(Message::text(request));
                 let answer = receive(socket);
                 let is_end = answer.is_err();
@@ -196,13 +196,13 @@ fn serve(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                let timeout = socket.get_ref().read_timeout().unwrap_or_default();
+                let patience = socket.get_ref().read_timeout().unwrap_or_default();
                 let look = Duration::from_millis(1);
                 let _ = socket.get_ref().set_read_timeout(Some(look));
                 let found = socket.read();
-                let _ = socket.get_ref().set_read_timeout(timeout);
+                let _ = socket.get_ref().set_read_timeout(patience);
                 match found {
-                    Err(Error::Io(error)) if is_timeout(&error) => (),
+                    Err(Error::Io(error)) if is_patience(&error) => (),
                     Ok(Message::Ping(_) | Message::Pong(_)) => {
                         let _ = socket.flush();
                     }
@@ -212,8 +212,8 @@ fn serve(
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let close = Value::Object(protocol::close()).to_string();
-                let _ = socket.send(Message::text(close));
+                let goodbye = Value::Object(protocol::close()).to_string();
+                let _ = socket.send(Message::text(goodbye));
                 let _ = socket.close(None);
                 let _ = socket.flush();
                 return Ok(());
@@ -222,7 +222,7 @@ fn serve(
     }
 }
 
-/// Receives the next message.
+/// Returns the next message of the server.
 fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     loop {
         if let Some(found) = message_of(socket.read()) {
@@ -231,7 +231,7 @@ fn receive(socket: &mut WebSocket<TcpStream>) -> Result<Vec<u8>, SessionError> {
     }
 }
 
-/// Converts a read into a message or an error; `None` for control frames.
+/// Converts a frame into a message or an error; `None` if it is neither.
 fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionError>> {
     let other = |problem: String| Some(Err(SessionError::Other(problem)));
     match found {
@@ -249,7 +249,7 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
             let problem = format!("the server has closed the connection{why}");
             Some(Err(SessionError::Closed(problem)))
         }
-        Err(Error::Io(error)) if is_timeout(&error) => {
+        Err(Error::Io(error)) if is_patience(&error) => {
             other("the server did not answer in time (game.options.timeout)".to_owned())
         }
         Err(Error::ConnectionClosed | Error::AlreadyClosed) => Some(Err(SessionError::Closed(
@@ -257,7 +257,7 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
         ))),
         Err(Error::Capacity(_)) => other(format!(
             "the server sent a message of more than {} MiB",
-            MAX_MESSAGE >> 20
+            LONGEST >> 20
         )),
         Err(Error::Io(error)) => {
             let problem = format!("the connection to the server is lost: {error}");
@@ -268,14 +268,16 @@ fn message_of(found: Result<Message, Error>) -> Option<Result<Vec<u8>, SessionEr
             Some(Err(SessionError::Closed(problem.to_owned())))
         }
         Err(error) => {
-            let shown = quoted(error.to_string().as_bytes());
-            other(format!("the server does not speak WebSocket: {shown}"))
+            let said = quoted(error.to_string().as_bytes());
+            other(format!(
+                "the server does not follow the WebSocket protocol: {said}"
+            ))
         }
     }
 }
 
 /// Returns whether the error is a timeout.
-fn is_timeout(error: &io::Error) -> bool {
+fn is_patience(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut

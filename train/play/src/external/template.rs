@@ -1,23 +1,23 @@
-//! The template between model and environment: it turns observations into text, and actions into the environment's
-//! JSON.
+//! The template between a model and an environment: it converts observations to text and actions to messages.
 //!
-//! A template is one file with the blocks `rules`, `observation` and `action`. `default.jinja` supplies missing blocks.
+//! It is one file with the blocks `rules`, `observation` and `action`. `default.jinja` has the defaults of missing
+//! blocks.
 
 use lapwing_model::{Jinja, JinjaOptions};
 use serde_json::{Map, Value, json};
 
 use super::protocol::{StepResult, quoted};
 
-/// Maximum instructions of a block. A board of 64 x 64 cells, reading each, takes about a hundred thousand.
+/// The maximum number of instructions of a block. A board of 64 x 64 cells takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
-/// Maximum bytes of a template.
-pub(super) const MAX_SOURCE: u64 = 64 << 10;
-/// Maximum bytes of a block's output, which is more than a model reads.
-const MAX_TEXT: usize = 1 << 20;
+/// The maximum number of bytes of a template.
+pub(super) const LONGEST_SOURCE: u64 = 64 << 10;
+/// The maximum number of bytes of a block's output. No model reads as much.
+const LONGEST_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A parsed template and a success expression.
+/// A parsed template and a parsed expression.
 #[derive(Debug)]
 pub(super) struct ExternalTemplate {
     jinja: Jinja,
@@ -25,18 +25,19 @@ pub(super) struct ExternalTemplate {
 }
 
 impl ExternalTemplate {
-    /// Parses a template, or the default one. The error does not name the file.
+    /// Parses this source, or the default template. The error does not name the file.
     pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
-            max_output: MAX_TEXT,
+            max_output: LONGEST_TEXT,
             trim_blocks: true,
             strict: false,
             python: false,
         });
         let source = source.unwrap_or_default();
         for block in BLOCKS {
-            // Extending a page renders all of its blocks, so each block has a page to itself.
+            // Text outside blocks of an extending template is not rendered, so a template of a single block renders
+            // only that block.
             let page = format!("{block} page");
             let base = default_block(block).to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
@@ -49,7 +50,7 @@ impl ExternalTemplate {
         })
     }
 
-    /// Sets the success expression.
+    /// Sets the expression that defines success.
     pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         let checked = self.jinja.check_expression(expression);
         checked.map_err(|e| e.to_string())?;
@@ -62,7 +63,7 @@ impl ExternalTemplate {
         self.render("rules", json!({}))
     }
 
-    /// Renders a state.
+    /// Renders the text of a state.
     pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
@@ -75,8 +76,7 @@ impl ExternalTemplate {
         )
     }
 
-    /// Makes the message for an action, or for an unreadable reply (`None`). Returns `None` if the block renders
-    /// nothing.
+    /// Renders the message for an action, or for an unreadable reply (`None`). Empty output means that nothing is sent.
     pub fn action(
         &self,
         action: Option<(usize, &str)>,
@@ -108,7 +108,7 @@ impl ExternalTemplate {
         }
     }
 
-    /// Evaluates the success expression for the episode so far.
+    /// Returns whether an episode in this state is a success.
     pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
         let variables = json!({
             "observation": answer.observation,
@@ -128,7 +128,7 @@ impl ExternalTemplate {
     }
 }
 
-/// Returns a block of the default template, with its tags.
+/// Returns one block of the default template, with its tags.
 fn default_block(name: &str) -> &'static str {
     const END: &str = "{% endblock %}";
     let start = DEFAULT.find(&format!("{{% block {name} %}}"));

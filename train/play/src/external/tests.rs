@@ -1,4 +1,4 @@
-//! Tests with real child processes and servers, including ones that hang, flood, die and lie.
+//! Tests with real children and real servers: working ones, and ones that hang, flood, crash or send invalid messages.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::*;
 mod children;
 mod servers;
 
-/// Returns the error without the name of the game.
-fn problem(error: &GameError) -> String {
+/// A scenario whose errors begin with `game: ` instead of its name.
+fn told(error: &GameError) -> String {
     error.problem.clone()
 }
 
@@ -28,19 +28,19 @@ fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     configure(&name.into(), &all).unwrap()
 }
 
-/// Returns the error of the first episode's first steps.
+/// Returns the error of the first steps of the first episode.
 fn failure(scenario: &dyn Scenario) -> String {
     let mut game = match scenario.start(5, 0) {
         Ok(game) => game,
-        Err(error) => return problem(&error),
+        Err(error) => return told(&error),
     };
-    // A process that floods may be a line or two ahead before it is caught.
+    // A child that writes without end may be ahead by a line or two before the error.
     for _ in 0..1000 {
         if let Err(error) = game.play(&[Some(1)]) {
-            // The error is final.
+            // From then on it writes nothing else.
             assert_eq!(game.observe(0).unwrap_err(), error);
             assert_eq!(game.play(&[None]).unwrap_err(), error);
-            return problem(&error);
+            return told(&error);
         }
     }
     panic!("it plays");
@@ -100,7 +100,7 @@ fn a_run_is_named_after_its_command() {
 }
 
 #[test]
-fn invalid_options_are_errors() {
+fn what_is_wrong_with_an_option_is_told() {
     let home = tempfile::tempdir().unwrap();
     let file = |text: &str| {
         let path = home.path().join("a.jinja");
@@ -113,7 +113,7 @@ fn invalid_options_are_errors() {
             .to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
-    let errors = [
+    let told = [
         wrong(json!({})),
         wrong(json!({ "action": ["a"] })),
         wrong(json!({ "actions": "a" })),
@@ -133,11 +133,11 @@ fn invalid_options_are_errors() {
             json!({ "template": file("{% block rules %}{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}{% endblock %}") }),
         ),
     ];
-    insta::assert_snapshot!(errors.join("\n"));
+    insta::assert_snapshot!(told.join("\n"));
 }
 
 #[test]
-fn a_template_overrides_only_its_own_blocks() {
+fn a_template_says_only_what_it_does_differently() {
     let state = |observation: Value| protocol::StepResult {
         observation,
         reward: None,
@@ -165,8 +165,8 @@ fn a_template_overrides_only_its_own_blocks() {
 {% endblock %}";
     let own = template::ExternalTemplate::parse(Some(own)).unwrap();
     assert_eq!(own.rules(), usual.rules());
-    let text = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
-    assert_eq!(text, "at 3 after 2: {\n  \"x\": 3\n}");
+    let seen = own.observation(&state(json!({ "x": 3 })), 2).unwrap();
+    assert_eq!(seen, "at 3 after 2: {\n  \"x\": 3\n}");
     let made = own.action(None, "\"<é>\"\n", 0).unwrap().map(Value::Object);
     assert_eq!(made, Some(json!({ "move": "wait", "said": "\"<é>\"\n" })));
 
@@ -188,7 +188,7 @@ fn a_template_overrides_only_its_own_blocks() {
 }
 
 #[test]
-fn messages_are_parsed() {
+fn messages_are_what_they_say() {
     let reset = protocol::reset(u64::MAX, Some(("luck", 1 << 31)));
     let sent = Value::Object(reset).to_string();
     assert_eq!(
@@ -215,9 +215,9 @@ fn messages_are_parsed() {
 }
 
 proptest! {
-    /// Any input is read, or quoted in a line without control characters.
+    /// Every message is parsed, or quoted in one line without control characters.
     #[test]
-    fn any_input_is_parsed_or_quoted(
+    fn nothing_that_is_written_breaks_the_reader(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         data in "[ -~]{0,40}",
     ) {

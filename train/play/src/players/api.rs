@@ -1,6 +1,7 @@
-//! A model behind an API with OpenAI's chat completions: vLLM, llama.cpp or a service.
+//! A model behind an OpenAI-compatible chat completions API: vLLM, llama.cpp, or a service.
 //!
-//! A round's requests run concurrently, up to a limit. Answers are cached on disk, so that repeated requests are free.
+//! All requests of a round are sent concurrently, up to a limit. Answers are cached on disk, so a repeated request
+//! costs nothing.
 
 mod cache;
 mod client;
@@ -24,48 +25,48 @@ use client::{ApiClient, RequestCounter};
 use completion::ChatReply;
 use error::{ApiPlayerError, excerpt};
 
-/// Settings of a model behind an API.
+/// The model and its request settings.
 pub struct ApiSettings {
-    /// The URL before `/chat/completions`.
+    /// the part before `/chat/completions`
     pub url: String,
-    /// The server's name for the model.
+    /// the server's name for the model
     pub model: String,
-    /// The API key, which is sent to that URL only.
+    /// sent to that address and nowhere else
     pub key: Option<String>,
-    /// Sampling temperature. At 0 no seed is sent, so that equal prompts are one request.
+    /// sampling temperature; at 0 no seed is sent, so equal prompts are requested once
     pub temperature: f64,
-    /// Maximum tokens of a reply.
+    /// maximum number of tokens of a reply
     pub max_new_tokens: usize,
-    /// Variables for the chat template, on servers that accept them (vLLM and llama.cpp do).
+    /// variables for the chat template, for servers that accept them (vLLM and llama.cpp)
     pub template_variables: Map<String, Value>,
-    /// Maximum concurrent requests.
+    /// maximum number of concurrent requests
     pub concurrency: usize,
-    /// Time limit of a request, from connecting to the last byte.
+    /// timeout of one request, from the connection to the last byte
     pub timeout: Duration,
-    /// Maximum paid tokens, of prompts and replies together.
+    /// maximum number of paid tokens, prompts and replies together
     pub budget: Option<u64>,
-    /// The directory of cached answers.
+    /// the cache directory
     pub cache: PathBuf,
 }
 
 /// Counts of requests and tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiUsage {
-    /// Requests sent, including retries.
+    /// requests sent, including retries
     pub requests: u64,
-    /// Replies from the cache.
+    /// replies from the cache
     pub cached: u64,
-    /// Retries.
+    /// retries
     pub retries: u64,
-    /// Failed requests, by kind of failure.
+    /// failed requests, by kind of failure
     pub failures: BTreeMap<String, u64>,
-    /// Paid prompt tokens.
+    /// paid prompt tokens
     pub prompt_tokens: u64,
-    /// Paid reply tokens.
+    /// paid reply tokens
     pub completion_tokens: u64,
-    /// Answers without a token count, for which it is estimated.
+    /// answers without a token count, whose counts are estimates
     pub estimated: u64,
-    /// Unreadable cache files, which were ignored.
+    /// unreadable cache files, which were ignored
     pub damaged: Vec<PathBuf>,
 }
 
@@ -98,7 +99,7 @@ impl fmt::Display for ApiUsage {
     }
 }
 
-/// A model behind an API that plays one game.
+/// A model behind an API as a player of one game.
 pub struct Api {
     settings: ApiSettings,
     framing: PromptWriter,
@@ -107,7 +108,7 @@ pub struct Api {
     account: SharedAccount,
 }
 
-/// The usage, shared between threads.
+/// The counts, shared by threads.
 #[derive(Default)]
 struct SharedAccount(Mutex<ApiUsage>);
 
@@ -131,16 +132,16 @@ impl RequestCounter for SharedAccount {
 }
 
 impl Api {
-    /// Creates a player whose prompts `framing` writes.
+    /// Makes a player for the game of this prompt writer.
     ///
     /// # Errors
-    /// If the URL is invalid, the key would be sent unencrypted, or the cache cannot be created.
+    /// If the address is invalid, the key would be sent unencrypted, or the cache cannot be created.
     pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
-        Api::with_pause(settings, framing, client::PAUSE)
+        Api::patient(settings, framing, client::PAUSE)
     }
 
-    /// Creates a player with another pause before the second attempt.
-    fn with_pause(
+    /// Does the same with another pause before the second attempt.
+    fn patient(
         settings: ApiSettings,
         framing: PromptWriter,
         pause: Duration,
@@ -155,7 +156,7 @@ impl Api {
         })
     }
 
-    /// Returns the usage so far.
+    /// Returns the counts so far.
     pub fn account(&self) -> ApiUsage {
         self.account.with(|account| account.clone())
     }
@@ -170,7 +171,7 @@ impl Api {
             "stream": false,
         });
         if settings.temperature > 0.0 {
-            // Servers accept 32 bits, some of them signed.
+            // Servers take 32 bits, some of them signed.
             let seed = seeds::derive(ask.seed, "reply", &[ask.turn]) >> 33;
             request["seed"] = seed.into();
         }
@@ -180,7 +181,7 @@ impl Api {
         Ok(request.to_string())
     }
 
-    /// Returns the cached answer, or requests one.
+    /// Returns a reply from the cache or the server.
     fn answer(
         &self,
         request: &str,
@@ -220,8 +221,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// Answers all requests, several at a time. After the first error no new request starts; those in progress are
-    /// finished, since they are paid for.
+    /// Sends all of these, at most a limited number at a time. After the first error no new requests are sent. Requests
+    /// in progress are completed, because they are paid for.
     fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiPlayerError> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();

@@ -1,4 +1,4 @@
-//! A human player at a terminal.
+//! A human player, who sees an agent's observation and enters an action or, in some games, any text.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,13 +8,13 @@ use crate::PlayError;
 use crate::players::scripted::word;
 use crate::{ActionRequest, Player, Reply};
 
-/// A player that reads lines of input.
+/// A person at a terminal.
 pub struct HumanPlayer<R, W, S> {
     input: R,
     out: W,
-    /// Shows the observation.
+    /// displays observations
     show: S,
-    /// The step limit.
+    /// The step limit of an episode.
     limit: usize,
     takes_text: bool,
 }
@@ -22,7 +22,7 @@ pub struct HumanPlayer<R, W, S> {
 impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>>
     HumanPlayer<R, W, S>
 {
-    /// Reads answers from `input` and writes to `out`. `show` writes the observation before each question.
+    /// Reads answers from `input` and writes to `out`. `show` displays the observation before each question.
     pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> HumanPlayer<R, W, S> {
         HumanPlayer {
             input,
@@ -33,7 +33,8 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
         }
     }
 
-    /// Asks until the input is an action, a unique prefix of one, or any text if the game takes free text.
+    /// Asks until the answer is an action or an unambiguous prefix of one; or, in a game of any text, until it is not
+    /// empty.
     fn ask(&mut self, ask: &ActionRequest<'_>) -> Result<Reply, PlayError> {
         (self.show)(&mut self.out, ask)?;
         loop {
@@ -58,37 +59,37 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
                     ..Reply::default()
                 });
             }
-            writeln!(self.out, "say something (the end of the input leaves)")?;
+            writeln!(self.out, "enter some text (the end of the input quits)")?;
         }
     }
 
-    /// Returns the action, or `None` if the input was a command or is invalid.
-    fn action(&mut self, ask: &ActionRequest<'_>, word: &str) -> Result<Option<usize>, PlayError> {
-        // A whole word takes precedence over a prefix.
-        let exact = ask.actions.iter().position(|action| action == word);
-        if ["quit", "q"].contains(&word) && exact.is_none() {
+    /// Returns the action that the answer names; `None` if the answer is not an action.
+    fn action(&mut self, ask: &ActionRequest<'_>, said: &str) -> Result<Option<usize>, PlayError> {
+        // A complete word wins over a prefix.
+        let whole = ask.actions.iter().position(|action| action == said);
+        if ["quit", "q"].contains(&said) && whole.is_none() {
             return Err(PlayError::Left);
         }
-        if word == "?" {
+        if said == "?" {
             writeln!(self.out, "{}", help(ask.actions))?;
             return Ok(None);
         }
         let begins: Vec<usize> = (0..ask.actions.len())
-            .filter(|&i| ask.actions[i].starts_with(word))
+            .filter(|&i| ask.actions[i].starts_with(said))
             .collect();
-        match (exact, &begins[..]) {
+        match (whole, &begins[..]) {
             (Some(action), _) => Ok(Some(action)),
-            (None, [action]) if !word.is_empty() => Ok(Some(*action)),
+            (None, [action]) if !said.is_empty() => Ok(Some(*action)),
             _ => {
                 let words = ask.actions.join(", ");
-                writeln!(self.out, "`{word}` is none of {words} (? helps, q quits)")?;
+                writeln!(self.out, "`{said}` is none of {words} (? helps, q quits)")?;
                 Ok(None)
             }
         }
     }
 }
 
-/// Writes the observation below the previous one.
+/// Displays observations below each other.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -96,10 +97,10 @@ pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()
     writeln!(out, "\n{}", ask.observation)
 }
 
-/// Returns the help text.
+/// The valid answers.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");
-    format!("Say {words}, or their first letters; ? shows this, q quits.")
+    format!("Enter {words}, or their first letters; ? shows this, q quits.")
 }
 
 impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>> Player

@@ -1,4 +1,4 @@
-//! The players.
+//! The players, one file each.
 
 pub mod api;
 pub mod human;

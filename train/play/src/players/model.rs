@@ -1,4 +1,4 @@
-//! The language-agent policy: a model that plays and can be trained.
+//! A language model as a player that can be trained.
 
 use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions, generate};
 
@@ -7,30 +7,29 @@ use crate::prompt::Prompts;
 use crate::seeds;
 use crate::{ActionRequest, Player, Reply, Sampled};
 
-/// A model with its adapter and reference.
+/// A model, its adapter (unless the model itself is trained) and the reference.
 pub struct Policy {
-    /// The frozen base, or the model itself if all weights are trained.
+    /// the frozen base; or the model whose weights are all trained, which shows each update
     pub model: Model,
-    /// The trained adapter; `None` without one.
+    /// none: the model without an adapter
     pub adapter: Option<Adapter>,
-    /// The reference of the KL penalty; `None` if there is no training, or if all weights are trained with `train.beta`
-    /// = 0.
+    /// the KL reference; none: no reference is needed, as in play, or with all weights trained and `train.beta` = 0
     pub reference: Option<Reference>,
-    /// The KV cache of the episodes in play.
+    /// keys and values of the episodes in progress
     pub arena: KvArena,
 }
 
-/// The policy that training started from.
+/// The policy at the start of training.
 pub struct Reference {
-    /// The frozen base, or a frozen copy if all weights are trained.
+    /// the frozen base; or a frozen copy of the model, if the model itself is trained
     pub model: Model,
-    /// Its adapter; `None` without one.
+    /// none: the model without an adapter
     pub adapter: Option<Adapter>,
 }
 
 impl Policy {
-    /// Returns a player of the game of `prompts` with the current weights. Clears the KV cache, since an update may
-    /// have changed the weights.
+    /// Returns the current policy as a player of the game of these prompts, with these sampling settings. Clears the
+    /// keys and values of the previous player, because an update may have changed the weights.
     pub fn player<'a>(
         &'a mut self,
         prompts: &'a mut Prompts,
@@ -52,7 +51,7 @@ impl Policy {
     }
 }
 
-/// A player that samples from a policy.
+/// A policy as a player.
 pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
     prompts: &'a mut Prompts,
@@ -60,7 +59,7 @@ pub struct ModelPlayer<'a> {
 }
 
 impl Player for ModelPlayer<'_> {
-    /// Computes each distinct prompt once.
+    /// Each distinct prompt runs through the model once, however many episodes have it.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let Policy {
             model,

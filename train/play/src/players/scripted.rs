@@ -1,4 +1,4 @@
-//! Players without a model: the baselines of every evaluation.
+//! Players that need no model: the baselines of every evaluation.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use lapwing_env::rng::Stream;
 use crate::PlayError;
 use crate::{ActionRequest, Player, Reply};
 
-/// A random stream for each episode in play.
+/// A random stream for each episode in progress.
 #[derive(Debug, Default)]
 pub struct EpisodeStreams(HashMap<usize, Stream>);
 
 impl EpisodeStreams {
-    /// Returns the stream of the episode of `ask`, which starts at its first turn.
+    /// Returns the stream of this request's episode.
     pub fn of(&mut self, ask: &ActionRequest<'_>, name: &str) -> &mut Stream {
         if ask.turn == 0 {
             self.0.insert(ask.episode, Stream::new(ask.seed, name));
@@ -24,7 +24,7 @@ impl EpisodeStreams {
     }
 }
 
-/// Draws actions uniformly.
+/// Chooses all actions with equal probability.
 #[derive(Debug, Default)]
 pub struct RandomPlayer(EpisodeStreams);
 
@@ -37,7 +37,7 @@ impl Player for RandomPlayer {
     }
 }
 
-/// Draws one of the actions that the game considers best.
+/// The game's own player: chooses among the actions that the game considers best.
 #[derive(Debug, Default)]
 pub struct ScriptedPlayer(EpisodeStreams);
 
@@ -54,17 +54,17 @@ impl Player for ScriptedPlayer {
     }
 }
 
-/// Returns the actions that the game considers best.
+/// Returns the actions that the game's own player would choose from.
 ///
 /// # Errors
-/// If the game has no scripted player.
+/// If the game has no player of its own.
 pub fn best_actions(ask: &ActionRequest<'_>) -> Result<Vec<usize>, GameError> {
     ask.game
         .best_actions(ask.agent)
         .ok_or_else(|| GameError::new("the game", "it has no scripted player"))
 }
 
-/// Returns a reply that is an action word only.
+/// Returns the reply that names an action and nothing else.
 pub fn word(ask: &ActionRequest<'_>, action: usize) -> Reply {
     Reply {
         action: Some(action),

@@ -1,4 +1,4 @@
-//! A baseline for games without a known optimum: the scripted player with lookahead on a fixed budget.
+//! A baseline for games whose optimum is unknown: the scripted player with a rollout search of fixed budget.
 
 use lapwing_env::rng::Stream;
 use lapwing_env::{Game, GameError, Scenario};
@@ -8,19 +8,19 @@ use crate::players::scripted::word;
 use crate::seeds;
 use crate::{ActionRequest, Player, Reply};
 
-/// Plays each action in copies of the game with their own luck, lets the scripted player finish them, and selects the
+/// Tries each action in copies of the game with other luck, finishes each copy with the scripted player, and takes the
 /// action with the best mean return (a rollout algorithm: Tesauro & Galperin 1996, "On-line policy improvement using
 /// Monte-Carlo search").
 #[derive(Debug, Clone, Copy)]
 pub struct SearchPlayer {
-    /// The budget: copies for each action of each turn.
+    /// The number of copies for each action of each turn: the budget.
     pub tries: usize,
     agents: usize,
     step_limit: usize,
 }
 
 impl SearchPlayer {
-    /// Creates a player with `tries` copies for each action. Returns `None` if the game cannot be copied or has no
+    /// Makes a search player with this many tries for each action. `None` if the game cannot be copied or has no
     /// scripted player.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl SearchPlayer {
         for action in 0..ask.actions.len() {
             let mut sum = 0.0;
             for number in 0..self.tries {
-                // All actions get the same luck, so that only the action makes a difference.
+                // All actions are tried with the same luck, so only the action makes the difference.
                 let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
                 sum += self.tried(ask, action, luck)?;
             }
@@ -51,7 +51,7 @@ impl SearchPlayer {
         Ok(best.0)
     }
 
-    /// Returns the return of one copy.
+    /// Returns the return of one try.
     fn tried(&self, ask: &ActionRequest<'_>, first: usize, luck: u64) -> Result<f64, GameError> {
         let missing = || GameError::new("the game", "it cannot be copied any more");
         let mut game = ask.game.fork(luck).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! Tests with a counting game and players that reply with numbers.
+//! Tests of the referee with a counting game and players that reply with numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::player::{ActionRequest, Reply};
 
-/// Two agents that count: the first ends after two rounds, the second never. The game fails in the round
-/// `breaks`, `accidents` times.
+/// Two agents that count: the first ends after two rounds, the second never. `breaks`: the round in which the game
+/// fails, as often as there are `accidents` left.
 #[derive(Debug)]
 struct Counting {
     actions: Vec<String>,
@@ -76,7 +76,7 @@ impl Game for Count {
     }
 }
 
-/// Replies with its number, or unreadably in the turn `mumbles`; records the requests.
+/// Replies with its number, or in the given turn with an unreadable text; records the requests.
 struct Says {
     number: usize,
     mumbles: usize,
@@ -178,11 +178,11 @@ fn every_agent_has_its_own_player_episode_and_end() {
         );
         assert_eq!(second.turns[3].text, "Some(2)");
     }
-    // No request follows the end, and every agent has its own seed.
+    // No request follows the end, and every agent draws from its own seed.
     assert_eq!(one.asked, [(0, 0, 3), (2, 0, 6), (0, 1, 3), (2, 1, 6)]);
     assert_eq!(two.asked.len(), 8);
     assert!(two.asked.iter().all(|(_, _, seed)| ![3, 6].contains(seed)));
-    // One player can take all sides.
+    // One player may take all sides.
     let mut both = Says::new(0, 9);
     REFEREE
         .play(&scenario(9), &SEATS, &mut [&mut both], &mut |_| ())
@@ -190,27 +190,27 @@ fn every_agent_has_its_own_player_episode_and_end() {
     assert_eq!(both.asked.len(), 12);
 }
 
-/// Invalid outcomes of an external game are errors.
+/// An invalid result, as an external game may return it.
 #[test]
-fn invalid_outcomes_name_the_game() {
+fn a_game_that_answers_nonsense_is_named() {
     let outcome = |reward| Outcome {
         reward,
         over: false,
     };
-    let error = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
+    let told = |outcomes: &[Outcome]| check(&scenario(9), outcomes).unwrap_err().to_string();
     assert_eq!(
-        error(&[outcome(1.0)]),
+        told(&[outcome(1.0)]),
         "counting: it has 2 agents, and gave 1 outcomes"
     );
     assert_eq!(
-        error(&[outcome(1.0), outcome(f64::NAN)]),
+        told(&[outcome(1.0), outcome(f64::NAN)]),
         "counting: a reward is NaN, which is no number to learn from"
     );
     check(&scenario(9), &[outcome(1.0); 2]).unwrap();
 }
 
 #[test]
-fn a_failure_names_the_game() {
+fn a_game_that_fails_is_named() {
     let played = REFEREE.play(
         &scenario(3),
         &SEATS,
@@ -220,14 +220,14 @@ fn a_failure_names_the_game() {
     assert_eq!(played.unwrap_err().to_string(), "counting: lost count");
 }
 
-/// A game that fails once is played again; the others do not change.
+/// A failed game is played a second time; all others are unaffected.
 #[test]
 fn a_game_that_fails_once_is_played_again() {
     let play = |scenario: &Counting| {
         let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
         REFEREE.play(scenario, &SEATS, &mut [&mut one, &mut two], &mut |_| ())
     };
-    let complete = play(&scenario(9)).unwrap();
+    let whole = play(&scenario(9)).unwrap();
     let unlucky = Counting {
         accidents: AtomicUsize::new(1),
         ..scenario(2)
@@ -239,6 +239,6 @@ fn a_game_that_fails_once_is_played_again() {
     );
     assert!(episodes[2].failure.is_none(), "the other game went well");
     episodes.iter_mut().for_each(|e| e.failure = None);
-    assert_eq!(episodes, complete);
+    assert_eq!(episodes, whole);
     assert_eq!(Episode::accidents(&episodes), None);
 }

@@ -1,4 +1,4 @@
-//! Reads a model's files (built in, from a directory or from a repository) and loads them to the device.
+//! The files of a model (built-in, of a directory, or of a repository), and loading them on a device.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ macro_rules! embedded {
     };
 }
 
-/// Made by `lapwing pretrain`; see `fixtures/base/README.md`.
+/// Made by `lapwing pretrain`; `fixtures/base/README.md` has the details.
 const FILES: &[(&str, &[u8])] = embedded!(
     "config.json"
     "generation_config.json"
@@ -30,7 +30,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
 
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Writes the built-in base model as a Hugging Face directory.
+/// Writes the built-in model as a Hugging Face directory.
 ///
 /// # Errors
 /// If the directory cannot be written.
@@ -41,26 +41,27 @@ pub fn unpack(dir: &Path) -> std::io::Result<()> {
         .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
 }
 
-/// A model's files, read and checked but not loaded to a device.
+/// The files of a model, read and checked; nothing is on a device yet.
 pub struct Files {
-    /// the model's name in messages
+    /// the name for messages
     pub name: String,
-    /// the model's repository, if it has one, pinned to a commit
+    /// the repository, if there is one, with its commit instead of a branch or tag, so that it names exactly these
+    /// files
     pub repository: Option<Repository>,
     /// config and weights
     pub checkpoint: ModelDirectory,
     text: TextFiles,
-    /// `None` if there is no such file
+    /// none: the file does not exist
     tokenizer: Option<Tokenizer>,
-    /// temporary directory of the built-in base model
+    /// the temporary directory of the built-in model
     _unpacked: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Opens a model. `hub` finds a repository in the local cache or downloads it.
+    /// Opens a model. A repository comes from the local cache, or is downloaded to it by `hub`.
     ///
     /// # Errors
-    /// If a file is missing, invalid or cannot be downloaded; the error names it. If a repository is given without `hub`.
+    /// If a file is missing, invalid, or cannot be downloaded; the error names it. A repository needs a hub.
     pub fn of(
         source: &ModelSource,
         hub: Option<&Hub>,
@@ -89,14 +90,14 @@ impl Files {
         })
     }
 
-    /// Opens a model directory; `None` is the built-in base model. The tokenizer and the template of a directory are
+    /// Opens a model directory; `None` is the built-in model. The tokenizer and template of a directory are
     /// [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
     /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
     /// If a file is missing or invalid; the error names it.
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
-        // The loader maps files, so the built-in ones are written to a temporary directory.
+        // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
@@ -115,7 +116,7 @@ impl Files {
             Some(_) => TextFiles::untrusted(path)?,
             None => TextFiles::trusted(path),
         };
-        // Always read, so that a tokenizer of another model is always an error.
+        // Read even if it is not needed, so that the tokenizer of another model is always noticed.
         let tokenizer = match path.join(TOKENIZER).exists() {
             true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
@@ -130,10 +131,10 @@ impl Files {
         })
     }
 
-    /// Returns the tokenizer. A model without one can still generate from token ids.
+    /// Returns the tokenizer. Without one, a model can only continue token ids.
     ///
     /// # Errors
-    /// If the model has none.
+    /// If there is no tokenizer.
     pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
             path: self.checkpoint.dir().join(TOKENIZER),
@@ -141,15 +142,16 @@ impl Files {
         })
     }
 
-    /// Returns the chat template. A model without one can still continue a text, but not play.
+    /// Returns the chat template. Without one, a model can continue a text, but not play.
     ///
     /// # Errors
-    /// If the model has none, or it cannot be parsed.
+    /// If there is no template, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         self.text.template()
     }
 
-    /// Whether the files with the chat template contain this name. If not, the template does not use the variable.
+    /// Returns whether the files of the chat template mention this variable. No template reads a variable that they do
+    /// not mention.
     pub fn mentions(&self, variable: &str) -> bool {
         let texts = ["chat_template.jinja", "tokenizer_config.json"]
             .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
@@ -159,7 +161,7 @@ impl Files {
     /// Reads an adapter for this model.
     ///
     /// # Errors
-    /// If the adapter is missing, damaged, not supported or for another model.
+    /// If it is missing, damaged, unsupported, or made for another model.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
         if !dir.is_dir() {
             return Err(Error::NoAdapter(dir.to_owned()));
@@ -167,21 +169,21 @@ impl Files {
         Ok(self.checkpoint.adapter(dir)?)
     }
 
-    /// Loads the weights to the device and reports a summary to `progress`.
+    /// Loads the weights on the device and returns a summary.
     ///
     /// # Errors
-    /// If a value is damaged or the device is lost.
+    /// If a value is damaged, or the device is lost.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
         let model = self
             .checkpoint
-            .load(gpu, Precision::Auto, &mut loading(progress))?;
+            .load(gpu, Precision::Auto, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
         Ok(model)
     }
 
-    /// Loads all weights for training: in 32 bits, with gradients and the optimiser's moments.
+    /// Loads the weights for training all of them: in 32 bits, with gradients and the optimiser's moments.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -190,14 +192,14 @@ impl Files {
         gpu: &Gpu,
         progress: &dyn Progress,
     ) -> Result<(Model, Parameters), Error> {
-        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut loading(progress))?;
+        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
             .for_each(|line| progress.note(line));
         Ok((model, parameters))
     }
 
-    /// Loads frozen weights once more, as the reference.
+    /// Loads the weights a second time, frozen, as the reference.
     ///
     /// # Errors
     /// As [`Files::load`].
@@ -207,7 +209,7 @@ impl Files {
     }
 }
 
-/// Returns a summary of a loaded model: size, precisions and unexpected tensors.
+/// A summary of the loaded weights: their precision, and anything unexpected.
 fn summary(name: &str, model: &Model) -> Vec<String> {
     let report = model.report();
     let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
@@ -240,7 +242,7 @@ fn summary(name: &str, model: &Model) -> Vec<String> {
     lines
 }
 
-/// Formats a number with commas between groups of three digits.
+/// Formats a number with a comma between every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts = digits.as_bytes().rchunks(3).rev();
@@ -250,8 +252,8 @@ fn grouped(number: u64) -> String {
     parts.join(",")
 }
 
-/// Returns a callback that reports the loaded weights to `progress`.
-fn loading(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
+/// The progress of loading.
+fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
     const MILLION: u64 = 1_000_000;
     let mut begun = false;
     move |done, total| {
@@ -267,7 +269,7 @@ fn loading(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
 mod tests {
     use super::*;
 
-    /// The program contains the model.
+    /// The model is part of every copy of the program.
     #[test]
     fn the_built_in_base_is_small() {
         let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();

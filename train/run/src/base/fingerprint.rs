@@ -1,12 +1,12 @@
-//! Fingerprints of a model's files.
+//! The fingerprint of a model's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::record::RecordError;
 
-/// Returns a CRC-32C of a model's files as hex digits. A large file, which may have gigabytes, is represented by its
-/// length, its first mebibyte and samples.
+/// Returns a few hex digits that depend on a model's files: on every byte of small files; for weights, which may have
+/// gigabytes, on their length, their header and samples.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -45,7 +45,7 @@ pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     Ok(format!("{sum:08x}"))
 }
 
-/// Adds the first mebibyte and 256 pages to the checksum.
+/// The first mebibyte, and a page at regular distances.
 fn sampled(file: &fs::File, length: u64, sum: u32) -> std::io::Result<u32> {
     use std::io::{Read, Seek, SeekFrom};
     let (mut file, mut sum) = (file, sum);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_bytes_or_names_change_the_fingerprint() {
+    fn another_byte_or_another_name_is_another_model() {
         let dir = tempfile::tempdir().unwrap();
         let of = || fingerprint(&[dir.path()]).unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
@@ -97,7 +97,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         let file = fs::File::create(&path).unwrap();
-        // A sparse file, which takes no disk space.
+        // A sparse file, so nothing is written.
         file.set_len(70 << 20).unwrap();
         let before = fingerprint(&[dir.path()]).unwrap();
         use std::io::{Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! Model files: where they come from, how they are loaded, and the small built-in base model.
+//! The model that is built into the program.
 
 pub mod files;
 pub(crate) mod fingerprint;

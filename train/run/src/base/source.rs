@@ -1,31 +1,27 @@
-//! Sources of a model, as named on the command line or in a config.
+//! Names of models on the command line and in configs.
 
 use std::path::{Path, PathBuf};
 
 use lapwing_model::Repository;
 
-/// The built-in base model in an adapter's `base_model_name_or_path`.
+/// The name of the built-in model in an adapter's `base_model_name_or_path`.
 pub(crate) const BUILT_IN: &str = "lapwing-base";
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {
-    /// The small built-in base model.
+    /// The model that is built into the program.
     BuiltIn,
-    /// A directory in Hugging Face's format.
+    /// A directory in Hugging Face's layout.
     Directory(PathBuf),
     /// A repository of the Hugging Face hub.
     Repository(Repository),
 }
 
 impl ModelSource {
-    /// Parses a source:
-    ///
-    /// 1. an existing directory;
-    /// 2. a repository if the text has the form `owner/name` or `owner/name@revision`;
-    /// 3. otherwise a directory, which is missing.
-    ///
-    /// A path that begins with `.`, `~` or a slash is always a directory.
+    /// Parses a name: an existing directory; otherwise a repository, if the name has the form `owner/name` or
+    /// `owner/name@revision`; otherwise a missing directory. A path that begins with `.`, `~` or a slash is always a
+    /// directory.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         match Repository::parse(text) {
@@ -34,7 +30,7 @@ impl ModelSource {
         }
     }
 
-    /// Returns the name for an adapter's `base_model_name_or_path`, from which PEFT loads the base model.
+    /// Returns the value for an adapter's `base_model_name_or_path`, from which PEFT loads the base.
     pub fn name(&self) -> String {
         match self {
             ModelSource::BuiltIn => BUILT_IN.to_owned(),
@@ -49,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_a_directory_or_a_repository() {
+    fn what_is_typed_is_a_directory_or_a_repository() {
         let is_repository =
             |text: &str| matches!(ModelSource::typed(text), ModelSource::Repository(_));
         for name in [

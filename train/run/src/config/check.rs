@@ -1,4 +1,4 @@
-//! Ranges of values. Each declaration gives both the check and the text of its error.
+//! Ranges of values. Each is declared once, for the check and its message.
 
 use std::fmt::Display;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -8,18 +8,18 @@ use lapwing_learn::config::Sampling;
 
 use super::{Config, ConfigError};
 
-/// Most episodes of an evaluation. Drawing the scenes of more would take seconds without any output.
+/// The maximum number of episodes of an evaluation. Drawing more scenes takes seconds without any output.
 pub const MOST_EPISODES: usize = 100_000;
 
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
-/// Beyond this range, logits divided by the temperature are all equal or infinite.
+/// Beyond these, logits divided by the temperature become equal or infinite.
 const TEMPERATURE: RangeInclusive<f64> = 1e-3..=1e3;
 const ABOVE_0: (Bound<f64>, Bound<f64>) = (Excluded(0.0), Unbounded);
 const NOT_NEGATIVE: RangeFrom<f64> = 0.0..;
-/// The largest integer in TOML, which the resolved config is written in.
+/// TOML has no larger whole numbers, and the resolved config must be written as TOML.
 const SEED: RangeToInclusive<u64> = ..=i64::MAX as u64;
 
-/// Refuses values out of range and contradictory ones.
+/// Refuses values that no run could use.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config {
         name,
@@ -50,7 +50,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let ends = one.until == 0 || one.until > one.from;
         let wanted = format!("0, or above mix.from, which is {}", one.from);
         ensure(ends, "mix.until", one.until, wanted)?;
-        // The sum can only grow at a step where one of them begins.
+        // The sum of the shares rises only at the first step of a mixture.
         let there = mix.iter().filter(|other| other.steps().contains(&one.from));
         let sum: f64 = there.map(|other| other.share).sum();
         let wanted = format!(
@@ -79,7 +79,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     range("policy.format_penalty", policy.format_penalty, NOT_NEGATIVE)?;
 
     range("train.groups", train.groups, 1..=1 << 24)?;
-    // The advantage of a single episode is always 0.
+    // A group of one episode has no advantages.
     range("train.group_size", train.group_size, 2..=1 << 24)?;
     range("train.learn", train.learn, 1..)?;
     let fits = train.sampling == Sampling::All || train.learn <= train.group_size;
@@ -118,7 +118,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     range("train.max_grad_norm", train.max_grad_norm, ABOVE_0)?;
     range("train.seed", train.seed, SEED)?;
-    // A prompt and its reply are in the same batch.
+    // A prompt and its reply pass through the model together.
     let reply = policy.max_new_tokens;
     range(
         "train.tokens_per_batch",
@@ -127,7 +127,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     )?;
 
     range("value.window", value.window, 0..=64)?;
-    // The memory plan does not cover networks. These limits keep them within a device's memory.
+    // More would exceed the device's memory, and the memory plan does not cover networks.
     for &channels in &value.channels {
         range("value.channels", channels, 1..=1024)?;
     }
@@ -172,11 +172,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         eval.temperature,
         "0, or a number from 0.001 to 1000",
     )?;
-    // A year has half a million minutes.
+    // A run of a year has half a million minutes.
     range("checkpoint.minutes", checkpoint.minutes, 0.0..=1e6)?;
     range("checkpoint.keep", checkpoint.keep, 1..=1000)
 }
 
+/// The type of a setting's value.
 trait Number: Copy + Display + PartialOrd {
     const IS_WHOLE: bool;
     fn is_finite(self) -> bool;
@@ -203,7 +204,7 @@ impl Number for usize {
     }
 }
 
-/// Refuses a value out of this range. Infinity, a value in TOML, is in no range.
+/// Refuses a value outside this range. TOML has infinity, which is in no range.
 fn range<T: Number>(key: &str, found: T, range: impl RangeBounds<T>) -> Result<(), ConfigError> {
     let wanted = match (range.start_bound(), range.end_bound()) {
         (Included(a), Included(b)) if T::IS_WHOLE => format!("a whole number from {a} to {b}"),

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use lapwing_play::SettingError;
 use thiserror::Error;
 
-/// A config that cannot be read or is invalid.
+/// A config that cannot be read, or that has an invalid value.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No preset has this name.
+    /// There is no preset of this name.
     #[error(
         "unknown preset `{name}`{suggestion}; the presets and games are {known}; lapwing games lists variants, and \
          the name of a file ends in .toml"
@@ -19,17 +19,17 @@ pub enum ConfigError {
         name: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// The known names.
+        /// The existing names.
         known: String,
     },
-    /// The requested path is not a config.
+    /// The argument does not name a config.
     #[error("{} {is}: {cure}", .path.display())]
     Place {
-        /// The path.
+        /// The argument.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         is: &'static str,
-        /// The fix, or what was expected.
+        /// The fix, or the expected argument.
         cure: String,
     },
     /// The file cannot be read.
@@ -38,7 +38,7 @@ pub enum ConfigError {
     /// The text is not TOML.
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax {
-        /// The file, or the preset.
+        /// The file or the preset.
         origin: String,
         /// The parser's message.
         reason: String,
@@ -51,58 +51,58 @@ pub enum ConfigError {
         /// " (did you mean ...?)", or empty.
         meant: String,
     },
-    /// No setting has this name.
+    /// There is no setting of this name.
     #[error("unknown key `{key}` in {origin}{suggestion}; {place} {known}")]
     UnknownKey {
-        /// The given dotted name.
+        /// The given dotted key.
         key: String,
-        /// Its origin, such as a file or `--set`.
+        /// Where it was given.
         origin: String,
         /// " (did you mean ...?)", or empty.
         suggestion: String,
-        /// `the keys of [train] are`, or `at the top are`.
+        /// "the keys of `[train]` are", or "the sections are".
         place: String,
-        /// The known names.
+        /// The existing names.
         known: String,
     },
-    /// A setting does not accept this value.
+    /// A setting has an invalid value.
     #[error("key `{key}` in {origin}: found {found}, wanted {wanted}")]
     Value {
-        /// The dotted name of the setting.
+        /// The dotted key.
         key: String,
-        /// Its origin, such as a file or `--set`.
+        /// Where it was given.
         origin: String,
         /// The given value.
         found: String,
-        /// The allowed values.
+        /// The valid values.
         wanted: String,
     },
     /// Two settings contradict each other, or one is out of its range.
     #[error("key `{key}`: found {found}, wanted {wanted}")]
     Range {
-        /// The dotted name of the setting.
+        /// The dotted key.
         key: String,
         /// The given value.
         found: String,
-        /// The allowed values.
+        /// The valid values.
         wanted: String,
     },
-    /// `lora.targets` is invalid.
+    /// The target modules match no layer.
     #[error("key `lora.targets`: {reason}")]
     Targets {
-        /// The invalid name and the reason.
+        /// The unknown name and the problem.
         reason: lapwing_model::ModelError,
     },
-    /// No game has this name.
+    /// There is no such game.
     #[error(transparent)]
     Game(#[from] lapwing_env::UnknownGame),
-    /// The game refuses an option.
+    /// The game does not have such an option.
     #[error(transparent)]
     Options(#[from] lapwing_env::OptionsError),
 }
 
 impl ConfigError {
-    /// Converts a parser error to one line: the line number, its text and the parser's message.
+    /// Makes a line of the parser's message: place, text and problem.
     pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let before = text.get(..at).unwrap_or_default();
@@ -115,7 +115,7 @@ impl ConfigError {
         }
     }
 
-    /// Whether the user's request is wrong, instead of a file being unreadable.
+    /// Returns whether the argument is wrong, in contrast to a file that cannot be read.
     pub fn is_usage(&self) -> bool {
         !matches!(self, ConfigError::Unreadable(_))
     }

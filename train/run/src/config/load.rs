@@ -1,4 +1,4 @@
-//! Loads a config from a request (preset, game, file or run) and settings.
+//! Loading of configs from a name and settings.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,22 @@ use lapwing_play::config::GameConfig;
 use lapwing_play::external::GameName;
 
 impl Config {
-    /// Does the same as [`Config::resolve`] and returns only the config.
+    /// Does the same as [`Config::resolve`], without the origins.
     ///
     /// # Errors
-    /// As [`Config::resolve`].
+    /// As there.
     pub fn load(request: &str, settings: &[String]) -> Result<Config, ConfigError> {
         Ok(Config::resolve(request, settings)?.config)
     }
 
-    /// Loads a config and overrides it with settings of the form `train.lr=0.001`.
-    ///
-    /// `request` is the name of a preset, of a game (with the defaults) or of a game's variant, a file that ends in
-    /// `.toml`, or the directory of a run. In a file, `base` may name a preset or another file, whose path is relative to
-    /// the file. The file then needs only the differences.
+    /// Loads the preset of this name, the game of this name with its defaults, the file if the name ends in `.toml`, or
+    /// the run in this directory; then applies settings of the form `train.lr=0.001`. A file may begin with `base`, the
+    /// name of a preset or of a file beside it, and set only the differences.
     ///
     /// # Errors
-    /// If there is no such preset, file, run, key or game, or a value is invalid for its key.
+    /// If there is no such preset, file, run, key or game, or a value is invalid.
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
-        // Settings are checked first: `--set train.lr 1` would otherwise fail with "unknown preset `1`".
+        // Malformed settings are reported first: `--set train.lr 1` would otherwise look for a preset named 1.
         let settings = ordered(settings, request)?;
         let source = ConfigRequest::read(request)?;
         let mut layered = Layered {
@@ -46,9 +44,9 @@ impl Config {
         for (origin, table) in source.layers {
             layered.overlay("", table, &origin)?;
         }
-        // A file with all values was written by lapwing.
-        let is_in_file = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
-        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(is_in_file);
+        // A file with every value was written by lapwing.
+        let said = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
+        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(said);
         if is_whole {
             for origin in layered.origins.values_mut() {
                 *origin = Origin::Written(origin.to_string());
@@ -109,10 +107,10 @@ impl Config {
         config
     }
 
-    /// Makes all paths absolute, so that they are valid from any working directory.
+    /// Makes paths absolute.
     #[must_use]
     pub fn absolute(mut self) -> Config {
-        // `absolute` refuses an empty path, which stays empty.
+        // An empty path stays empty.
         if let Ok(path) = std::path::absolute(&self.value.network)
             && let Some(path) = path.to_str()
         {
@@ -128,12 +126,12 @@ impl Config {
         self
     }
 
-    /// Formats the config as TOML with all values. Loading that gives the same config.
+    /// Returns the config as TOML, every key with its value. Loading it gives the same config.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a checked config holds plain values only")
     }
 
-    /// Checks the options of all games, and fills in the defaults of the first game's.
+    /// Checks the game's options and adds the values of omitted ones.
     fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
@@ -151,7 +149,7 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
     table.try_into()
 }
 
-/// Parses the settings. The game comes first, because setting it removes the options of the previous game.
+/// Splits the settings into keys and values, the game first: selecting a game drops the options of the previous one.
 fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
@@ -168,7 +166,7 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
     Ok(pairs)
 }
 
-/// Returns ` (did you mean KEY=VALUE?)` if the value of a key was parsed as the request.
+/// Returns ` (did you mean ...?)` for a key without a value, if the value was given as the name of a config.
 fn meant(setting: &str, request: &str) -> String {
     let is_key = all_keys(&defaults()).iter().any(|key| key == setting);
     match is_key && ConfigRequest::read(request).is_err() {
@@ -177,7 +175,7 @@ fn meant(setting: &str, request: &str) -> String {
     }
 }
 
-/// Parses a TOML value. Other text is a string, since shells remove its quotes.
+/// Parses a TOML value. Invalid TOML is taken as a string whose quotes the shell has removed.
 fn value_of(text: &str) -> Value {
     match format!("value = {text}").parse::<Table>() {
         Ok(mut table) if table.len() == 1 => table.remove("value").expect("just written"),
@@ -185,7 +183,7 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// Converts the key `a.b.c` and a value to nested tables.
+/// Returns the table of `a.b.c = value`.
 fn nested(key: &str, value: Value) -> Table {
     let table = key.rsplit('.').fold(value, |inner, name| {
         Value::Table(Table::from_iter([(name.to_owned(), inner)]))
@@ -196,17 +194,17 @@ fn nested(key: &str, value: Value) -> Table {
     }
 }
 
-/// Tables with free keys: options, which the game checks, and variables of the chat template.
+/// Tables with keys of the game or the chat template, which are checked later.
 const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
 
-/// Values, and the origins of those that are not defaults.
+/// A table of values, and the origins of those that are not defaults.
 struct Layered {
     table: Table,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Layered {
-    /// Overrides values of the table. Keys that the table lacks are unknown.
+    /// Overrides values of the table, which has all valid keys.
     fn overlay(&mut self, section: &str, given: Table, origin: &Origin) -> Result<(), ConfigError> {
         for (name, value) in given {
             let key = if section.is_empty() {
@@ -240,7 +238,7 @@ impl Layered {
         Ok(())
     }
 
-    /// Sets one value. Parses the whole config each time, so that an error is about this key.
+    /// Sets one value. The whole table is parsed each time, so that an error concerns this key.
     fn set(&mut self, key: String, value: Value, origin: &Origin) -> Result<(), ConfigError> {
         if key == "game.name" && self.game() != value {
             let options = find(&mut self.table, "game.options");
@@ -261,7 +259,7 @@ impl Layered {
         }
     }
 
-    /// The game's name.
+    /// Returns the name of the game.
     fn game(&self) -> Value {
         self.table["game"]["name"].clone()
     }
@@ -285,7 +283,7 @@ fn refused(key: &str, origin: &Origin, found: &Value, wanted: String) -> ConfigE
     }
 }
 
-/// Rewrites serde's message without Rust's type names.
+/// Rewords serde's expectation for people who do not know Rust's types.
 fn in_words(message: &str) -> String {
     let wanted = message
         .split_once("expected ")
@@ -296,7 +294,7 @@ fn in_words(message: &str) -> String {
         "a boolean" => "true or false",
         "a string" => "a text",
         "a sequence" => "a list",
-        // The only value with alternative types.
+        // The only value of two types.
         other if other.contains("untagged enum Targets") => {
             "\"all-linear\", a list of names, or a pattern"
         }
@@ -305,14 +303,14 @@ fn in_words(message: &str) -> String {
     .to_owned()
 }
 
-/// The error for an unknown key, with the most similar key and the keys of its section.
+/// Returns the error for an unknown key, with the nearest key and the existing ones.
 fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
-    // Both `lr` and `train.lrr` suggest `train.lr`.
+    // `lr` and `train.lrr` both mean `train.lr`.
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let same_name = || all.iter().filter(|known| last(known) == last(key));
-    let of_train = same_name().find(|known| known.starts_with("train."));
-    let suggestion = match of_train.or(same_name().next()) {
+    let alike = || all.iter().filter(|known| last(known) == last(key));
+    let of_train = alike().find(|known| known.starts_with("train."));
+    let suggestion = match of_train.or(alike().next()) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => lapwing_env::suggestion(key, &all),
     };
@@ -339,7 +337,7 @@ fn all_keys(root: &Table) -> Vec<String> {
     keys
 }
 
-/// The keys of all values that are not tables. (The two open tables are empty by default.)
+/// Returns the keys of all values that are not tables. (The two open tables are empty by default.)
 fn all_values(root: &Table) -> Vec<String> {
     let mut keys = Vec::new();
     for (section, value) in root {

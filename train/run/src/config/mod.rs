@@ -1,7 +1,7 @@
-//! The config of a run: every setting, its default and the reason for the default.
+//! All settings of a run, their defaults and the reasons for these.
 //!
-//! The defaults are those of the paper (arXiv 2508.10839), or ours where the paper is silent. A preset in `train/presets/`
-//! states only its differences. To add a setting, add a field here and use it.
+//! The defaults are the paper's (arXiv 2508.10839) where it states them, otherwise ours. A preset under
+//! `train/presets/` has only its differences. To add a setting, add a field to the section that uses it.
 
 mod check;
 
@@ -29,42 +29,42 @@ pub use error::ConfigError;
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 
-/// All settings of a run. The copy in the run directory repeats the run.
+/// The config of a run. A run directory holds it, and training from it makes the same run again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Names the run directory. Default: the name of the preset, or the stem of the file.
+    /// Names the run directory: the preset's name, or the stem of the file.
     pub name: String,
-    /// Learner: `ms-grpo` trains a language model; `dqn` and `pqn` train a network on feature planes of the board
+    /// The learner: `ms-grpo` for a language model; `dqn` or `pqn` for a network without language, for comparison
     /// (docs/value-learners.md).
     pub learner: LearnerKind,
     /// The language model.
     pub model: ModelChoice,
-    /// The trained adapter. Without effect if `train.weights` is `all`.
+    /// The adapter to train, unless `train.weights` is `all`.
     pub lora: LoraConfig,
     /// The game.
     pub game: GameConfig,
-    /// Further games for training.
+    /// Games mixed into training.
     pub mix: Vec<MixConfig>,
-    /// How the model plays.
+    /// Prompts, replies and sampling.
     pub policy: PolicyConfig,
-    /// How the model learns.
+    /// The algorithm.
     pub train: TrainConfig,
-    /// The network of `dqn` and `pqn`, and how it plays.
+    /// The network of `dqn` and `pqn`, and its exploration.
     pub value: ValueConfig,
-    /// How `dqn` learns.
+    /// The settings of `dqn`.
     pub dqn: DqnConfig,
-    /// How `pqn` learns.
+    /// The settings of `pqn`.
     pub pqn: PqnConfig,
-    /// Credit assignment: the advantage of each turn.
+    /// Credit assignment.
     pub credit: CreditConfig,
-    /// The critic of `credit.method = "critic"`.
+    /// The critic, for `credit.method = "critic"`.
     pub critic: CriticConfig,
-    /// Evaluation.
+    /// Evaluations.
     pub eval: EvalConfig,
-    /// Checkpoints, from which the run resumes.
+    /// Checkpoints.
     pub checkpoint: CheckpointConfig,
-    /// Records beside the metrics.
+    /// Records in addition to the metrics.
     pub record: RecordConfig,
 }
 
@@ -95,17 +95,18 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
-    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json` in Hugging Face's format.
-    /// Empty: the small built-in base model, so that training needs no download.
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout. Empty: the
+    /// built-in model, so that training needs no download.
     #[serde(with = "optional_path")]
     pub dir: Option<PathBuf>,
-    /// A repository of the Hugging Face hub instead: `owner/name` or `owner/name@revision`. The revision is a branch, a tag
-    /// or a commit. Read from the local cache, or downloaded if it is not there. A run stores the commit here, so that
-    /// its config keeps naming the same files. Empty: none.
+    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision` with a branch, tag or
+    /// commit. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
+    /// always means the same model. Empty: none.
     #[serde(with = "repository")]
     pub repo: Option<Repository>,
-    /// A directory with a PEFT adapter to play with or to continue training. The reference is then the model with this
-    /// adapter as loaded. Rank, alpha and layers are the adapter's, and `[lora]` has no effect. Empty: none.
+    /// A directory with a PEFT adapter to start from, for playing or training. The KL reference is then the model with
+    /// this adapter at the start, and rank, alpha and layers are the adapter's instead of those of `[lora]`. Empty:
+    /// none.
     #[serde(with = "optional_path")]
     pub adapter: Option<PathBuf>,
 }
@@ -129,7 +130,7 @@ impl ModelChoice {
     }
 }
 
-/// An optional path. `None` is an empty string in TOML.
+/// An optional path, which is an empty string in TOML.
 mod optional_path {
     use std::path::PathBuf;
 
@@ -146,7 +147,7 @@ mod optional_path {
     }
 }
 
-/// An optional repository. `None` is an empty string in TOML.
+/// An optional repository, which is an empty string in TOML.
 mod repository {
     use lapwing_model::Repository;
     use serde::de::Error;
@@ -167,22 +168,22 @@ mod repository {
     }
 }
 
-/// Evaluation of the policy: sampled play on held-out scenes.
+/// Evaluations: sampled play on held-out scenes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalConfig {
-    /// Episodes, each on its own scene. 50, as in the paper.
+    /// Episodes, each on its own scene. The paper: 50.
     pub episodes: usize,
-    /// Training steps between evaluations. 0: evaluate only before the first step and after the last.
+    /// Training steps between two evaluations; 0: only before the first step and after the last.
     pub every: usize,
-    /// Determines the scenes together with the game. Runs with the same seed are evaluated on the same scenes.
+    /// The seed of the scenes. Different runs with the same seed play the same scenes.
     pub seed: u64,
-    /// Sampling temperature. 0 is greedy. 1 is the policy as trained.
+    /// Sampling temperature; 0 is greedy. 1: the trained policy itself.
     pub temperature: f64,
 }
 
 impl EvalConfig {
-    /// Whether an evaluation is due before this step.
+    /// Returns whether an evaluation comes before this step.
     pub fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
@@ -199,20 +200,21 @@ impl Default for EvalConfig {
     }
 }
 
-/// Checkpoints between evaluations. The run also saves one at every evaluation, at the end and before it returns an error.
+/// When checkpoints are saved, in addition to every evaluation, the end of the run, and errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Training steps between checkpoints; 0: unlimited. 0, because minutes measure better how much work may be lost.
+    /// Training steps between two checkpoints; 0: none by steps. 0, because minutes better describe the work at risk.
     pub every: usize,
-    /// Minutes between checkpoints; 0: unlimited. 10, a tolerable loss.
+    /// Minutes between checkpoints; 0: none by time. 10: an acceptable loss.
     pub minutes: f64,
-    /// Number of latest checkpoints to keep, in addition to that of the best evaluation. 2, in case the latest is damaged.
+    /// The number of latest checkpoints to keep, beside that of the best evaluation. 2: one more in case the latest is
+    /// damaged.
     pub keep: usize,
 }
 
 impl CheckpointConfig {
-    /// Whether a checkpoint is due after this step. `seconds` is the time since the last one.
+    /// Returns whether a checkpoint is due after this step, this many seconds after the last one.
     pub fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
             || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
@@ -229,16 +231,17 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// Records beside `metrics.jsonl`.
+/// Records in addition to `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordConfig {
-    /// Episodes of each evaluation, and of each group of the step after it, to write to `episodes.jsonl`. 4, enough for an
-    /// impression of the policy.
+    /// Complete episodes in `episodes.jsonl`, of each evaluation and of each group of the step after it. 4: enough for
+    /// an impression.
     pub episodes: usize,
-    /// Write every episode of every step. Off, because a long run would write gigabytes.
+    /// Keep every episode of every step. Off, because a long run writes gigabytes.
     pub all_episodes: bool,
-    /// Also write event files for TensorBoard. Off, because `lapwing export` can make them later from `metrics.jsonl`.
+    /// Also write event files for TensorBoard. Off, because `lapwing export` makes them from `metrics.jsonl` at any
+    /// time.
     pub tensorboard: bool,
 }
 

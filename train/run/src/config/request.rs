@@ -1,4 +1,4 @@
-//! Reads the config that a request names: a preset, a game, a game's variant, a file with its bases, or a run.
+//! Names of configs: a preset, a game or a variant of one, a file with its bases, or a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use lapwing_play::external::GameName;
 /// A config that is built into the program.
 #[derive(Debug)]
 pub struct Preset {
-    /// The name of the preset.
+    /// Its name.
     pub name: &'static str,
     text: &'static str,
 }
@@ -27,7 +27,7 @@ macro_rules! presets {
     };
 }
 
-/// Every preset, the default first.
+/// All presets, the default first.
 pub static PRESETS: &[Preset] = presets![
     "frozen-lake"
     "frozen-lake-slippery"
@@ -43,36 +43,36 @@ pub static PRESETS: &[Preset] = presets![
     "snake-pqn"
 ];
 
-/// Limit of a config file. One with every key and its reason has about ten thousand bytes.
-const MOST_BYTES: u64 = 1 << 20;
-/// Limit of a chain of files with `base`.
-const MOST_BASES: usize = 8;
+/// The maximum number of bytes of a config file. One with every key and its reason has some ten thousand.
+const LONGEST: u64 = 1 << 20;
+/// The maximum number of files in a chain of bases.
+const DEEPEST: usize = 8;
 
-/// The requested config as TOML tables.
+/// A named config, as tables.
 #[derive(Debug)]
 pub(super) struct ConfigRequest {
-    /// the default name of the run
+    /// the name of the run
     pub name: String,
-    /// the game, if a game was requested
+    /// the game, if the name is that of a game
     pub game: Option<String>,
-    /// the bases, then the requested config
+    /// the tables, from the innermost base to the named config
     pub layers: Vec<(Origin, Table)>,
-    /// the directory, if a run was requested
+    /// the directory, if the name is that of a run
     pub run: Option<PathBuf>,
-    /// the file without a base, if there is one
+    /// the innermost file, if it has no base
     pub bare: Option<String>,
 }
 
-/// The kind of a path, determined from file names only.
+/// The kind of a directory or file, by the names of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// The path does not exist.
+    /// It does not exist.
     Nothing,
-    /// A run's directory: `config.toml` is in it.
+    /// A run directory: it contains `config.toml`.
     Run,
-    /// A PEFT adapter: `adapter_config.json` is in it.
+    /// A PEFT adapter: it contains `adapter_config.json`.
     Adapter,
-    /// A model: `config.json` is in it.
+    /// A model: it contains `config.json`.
     Model,
     /// Another directory.
     Directory,
@@ -81,7 +81,7 @@ pub enum PathKind {
 }
 
 impl PathKind {
-    /// Determines the kind of a path.
+    /// Checks which files exist.
     pub fn of(path: &Path) -> PathKind {
         let holds = |name: &str| path.join(name).exists();
         match path {
@@ -96,7 +96,7 @@ impl PathKind {
 }
 
 impl ConfigRequest {
-    /// Finds and reads the requested config.
+    /// Finds and reads the named config.
     pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
         let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
@@ -154,7 +154,7 @@ impl ConfigRequest {
     }
 }
 
-/// The error for a request that names no config.
+/// Returns the error for a name that is none of these.
 fn nothing(request: &str) -> ConfigError {
     let wrong = |is: &'static str, cure: &str| ConfigError::Place {
         path: PathBuf::from(request),
@@ -170,7 +170,7 @@ fn nothing(request: &str) -> ConfigError {
             "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
         ),
         PathKind::File => wrong(
-            "is no config",
+            "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",
         ),
         _ if looks_like_a_path => wrong(
@@ -181,8 +181,8 @@ fn nothing(request: &str) -> ConfigError {
     }
 }
 
-/// The layers of a game's variant: the preset of its game (if there is one) without `[game]`, then the variant's options.
-/// Policy and training settings suit the variant as well as its game.
+/// Returns a variant of a game: its options, with all other values of the game's preset, since prompts and training
+/// suit both. Without a preset the general defaults apply.
 fn variant(name: &str) -> Result<Option<ConfigLayers>, ConfigError> {
     let Ok((kind, options)) = lapwing_env::find_variant(name) else {
         return Ok(None);
@@ -206,13 +206,13 @@ fn unknown(name: &str) -> ConfigError {
     let variants = games.clone().flat_map(|game| game.variants);
     let others = games.map(|game| game.name);
     let others = others.filter(|game| preset(game).is_none());
-    let listed: Vec<String> = names().chain(others).map(str::to_owned).collect();
+    let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
     let variants = variants.map(|variant| variant.name.to_owned());
-    let known: Vec<String> = listed.iter().cloned().chain(variants).collect();
+    let known: Vec<String> = told.iter().cloned().chain(variants).collect();
     ConfigError::UnknownPreset {
         name: name.to_owned(),
         suggestion: lapwing_env::suggestion(name, &known),
-        known: listed.join(", "),
+        known: told.join(", "),
     }
 }
 
@@ -234,18 +234,18 @@ impl Preset {
 
 type ConfigLayers = Vec<(Origin, Table)>;
 
-/// Reads a file and its bases. Returns the layers, bases first, and the last file if it has no base.
+/// Returns a file and its bases, the innermost first; and the innermost file, if it has no base.
 fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
     let mut layers = Vec::new();
-    let mut visited: Vec<PathBuf> = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
     let mut path = path.to_owned();
     loop {
         let origin = path.display().to_string();
         let mut table = parse(&read(&path)?, &origin)?;
-        visited.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+        seen.push(fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
         let base = table.remove("base");
         if !layers.is_empty() {
-            // The name of a base is not inherited.
+            // A file with a base has its own name.
             table.remove("name");
         }
         layers.insert(0, (Origin::File(origin.clone()), table));
@@ -276,12 +276,12 @@ fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
             )));
         }
         path = path.parent().unwrap_or(Path::new("")).join(name);
-        if fs::canonicalize(&path).is_ok_and(|path| visited.contains(&path)) {
+        if fs::canonicalize(&path).is_ok_and(|path| seen.contains(&path)) {
             return Err(wrong("a file that is not based on this one".to_owned()));
         }
-        if visited.len() == MOST_BASES {
+        if seen.len() == DEEPEST {
             return Err(wrong(format!(
-                "an end: {MOST_BASES} files are based on each other already"
+                "an end: {DEEPEST} files are based on each other already"
             )));
         }
     }
@@ -293,5 +293,5 @@ fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    read_text(path, MOST_BYTES).map_err(ConfigError::Unreadable)
+    read_text(path, LONGEST).map_err(ConfigError::Unreadable)
 }

@@ -1,4 +1,4 @@
-//! A config together with the origin of each value and notes for the user.
+//! A config with the origins of its values and notes for the user.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use super::Config;
 
-/// The origin of a value that is not a default.
+/// The origin of a value that is not the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The preset of this name.
     Preset(String),
-    /// The variant of a game of this name.
+    /// The game variant of this name.
     Variant(String),
     /// This file.
     File(String),
-    /// This file, which has all values: lapwing wrote it, and the user set none of them.
+    /// This file with every value, which lapwing wrote; the user chose none of them.
     Written(String),
     /// The command line.
     Setting,
@@ -32,25 +32,25 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A config, the origins of its values and notes on it.
+/// A config with the origins of its values.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     /// The values.
     pub config: Config,
     /// The origins of values that are not defaults, by dotted key.
     pub origins: BTreeMap<String, Origin>,
-    /// Notes for the user, such as values without effect.
+    /// Notes for the user: the base of a file, and values that the user set without effect.
     pub notes: Vec<String>,
-    /// The directory of the run, if a run was requested.
+    /// The run directory, if the name was that of a run.
     pub run: Option<PathBuf>,
 }
 
 impl Resolved {
-    /// Formats the config as TOML, with the origin of each value as a comment.
+    /// Returns the config as TOML, with a comment on the origin of each value.
     pub fn to_toml(&self) -> String {
         let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
-            // A list of tables is one value with one origin.
+            // A list of tables is one value.
             if let Some(name) = line.strip_prefix("[[").and_then(|l| l.strip_suffix("]]")) {
                 list = Some(name.to_owned());
                 let origin = self.origin(name);
@@ -65,7 +65,7 @@ impl Resolved {
             if list.is_some() {
                 return format!("{line}\n");
             }
-            // In a string of several lines a comment would become part of the string.
+            // A text of several lines gets no comment, because the comment would become part of it.
             let whole: Option<toml::Table> = line.parse().ok();
             let key = whole.as_ref().and_then(|table| table.keys().next());
             let Some(key) = key else {
@@ -76,14 +76,14 @@ impl Resolved {
         self.config.to_toml().lines().map(line).collect()
     }
 
-    /// The origin of a value as one line.
+    /// Returns the origin of a value, as a line.
     fn origin(&self, key: &str) -> String {
         let origin = self.origins.get(key).map(ToString::to_string);
         let origin = origin.unwrap_or_else(|| "default".to_owned());
         origin.escape_debug().collect()
     }
 
-    /// The origin of a value, if the user set it.
+    /// Returns the origin of a value, if the user chose it.
     pub(super) fn chosen(&self, key: &str) -> Option<&Origin> {
         let origin = self.origins.get(key);
         origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))

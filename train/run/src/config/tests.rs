@@ -1,4 +1,4 @@
-//! Tests of configs and of their errors.
+//! Tests of configs and of the text of their errors.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> 
     Config::load(request, &settings)
 }
 
-/// The error of loading the default preset with these settings.
+/// Returns the error of loading the default preset with these settings.
 fn error(settings: &[&str]) -> String {
     load("frozen-lake", settings).unwrap_err().to_string()
 }
@@ -27,7 +27,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn every_preset_loads_and_has_its_name() {
+fn every_preset_loads_and_goes_by_its_name() {
     for preset in PRESETS {
         let config = load(preset.name, &[]).unwrap();
         assert_eq!(config.name, preset.name);
@@ -105,12 +105,12 @@ fn unknown_names_are_named_with_the_nearest() {
 }
 
 #[test]
-fn a_critic_has_ranges_and_notes_values_without_effect() {
+fn a_critic_has_ranges_and_says_where_it_is_idle() {
     let wanted = |setting: &str| {
-        let message = error(&[setting]);
+        let told = error(&[setting]);
         let (key, _) = setting.split_once('=').unwrap();
-        assert!(message.contains(key), "{message}");
-        message.split_once("wanted ").unwrap().1.to_owned()
+        assert!(told.contains(key), "{told}");
+        told.split_once("wanted ").unwrap().1.to_owned()
     };
     assert_eq!(wanted("critic.hidden=0"), "a whole number from 1 to 65536");
     assert_eq!(wanted("critic.lr=-1"), "a number, 0 or more");
@@ -142,7 +142,7 @@ fn a_critic_has_ranges_and_notes_values_without_effect() {
 }
 
 #[test]
-fn invalid_values_are_named_with_the_allowed_ones() {
+fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.lr"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
     assert_snapshot!(error(&["=3"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `=3`");
     assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
@@ -175,9 +175,9 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
 }
 
-/// As JSON these numbers would be null, and the game would use its defaults without an error.
+/// As null they would be ignored silently, and the game played with its defaults.
 #[test]
-fn options_must_be_finite() {
+fn numbers_that_are_none_are_no_options() {
     assert_snapshot!(error(&["game.options.size=inf"]), @"key `game.options.size`: found inf, wanted a finite number");
     assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan, wanted a finite number");
     assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan, wanted a finite number");
@@ -189,7 +189,7 @@ fn options_must_be_finite() {
 }
 
 #[test]
-fn the_templates_own_variables_cannot_be_set() {
+fn the_conversation_is_not_free_to_be_set() {
     for name in [
         "messages",
         "add_generation_prompt",
@@ -198,10 +198,10 @@ fn the_templates_own_variables_cannot_be_set() {
         "eos_token",
         "raise_exception",
     ] {
-        let message = error(&[&format!("policy.chat_template_kwargs.{name}=1")]);
+        let told = error(&[&format!("policy.chat_template_kwargs.{name}=1")]);
         let wanted =
             format!("key `policy.chat_template_kwargs.{name}`: found 1, wanted it left out: ");
-        assert!(message.starts_with(&wanted), "{message}");
+        assert!(told.starts_with(&wanted), "{told}");
     }
     assert!(
         load(
@@ -234,7 +234,7 @@ fn a_model_is_a_directory_or_a_repository() {
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
 }
 
-/// Writes these files to a directory and resolves one of them.
+/// Writes these files to a directory and loads one of them.
 fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -254,31 +254,31 @@ fn files(files: &[(&str, &str)], request: &str) -> Result<Resolved, String> {
 }
 
 #[test]
-fn invalid_files_are_named() {
-    let message = |text: &str| files(&[("mine.toml", text)], "mine.toml").unwrap_err();
-    assert_snapshot!(message("[train]\nlr = 0.5\nlr = 0.6\n"), @"mine.toml is not valid TOML: line 3, `lr = 0.6`: duplicate key");
-    assert_snapshot!(message("[train\n"), @"mine.toml is not valid TOML: line 1, `[train`: unclosed table, expected `]`");
+fn files_at_fault_are_named() {
+    let told = |text: &str| files(&[("mine.toml", text)], "mine.toml").unwrap_err();
+    assert_snapshot!(told("[train]\nlr = 0.5\nlr = 0.6\n"), @"mine.toml is not valid TOML: line 3, `lr = 0.6`: duplicate key");
+    assert_snapshot!(told("[train\n"), @"mine.toml is not valid TOML: line 1, `[train`: unclosed table, expected `]`");
     let missing = load("no/such/file.toml", &[]).unwrap_err();
     assert_snapshot!(missing, @"cannot read the config no/such/file.toml: No such file or directory (os error 2)");
     assert!(!missing.is_usage());
-    assert_snapshot!(message("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
+    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
 }
 
-/// Devices and very large files are refused instead of read.
+/// Special and oversized files are refused without waiting.
 #[cfg(unix)]
 #[test]
 fn endless_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mine.toml");
-    let message = || {
+    let told = || {
         let error = load(path.to_str().unwrap(), &[]).unwrap_err().to_string();
         error.replace(dir.path().to_str().unwrap(), "DIR")
     };
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-    assert_snapshot!(message(), @"cannot read the config DIR/mine.toml: not a file");
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: not a file");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "#".repeat(1 << 20) + "#").unwrap();
-    assert_snapshot!(message(), @"cannot read the config DIR/mine.toml: larger than 1024 KiB");
+    assert_snapshot!(told(), @"cannot read the config DIR/mine.toml: larger than 1024 KiB");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_file_states_differences_from_its_base() {
     };
     assert_eq!(resolved.config, wanted);
     assert_eq!(resolved.notes, [""; 0]);
-    // The path of a base is relative to its file, not to the working directory.
+    // A base is relative to the file that names it, in any working directory.
     let lake = (
         "base/lake.toml",
         "name = \"theirs\"\nbase = \"../mine.toml\"\n[train]\nsteps = 3\n",
@@ -307,7 +307,7 @@ fn a_file_states_differences_from_its_base() {
     assert_eq!((config.train.lr, config.train.steps), (0.5, 3));
     assert_eq!(config.name, "top");
     assert_eq!(config.game.name, "snake".into());
-    // A new game removes the options of the previous one.
+    // Another game drops the options of the previous one.
     assert_eq!(config.game.options["step_limit"].as_integer(), Some(20));
     assert!(!config.game.options.contains_key("slippery"));
     top += "options.slippery = true\n";
@@ -315,15 +315,15 @@ fn a_file_states_differences_from_its_base() {
 }
 
 #[test]
-fn an_invalid_base_is_named() {
-    let message = |base: &str| {
+fn a_base_that_is_none_is_named() {
+    let told = |base: &str| {
         let text = format!("base = {base}\n");
         files(&[("mine.toml", &text)], "mine.toml").unwrap_err()
     };
-    assert_snapshot!(message("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
-    assert_snapshot!(message("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
-    assert_snapshot!(message("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
-    assert_snapshot!(message("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
+    assert_snapshot!(told("3"), @"key `base` in mine.toml: found 3, wanted the name of a preset, or of a file that ends in .toml");
+    assert_snapshot!(told("\"frozen-lak\""), @r#"key `base` in mine.toml: found "frozen-lak", wanted a preset (frozen-lake, frozen-lake-slippery, frozen-lake-large, frozen-lake-curriculum, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn), or a file that ends in .toml (did you mean `frozen-lake`?)"#);
+    assert_snapshot!(told("\"other.toml\""), @"cannot read the config other.toml: No such file or directory (os error 2)");
+    assert_snapshot!(told("\"mine.toml\""), @r#"key `base` in mine.toml: found "mine.toml", wanted a file that is not based on this one"#);
     let circle = [
         ("a.toml", "base = \"b.toml\""),
         ("b.toml", "base = \"a.toml\""),
@@ -342,7 +342,7 @@ fn an_invalid_base_is_named() {
 }
 
 #[test]
-fn the_base_of_a_file_and_values_without_effect_are_noted() {
+fn what_a_file_starts_from_and_what_has_no_effect_is_said() {
     let notes = |text: &str| {
         files(&[("mine.toml", text)], "mine.toml")
             .unwrap()
@@ -392,11 +392,11 @@ all_episodes = true
     let settings = ["train.weights=all", "train.lr=1e-4"].map(str::to_owned);
     let resolved = Config::resolve("snake", &settings).unwrap();
     assert_eq!(resolved.notes, [""; 0]);
-    // Values of presets and defaults are not set by the user.
+    // The user chose neither the values of a preset nor the defaults.
     let settings = ["train.sampling=all", "train.steps=1"].map(str::to_owned);
     let resolved = Config::resolve("frozen-lake", &settings).unwrap();
     assert_eq!(resolved.notes, [""; 0]);
-    // Neither are those of files that lapwing wrote.
+    // Nor those in a file that lapwing wrote.
     let written = files(
         &[("config.toml", &resolved.config.to_toml())],
         "config.toml",
@@ -407,7 +407,7 @@ all_episodes = true
 }
 
 #[test]
-fn every_value_has_its_origin() {
+fn every_value_says_where_it_comes_from() {
     let settings = [
         "train.steps=3",
         "policy.chat_template_kwargs.a=1",
@@ -447,30 +447,30 @@ fn a_run_is_named_by_what_it_plays() {
 }
 
 #[test]
-fn a_run_is_requested_by_its_directory() {
+fn a_run_is_asked_for_by_its_directory() {
     let config = load("snake", &["train.steps=3", "name=mine"]).unwrap();
     let resolved = files(&[("run/config.toml", &config.to_toml())], "run").unwrap();
     assert_eq!((&resolved.config, resolved.notes.len()), (&config, 0));
     assert!(resolved.run.unwrap().ends_with("run"));
-    let message = |names: &[&str]| {
+    let told = |names: &[&str]| {
         let empty: Vec<(&str, &str)> = names.iter().map(|name| (*name, "")).collect();
         files(&empty, "place").unwrap_err()
     };
-    assert_snapshot!(message(&["place/config.json"]), @"place is a model, not a run: --model takes it");
-    assert_snapshot!(message(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
-    assert_snapshot!(message(&["place/notes.txt"]), @"place is no run: wanted a directory with config.toml in it, such as runs/frozen-lake-1");
-    assert_snapshot!(message(&["place"]), @"place is no config: wanted a file that ends in .toml, or the directory of a run");
-    assert_snapshot!(message(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
+    assert_snapshot!(told(&["place/config.json"]), @"place is a model, not a run: --model takes it");
+    assert_snapshot!(told(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
+    assert_snapshot!(told(&["place/notes.txt"]), @"place is no run: wanted a directory with config.toml in it, such as runs/frozen-lake-1");
+    assert_snapshot!(told(&["place"]), @"place is not a config: wanted a file that ends in .toml, or the directory of a run");
+    assert_snapshot!(told(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
 }
 
 #[test]
-fn a_setting_without_its_equals_sign_gets_a_suggestion() {
+fn a_value_that_lost_its_sign_is_found() {
     assert_snapshot!(load("1", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr` (did you mean `train.lr=1`?)");
     assert_snapshot!(load("frozen-lake", &["train.lr"]).unwrap_err(), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
 }
 
 #[test]
-fn absolute_paths_are_valid_from_any_directory() {
+fn paths_hold_from_everywhere() {
     let config = load("frozen-lake", &["model.dir=models/a"])
         .unwrap()
         .absolute();
@@ -483,7 +483,7 @@ fn absolute_paths_are_valid_from_any_directory() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The config in the run directory repeats the run.
+    /// The config in the run directory makes the same run again.
     #[test]
     fn a_resolved_config_resolves_to_itself(
         preset in 0..PRESETS.len(),
@@ -497,7 +497,7 @@ proptest! {
         dir in "[ -~]{0,12}",
     ) {
         let given = load(PRESETS[preset].name, &[]).unwrap().game.options;
-        // A map determines the size.
+        // A map has its own size.
         let sized = match given.contains_key("map") {
             true => format!("game.options.step_limit={size}"),
             false => format!("game.options.size={size}"),
@@ -512,16 +512,16 @@ proptest! {
             &sized,
             &format!("game.options.slippery={slippery}"),
         ]).unwrap();
-        // Not through a setting, where a name such as `1` would become a number.
+        // Not through `--set`, where a bare word that reads as a number would be one.
         config.model.dir = (!dir.is_empty()).then(|| dir.into());
         let (_dir, path) = file(&config.to_toml());
         prop_assert_eq!(load(&path, &[]).unwrap(), config);
     }
 }
 
-/// A variant has its own game options, and all other values from the preset of its game.
+/// A variant has its own game, and everything else from the preset of its game.
 #[test]
-fn a_variant_inherits_from_the_preset_of_its_game() {
+fn a_variant_is_played_as_the_preset_of_its_game_is() {
     for kind in lapwing_env::GAMES {
         for variant in kind.variants {
             let found = load(variant.name, &[]).unwrap();
@@ -533,7 +533,7 @@ fn a_variant_inherits_from_the_preset_of_its_game() {
                 "{}",
                 variant.name
             );
-            // A preset with the variant's name may differ.
+            // A preset with the variant's own name may have other numbers.
             if PRESETS.iter().any(|preset| preset.name == variant.name) {
                 continue;
             }
@@ -546,19 +546,19 @@ fn a_variant_inherits_from_the_preset_of_its_game() {
             assert_eq!(found, expected, "{}", variant.name);
         }
     }
-    let toml = Config::resolve("snake-poison-apple", &[])
+    let told = Config::resolve("snake-poison-apple", &[])
         .unwrap()
         .to_toml();
-    assert!(toml.contains("apple_reward = -1.0  # the variant snake-poison-apple\n"));
+    assert!(told.contains("apple_reward = -1.0  # the variant snake-poison-apple\n"));
     assert!(
-        toml.contains("reply = \"word\"  # the preset snake\n"),
-        "{toml}"
+        told.contains("reply = \"word\"  # the preset snake\n"),
+        "{told}"
     );
 }
 
-/// A preset with the name of a variant has the variant's game options.
+/// Each is both a game and a preset.
 #[test]
-fn presets_and_variants_of_the_same_name_agree() {
+fn presets_and_variants_of_one_name_are_one_game() {
     let mut both = 0;
     for kind in lapwing_env::GAMES {
         for variant in kind.variants {
@@ -606,11 +606,11 @@ fn games_are_mixed_in_by_settings_and_by_files() {
         mix[0].scenario(&resolved.config.game).unwrap().options()["size"],
         6
     );
-    // The printed config has the origins and loads as the same config.
-    let toml = resolved.to_toml().replace(&path, "mine.toml");
-    let from = toml.find("[[mix]]").unwrap();
-    let to = toml.find("[policy]").unwrap();
-    assert_snapshot!(toml[from..to].trim(), @r#"
+    // The printed config names the origins, and loads as the same config.
+    let told = resolved.to_toml().replace(&path, "mine.toml");
+    let from = told.find("[[mix]]").unwrap();
+    let to = told.find("[policy]").unwrap();
+    assert_snapshot!(told[from..to].trim(), @r#"
     [[mix]]  # mine.toml
     name = "snake"
     probe = ""
@@ -630,13 +630,13 @@ fn games_are_mixed_in_by_settings_and_by_files() {
 
     [mix.options]
     "#);
-    let (_dir, again) = file(&toml);
+    let (_dir, again) = file(&told);
     let again = load(&again, &[]).unwrap();
     assert_eq!(again, resolved.config);
 }
 
 #[test]
-fn invalid_mixes_are_named() {
+fn what_cannot_be_mixed_in_is_named() {
     assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @r#"key `mix.probe`: found "swaped", wanted a probe of frozen-lake: holes, swapped, red, exact, symbols, wording"#);
     assert_snapshot!(error(&["mix=[{name=\"pong\"}]"]), @"unknown game `pong`; the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
     assert_snapshot!(error(&["mix=[{name=\"snake\", options={sise=3}}]"]), @"snake: unknown option `sise` (did you mean `size`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
@@ -645,7 +645,7 @@ fn invalid_mixes_are_named() {
     assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"key `mix.until`: found 2, wanted 0, or above mix.from, which is 3");
     assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"key `mix` in --set: found [{ shares = 0.6 }], wanted one of `name`, `probe`, `share`, `from`, `until`, `options`");
     assert_snapshot!(error(&["mix=snake"]), @r#"key `mix` in --set: found "snake", wanted a list"#);
-    // In disjoint steps each share may be 1.
+    // Consecutive shares may all be 1.
     assert!(
         load(
             "frozen-lake",
@@ -655,7 +655,7 @@ fn invalid_mixes_are_named() {
     );
 }
 
-/// The lessons follow each other without a gap. The last one is the evaluated game.
+/// The stages of the curriculum follow each other without a gap, and the last one is evaluated.
 #[test]
 fn the_curriculum_plays_one_lesson_at_a_time() {
     let config = load("frozen-lake-curriculum", &[]).unwrap();
@@ -673,9 +673,9 @@ fn the_curriculum_plays_one_lesson_at_a_time() {
     assert!(config.mix.iter().all(|mix| mix.share == 1.0));
 }
 
-/// Settings of another learner are noted, except those of presets.
+/// Settings of another learner cause a warning; a preset's own values do not.
 #[test]
-fn settings_of_another_learner_are_noted() {
+fn what_is_for_another_learner_is_told() {
     let notes = |request: &str, settings: &[&str]| {
         let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
         Config::resolve(request, &settings)
@@ -707,7 +707,7 @@ fn settings_of_another_learner_are_noted() {
 }
 
 #[test]
-fn invalid_values_of_networks_are_refused() {
+fn values_that_no_network_could_mean_are_refused() {
     for (setting, wanted) in [
         ("learner=\"ppo\"", "ms-grpo"),
         ("value.hidden=[]", "at least one width"),
@@ -721,7 +721,7 @@ fn invalid_values_of_networks_are_refused() {
         ("dqn.alpha=-0.5", "from 0 to 1"),
         ("pqn.passes=0", "from 1 to 1000"),
     ] {
-        let message = error(&[setting]);
-        assert!(message.contains(wanted), "{setting}: {message}");
+        let told = error(&[setting]);
+        assert!(told.contains(wanted), "{setting}: {told}");
     }
 }

@@ -1,11 +1,11 @@
-//! Notes on values that the user set and that have no effect together with the others.
+//! Values that the user set and that have no effect with the others.
 
 use super::resolved::Resolved;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::Config;
 
-/// Returns a line for each value without effect.
+/// Returns a line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     let learner = resolved.config.learner;
     let own = idle(&resolved.config).into_iter();
@@ -25,9 +25,9 @@ pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     notes
 }
 
-/// Whether only other learners read this key.
+/// Returns whether only other learners read this key.
 fn is_for_another(learner: LearnerKind, key: &str) -> bool {
-    /// The keys of `[train]` that all learners read.
+    /// Keys that all learners read.
     const SHARED: [&str; 6] = [
         "train.steps",
         "train.lr",
@@ -37,13 +37,13 @@ fn is_for_another(learner: LearnerKind, key: &str) -> bool {
         "train.seed",
     ];
     let section = key.split('.').next().unwrap_or_default();
-    let for_language = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
+    let of_words = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
         || section == "train" && !SHARED.contains(&key)
         || key == "eval.temperature";
     match learner {
         LearnerKind::MsGrpo => ["value", "dqn", "pqn"].contains(&section),
-        LearnerKind::Dqn => for_language || section == "pqn",
-        LearnerKind::Pqn => for_language || section == "dqn",
+        LearnerKind::Dqn => of_words || section == "pqn",
+        LearnerKind::Pqn => of_words || section == "dqn",
     }
 }
 
@@ -79,10 +79,10 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["train.kl"],
         "has no effect with train.beta = 0",
     );
-    // With one update per step the ratio is exactly 1.
-    let updates_once = train.passes == 1 && train.minibatches == 1;
+    // With one update in a step the ratio is exactly 1.
+    let learns_once = train.passes == 1 && train.minibatches == 1;
     add(
-        updates_once,
+        learns_once,
         &[
             "train.ratio",
             "train.clip_low",
@@ -99,7 +99,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         (Ratio::Turn, &["train.turn_clip"]),
         (Ratio::Episode, &["train.episode_clip"]),
     ] {
-        add(!updates_once && train.ratio != level, keys, &ratio);
+        add(!learns_once && train.ratio != level, keys, &ratio);
     }
     add(
         train.entropy_band == [0.0, 100.0],

@@ -1,19 +1,19 @@
 //! The directory of a run:
 //!
 //! ```text
-//! config.toml       the config with all values; it repeats the run
-//! metrics.jsonl     metrics, one record per line
-//! episodes.jsonl    some episodes with all their turns
-//! sessions.jsonl    one line per start or resume: time, device, step
-//! adapter/          the latest adapter; or
-//! model/            the latest model, if all weights are trained
-//! best/             the weights with the best evaluation
-//! network.safetensors, best.safetensors    the latest and the best network of a value learner
-//! checkpoints/      files to resume from
-//! lock              locked while a process writes here; the system releases it when the process ends
+//! config.toml       every value in force; it makes the same run again
+//! metrics.jsonl     all metrics, one record a line
+//! episodes.jsonl    some complete episodes
+//! sessions.jsonl    one line for each start of lapwing: time, device, step
+//! adapter/          the adapter as saved last; or
+//! model/            the model, if all weights are trained
+//! best/             the same at the best evaluation
+//! network.safetensors, best.safetensors    the same two of a value learner
+//! checkpoints/      everything that resuming needs
+//! lock              locked while a run writes here; a crash releases it
 //! ```
 //!
-//! Files are written as a whole or not at all. A new run never replaces existing files.
+//! No file in it is ever half-written, and no earlier file is ever replaced.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -36,15 +36,15 @@ const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
 
 impl RunDirectory {
-    /// Creates a run directory. An existing directory must be empty.
+    /// Creates a run directory, which must be new or empty.
     ///
     /// # Errors
-    /// If the directory has files, another process creates a run in it, or it cannot be written. New files are removed.
+    /// If it has files, another process creates a run there, or it cannot be written; then nothing new is left behind.
     pub fn create(path: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
         RunDirectory::begun(path.to_owned(), make(path)?, config)
     }
 
-    /// Creates the run directory NAME-SEED in `parent`; if that exists, NAME-SEED-2 and so on.
+    /// Creates the directory NAME-SEED in this one, with a number appended if it exists.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
@@ -55,14 +55,14 @@ impl RunDirectory {
 
     fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
         let lock = lock(&path)?;
-        // Checked under the lock, so that no other run can start here.
+        // Checked under the lock, so no other process can interfere.
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
         }
         let filled = write(&path.join(CONFIG), &config.to_toml())
             .and_then(|()| RunDirectory::with(&path, lock));
         filled.inspect_err(|_| {
-            // Remove only new files. If that fails too, the first error is returned.
+            // Only what was created here is removed. If that fails, too, the first error is reported.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
                 let _ = fs::remove_file(path.join(name));
             }
@@ -72,10 +72,10 @@ impl RunDirectory {
         })
     }
 
-    /// Opens the directory of a run to resume it.
+    /// Opens a run directory to resume the run.
     ///
     /// # Errors
-    /// If it is not a run's, is locked by another process, or cannot be written.
+    /// If it does not exist, another process writes there, or it cannot be written.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
         is_run(path)?;
         let lock = lock(path)?;
@@ -91,50 +91,50 @@ impl RunDirectory {
         })
     }
 
-    /// The path of the directory.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads the records of `metrics.jsonl`.
+    /// Returns the records so far.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If they cannot be read.
     pub fn records(&self) -> Result<Vec<Record>, RecordError> {
         jsonl::read(&metrics(&self.path))
     }
 
-    /// Syncs `metrics.jsonl` and `episodes.jsonl`. Returns their lengths in bytes.
+    /// Syncs `metrics.jsonl` and `episodes.jsonl` and returns their lengths in bytes.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the disk refuses.
     pub fn bytes(&self) -> Result<[u64; 2], RecordError> {
         self.metrics.sync()?;
         self.episodes.sync()?;
         Ok([self.metrics.bytes()?, self.episodes.bytes()?])
     }
 
-    /// Truncates `metrics.jsonl` and `episodes.jsonl` to these lengths.
+    /// Truncates the two files to these lengths in bytes.
     ///
     /// # Errors
-    /// If a file is shorter or cannot be written.
+    /// If they are shorter, or cannot be written.
     pub fn cut(&mut self, [metrics, episodes]: [u64; 2]) -> Result<(), RecordError> {
         self.metrics.cut(metrics)?;
         self.episodes.cut(episodes)
     }
 
-    /// Replaces `config.toml` when a run resumes with a changed config.
+    /// Writes the config again, as of the resumed run.
     ///
     /// # Errors
-    /// If the file cannot be written. The old one remains.
+    /// If it cannot be written; then the old one stays.
     pub fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
         lapwing_model::write_atomically(&self::config(&self.path), config.to_toml().as_bytes())
     }
 
-    /// Appends a session to `sessions.jsonl`.
+    /// Adds a line for this start to `sessions.jsonl`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If it cannot be written.
     pub fn begin(&mut self, session: &Session) -> Result<(), RecordError> {
         let path = sessions(&self.path);
         let line = serde_json::to_string(session).expect("a session is plain values") + "\n";
@@ -143,10 +143,10 @@ impl RunDirectory {
         written.map_err(write_error(&path))
     }
 
-    /// Checks that the path still names the directory that was opened.
+    /// Checks that the directory is still the one in which the run began.
     ///
     /// # Errors
-    /// If the directory was removed, moved or replaced.
+    /// If it was removed, moved or replaced.
     pub fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
@@ -165,26 +165,26 @@ impl Sink for RunDirectory {
     }
 }
 
-/// A start or resume of a run: a line of `sessions.jsonl`.
+/// One start of lapwing on a run: a line of `sessions.jsonl`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Session {
-    /// Its start, in seconds since 1970 (UTC).
+    /// The time of the start, in seconds since 1970 (UTC).
     pub time: f64,
     /// The version of lapwing.
     pub version: String,
-    /// Training steps before it.
+    /// Training steps completed before.
     pub step: usize,
     /// The name of the device.
     pub device: String,
-    /// The device's driver and its version.
+    /// The driver, with its version.
     pub driver: String,
     /// vulkan, metal, dx12 or gl.
     pub backend: String,
-    /// Whether the device is a CPU.
+    /// Whether the processor computes, without a GPU.
     pub software: bool,
     /// The preset or file of the config.
     pub config: String,
-    /// The model and its revision if it has one.
+    /// The model, with the revision if it has one.
     pub model: String,
 }
 
@@ -198,41 +198,41 @@ macro_rules! paths {
 }
 
 paths! {
-    /// The directory with the latest adapter.
+    /// The adapter's directory in a run directory.
     adapter = "adapter"
-    /// The directory with the latest model of a run that trains all weights.
+    /// The model's directory, in a run that trains all weights.
     model = "model"
-    /// The directory with the adapter or model of the best evaluation.
+    /// The directory of the best adapter or model.
     best = "best"
-    /// The file with the latest network of a value learner.
+    /// The file with a value learner's latest network.
     network = "network.safetensors"
-    /// The file with the network of the best evaluation.
+    /// The file with a value learner's best network.
     best_network = "best.safetensors"
-    /// The directory with the checkpoints.
+    /// The directory of the checkpoints.
     checkpoints = "checkpoints"
     /// The file with the metrics.
     metrics = "metrics.jsonl"
-    /// The file with some episodes.
+    /// The file with some complete episodes.
     episodes = "episodes.jsonl"
-    /// The file with the [`Session`]s.
+    /// The file with a line for each start.
     sessions = "sessions.jsonl"
-    /// The directory with event files for TensorBoard, if there are any.
+    /// The directory of the event files for TensorBoard.
     tensorboard = "tensorboard"
-    /// The file with the config.
+    /// The config of a run.
     config = CONFIG
 }
 
 /// The trained weights of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trained {
-    /// An adapter, in this directory.
+    /// An adapter in this directory.
     Adapter(PathBuf),
-    /// A model whose weights were all trained, in this directory.
+    /// A model, all of whose weights were trained, in this directory.
     Model(PathBuf),
 }
 
 impl Trained {
-    /// Its directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         match self {
             Trained::Adapter(dir) | Trained::Model(dir) => dir,
@@ -240,10 +240,10 @@ impl Trained {
     }
 }
 
-/// Returns the weights of a run's best evaluation or, if there is none, the latest ones.
+/// Returns the best adapter or model of a run; before the first evaluation, the latest.
 ///
 /// # Errors
-/// If the run has no weights yet, or trained a value network.
+/// If it has saved nothing, or a network of a value learner.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
         return Err(RecordError::HasNetwork(run.to_owned()));
@@ -263,17 +263,17 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
 }
 
-/// Returns the network of a run's best evaluation or, if there is none, the latest one.
+/// Returns the best network of a run; before the first evaluation, the latest.
 ///
 /// # Errors
-/// If the run has no network.
+/// If it has none.
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let first = saved.find(|file| file.exists());
     first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
 }
 
-/// Checks that this is the directory of a run.
+/// Checks that this is a run directory.
 ///
 /// # Errors
 /// If it is not.
@@ -287,16 +287,16 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Whether a process has locked this run.
+/// Returns whether a process is writing to this run.
 pub fn is_in_use(run: &Path) -> bool {
     let lock = File::options().write(true).open(run.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Checks that [`RunDirectory::create`] may use this directory. Changes nothing.
+/// Fails early on a directory that [`RunDirectory::create`] would refuse. Changes nothing.
 ///
 /// # Errors
-/// If the directory has files.
+/// If it has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.is_dir() && !names(path)?.is_empty() {
         true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
@@ -305,7 +305,7 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Creates the directory if it does not exist. Returns whether it did.
+/// Creates this directory if it does not exist; returns whether it did.
 fn make(path: &Path) -> Result<bool, RecordError> {
     check_free(path)?;
     if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
@@ -318,8 +318,8 @@ fn make(path: &Path) -> Result<bool, RecordError> {
     }
 }
 
-/// Creates the first of NAME, NAME-2, NAME-3... that does not exist. Creation is atomic, so that runs that start at the
-/// same time get different directories.
+/// Creates the first of NAME, NAME-2, NAME-3... that does not exist. Creation is atomic, so concurrent runs get
+/// different directories.
 fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
     if let Some(parent) = name.parent() {
         fs::create_dir_all(parent).map_err(write_error(parent))?;
@@ -361,7 +361,7 @@ fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
         .collect()
 }
 
-/// Whether the path names the open file.
+/// Returns whether the open file is still the one at this path.
 #[cfg(unix)]
 fn is_file(open: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -395,8 +395,8 @@ mod tests {
         names
     }
 
-    /// The error message with DIR for the temporary directory.
-    fn message(error: &RecordError, dir: &Path) -> String {
+    /// Returns the error without the path of the temporary directory.
+    fn told(error: &RecordError, dir: &Path) -> String {
         error.to_string().replace(dir.to_str().unwrap(), "DIR")
     }
 
@@ -417,16 +417,16 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_files_is_refused() {
+    fn a_directory_with_files_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
-        assert_snapshot!(message(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(message(&error, dir.path()), @"DIR holds no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR contains no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
-        assert_snapshot!(message(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
             RunDirectory::create(dir.path(), &config()).unwrap_err(),
         ] {
             assert_eq!(
-                message(&error, dir.path()),
+                told(&error, dir.path()),
                 "DIR is in use by another lapwing: wait until it is done, or choose another directory with --out"
             );
         }
@@ -450,9 +450,9 @@ mod tests {
         assert!(matches!(error, RecordError::Occupied(_)), "{error}");
     }
 
-    /// Runs that start at the same time get different directories.
+    /// Concurrent runs get complete directories of their own.
     #[test]
-    fn default_names_are_numbered() {
+    fn the_default_name_counts_on() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("runs/frozen-lake-1");
         let begin = std::sync::Barrier::new(8);
@@ -472,9 +472,9 @@ mod tests {
         assert_eq!(made, expected.collect::<Vec<_>>());
     }
 
-    /// One process creates the run, and the others leave its files as they are.
+    /// Of many that request the same directory one gets it, and the others leave it unchanged.
     #[test]
-    fn of_several_runs_in_one_directory_only_one_starts() {
+    fn of_two_runs_in_one_directory_one_is_refused() {
         for _ in 0..30 {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("run");
@@ -497,27 +497,27 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_moved_directory_is_detected() {
+    fn a_directory_that_is_taken_away_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let mut run = RunDirectory::create(&path, &config()).unwrap();
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
-        assert_snapshot!(message(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and go on with --resume");
-        // A new directory of the same name is another run.
+        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and continue with --resume");
+        // Another file of that name is not the same.
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);
     }
 
     #[test]
-    fn a_path_that_cannot_be_written_is_named() {
+    fn a_place_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Write { .. }));
         #[cfg(unix)]
-        assert_snapshot!(message(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
     }
 }

@@ -1,4 +1,4 @@
-//! Files of episodes for imitation: a [`KeptEpisode`] in each line, with the conversation before each reply.
+//! Files of episodes kept for imitation: a [`KeptEpisode`] in each line, with the conversation before each reply.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::path::Path;
 use super::{RecordError, write_error};
 use lapwing_play::sample::KeptEpisode;
 
-const MOST_BYTES: u64 = 4 << 30;
+/// The maximum number of bytes to read.
+const LARGEST: u64 = 4 << 30;
 
-/// Checks that [`write()`] may create this file. Changes nothing.
+/// Fails early on a file that [`write()`] would refuse. Changes nothing.
 ///
 /// # Errors
-/// If the path exists.
+/// If the file exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
         Ok(_) => Err(RecordError::Taken(path.to_owned())),
@@ -19,17 +20,17 @@ pub fn check_free(path: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Writes a new file as a whole or not at all.
+/// Writes a new file, completely or not at all.
 ///
 /// # Errors
-/// If the path exists or cannot be written.
+/// If it exists or cannot be written.
 pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     check_free(path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = tempfile::Builder::new();
-    // Temporary files are private. This one gets the permissions of the user's other files (umask).
+    // A temporary file is private to its user; the new file gets the usual permissions.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
@@ -40,26 +41,26 @@ pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
     aside.as_file().sync_data().map_err(write_error(path))?;
     match aside.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        // Another process has created the file since the check.
+        // Another process created the file first.
         Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => check_free(path),
         Err(e) => Err(write_error(path)(e.error)),
     }
 }
 
-/// Reads a file of episodes, or the `episodes.jsonl` of a run.
+/// Reads such a file, or the `episodes.jsonl` of a run.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is not an episode. The error names the line.
+/// If it cannot be read, or a line is not an episode; the error names it.
 pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
     let wrong = |reason: String| RecordError::Read {
         path: path.to_owned(),
         reason,
     };
-    let text = lapwing_model::read_text(path, MOST_BYTES);
+    let text = lapwing_model::read_text(path, LARGEST);
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let sample = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
-            .map_err(|error| wrong(format!("line {} is no episode: {error}", number + 1)))
+            .map_err(|error| wrong(format!("line {} is not an episode: {error}", number + 1)))
     };
     text.lines().enumerate().map(sample).collect()
 }

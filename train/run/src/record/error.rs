@@ -1,30 +1,30 @@
-//! Errors of reading and writing records and run directories.
+//! Errors of records and run directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of reading or writing records or a run directory.
+/// A record or a run directory that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The directory is not empty.
+    /// The directory has files.
     #[error("{} exists and is not empty: choose another directory with --out, or remove it", .0.display())]
     Occupied(PathBuf),
     /// The file exists.
     #[error("{} is there already: choose another file with --keep, or remove it", .0.display())]
     Taken(PathBuf),
-    /// A file cannot be written.
-    #[error("cannot write {}: {reason}{}", .path.display(), hint(.reason))]
+    /// The file system returned an error.
+    #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
     Write {
-        /// The file.
+        /// The path.
         path: PathBuf,
-        /// The reason.
+        /// The error.
         reason: io::Error,
     },
-    /// The directory does not hold a run.
+    /// There is no run.
     #[error(
         "{} {}: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it",
-        .path.display(), if *.is_there { "holds no run" } else { "does not exist" }
+        .path.display(), if *.is_there { "contains no run" } else { "does not exist" }
     )]
     NoRun {
         /// The directory.
@@ -32,34 +32,34 @@ pub enum RecordError {
         /// Whether the directory exists.
         is_there: bool,
     },
-    /// The run has not saved any weights yet.
+    /// The run has saved no weights.
     #[error(
-        "{} holds no adapter and no model yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
+        "{} has no adapter or model yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
     )]
     NoAdapter(PathBuf),
-    /// The run trained a value network, which is not an adapter.
+    /// The run has a network instead of an adapter.
     #[error(
         "{} holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take such \
          a run, and nothing else does", .0.display()
     )]
     HasNetwork(PathBuf),
-    /// The run has not saved a network yet.
+    /// The run has no network.
     #[error(
-        "{} holds no network yet: it was stopped before the first was saved; `lapwing train --resume` goes on with it", .0.display()
+        "{} has no network yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
     )]
     NoNetwork(PathBuf),
-    /// Another process writes to the directory.
+    /// Another process writes there.
     #[error(
         "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .0.display()
     )]
     InUse(PathBuf),
-    /// The directory was removed, moved or replaced during the run.
+    /// The directory is not the one in which the run began.
     #[error(
-        "{} was removed, moved or replaced while the run wrote into it: nothing more can be kept there; move it back and \
-         go on with --resume", .0.display()
+        "{} was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and \
+         continue with --resume", .0.display()
     )]
     Gone(PathBuf),
-    /// The path exists and lapwing did not create it.
+    /// There is something that lapwing did not make.
     #[error(
         "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
         .0.display()
@@ -73,20 +73,20 @@ pub enum RecordError {
         /// The reason.
         reason: String,
     },
-    /// A file is shorter than when a checkpoint was saved.
+    /// A file has become shorter since a checkpoint.
     #[error(
         "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
-         cannot go on as if they were there; start a new run from what was learned (--adapter, or --model if all weights were trained)", .path.display()
+         cannot continue without them; start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display()
     )]
     Short {
         /// The file.
         path: PathBuf,
         /// Its length in bytes.
         found: u64,
-        /// Its length in bytes when the checkpoint was saved.
+        /// Its length at the checkpoint.
         wanted: u64,
     },
-    /// A metric is infinite or NaN.
+    /// A metric is not finite. JSON has no such numbers.
     #[error(
         "step {step}: `{metric}` is not a finite number: training has diverged; try a smaller train.lr"
     )]
@@ -98,8 +98,8 @@ pub enum RecordError {
     },
 }
 
-/// How to fix common errors, appended to the message.
-fn hint(error: &io::Error) -> &'static str {
+/// Returns the fix for errors that have one.
+fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space, or choose another place with --out"
@@ -117,7 +117,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Returns a function that converts an I/O error of this path.
+/// Makes the error of a write to this path.
 pub fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
     move |reason| RecordError::Write {
         path: path.to_owned(),

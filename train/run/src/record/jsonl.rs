@@ -1,4 +1,4 @@
-//! Files of records in JSON Lines format. A record is written as a whole or not at all.
+//! Files of records: one JSON object a line, complete or absent.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Record, RecordError, write_error};
 
-/// A file of records, opened for appending.
+/// Such a file, open for appending.
 #[derive(Debug)]
 pub struct Jsonl {
     path: PathBuf,
@@ -16,10 +16,10 @@ pub struct Jsonl {
 }
 
 impl Jsonl {
-    /// Opens the file, or creates it if it does not exist.
+    /// Opens the file; creates it if it does not exist.
     ///
     /// # Errors
-    /// If the file cannot be created or written.
+    /// If it cannot be created or written.
     pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
         let file = File::options().create(true).append(true).open(path);
         Ok(Jsonl {
@@ -28,15 +28,15 @@ impl Jsonl {
         })
     }
 
-    /// Appends a record.
+    /// Appends a line.
     ///
     /// # Errors
-    /// If it cannot be written. The file is then unchanged.
+    /// If it cannot be written; then no part of it is left.
     pub fn write(&mut self, record: &Record) -> Result<(), RecordError> {
         let line = serde_json::to_string(record).expect("metrics are plain values") + "\n";
         let before = self.bytes()?;
         self.file.write_all(line.as_bytes()).map_err(|error| {
-            // Remove the part of the line that was written.
+            // Removes the part of the line that was written.
             let _ = self.file.set_len(before);
             write_error(&self.path)(error)
         })
@@ -45,21 +45,21 @@ impl Jsonl {
     /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// If its metadata cannot be read.
+    /// If the length cannot be read.
     pub fn bytes(&self) -> Result<u64, RecordError> {
         let metadata = self.file.metadata().map_err(write_error(&self.path))?;
         Ok(metadata.len())
     }
 
-    /// Syncs the file to disk.
+    /// Syncs the file, so that its lines survive a crash of the machine.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the disk fails.
     pub fn sync(&self) -> Result<(), RecordError> {
         self.file.sync_data().map_err(write_error(&self.path))
     }
 
-    /// Truncates the file to this length.
+    /// Truncates the file to this many bytes.
     ///
     /// # Errors
     /// If the file is shorter, or cannot be written.
@@ -76,7 +76,7 @@ impl Jsonl {
     }
 }
 
-/// Reads the records of a file. Ignores an unfinished last line, which a run may be writing.
+/// Reads the records of a file. An incomplete last line, of a run that is writing or was killed, is ignored.
 ///
 /// # Errors
 /// If the file cannot be read, or a line is not a record.
@@ -84,7 +84,7 @@ pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
     lines(path)
 }
 
-/// Reads the records of a file as JSON values, so that unknown kinds and fields are no error.
+/// Reads the records as plain values, for callers that use some fields and keep the others.
 ///
 /// # Errors
 /// If the file cannot be read, or a line is not JSON.
@@ -100,7 +100,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let mut bytes = Vec::new();
     let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     opened.map_err(|e| unreadable(e.to_string()))?;
-    // The unfinished line may end within a character.
+    // The incomplete line may end within a character.
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let whole = std::str::from_utf8(&bytes[..end]).map_err(|e| unreadable(e.to_string()))?;
     let record = |(number, line): (usize, &str)| {
@@ -120,7 +120,7 @@ mod tests {
     use lapwing_play::metrics::{Baselines, PlayMetrics, ReplyMetrics};
 
     #[test]
-    fn records_round_trip() {
+    fn lines_read_so_and_are_read_back() {
         let play = PlayMetrics {
             episodes: 200,
             return_mean: 0.125,
@@ -190,7 +190,7 @@ mod tests {
             critic: None,
             value: None,
         };
-        // If all returns are equal there is no update, and its metrics are absent instead of 0.
+        // Without an update these keys are missing; a zero would be drawn in curves.
         let equal = StepMetrics {
             step: 4,
             groups_skipped: 4,
@@ -198,7 +198,7 @@ mod tests {
             learned: None,
             ..step.clone()
         };
-        // The fields of a value learner's step differ.
+        // The names of a line's keys show which kind of learner wrote it.
         let network = StepMetrics {
             step: 5,
             learned: None,
@@ -237,20 +237,20 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
         assert_eq!(read(&path).unwrap(), records);
-        // Names in files of the previous version.
+        // Files of older versions have other names.
         let before = text.replace("\"baselines\"", "\"yardsticks\"");
         std::fs::write(&path, before.replace("\"check\":", "\"watchman\":")).unwrap();
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, &text).unwrap();
 
-        // After truncation, new lines follow the remaining ones.
+        // Truncated lines are gone, and later lines follow in their place.
         let bytes = jsonl.bytes().unwrap();
         jsonl.write(&records[2]).unwrap();
         jsonl.cut(bytes).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         jsonl.write(&records[2]).unwrap();
         assert_eq!(read(&path).unwrap().len(), records.len() + 1);
-        // An unfinished line is ignored. An invalid one is an error.
+        // An incomplete line is not damage; an invalid one is.
         std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
         assert_eq!(read(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
@@ -261,7 +261,7 @@ mod tests {
         assert!(error.contains("has 0 bytes"), "{error}");
     }
 
-    /// Writes to `/dev/full` fail with "no space left on device".
+    /// Every write to this device fails because the disk is full.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_named() {

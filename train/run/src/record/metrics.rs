@@ -1,4 +1,5 @@
-//! Records of evaluations and warnings. Means are over episodes of equal weight unless noted otherwise.
+//! Records of evaluations and warnings. Means are over episodes, with equal weight for each, unless a field says
+//! otherwise.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,31 +16,31 @@ pub fn now() -> f64 {
 /// An evaluation of the policy on held-out scenes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Training steps before it.
+    /// Training steps completed before it.
     pub step: usize,
-    /// Its end, in seconds since 1970 (UTC).
+    /// The end of the evaluation, in seconds since 1970 (UTC).
     pub time: f64,
     /// The game.
     pub game: String,
     /// Its duration in seconds.
     pub seconds_evaluation: f64,
-    /// The results.
+    /// Its episode statistics.
     #[serde(flatten)]
     pub play: PlayMetrics,
 }
 
-/// A warning of a health check.
+/// A finding of a health check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Training steps so far.
+    /// Training steps completed.
     pub step: usize,
-    /// Seconds since 1970 (UTC).
+    /// The time, in seconds since 1970 (UTC).
     pub time: f64,
-    /// The name of the health check, a heading in `docs/health-checks.md`.
+    /// The name of the health check; `docs/health-checks.md` has a paragraph of this name.
     #[serde(alias = "watchman")]
     pub check: String,
-    /// The value that caused the warning.
+    /// The number that it checks.
     pub value: f64,
-    /// The finding and what may help.
+    /// The finding and its remedy.
     pub text: String,
 }

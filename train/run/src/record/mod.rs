@@ -1,4 +1,5 @@
-//! Records of a run, and the sinks that receive them: files, terminals, plots.
+//! The records of a run: metrics, a struct for each kind, and the sinks that receive them. The terminal is a sink like
+//! any other.
 
 pub mod directory;
 pub mod episode_file;
@@ -15,34 +16,35 @@ use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
 
-/// A line of `metrics.jsonl` or, for an episode, of `episodes.jsonl`. The field `kind` names the variant.
+/// A record: a line of `metrics.jsonl` or, if it is an episode, of `episodes.jsonl`. Its `kind` is the name of the
+/// variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
-    /// Baseline scores, recorded before the first evaluation.
+    /// Reference scores of the evaluations, before the first one.
     #[serde(alias = "yardsticks")]
     Baselines(Baselines),
-    /// An evaluation of the policy.
+    /// The policy was evaluated.
     Evaluation(Evaluation),
-    /// A training step.
+    /// A training step was made.
     Step(StepMetrics),
-    /// A warning of a health check.
+    /// A health check fired.
     Warning(Warning),
-    /// An episode with all its turns.
+    /// A complete episode.
     Episode(KeptEpisode),
 }
 
-/// Receives the records of a run as they are made.
+/// Receives the records of a run: a file, a terminal, a plot.
 pub trait Sink {
-    /// Receives a record. All its numbers are finite.
+    /// Takes a record, whose numbers are all finite.
     ///
     /// # Errors
-    /// If the record cannot be written.
+    /// If it cannot be kept.
     fn record(&mut self, record: &Record) -> Result<(), RecordError>;
 }
 
 impl Record {
-    /// The number of training steps done when it was recorded.
+    /// Returns the number of training steps completed.
     pub fn step(&self) -> usize {
         match self {
             Record::Baselines(_) => 0,
@@ -53,16 +55,16 @@ impl Record {
         }
     }
 
-    /// Checks that every number is finite.
+    /// Checks that every number in it is finite.
     ///
     /// # Errors
-    /// If one is not. The error names the first.
+    /// The error names the first that is not.
     pub fn check(&self) -> Result<(), RecordError> {
         if matches!(self, Record::Episode(_)) {
-            // An unreadable reply has the action null. The referee checks the rewards.
+            // The action of an unreadable reply is null. The referee checks the rewards.
             return Ok(());
         }
-        // serde_json writes numbers that are not finite as null. No metric is null otherwise.
+        // serde_json writes non-finite numbers as null, and no metric is null on purpose.
         let value = serde_json::to_value(self).expect("metrics are plain values");
         let step = self.step();
         null_in(&value, "").map_or(Ok(()), |metric| {
@@ -96,7 +98,7 @@ mod tests {
     use lapwing_play::metrics::PlayMetrics;
 
     #[test]
-    fn numbers_that_are_not_finite_are_refused_by_name() {
+    fn what_is_not_finite_is_refused_by_name() {
         let learned = UpdateMetrics {
             kl: Some(f64::NAN),
             ..UpdateMetrics::default()

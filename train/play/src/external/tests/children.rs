@@ -1,8 +1,8 @@
-//! Child processes.
+//! Tests with child processes.
 
 use super::*;
 
-/// The start of every program: it reads requests and writes answers.
+/// The beginning of all these programs: a reader of requests and a writer of answers.
 const BEGINNING: &str = r#"
 import json, os, subprocess, sys, time
 open("pid", "w").write(str(os.getpid()))
@@ -18,7 +18,7 @@ def answer(request, observation, reward=None, done=False):
     write(json.dumps({"session": request["session"], "type": "observation", "data": data}) + "\n")
 "#;
 
-/// A correct program: an agent wins that plays "go" as often as the seed.
+/// An episode is won by sending "go" as often as the seed demands.
 const HONEST: &str = r#"
 left = {}
 for request in requests():
@@ -35,7 +35,7 @@ for request in requests():
     answer(request, f"session {session} of {os.getpid()}: {left[session]} left", 1 if over else -0.5, over)
 "#;
 
-/// A child process with this program, in its own directory.
+/// Returns a scenario with this program, in a directory of its own.
 struct Child {
     home: TempDir,
     scenario: Option<Box<dyn Scenario>>,
@@ -69,7 +69,7 @@ impl Child {
             let pid: i32 = self.read(file).unwrap().parse().unwrap();
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             let start = Instant::now();
-            // Its descendants are reaped by init, which takes a moment.
+            // A grandchild is reaped by init, which takes a moment.
             while is_alive(pid) {
                 assert!(start.elapsed() < Duration::from_secs(5), "{file} lives");
                 std::thread::sleep(Duration::from_millis(10));
@@ -78,7 +78,7 @@ impl Child {
     }
 }
 
-/// Returns whether it runs. Our own zombie counts; one without a reaper in a container does not.
+/// Returns whether the process runs. A zombie of ours counts; an orphaned one in a container without init does not.
 fn is_alive(pid: rustix::process::Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat", pid = pid.as_raw_nonzero()));
     match stat {
@@ -100,9 +100,9 @@ fn one_child_plays_many_episodes() {
     assert!(child.read("pid").is_none(), "started before it is needed");
     let mut games: Vec<Box<dyn Game>> = (1..4).map(|n| scenario.start(n, 0).unwrap()).collect();
     let pid = child.read("pid").unwrap();
-    let observed = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
+    let seen = |game: &dyn Game| game.observe(0).unwrap().replace(&pid, "PID");
     for (game, n) in games.iter().zip(1..) {
-        assert_eq!(observed(&**game), format!("session {n} of PID: {n} left"));
+        assert_eq!(seen(&**game), format!("session {n} of PID: {n} left"));
     }
     for round in 1..4 {
         for (game, n) in games.iter_mut().zip(1..) {
@@ -117,18 +117,18 @@ fn one_child_plays_many_episodes() {
             assert_eq!(game.succeeded(0), n <= round && n < 3);
         }
     }
-    // Neither an unreadable reply nor a game that is over sends anything.
+    // Nothing is sent for an unreadable reply, or after the end.
     drop(games);
     let mut game = scenario.start(2, 0).unwrap();
-    let reused = observed(&*game);
+    let reused = seen(&*game);
     assert!(
         reused.ends_with(" of PID: 2 left") && !reused.contains('4'),
         "{reused}"
     );
     assert_eq!(game.play(&[None]).unwrap()[0].reward, 0.0);
-    assert_eq!(observed(&*game), reused);
+    assert_eq!(seen(&*game), reused);
     let again = scenario.start(2, 9).unwrap();
-    assert_eq!(observed(&*again)[10..], reused[10..]);
+    assert_eq!(seen(&*again)[10..], reused[10..]);
     drop((game, again));
     child.is_gone(&["pid"]);
     assert!(
@@ -137,7 +137,7 @@ fn one_child_plays_many_episodes() {
     );
 }
 
-/// Each error quotes the output, its processes are gone, and none exceeds its time.
+/// Each error quotes the child's output, its processes are gone, and none takes longer than its timeout.
 #[test]
 fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     let lie = |text: &str| {
@@ -177,11 +177,11 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         ),
         (
             "r = requests()\na = next(r)\nwhile True: answer(a, 'again')".to_owned(),
-            "it wrote to its standard output without being asked, where only answers belong: \"{\\\"session",
+            "it wrote to its standard output without a request, where only answers belong: \"{\\\"session",
         ),
         ("print('pygame 2.6')\nsys.stdout.flush()\ntime.sleep(1000)".to_owned(), "\"pygame 2.6\""),
         (lie("{}]"), "what it wrote is not JSON (trailing characters at line 1 column 3): \"{}]\""),
-        (lie("7"), "what it wrote is no message, which is a JSON object: \"7\""),
+        (lie("7"), "its output is not a message, which is a JSON object: \"7\""),
         (lie("{}"), "the message has no `type`: \"{}\""),
         (
             lie(r#"{"session":1,"type":"state","data":{}}"#),
@@ -199,7 +199,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         (data(r#"{"observation":1}"#), "the observation is wrong (missing field `done`): "),
         (data(r#"{"observation":1,"done":false,"reward":NaN}"#), "what it wrote is not JSON ("),
         (data(r#"{"observation":1,"done":false,"reward":1e999}"#), "what it wrote is not JSON ("),
-        (data(r#"{"observation":1,"done":false,"reward":"1"}"#), "the reward is no number: "),
+        (data(r#"{"observation":1,"done":false,"reward":"1"}"#), "the reward is not a number: "),
         (data(r#"{"observation":1,"done":false,"reward":9}"#), "a reward is 9, outside of -1 to 1"),
         (
             "r = requests()\nnext(r)\nsys.stdout.buffer.write(b'\\xff\\xfe\\n')\nsys.stdout.flush()\ntime.sleep(1000)".to_owned(),
@@ -213,9 +213,9 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     for (program, wanted) in cases {
         let start = Instant::now();
         let mut child = Child::new(&program, json!({ "reward_bounds": [-1, 1] }));
-        let error = failure(child.scenario());
-        assert!(error.contains(wanted), "{program}\n{error}");
-        assert!(error.len() < 2000, "{error}");
+        let told = failure(child.scenario());
+        assert!(told.contains(wanted), "{program}\n{told}");
+        assert!(told.len() < 2000, "{told}");
         child.is_gone(&["pid"]);
         assert!(
             start.elapsed() < Duration::from_secs(15),
@@ -225,9 +225,9 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     }
 }
 
-/// A child that neither answers nor reads, ignores what signals it can, and has a child itself.
+/// A child that neither answers nor reads, ignores the signals that it can ignore, and has a child of its own.
 #[test]
-fn a_child_that_hangs_is_killed_with_its_children() {
+fn a_child_that_hangs_is_ended_with_its_children() {
     let program = r#"
 import signal
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -238,20 +238,20 @@ sys.stderr.write("thinking\n" * 1000)
 sys.stderr.flush()
 time.sleep(1000)
 "#;
-    // Long enough for the program to start its child.
+    // Long enough for it to have started, which its child shows.
     let mut child = Child::new(program, json!({ "timeout": 3 }));
-    let error = failure(child.scenario());
+    let told = failure(child.scenario());
     let wanted = "it did not answer within 3 s, and was ended (game.options.timeout); its last words on standard error: ...\"";
     assert!(
-        error.starts_with(wanted) && error.ends_with("thinking\""),
-        "{error}"
+        told.starts_with(wanted) && told.ends_with("thinking\""),
+        "{told}"
     );
     child.is_gone(&["pid", "other"]);
 }
 
-/// A child that ends only by force is killed when it is dropped, too.
+/// A child that only ends by force is killed when it is no longer needed, too.
 #[test]
-fn a_child_that_does_not_exit_is_killed() {
+fn a_child_that_plays_and_does_not_end_is_ended() {
     let program = "r = requests()\nanswer(next(r), 'hello')\nother = subprocess.Popen(['sleep', '1000'])\n\
                    open('other', 'w').write(str(other.pid))\nanswer(next(r), 'hello', 1)\ntime.sleep(1000)";
     let mut child = Child::new(program, json!({}));
@@ -261,9 +261,10 @@ fn a_child_that_does_not_exit_is_killed() {
     child.is_gone(&["pid", "other"]);
 }
 
-/// An environment's own error ends the episode only. A dead process is started again for the next episode.
+/// An environment's own error ends the episode, and the process continues. A dead process is started again for the next
+/// episode.
 #[test]
-fn other_episodes_continue() {
+fn other_episodes_go_on() {
     let program = r#"
 for request in requests():
     if request["type"] == "close":
@@ -280,7 +281,7 @@ for request in requests():
     let mut first = scenario.start(1, 0).unwrap();
     let error = scenario.start(13, 0).map(drop).unwrap_err();
     assert_eq!(
-        problem(&error),
+        told(&error),
         "the environment reports an error (X): \"unlucky\""
     );
     let mut second = scenario.start(2, 0).unwrap();
@@ -289,7 +290,7 @@ for request in requests():
         assert_eq!(Some(game.observe(0).unwrap()), child.read("pid"));
     }
     let gone = first.play(&[Some(0)]).unwrap_err();
-    assert!(problem(&gone).contains("exit status 7"));
+    assert!(told(&gone).contains("exit status 7"));
     assert_eq!(second.play(&[Some(1)]).unwrap_err(), gone);
     drop((first, second));
     let old = child.read("pid");
@@ -301,25 +302,26 @@ for request in requests():
 }
 
 #[test]
-fn a_missing_or_invalid_program_is_an_error() {
+fn a_program_that_is_not_there_or_not_one_is_told() {
     let home = tempfile::tempdir().unwrap();
     let plain = home.path().join("plain");
     fs::write(&plain, "hello").unwrap();
-    let error = failure(&*scenario("exec:no-such-program-3 a", json!({})));
+    let told = failure(&*scenario("exec:no-such-program-3 a", json!({})));
     assert_eq!(
-        error,
+        told,
         "cannot start \"no-such-program-3\": there is no such program here or on the PATH"
     );
-    let error = failure(&*scenario(
+    let told = failure(&*scenario(
         &format!("exec:'{}'", plain.display()),
         json!({}),
     ));
-    assert!(error.contains("may not be executed (chmod +x"), "{error}");
+    assert!(told.contains("may not be executed (chmod +x"), "{told}");
 }
 
-/// The agent's text goes to the template and its output to the child, with a seed for luck if there is a field for it.
+/// The agent's text goes to the template, and the template's output to the child, with a seed for luck if the option is
+/// set.
 #[test]
-fn texts_and_luck_are_sent() {
+fn texts_and_luck_are_handed_on() {
     let program = r#"
 for request in requests():
     if request["type"] != "close":
@@ -356,11 +358,11 @@ for request in requests():
         r#"{"message":"I say \"left\""} 0.25 1"#
     );
     assert!(!game.succeeded(0));
-    // The text is sent once.
+    // A text is sent once.
     game.play(&[Some(0)]).unwrap();
     assert_eq!(game.observe(0).unwrap(), r#"{"message":""} 0.25 2"#);
     assert!(game.succeeded(0));
-    // The options contain the template itself.
+    // The options hold the template itself.
     fs::remove_file(template).unwrap();
     let again = configure(&name.as_str().into(), &talk.options()).unwrap();
     assert_eq!(again.options(), talk.options());

@@ -1,4 +1,4 @@
-//! WebSocket servers.
+//! Tests with servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use tungstenite::{Message, accept};
 
 use super::*;
 
-/// Starts a server that runs `each` with every connection.
+/// Starts a server that does this with each connection.
 fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ fn server(each: impl Fn(TcpStream) + Send + Clone + 'static) -> String {
     format!("ws://{address}/ws")
 }
 
-/// Starts a server that runs `each` with every WebSocket.
+/// Starts a server that does this with each WebSocket.
 fn speaks(each: impl Fn(&mut WebSocket<TcpStream>) + Send + Clone + 'static) -> String {
     server(move |stream| {
         if let Ok(mut socket) = accept(stream) {
@@ -48,7 +48,7 @@ fn request(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
     }
 }
 
-/// A correct server: an agent wins that plays "go" as often as the seed.
+/// An episode is won by sending "go" as often as the seed demands.
 fn honest(socket: &mut WebSocket<TcpStream>) {
     let mut left = 0;
     while let Some(request) = request(socket) {
@@ -62,10 +62,10 @@ fn honest(socket: &mut WebSocket<TcpStream>) {
 }
 
 #[test]
-fn each_session_reuses_its_connection() {
-    let (connected, connections) = std::sync::mpsc::channel();
+fn each_session_has_a_connection_and_uses_it_again() {
+    let (told, connections) = std::sync::mpsc::channel();
     let url = speaks(move |socket| {
-        connected.send(()).unwrap();
+        told.send(()).unwrap();
         honest(socket);
     });
     let scenario = scenario(&url, json!({}));
@@ -84,9 +84,9 @@ fn each_session_reuses_its_connection() {
     assert_eq!(connections.try_iter().count(), 2);
 }
 
-/// A server closes connections that do not answer its pings.
+/// A server closes a connection that does not answer its pings.
 #[test]
-fn pings_are_answered_between_requests() {
+fn pings_are_answered_while_nothing_is_asked() {
     let url = speaks(|socket| {
         request(socket);
         let _ = socket.send(observation("first", false));
@@ -104,7 +104,7 @@ fn pings_are_answered_between_requests() {
     assert_eq!(game.observe(0).unwrap(), "true");
 }
 
-/// A server may close a connection between two episodes, but not within one.
+/// A server may close the connection between two episodes, but not within one.
 #[test]
 fn an_idle_connection_may_be_closed() {
     let url = speaks(|socket| {
@@ -118,7 +118,7 @@ fn an_idle_connection_may_be_closed() {
     let mut game = scenario.start(0, 0).unwrap();
     let error = game.play(&[Some(0)]).unwrap_err();
     assert!(
-        problem(&error).starts_with("the server has closed the connection"),
+        told(&error).starts_with("the server has closed the connection"),
         "{error}"
     );
 }
@@ -152,7 +152,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
         ),
         (
             answers(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
-            "cannot connect to the server: it does not speak WebSocket: ",
+            "cannot connect to the server: it is not a WebSocket server: ",
         ),
         (
             server(|stream| {
@@ -166,7 +166,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
             "the server did not answer within 2 s (game.options.timeout)",
         ),
         (
-            // It sends pings without end.
+            // It sends pings without end and no answer.
             after_hello(|socket| while socket.send(Message::Ping(b"!".to_vec().into())).is_ok() {}),
             "the server did not answer within 2 s (game.options.timeout)",
         ),
@@ -190,7 +190,7 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
                 let _ = socket.get_mut().write_all(&[0xff; 64]);
                 thread::sleep(Duration::from_secs(1));
             }),
-            "the server does not speak WebSocket: ",
+            "the server does not follow the WebSocket protocol: ",
         ),
         (
             after_hello(|socket| {
@@ -226,11 +226,11 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
     ];
     for (url, wanted) in cases {
         let start = Instant::now();
-        let error = failure(&*scenario(&url, json!({ "timeout": 2 })));
-        assert!(error.contains(wanted), "{wanted}\n{error}");
+        let told = failure(&*scenario(&url, json!({ "timeout": 2 })));
+        assert!(told.contains(wanted), "{wanted}\n{told}");
         assert!(
             start.elapsed() < Duration::from_secs(8),
-            "{error}: {:?}",
+            "{told}: {:?}",
             start.elapsed()
         );
     }

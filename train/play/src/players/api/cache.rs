@@ -1,7 +1,8 @@
-//! A disk cache of paid answers.
+//! Paid answers, cached on disk so that no request is paid for twice.
 //!
-//! Each request has a file, named by a SHA-256 of the URL and the request. The first line is a SHA-256 of the rest, a
-//! JSON object of the request and its answer. Files are written aside and renamed, so that processes can share a cache.
+//! Each request has one file, named by a SHA-256 of address and request. Its first line is a SHA-256 of the rest, which
+//! is a JSON object of the request and its answer. Files are written to a temporary name and renamed, so several
+//! processes can share a cache.
 
 use std::fs;
 use std::io::Write;
@@ -28,11 +29,11 @@ struct CacheEntry {
 /// The result of a lookup.
 #[derive(Debug, PartialEq)]
 pub(super) enum Lookup {
-    /// A cached answer.
+    /// The cached answer.
     Found(ChatReply),
     /// No file.
     Nothing,
-    /// An unreadable file, which the new answer replaces.
+    /// An unreadable file, which is overwritten once the answer has arrived.
     Damaged(PathBuf),
 }
 
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cached_answers_are_found_and_damaged_files_are_not_used() {
+    fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
         let home = tempfile::tempdir().unwrap();
         let cache = ReplyCache::open(&home.path().join("new/cache")).unwrap();
         let answer = ChatReply {
@@ -134,12 +135,12 @@ mod tests {
         assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Lookup::Nothing);
 
         let path = cache.path(url, request);
-        let contents = fs::read_to_string(&path).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
         for damaged in [
             "",
             "no line",
-            &contents[..contents.len() - 1],
-            &contents.replace("left", "down"),
+            &whole[..whole.len() - 1],
+            &whole.replace("left", "down"),
         ] {
             fs::write(&path, damaged).unwrap();
             assert_eq!(cache.get(url, request), Lookup::Damaged(path.clone()));

@@ -1,4 +1,4 @@
-//! A client of one endpoint, with retries.
+//! One endpoint: requests, with retries if the server is busy.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,16 +10,19 @@ use ureq::http::{StatusCode, Uri};
 
 use super::error::{ApiPlayerError, excerpt};
 
+/// The maximum number of attempts of a request.
 const ATTEMPTS: usize = 6;
-/// Pause before the second attempt, without jitter. It doubles with each attempt.
+/// The pause before the second attempt, without jitter. It doubles from attempt to attempt.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-const MAX_PAUSE: Duration = Duration::from_secs(120);
-const MAX_ANSWER: u64 = 8 << 20;
+/// The longest pause before an attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// The maximum number of bytes of an answer.
+const LARGEST: u64 = 8 << 20;
 
 /// An endpoint.
 pub(super) struct ApiClient {
     agent: Agent,
-    /// The URL before `/chat/completions`.
+    /// without `/chat/completions`, which is appended
     pub url: String,
     key: Option<String>,
     pause: Duration,
@@ -27,21 +30,21 @@ pub(super) struct ApiClient {
 
 /// A failed attempt.
 struct FailedAttempt {
-    /// The kind of failure, for the usage.
+    /// its kind, for the counts
     kind: String,
-    /// The description, for the error.
+    /// the text of the error
     what: String,
-    /// Whether a retry may succeed.
-    is_transient: bool,
-    /// The server's `Retry-After`.
+    /// whether to retry
+    passes: bool,
+    /// the pause that the server requests
     wait: Option<Duration>,
 }
 
-/// Counts requests and failures.
+/// Receives events about requests.
 pub(super) trait RequestCounter: Sync {
-    /// Counts a request; `again` for a retry.
+    /// A request is sent; `again`: it is a retry.
     fn sent(&self, again: bool);
-    /// Counts a failure.
+    /// A request failed in this way.
     fn failed(&self, kind: String);
 }
 
@@ -56,7 +59,7 @@ impl ApiClient {
             problem: problem.to_owned(),
         };
         if url.contains('@') || url.contains('?') {
-            // The text is not quoted, since it may contain a secret.
+            // Not quoted, because the text may be a secret.
             return Err(wrong("has a name, a password or a question in it"));
         }
         let uri: Uri = url
@@ -78,7 +81,7 @@ impl ApiClient {
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // Redirects are not followed: the key is for this address only.
+            // The key is sent to this address only.
             .max_redirects(0)
             .timeout_connect(Some(Duration::from_secs(20).min(timeout)))
             .timeout_global(Some(timeout))
@@ -91,7 +94,8 @@ impl ApiClient {
         })
     }
 
-    /// Returns the server's answer, with retries. `stop` ends the waiting. The key is removed from the answer.
+    /// Returns the server's answer, after retries if needed. `stop` ends the waiting. The key is removed from the
+    /// answer.
     pub(super) fn ask(
         &self,
         request: &str,
@@ -108,20 +112,21 @@ impl ApiClient {
                 Err(failure) => failure,
             };
             tally.failed(failure.kind);
-            if let Some(wait) = failure.wait.filter(|wait| *wait > MAX_PAUSE) {
+            if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
                 let url = self.url.clone();
                 return Err(ApiPlayerError::Busy { url, wait });
             }
-            if !failure.is_transient || attempt == ATTEMPTS || stop.load(Relaxed) {
+            if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
                 return Err(ApiPlayerError::Failed {
                     url: self.url.clone(),
                     what: failure.what,
                     attempts: attempt,
                 });
             }
-            // Jitter from half to one and a half, so that requests that fail together do not retry together.
+            // Half of the pause plus a random part of up to half, so that requests that failed together are not retried
+            // together.
             let usual = self.pause * (1 << (attempt - 1));
-            let usual = usual.mul_f64(0.5 + jitter.unit()).min(MAX_PAUSE);
+            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
             rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
             attempt += 1;
         }
@@ -139,17 +144,17 @@ impl ApiClient {
         let wait = answer.headers().get("retry-after");
         let wait = wait.and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         let wait = wait.filter(|wait: &f64| (0.0..1e9).contains(wait));
-        let body = answer.body_mut().with_config().limit(MAX_ANSWER);
+        let body = answer.body_mut().with_config().limit(LARGEST);
         let body = body.read_to_vec();
         let status = answer.status();
         if status == StatusCode::OK {
             let body = body.map_err(|e| self.broken(&e))?;
             return Ok(self.without_key(&String::from_utf8_lossy(&body)));
         }
-        // If the body is unreadable, the status is enough.
+        // The status suffices if the body is damaged.
         let body = self.without_key(&String::from_utf8_lossy(&body.unwrap_or_default()));
-        let is_transient = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
-        let hint = match status.as_u16() {
+        let passes = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+        let cure = match status.as_u16() {
             401 | 403 if self.key.is_none() => " (OPENAI_API_KEY is not set)",
             401 | 403 => " (is OPENAI_API_KEY right?)",
             404 => " (wanted the address before /chat/completions, and a model that is there)",
@@ -159,18 +164,18 @@ impl ApiClient {
         Err(FailedAttempt {
             kind: format!("status {}", status.as_u16()),
             what: format!(
-                "answered with status {}{hint}: {}",
+                "answered with status {}{cure}: {}",
                 status.as_u16(),
                 excerpt(&body)
             ),
-            is_transient,
+            passes,
             wait: wait.map(Duration::from_secs_f64),
         })
     }
 
-    /// Describes a missing or partial answer.
+    /// No answer, or part of one.
     fn broken(&self, error: &ureq::Error) -> FailedAttempt {
-        let (kind, is_transient) = match error {
+        let (kind, passes) = match error {
             ureq::Error::Timeout(_) => ("timed out", true),
             ureq::Error::BodyExceedsLimit(_) => ("too large", false),
             ureq::Error::HostNotFound => ("no such host", false),
@@ -182,12 +187,12 @@ impl ApiClient {
         FailedAttempt {
             kind: kind.to_owned(),
             what: format!("gave no answer: {}", self.without_key(&error.to_string())),
-            is_transient,
+            passes,
             wait: None,
         }
     }
 
-    /// Removes the key from the text: a server may echo the request.
+    /// A server may echo what it received, including the key.
     fn without_key(&self, text: &str) -> String {
         match &self.key {
             Some(key) => text.replace(key, "[key]"),
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_never_sent_unencrypted() {
+    fn a_key_goes_nowhere_in_the_open() {
         for url in [
             "https://api.example.org/v1",
             "http://localhost:8000/v1",
@@ -244,7 +249,7 @@ mod tests {
         );
         assert!(!refused.contains("sk-secret"));
         assert!(made("http://192.168.0.7:8000/v1", None).is_ok());
-        // A host name with the loopback's prefix.
+        // A name that only begins like the loopback address.
         assert!(made("http://localhost.example.org/v1", Some("k")).is_err());
         assert!(made("http://127.0.0.1.example.org/v1", Some("k")).is_err());
         let broken = made("https://a/v1", Some("sk-\nsecret")).err().unwrap();
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_urls_are_errors() {
+    fn what_is_no_address_is_said() {
         for url in ["", "localhost:8000", "ftp://a/v1", "http://", "/v1", "a b"] {
             let refused = made(url, None).err().unwrap();
             assert!(

@@ -1,8 +1,8 @@
-//! A chat completion, reduced to what a player reads.
+//! The part of a chat completion that a player reads.
 
 use serde::{Deserialize, Serialize};
 
-/// A reply and its cost.
+/// The model's reply and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChatReply {
     pub text: String,
@@ -28,7 +28,7 @@ struct CompletionChoice {
     finish_reason: Option<String>,
 }
 
-/// A model whose tokens all go to reasoning has null content.
+/// A model that spends all its tokens on reasoning has no reply: its content is null.
 #[derive(Deserialize)]
 struct ReplyMessage {
     content: Option<String>,
@@ -41,17 +41,17 @@ struct CompletionUsage {
 }
 
 impl ChatReply {
-    /// Parses the answer to a request.
+    /// Parses the answer to this request.
     ///
     /// # Errors
-    /// What is wrong with the answer.
+    /// A description of the problem.
     pub(super) fn read(body: &str, request: &str) -> Result<ChatReply, String> {
         let completion: Completion =
             serde_json::from_str(body).map_err(|error| error.to_string())?;
         let choice = completion.choices.into_iter().next();
         let choice = choice.ok_or("it has no choices")?;
         let text = choice.message.content.unwrap_or_default();
-        // English text has about four bytes per token.
+        // English has about four bytes per token.
         let guess = |text: &str| text.len().div_ceil(4) as u64;
         let (prompt_tokens, completion_tokens) = match &completion.usage {
             Some(usage) => (usage.prompt_tokens, usage.completion_tokens),

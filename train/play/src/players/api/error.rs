@@ -1,4 +1,4 @@
-//! Errors of a model behind an API. No message contains the key.
+//! Errors of models behind an API. No text here contains the key.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A model behind an API cannot play.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiPlayerError {
-    /// The URL is invalid.
+    /// The address is invalid, or the key may not be sent to it.
     #[error(
         "the address of the API {problem}: wanted http(s)://HOST[:PORT]/PATH, such as http://127.0.0.1:8000/v1"
     )]
@@ -14,58 +14,60 @@ pub enum ApiPlayerError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The key would be sent unencrypted.
+    /// The key would be sent unencrypted over a network.
     #[error(
-        "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server wants \
+        "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if the server needs \
          no key"
     )]
     Exposed {
-        /// The host.
+        /// The address that would get it.
         host: String,
     },
-    /// The key contains invalid characters.
-    #[error("OPENAI_API_KEY holds characters that no key has, such as a line end: set it anew")]
+    /// The key contains characters that cannot be sent.
+    #[error("OPENAI_API_KEY contains characters that no key has, such as a line end: set it again")]
     Key,
-    /// The server answered with an error or not at all.
+    /// The server did not answer, or answered with an error.
     #[error("the API at {url} {what}{}", tried(*.attempts))]
     Failed {
-        /// The URL.
+        /// The address.
         url: String,
-        /// The failure, shortened and escaped.
+        /// The answer or failure, cut and escaped.
         what: String,
         /// The number of attempts.
         attempts: usize,
     },
-    /// The server asks for a longer wait than a run allows.
+    /// The server requests a longer pause than a run can wait.
     #[error(
-        "the API at {url} asks to be left alone for {} s (Retry-After): try again then; what it has answered so far is in \
+        "the API at {url} requests a pause of {} s (Retry-After): try again then; its answers so far are in \
          the cache", .wait.as_secs()
     )]
     Busy {
-        /// The URL.
+        /// The address.
         url: String,
-        /// The wait.
+        /// The requested pause.
         wait: Duration,
     },
     /// The answer is not a chat completion.
-    #[error("the API at {url} gave an answer that is no chat completion ({problem}): {body}")]
+    #[error(
+        "the API at {url} returned an answer that is not a chat completion ({problem}): {body}"
+    )]
     Schema {
-        /// The URL.
+        /// The address.
         url: String,
         /// What is missing.
         problem: String,
-        /// The answer, shortened and escaped.
+        /// The answer, cut and escaped.
         body: String,
     },
     /// The token budget is used up.
     #[error(
-        "the budget of {budget} tokens is used up ({used} used): what was answered so far is in the cache, so that the same \
-         command with a larger --player-budget goes on from there"
+        "the budget of {budget} tokens is used up ({used} used): the answers so far are in the cache, so the same \
+         command with a larger --player-budget continues from there"
     )]
     Budget {
-        /// The allowed tokens.
+        /// The budget.
         budget: u64,
-        /// The used tokens.
+        /// The tokens used.
         used: u64,
     },
     /// The cache cannot be written.
@@ -85,7 +87,7 @@ fn tried(attempts: usize) -> String {
     }
 }
 
-/// Escapes untrusted text for a message, and shortens it to 300 characters.
+/// Quotes untrusted text for a message: at most this many characters, with control characters escaped.
 pub(super) fn excerpt(text: &str) -> String {
     const MOST: usize = 300;
     let mut letters = text.trim().chars();

@@ -38,7 +38,7 @@ fn api(settings: ApiSettings) -> Api {
         ..PolicyConfig::default()
     };
     let framing = PromptWriter::new(&*lake(), &policy).unwrap();
-    Api::with_pause(settings, framing, Duration::from_millis(5)).unwrap()
+    Api::patient(settings, framing, Duration::from_millis(5)).unwrap()
 }
 
 fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
@@ -56,7 +56,7 @@ fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
     referee.play(&*lake(), &seats, &mut [api], &mut |_| ())
 }
 
-/// Plays one seat and returns its error, which must not contain the key.
+/// The error of one seat, without the key.
 fn fails(stub: &Stub) -> (String, ApiUsage) {
     let home = tempfile::tempdir().unwrap();
     let mut api = api(settings(stub, home.path()));
@@ -93,7 +93,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
     assert_eq!(body["max_tokens"], 5);
     assert_eq!(body["temperature"], 0.7);
     assert_eq!(body["messages"][0]["role"], "system");
-    // Every turn of every episode has its own seed.
+    // Every episode and turn has its own seed.
     let mut seeds: Vec<u64> = asked
         .iter()
         .map(|asked| asked.body["seed"].as_u64().unwrap())
@@ -112,7 +112,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
         (0, 6, 0)
     );
 
-    // No file contains the key.
+    // The key is in none of the files.
     let mut files = 0;
     for folder in std::fs::read_dir(home.path()).unwrap() {
         for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
@@ -133,7 +133,7 @@ fn it_plays_and_a_second_run_costs_nothing() {
 }
 
 #[test]
-fn a_damaged_cache_file_is_ignored_and_reported() {
+fn a_damaged_cache_file_is_left_out_and_said() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let mut first = api(settings(&stub, home.path()));
@@ -158,7 +158,7 @@ fn a_damaged_cache_file_is_ignored_and_reported() {
 }
 
 #[test]
-fn equal_requests_are_sent_once_at_temperature_zero() {
+fn equal_requests_are_asked_once_where_nothing_is_left_to_chance() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let mut greedy = api(ApiSettings {
@@ -167,13 +167,13 @@ fn equal_requests_are_sent_once_at_temperature_zero() {
     });
     assert_eq!(play(&mut greedy, 10).unwrap().len(), 10);
     let asked = stub.asked();
-    // All episodes are in the same two states.
+    // All are in the same two states.
     assert_eq!(asked.len(), 2);
     assert!(asked[0].body.get("seed").is_none());
 }
 
 #[test]
-fn concurrency_is_limited() {
+fn so_many_are_asked_at_a_time() {
     for concurrency in [1, 3] {
         let stub = Stub::new(&[], StubResponse::Says("right", false));
         let home = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ fn concurrency_is_limited() {
 }
 
 #[test]
-fn transient_errors_are_retried() {
+fn what_passes_is_waited_for() {
     let status = |status, headers| StubResponse::Status(status, headers, "busy".to_owned());
     for (bad, kind) in [
         (status(429, ""), "status 429"),
@@ -226,12 +226,12 @@ fn retry_after_is_honoured() {
     let bad = StubResponse::Status(429, "Retry-After: 3600\r\n", String::new());
     let stub = Stub::new(&[], bad);
     let (error, account) = fails(&stub);
-    assert!(error.contains("left alone for 3600 s"), "{error}");
+    assert!(error.contains("a pause of 3600 s"), "{error}");
     assert_eq!(account.requests, 1);
 }
 
 #[test]
-fn persistent_errors_are_quoted() {
+fn what_stays_bad_is_quoted() {
     let body = format!("\u{1b}[2Jno {SECRET} {}", "x".repeat(1000));
     let stub = Stub::new(&[], StubResponse::Status(500, "", body));
     let (error, account) = fails(&stub);
@@ -248,8 +248,8 @@ fn persistent_errors_are_quoted() {
 }
 
 #[test]
-fn permanent_errors_are_not_retried() {
-    for (status, hint) in [
+fn what_does_not_pass_is_not_tried_again() {
+    for (status, cure) in [
         (400, ""),
         (401, "is OPENAI_API_KEY right?"),
         (404, "wanted the address before /chat/completions"),
@@ -259,13 +259,13 @@ fn permanent_errors_are_not_retried() {
         let stub = Stub::new(&[], StubResponse::Status(status, headers, "no".to_owned()));
         let (error, account) = fails(&stub);
         assert!(error.contains(&format!("status {status}")), "{error}");
-        assert!(error.contains(hint), "{error}");
+        assert!(error.contains(cure), "{error}");
         assert_eq!((account.requests, account.retries), (1, 0), "{status}");
     }
 }
 
 #[test]
-fn an_unknown_schema_is_an_error() {
+fn another_schema_is_an_error() {
     for (body, problem) in [
         ("<html>", "expected value"),
         ("{}", "missing field `choices`"),
@@ -277,7 +277,7 @@ fn an_unknown_schema_is_an_error() {
     ] {
         let stub = Stub::new(&[], StubResponse::Status(200, "", body.to_owned()));
         let (error, account) = fails(&stub);
-        assert!(error.contains("no chat completion"), "{error}");
+        assert!(error.contains("not a chat completion"), "{error}");
         assert!(error.contains(problem), "{error}");
         assert!(error.contains(&format!("{body:?}")), "{error}");
         assert_eq!(account.requests, 1);
@@ -286,7 +286,7 @@ fn an_unknown_schema_is_an_error() {
 }
 
 #[test]
-fn a_reply_that_was_cut_off_is_marked() {
+fn a_reply_that_was_cut_off_is_known_as_that() {
     let stub = Stub::new(&[], StubResponse::Says("ri", true));
     let home = tempfile::tempdir().unwrap();
     let played = play(&mut api(settings(&stub, home.path())), 1).unwrap();
@@ -308,7 +308,7 @@ fn null_content_and_no_usage_are_an_answer() {
 }
 
 #[test]
-fn the_budget_ends_the_run_and_a_larger_one_resumes() {
+fn the_budget_ends_the_run_and_a_larger_one_goes_on() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
     let with = |budget| {
