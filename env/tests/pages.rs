@@ -39,12 +39,19 @@ fn table(kind: &Kind) -> String {
         let (name, values, meaning) = (option.name, option.wanted(), option.meaning);
         table += &format!("| `{name}` | {default} | {values} | {meaning} |\n");
     }
-    let last = changed.pop().expect("every game has probes");
-    let changed = changed.join(", ");
-    table
-        + &format!(
-            "\n{changed} and {last} are among the options in force only if they differ from their defaults.\n"
-        )
+    let in_force = "among the options in force only if";
+    match changed.split_last() {
+        None => table,
+        Some((only, [])) => {
+            format!("{table}\n{only} is {in_force} it differs from its default.\n")
+        }
+        Some((last, others)) => {
+            let others = others.join(", ");
+            format!(
+                "{table}\n{others} and {last} are {in_force} they differ from their defaults.\n"
+            )
+        }
+    }
 }
 
 #[test]

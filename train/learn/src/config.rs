@@ -308,6 +308,14 @@ impl LearnerKind {
             LearnerKind::Pqn => "pqn",
         }
     }
+
+    /// Whether a language model learns. Otherwise it is a network that reads no text.
+    pub fn has_language(self) -> bool {
+        match self {
+            LearnerKind::MsGrpo => true,
+            LearnerKind::Dqn | LearnerKind::Pqn => false,
+        }
+    }
 }
 
 /// The network of `dqn` and `pqn`, and how it explores. The paper does not publish its network; these numbers are ours.

@@ -172,11 +172,11 @@ pub fn step(
 /// The episodes that a step played.
 pub(crate) struct Rollout {
     pub(crate) groups: Vec<Group>,
-    play: PlayMetrics,
+    pub(crate) play: PlayMetrics,
     /// by game, if several games are played
-    games: Vec<GameMetrics>,
+    pub(crate) games: Vec<GameMetrics>,
     /// positions that separate sequences would have computed
-    tokens_played: u64,
+    pub(crate) tokens_played: u64,
 }
 
 /// Plays `group_size` games on each of `groups` fresh scenes.

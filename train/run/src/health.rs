@@ -60,7 +60,7 @@ impl HealthChecks {
         config: &Config,
     ) -> Vec<Warning> {
         self.remember(metrics);
-        if !config.has_language() {
+        if !config.learner.has_language() {
             // The other checks need readable replies and groups.
             return Vec::new();
         }

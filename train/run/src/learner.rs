@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
 use lapwing_learn::batch::Group;
-use lapwing_learn::config::LearnerKind;
 use lapwing_learn::language::{LanguageLearner, Options};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
@@ -254,12 +253,5 @@ impl Learner for NetworkLearner {
 
     fn save(&self, _: &Config, place: &Path) -> Result<(), Error> {
         Ok(self.save_network(place)?)
-    }
-}
-
-impl Config {
-    /// Whether a language model learns, which replies in words that can be unreadable.
-    pub(crate) fn has_language(&self) -> bool {
-        self.learner == LearnerKind::MsGrpo
     }
 }

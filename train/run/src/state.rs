@@ -14,7 +14,7 @@ use crate::learner::Learner;
 use crate::memory;
 use crate::memory::MemoryPlan;
 use crate::snapshot::{Best, Snapshot};
-use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Weights};
+use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::value::learner::NetworkLearner;
@@ -91,7 +91,7 @@ impl State {
         purpose: RunPurpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        if config.learner != LearnerKind::MsGrpo {
+        if !config.learner.has_language() {
             return Err(Error::NoLanguage(config.learner.name()));
         }
         config.game = GameConfig::of(&*scenarios[0]);

@@ -68,18 +68,19 @@ fn every_kernel_is_checked_and_right() {
         let missing: Vec<_> = shaders(&all)
             .difference(&shaders(&short))
             .copied()
+            // With attention_lanes, `attention` is used only for gradients.
+            .filter(|shader| *shader != "attention")
             .collect();
-        // With attention_lanes, `attention` is used only for gradients.
         assert!(
-            missing.is_empty() || missing == ["attention"],
-            "{missing:?}"
+            missing.is_empty(),
+            "set is_short of a check that runs {missing:?}"
         );
         met.extend(all);
     }
     let forgotten: Vec<_> = entry_points().difference(&met).cloned().collect();
     assert!(
         forgotten.is_empty(),
-        "no check in checks.rs runs {forgotten:?}"
+        "no check in check/op_checks.rs runs {forgotten:?}"
     );
 }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapwing_learn::config::LearnerKind;
 use lapwing_play::ReplyForm;
 use lapwing_train::base::source::ModelSource;
 use lapwing_train::config::{Origin, PathKind, Resolved};
@@ -59,7 +58,7 @@ impl ConfigArgs {
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve(own)?;
         let is_set = |key| is_set(&resolved, key);
-        if resolved.config.learner != LearnerKind::MsGrpo {
+        if !resolved.config.learner.has_language() {
             if let Some(run) = resolved.run.clone().filter(|_| !is_set("value.network")) {
                 let network = directory::trained_network(&run)?.display().to_string();
                 resolved.notes.push(format!("plays with {network}"));

@@ -160,11 +160,13 @@ fn other_player(text: &str) -> Result<OtherPlayer, String> {
 impl PlayerArgs {
     /// Returns the player's name in tables.
     pub fn name(&self) -> String {
-        match (&self.player, &self.player_model) {
-            (Some(OtherPlayer::Scripted), _) => "scripted (--player)".to_owned(),
-            (Some(OtherPlayer::Random), _) => "random (--player)".to_owned(),
-            (_, Some(model)) => model.clone(),
-            _ => "API".to_owned(),
+        match &self.player {
+            Some(OtherPlayer::Scripted) => "scripted (--player)".to_owned(),
+            Some(OtherPlayer::Random) => "random (--player)".to_owned(),
+            Some(OtherPlayer::OpenAi(_)) | None => {
+                let model = self.player_model.clone();
+                model.unwrap_or_else(|| "API".to_owned())
+            }
         }
     }
 

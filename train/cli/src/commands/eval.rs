@@ -8,7 +8,6 @@ use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, PlayerScores};
 use lapwing_lab::text_table::TextTable;
-use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
@@ -82,7 +81,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
     let (model, mut all) = match arguments.player.player {
-        None if config.learner != LearnerKind::MsGrpo => {
+        None if !config.learner.has_language() => {
             by_networks(device, &scenarios, &config, arguments)?
         }
         None => by_models(device, scenarios, &config, arguments)?,

@@ -15,10 +15,8 @@ use crate::folders;
 pub enum Substitute {
     /// A model behind an API.
     Api(Box<Api>),
-    /// The game's own player, with replies in this form.
-    Scripted(ScriptedPlayer, ReplyForm),
-    /// Random actions.
-    Random(RandomPlayer, ReplyForm),
+    /// A player of action words, with replies in this form.
+    Words(Box<dyn Player>, ReplyForm),
 }
 
 /// Returns the selected player. The key of an API is read from OPENAI_API_KEY.
@@ -29,10 +27,13 @@ pub enum Substitute {
 /// # Panics
 /// If none is selected.
 pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> Result<Substitute> {
+    fn in_form(player: impl Player + 'static, form: ReplyForm) -> Substitute {
+        Substitute::Words(Box::new(player), form)
+    }
     let form = config.policy.reply;
     let url = match arguments.player.as_ref().expect("a player is selected") {
-        OtherPlayer::Scripted => return Ok(Substitute::Scripted(ScriptedPlayer::default(), form)),
-        OtherPlayer::Random => return Ok(Substitute::Random(RandomPlayer::default(), form)),
+        OtherPlayer::Scripted => return Ok(in_form(ScriptedPlayer::default(), form)),
+        OtherPlayer::Random => return Ok(in_form(RandomPlayer::default(), form)),
         OtherPlayer::OpenAi(url) => url,
     };
     let Some(model) = &arguments.player_model else {
@@ -74,8 +75,7 @@ impl Player for Substitute {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let (replies, form) = match self {
             Substitute::Api(api) => return api.act(asks),
-            Substitute::Scripted(scripted, form) => (scripted.act(asks)?, form),
-            Substitute::Random(random, form) => (random.act(asks)?, form),
+            Substitute::Words(player, form) => (player.act(asks)?, form),
         };
         // In the form of a model's reply, so that it can be imitated.
         let formatted = |reply: Reply| Reply {

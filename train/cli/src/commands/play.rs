@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_env::Scenario;
-use lapwing_learn::config::LearnerKind;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
 use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose as SamplePurpose, KeptEpisode};
@@ -33,7 +32,7 @@ pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     }
     if arguments.player.player.is_some() {
         by_other_player(arguments, &config)
-    } else if config.learner != LearnerKind::MsGrpo {
+    } else if !config.learner.has_language() {
         by_network(device, arguments, &config)
     } else {
         by_model(device, arguments, config)

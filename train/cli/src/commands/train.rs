@@ -9,7 +9,6 @@ use indicatif::HumanCount;
 use lapwing_lab::doctor::self_test;
 use lapwing_lab::report;
 use lapwing_lab::tensorboard::EventFile;
-use lapwing_learn::config::LearnerKind;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::metrics::PlayMetrics;
@@ -44,7 +43,7 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
-    if config.learner != LearnerKind::MsGrpo {
+    if !config.learner.has_language() {
         let state = State::network(&gpu, config)?;
         return run(state, arguments, resumed, &gpu, terminal, stop);
     }

@@ -36,7 +36,6 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use lapwing_learn::config::LearnerKind;
 use lapwing_play::config::GameConfig;
 use lapwing_train::Config;
 use lapwing_train::record::directory;
@@ -171,7 +170,7 @@ impl Sweep {
             }
         }
         for run in sweep.runs.iter().filter(|run| run.seed == sweep.seeds[0]) {
-            if run.config.learner != LearnerKind::MsGrpo && !sweep.compare.probes.is_empty() {
+            if !run.config.learner.has_language() && !sweep.compare.probes.is_empty() {
                 return Err(wrong(("compare.probes".to_owned(), NO_PROBES.to_owned())));
             }
             for probe in &sweep.compare.probes {
