@@ -33,7 +33,7 @@ impl EventFile {
         if !config.record.tensorboard {
             return Ok(None);
         }
-        let records = jsonl::read(&directory::metrics(run))?;
+        let records = jsonl::read::<Record>(&directory::metrics(run))?;
         EventFile::with(&directory::tensorboard(run), &records).map(Some)
     }
 

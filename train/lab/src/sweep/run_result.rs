@@ -95,7 +95,7 @@ impl RunResult {
         let mut cost = Cost::default();
         // The sum of each number, and the number of steps that have it.
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-        for record in jsonl::values(metrics).ok()? {
+        for record in jsonl::read::<Value>(metrics).ok()? {
             match kind(&record) {
                 "baselines" | "yardsticks" => baselines = Baselines::deserialize(record).ok(),
                 "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
@@ -176,7 +176,7 @@ impl RunResult {
 
 /// Returns the last recorded training step, or 0.
 pub(super) fn last_step(metrics: &Path) -> usize {
-    let records = jsonl::values(metrics).unwrap_or_default();
+    let records = jsonl::read::<Value>(metrics).unwrap_or_default();
     let last = records.iter().rev().find(|record| kind(record) == "step");
     let step = last.and_then(|record| record.get("step")?.as_u64());
     step.unwrap_or(0) as usize

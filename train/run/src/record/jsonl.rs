@@ -76,24 +76,12 @@ impl Jsonl {
     }
 }
 
-/// The records of a file. A last line that is not finished, of a run that is writing it or was stopped at that, is left
-/// out.
+/// Returns the lines of a file, as records or as plain values. An unfinished last line, of a run that is writing it or was
+/// stopped, is left out.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no record.
-pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
-    lines(path)
-}
-
-/// The same as plain values, for who takes what he knows of a record and leaves the rest.
-///
-/// # Errors
-/// If the file cannot be read, or a line is no JSON.
-pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
-    lines(path)
-}
-
-fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
+/// If the file cannot be read, or a line does not parse.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let unreadable = |reason| RecordError::Read {
         path: path.to_owned(),
         reason,
@@ -237,11 +225,11 @@ mod tests {
             .for_each(|record| jsonl.write(record).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         // Files of the version before have other names.
         let before = text.replace("\"baselines\"", "\"yardsticks\"");
         std::fs::write(&path, before.replace("\"check\":", "\"watchman\":")).unwrap();
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         std::fs::write(&path, &text).unwrap();
 
         // What is cut off is gone, and what follows comes where it was.
@@ -250,12 +238,12 @@ mod tests {
         jsonl.cut(bytes).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         jsonl.write(&records[2]).unwrap();
-        assert_eq!(read(&path).unwrap().len(), records.len() + 1);
+        assert_eq!(read::<Record>(&path).unwrap().len(), records.len() + 1);
         // An unfinished line is no damage; an odd one is.
         std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read::<Record>(&path).unwrap_err().to_string();
         assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 7: expected value at line 1 column 1");
         std::fs::write(&path, "").unwrap();
         let error = jsonl.cut(bytes).unwrap_err().to_string();
