@@ -84,7 +84,7 @@ impl<'a> AgentView<'a> {
 
 impl ActionRequest<'_> {
     /// What the agent that asks knows.
-    pub fn seen(&self) -> AgentView<'_> {
+    pub(crate) fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
             past: self.past,

@@ -85,10 +85,7 @@ impl UnreadReason {
 ///
 /// A word is the whole reply; tags are the text between the first `<action>` and the `</action>` after it, thoughts and
 /// plans in tags left out; JSON is the text under "action" in the first object.
-///
-/// # Errors
-/// If there is nothing.
-pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
+pub(crate) fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
         ReplyForm::Word => Some(reply.to_owned()),
         ReplyForm::Tags => tagged(reply),
@@ -105,10 +102,7 @@ pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadRea
 }
 
 /// The action that a reply names, as a place in `actions`. Case and the space around the word do not count.
-///
-/// # Errors
-/// If it names none, or several.
-pub fn action(
+pub(crate) fn action(
     reply: &str,
     form: ReplyForm,
     actions: &[String],

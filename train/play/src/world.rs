@@ -32,10 +32,7 @@ pub struct World {
 
 impl World {
     /// The game that a run is about.
-    ///
-    /// # Errors
-    /// If the game fails, or a prompt template is none.
-    pub fn new(
+    pub(crate) fn new(
         scenario: Box<dyn Scenario>,
         policy: &PolicyConfig,
         tokenizer: Tokenizer,

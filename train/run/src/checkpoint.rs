@@ -171,13 +171,13 @@ pub fn save(
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
     /// Training steps done.
-    pub step: usize,
+    pub(crate) step: usize,
     /// The step of the last evaluation.
-    pub evaluated: Option<usize>,
+    pub(crate) evaluated: Option<usize>,
     /// The best evaluation.
-    pub best: Option<Best>,
+    pub(crate) best: Option<Best>,
     /// Bytes that `metrics.jsonl` and `episodes.jsonl` had.
-    pub bytes: [u64; 2],
+    pub(crate) bytes: [u64; 2],
 }
 
 impl Evaluated {
@@ -188,9 +188,6 @@ impl Evaluated {
 }
 
 /// Adds an evaluation to the checkpoint of its step, in a small file beside it.
-///
-/// # Errors
-/// If it cannot be written; then all that was there stays.
 pub(crate) fn save_evaluation(
     run: &Path,
     config: &Config,

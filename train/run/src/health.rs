@@ -42,7 +42,7 @@ type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
     /// Takes note of what was told before a run went on, so that they go on too.
-    pub fn recall(&mut self, record: &Record) {
+    pub(crate) fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
             Record::Warning(warning) => {
@@ -95,10 +95,7 @@ impl HealthChecks {
     }
 
     /// Whether it makes sense to go on.
-    ///
-    /// # Errors
-    /// If update after update was dropped.
-    pub fn verdict(&self) -> Result<(), Error> {
+    pub(crate) fn verdict(&self) -> Result<(), Error> {
         match self.dropped {
             dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
             _ => Ok(()),

@@ -210,7 +210,7 @@ impl MemoryPlan {
     }
 
     /// What [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`] are called.
-    pub fn names(&self) -> [&'static str; 2] {
+    pub(crate) fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
             true => ["reference", "weights and optimiser"],
@@ -331,9 +331,6 @@ fn plan(
 }
 
 /// What a run will depend on. Episodes have so many `turns` at most; `starts` are the prompts of the evaluation's first turns.
-///
-/// # Errors
-/// If the adapter's targets name no layer of the model.
 pub(crate) fn demand(
     config: &Config,
     trains: bool,

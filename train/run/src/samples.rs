@@ -8,10 +8,7 @@ use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose};
 use lapwing_play::{Episode, Seat};
 
 /// Of an evaluation: the first ones, which are on the same scenes each time.
-///
-/// # Errors
-/// If a template fails.
-pub fn of_evaluation(
+pub(crate) fn of_evaluation(
     learner: &impl Learner,
     step: usize,
     seats: &[Seat],

@@ -35,7 +35,7 @@ pub struct RunResult {
 
 /// The score of an evaluation, and the cost of the training before it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CurvePoint {
+pub(crate) struct CurvePoint {
     /// Training steps done.
     pub(super) step: usize,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ pub struct CurvePoint {
 
 /// The cost of training, or a statistic of it. A part that no step records is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Cost<T> {
+pub(crate) struct Cost<T> {
     /// Training episodes played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) episodes: Option<T>,

@@ -25,7 +25,7 @@ use crate::value::returns::q_lambda;
 const ADAM_EPS: f64 = 1e-8;
 
 /// Makes the updates of a step. Returns their mean, and how many were dropped because their loss or gradient was not finite.
-pub fn train(
+pub(crate) fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,

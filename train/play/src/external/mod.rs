@@ -112,9 +112,7 @@ impl fmt::Display for GameName {
 }
 
 /// Makes a scenario of a name for which [`GameName::is_external`] holds. Nothing is started or called before its first episode.
-///
-/// # Errors
-/// If the name is no command and no address, an option is wrong, or the template cannot be read.
+/// Fails if the name is no command and no address, an option is wrong, or the template cannot be read.
 pub(crate) fn configure(
     name: &GameName,
     options: &Value,

@@ -52,7 +52,7 @@ pub(super) struct ProcessSession {
 
 impl ProcessSession {
     /// Session `number` with this process, which nobody else has.
-    pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
+    pub(crate) fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
         ProcessSession { process, number }
     }
 
@@ -83,7 +83,7 @@ impl Drop for ProcessSession {
 
 impl GameProcess {
     /// Starts it, in the directory in which this program runs.
-    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
+    pub(crate) fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
@@ -102,7 +102,7 @@ impl GameProcess {
     }
 
     /// Whether it can be asked, as far as is known.
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         matches!(&*self.lock(), ProcessState::Running(_))
     }
 

@@ -22,7 +22,7 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
-    pub fn problem(self) -> String {
+    pub(crate) fn problem(self) -> String {
         match self {
             SessionError::Closed(problem) | SessionError::Other(problem) => problem,
         }
@@ -32,17 +32,17 @@ impl SessionError {
 /// A state of the environment, and what the step to it brought.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepResult {
-    pub observation: Value,
+    pub(crate) observation: Value,
     /// `None`: the environment gave none
-    pub reward: Option<f64>,
-    pub done: bool,
+    pub(crate) reward: Option<f64>,
+    pub(crate) done: bool,
 }
 
 /// What was written: for whom, and an answer or why there is none.
 #[derive(Debug, PartialEq)]
 pub(super) struct Response {
-    pub session: Option<u64>,
-    pub content: Result<StepResult, String>,
+    pub(crate) session: Option<u64>,
+    pub(crate) content: Result<StepResult, String>,
 }
 
 /// Begins an episode.

@@ -26,7 +26,7 @@ pub(super) struct ExternalTemplate {
 
 impl ExternalTemplate {
     /// The template with this source, or the default one. The error says what is wrong, and not in which file.
-    pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
+    pub(crate) fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
             max_output: LONGEST_TEXT,
@@ -50,7 +50,7 @@ impl ExternalTemplate {
     }
 
     /// With this expression for what a success is.
-    pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
+    pub(crate) fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         let checked = self.jinja.check_expression(expression);
         checked.map_err(|e| e.to_string())?;
         self.success = expression.to_owned();
@@ -58,12 +58,12 @@ impl ExternalTemplate {
     }
 
     /// The rules.
-    pub fn rules(&self) -> Result<String, String> {
+    pub(crate) fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }
 
     /// The text of a state.
-    pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
+    pub(crate) fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
             json!({
@@ -76,7 +76,7 @@ impl ExternalTemplate {
     }
 
     /// What is sent for an action, or for a reply that could not be read (`None`); nothing if the block makes nothing.
-    pub fn action(
+    pub(crate) fn action(
         &self,
         action: Option<(usize, &str)>,
         text: &str,
@@ -108,7 +108,12 @@ impl ExternalTemplate {
     }
 
     /// Whether an episode that has come so far is a success.
-    pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
+    pub(crate) fn succeeded(
+        &self,
+        answer: &StepResult,
+        total: f64,
+        step: usize,
+    ) -> Result<bool, String> {
         let variables = json!({
             "observation": answer.observation,
             "reward": answer.reward,

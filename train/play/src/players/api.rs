@@ -53,26 +53,26 @@ pub struct ApiSettings {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiUsage {
     /// requests that were sent, repeated ones too
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// replies that were in the cache
-    pub cached: u64,
+    pub(crate) cached: u64,
     /// requests that were sent again
-    pub retries: u64,
+    pub(crate) retries: u64,
     /// requests that failed, by what happened to them
-    pub failures: BTreeMap<String, u64>,
+    pub(crate) failures: BTreeMap<String, u64>,
     /// tokens of prompts that were paid for
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// tokens of replies that were paid for
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// answers without a count of tokens, for which they were guessed
-    pub estimated: u64,
+    pub(crate) estimated: u64,
     /// files of the cache that could not be read and were left out
-    pub damaged: Vec<PathBuf>,
+    pub(crate) damaged: Vec<PathBuf>,
 }
 
 impl ApiUsage {
     /// Tokens that were paid for.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.prompt_tokens + self.completion_tokens
     }
 }

@@ -184,9 +184,6 @@ impl Files {
     }
 
     /// The same to train them all: in 32 bits, with their gradients and the optimiser's moments.
-    ///
-    /// # Errors
-    /// As [`Files::load`].
     pub(crate) fn load_trained(
         &self,
         gpu: &Gpu,

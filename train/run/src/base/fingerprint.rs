@@ -7,10 +7,7 @@ use crate::record::RecordError;
 
 /// A few hex digits that differ if a model's files do: of small files every byte counts, of weights their length, their
 /// header and samples, since they may have gigabytes.
-///
-/// # Errors
-/// If a file cannot be read.
-pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
+pub(crate) fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     const SMALL: u64 = 64 << 20;
     let mut sum = 0;
     for dir in dirs {

@@ -135,12 +135,17 @@ mod optional_path {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let text = path.as_ref().map(|path| path.to_string_lossy());
         to.serialize_str(&text.unwrap_or_default())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
         let text = String::deserialize(from)?;
         Ok((!text.is_empty()).then(|| text.into()))
     }
@@ -152,12 +157,17 @@ mod repository {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(found: &Option<Repository>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        found: &Option<Repository>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let text = found.as_ref().map(Repository::to_string);
         to.serialize_str(&text.unwrap_or_default())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Repository>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Repository>, D::Error> {
         let text = String::deserialize(from)?;
         let repository = (!text.is_empty()).then(|| {
             let wanted = "expected OWNER/NAME or OWNER/NAME@REVISION";
@@ -183,7 +193,7 @@ pub struct EvalConfig {
 
 impl EvalConfig {
     /// Whether an evaluation comes before this step.
-    pub fn is_due(&self, step: usize) -> bool {
+    pub(crate) fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
 }
@@ -205,17 +215,17 @@ impl Default for EvalConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
     /// Training steps between two checkpoints; 0: no number of steps brings one. 0: minutes say better what may be lost.
-    pub every: usize,
+    pub(crate) every: usize,
     /// Minutes after the last checkpoint when the next step brings one; 0: no time does. 10: what one can bear to lose.
-    pub minutes: f64,
+    pub(crate) minutes: f64,
     /// How many of the latest are kept. That of the best evaluation stays beside them. 2: one, and one in case it is
     /// damaged.
-    pub keep: usize,
+    pub(crate) keep: usize,
 }
 
 impl CheckpointConfig {
     /// Whether one comes after this step, so many seconds after the last.
-    pub fn is_due(&self, step: usize, seconds: f64) -> bool {
+    pub(crate) fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
             || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
     }

@@ -52,15 +52,15 @@ const DEEPEST: usize = 8;
 #[derive(Debug)]
 pub(super) struct ConfigRequest {
     /// names the run
-    pub name: String,
+    pub(crate) name: String,
     /// the game, if that is what was asked for
-    pub game: Option<String>,
+    pub(crate) game: Option<String>,
     /// from what it is based on to what was asked for
-    pub layers: Vec<(Origin, Table)>,
+    pub(crate) layers: Vec<(Origin, Table)>,
     /// the directory, if a run was asked for
-    pub run: Option<PathBuf>,
+    pub(crate) run: Option<PathBuf>,
     /// the file that is based on nothing
-    pub bare: Option<String>,
+    pub(crate) bare: Option<String>,
 }
 
 /// What a directory or file is, as far as its names tell.
@@ -97,7 +97,7 @@ impl PathKind {
 
 impl ConfigRequest {
     /// Finds and reads what is asked for.
-    pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
+    pub(crate) fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
         let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
             game: None,

@@ -145,10 +145,7 @@ impl RunDirectory {
     }
 
     /// Makes sure that the directory is still the one that the run began in.
-    ///
-    /// # Errors
-    /// If it was removed, moved or replaced.
-    pub fn check(&self) -> Result<(), RecordError> {
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
             false => Err(RecordError::Gone(self.path.clone())),

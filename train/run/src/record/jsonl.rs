@@ -43,27 +43,18 @@ impl Jsonl {
     }
 
     /// Bytes in the file.
-    ///
-    /// # Errors
-    /// If it cannot be looked at.
-    pub fn bytes(&self) -> Result<u64, RecordError> {
+    pub(crate) fn bytes(&self) -> Result<u64, RecordError> {
         let metadata = self.file.metadata().map_err(write_error(&self.path))?;
         Ok(metadata.len())
     }
 
     /// Makes sure that what was written outlives a crash of the machine.
-    ///
-    /// # Errors
-    /// If the disk refuses.
-    pub fn sync(&self) -> Result<(), RecordError> {
+    pub(crate) fn sync(&self) -> Result<(), RecordError> {
         self.file.sync_data().map_err(write_error(&self.path))
     }
 
     /// Cuts off all but so many bytes.
-    ///
-    /// # Errors
-    /// If the file has fewer, or cannot be written.
-    pub fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
+    pub(crate) fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
         let found = self.bytes()?;
         if found < bytes {
             return Err(RecordError::Short {

@@ -56,10 +56,7 @@ impl Record {
     }
 
     /// Makes sure that every number in it is finite.
-    ///
-    /// # Errors
-    /// Naming the first that is not.
-    pub fn check(&self) -> Result<(), RecordError> {
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
         if matches!(self, Record::Episode(_)) {
             // A reply that cannot be read is no action, which is null; the referee sees to the rewards.
             return Ok(());

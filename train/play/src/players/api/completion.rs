@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// What the model said, and what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChatReply {
-    pub text: String,
+    pub(crate) text: String,
     /// The limit of tokens ended it.
-    pub cut: bool,
-    pub prompt_tokens: u64,
-    pub completion_tokens: u64,
+    pub(crate) cut: bool,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// The server did not say how many tokens; these are a guess.
-    pub estimated: bool,
+    pub(crate) estimated: bool,
 }
 
 #[derive(Deserialize)]
@@ -42,9 +42,6 @@ struct CompletionUsage {
 
 impl ChatReply {
     /// Reads what came for this request.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub(super) fn read(body: &str, request: &str) -> Result<ChatReply, String> {
         let completion: Completion =
             serde_json::from_str(body).map_err(|error| error.to_string())?;
