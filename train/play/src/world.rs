@@ -52,7 +52,7 @@ impl World {
     /// These games, and those that the config mixes in.
     ///
     /// # Errors
-    /// As [`World::new`].
+    /// If a game fails, or a prompt template is none.
     pub fn all(
         scenarios: Vec<Box<dyn Scenario>>,
         own: &GameConfig,
