@@ -307,7 +307,7 @@ pub(crate) enum Phrasing {
 
 impl Phrasing {
     /// Returns one of two texts with the same meaning.
-    pub fn either(self, usual: &'static str, other: &'static str) -> &'static str {
+    pub(crate) fn either(self, usual: &'static str, other: &'static str) -> &'static str {
         match self {
             Phrasing::Usual => usual,
             Phrasing::Other => other,

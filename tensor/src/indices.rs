@@ -69,7 +69,7 @@ impl Indices {
     }
 
     /// The values, if they are known on the host.
-    pub fn host(&self) -> Option<&[u32]> {
+    pub(crate) fn host(&self) -> Option<&[u32]> {
         self.host.as_deref()
     }
 

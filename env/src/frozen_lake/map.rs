@@ -15,7 +15,7 @@ pub(super) enum LakeCell {
 
 impl LakeCell {
     /// Whether the game continues on it.
-    pub fn is_ice(self) -> bool {
+    pub(crate) fn is_ice(self) -> bool {
         matches!(self, LakeCell::Ice | LakeCell::Red)
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn slips(action: usize) -> [usize; 3] {
 
 impl LakeMap {
     /// Reads rows of `S`, `F`, `H` and `G`. The error continues a sentence that begins with the option's name.
-    pub fn parse(rows: &[String], longest_side: usize) -> Result<LakeMap, String> {
+    pub(crate) fn parse(rows: &[String], longest_side: usize) -> Result<LakeMap, String> {
         let width = rows.first().map_or(0, |row| row.chars().count());
         if width == 0 {
             return Err("is empty, but must have at least a start `S` and a goal `G`".to_owned());
@@ -91,7 +91,7 @@ impl LakeMap {
 
     /// Draws maps until the goal can be reached, as Gymnasium does: the start is at the top left, the goal at the bottom
     /// right, and every other cell is ice with probability `frozen`.
-    pub fn draw(width: usize, height: usize, frozen: f64, stream: &mut Stream) -> LakeMap {
+    pub(crate) fn draw(width: usize, height: usize, frozen: f64, stream: &mut Stream) -> LakeMap {
         let (start, goal) = (0, width * height - 1);
         let mut map = LakeMap {
             width,
@@ -133,7 +133,7 @@ impl LakeMap {
 
     /// Turns `count` cells of ice red, drawn evenly from those without which the goal can still be reached; fewer if
     /// there are too few.
-    pub fn redden(&mut self, count: usize, stream: &mut Stream) {
+    pub(crate) fn redden(&mut self, count: usize, stream: &mut Stream) {
         let ice = |&cell: &usize| self.cells[cell] == LakeCell::Ice && cell != self.start;
         let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();
         let mut left = count;
@@ -149,28 +149,28 @@ impl LakeMap {
         }
     }
 
-    pub fn start(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.start
     }
 
-    pub fn cell(&self, cell: usize) -> LakeCell {
+    pub(crate) fn cell(&self, cell: usize) -> LakeCell {
         self.cells[cell]
     }
 
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.cells.len()
     }
 
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    pub fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.cells.len() / self.width
     }
 
     /// Returns the next cell in direction `way` (left 0, down 1, right 2, up 3), or the same cell at the edge.
-    pub fn neighbour(&self, cell: usize, way: usize) -> usize {
+    pub(crate) fn neighbour(&self, cell: usize, way: usize) -> usize {
         let (x, y) = (cell % self.width, cell / self.width);
         let (x, y) = match way {
             0 => (x.saturating_sub(1), y),
@@ -182,12 +182,12 @@ impl LakeMap {
     }
 
     /// Returns for every cell the number of steps to the goal over firm ice, if there is a way.
-    pub fn distances(&self) -> Vec<Option<usize>> {
+    pub(crate) fn distances(&self) -> Vec<Option<usize>> {
         self.distances_to(LakeCell::Goal, LakeCell::is_ice)
     }
 
     /// Returns for every cell the number of steps to the nearest `wanted` cell over `passable` cells, if there is a way.
-    pub fn distances_to(
+    pub(crate) fn distances_to(
         &self,
         wanted: LakeCell,
         passable: impl Fn(LakeCell) -> bool,
@@ -210,12 +210,12 @@ impl LakeMap {
         distances
     }
 
-    pub fn cells_of(&self, kind: LakeCell) -> impl Iterator<Item = usize> {
+    pub(crate) fn cells_of(&self, kind: LakeCell) -> impl Iterator<Item = usize> {
         (0..self.size()).filter(move |&cell| self.cells[cell] == kind)
     }
 
     /// Returns the rows as [`LakeMap::parse`] reads them, with `R` for red ice.
-    pub fn rows(&self) -> Vec<String> {
+    pub(crate) fn rows(&self) -> Vec<String> {
         let letter = |cell| match self.cells[cell] {
             LakeCell::Hole => 'H',
             LakeCell::Goal => 'G',
@@ -232,7 +232,7 @@ impl LakeMap {
     }
 
     /// Returns the key of a state: the rows and the number of the player's cell.
-    pub fn key(&self, player: usize) -> String {
+    pub(crate) fn key(&self, player: usize) -> String {
         // The observation does not show the start.
         format!("{} {player}", self.rows().join("/").replace('S', "F"))
     }

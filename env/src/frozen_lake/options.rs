@@ -65,7 +65,7 @@ pub(super) enum LakeTarget {
 
 impl LakeOptions {
     /// Reads the options. Returns the map too if they have one.
-    pub fn checked(given: &Value) -> Result<(LakeOptions, Option<LakeMap>), OptionsError> {
+    pub(crate) fn checked(given: &Value) -> Result<(LakeOptions, Option<LakeMap>), OptionsError> {
         let mut options = LakeOptions::read(NAME, given)?;
         if let Some(step) = options.exact.filter(|step| *step > options.step_limit) {
             let wanted = format!("at most `step_limit` = {}", options.step_limit);
@@ -91,7 +91,7 @@ impl LakeOptions {
     }
 
     /// Returns the ranges that the width and the height are drawn from.
-    pub fn sides(&self) -> [RangeInclusive<usize>; 2] {
+    pub(crate) fn sides(&self) -> [RangeInclusive<usize>; 2] {
         [self.width, self.height].map(|side| {
             let side = side.or(self.size);
             let shortest = side.expect("checked options have a size or both sides");
@@ -100,7 +100,7 @@ impl LakeOptions {
     }
 
     /// Returns the rows and columns of the largest lake of these options; `map` is one of their lakes.
-    pub fn largest_sides(&self, map: &LakeMap) -> (usize, usize) {
+    pub(crate) fn largest_sides(&self, map: &LakeMap) -> (usize, usize) {
         if self.map.is_some() {
             return (map.height(), map.width());
         }
@@ -109,12 +109,12 @@ impl LakeOptions {
     }
 
     /// Returns the move that an action word stands for. It is its own inverse.
-    pub fn meant(&self, action: usize) -> usize {
+    pub(crate) fn meant(&self, action: usize) -> usize {
         crate::meant(action, self.swapped, [0, 2])
     }
 
     /// Returns the task.
-    pub fn task(&self) -> LakeTask {
+    pub(crate) fn task(&self) -> LakeTask {
         LakeTask {
             target: self.target,
             exact: self.exact,
@@ -124,7 +124,7 @@ impl LakeOptions {
     }
 
     /// Returns the task of the usual instructions on the same lake.
-    pub fn usual_task(&self) -> LakeTask {
+    pub(crate) fn usual_task(&self) -> LakeTask {
         LakeTask {
             slippery: self.slippery,
             step_limit: self.step_limit,
@@ -135,7 +135,7 @@ impl LakeOptions {
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         self.swapped || self.task() != self.usual_task()
     }
 }
@@ -143,18 +143,18 @@ impl LakeOptions {
 /// The rewards of a lake, and whether its ice is slippery.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LakeTask {
-    pub slippery: bool,
-    pub step_limit: usize,
-    pub target: LakeTarget,
+    pub(crate) slippery: bool,
+    pub(crate) step_limit: usize,
+    pub(crate) target: LakeTarget,
     /// The only step at which arriving counts.
-    pub exact: Option<usize>,
+    pub(crate) exact: Option<usize>,
     /// Whether red ice costs a point.
-    pub red: bool,
+    pub(crate) red: bool,
 }
 
 impl LakeTask {
     /// Returns the kind of cell to reach.
-    pub fn wanted(&self) -> LakeCell {
+    pub(crate) fn wanted(&self) -> LakeCell {
         match self.target {
             LakeTarget::Goal => LakeCell::Goal,
             LakeTarget::Holes => LakeCell::Hole,
@@ -162,7 +162,7 @@ impl LakeTask {
     }
 
     /// Returns the reward of a step that ends on `cell`. Steps are counted from 1.
-    pub fn reward(&self, cell: LakeCell, step: usize) -> f64 {
+    pub(crate) fn reward(&self, cell: LakeCell, step: usize) -> f64 {
         if cell == self.wanted() && self.exact.is_none_or(|exact| exact == step) {
             1.0
         } else if cell == LakeCell::Red && self.red {

@@ -13,7 +13,7 @@ pub(super) enum LakePlan {
 }
 
 impl LakePlan {
-    pub fn new(map: &LakeMap, task: &LakeTask) -> LakePlan {
+    pub(crate) fn new(map: &LakeMap, task: &LakeTask) -> LakePlan {
         if task.slippery || task.red || task.exact.is_some() {
             LakePlan::timed(map, task)
         } else {
@@ -40,7 +40,7 @@ impl LakePlan {
     }
 
     /// Returns the highest expected return in `left` steps, at most the step limit.
-    pub fn optimum(&self, cell: usize, left: usize) -> f64 {
+    pub(crate) fn optimum(&self, cell: usize, left: usize) -> f64 {
         match self {
             LakePlan::Firm(distances) if distances[cell].is_some_and(|steps| steps <= left) => 1.0,
             LakePlan::Firm(_) => 0.0,
@@ -49,7 +49,7 @@ impl LakePlan {
     }
 
     /// Returns the best moves with `left` steps remaining, at most the step limit.
-    pub fn best_actions(
+    pub(crate) fn best_actions(
         &self,
         map: &LakeMap,
         task: &LakeTask,

@@ -14,9 +14,9 @@ pub(super) enum ThingKind {
 }
 
 impl ThingKind {
-    pub const ALL: [ThingKind; 3] = [ThingKind::Key, ThingKind::Ball, ThingKind::Box];
+    pub(crate) const ALL: [ThingKind; 3] = [ThingKind::Key, ThingKind::Ball, ThingKind::Box];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         ["key", "ball", "box"][self as usize]
     }
 }
@@ -24,9 +24,9 @@ impl ThingKind {
 /// A thing that can be carried. `colour` is an index into [`COLOURS`]; `number` never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Thing {
-    pub number: u8,
-    pub kind: ThingKind,
-    pub colour: u8,
+    pub(crate) number: u8,
+    pub(crate) kind: ThingKind,
+    pub(crate) colour: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +37,7 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         ["open", "closed", "locked"][self as usize]
     }
 }
@@ -52,7 +52,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    pub fn can_be_entered(self) -> bool {
+    pub(crate) fn can_be_entered(self) -> bool {
         matches!(
             self,
             Content::Empty
@@ -63,7 +63,7 @@ impl Content {
         )
     }
 
-    pub fn blocks_the_view(self) -> bool {
+    pub(crate) fn blocks_the_view(self) -> bool {
         match self {
             Content::Wall => true,
             Content::Door { lock, .. } => lock != Lock::Open,
@@ -84,7 +84,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub const ALL: [Act; 6] = [
+    pub(crate) const ALL: [Act; 6] = [
         Act::Left,
         Act::Right,
         Act::Forward,
@@ -97,21 +97,21 @@ impl Act {
 /// The state of the house. Cells are counted from (0, 0) at the top left.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Grid {
-    pub width: usize,
-    pub cells: Vec<Content>,
-    pub agent: Cell,
+    pub(crate) width: usize,
+    pub(crate) cells: Vec<Content>,
+    pub(crate) agent: Cell,
     /// Right 0, down 1, left 2, up 3.
-    pub way: usize,
-    pub carried: Option<Thing>,
+    pub(crate) way: usize,
+    pub(crate) carried: Option<Thing>,
 }
 
 impl Grid {
-    pub fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.cells.len() / self.width
     }
 
     /// Returns the content of a cell; beyond the edge it is wall.
-    pub fn at(&self, (x, y): Cell) -> Content {
+    pub(crate) fn at(&self, (x, y): Cell) -> Content {
         if x < self.width && y < self.height() {
             self.cells[y * self.width + x]
         } else {
@@ -119,12 +119,12 @@ impl Grid {
         }
     }
 
-    pub fn set(&mut self, (x, y): Cell, content: Content) {
+    pub(crate) fn set(&mut self, (x, y): Cell, content: Content) {
         self.cells[y * self.width + x] = content;
     }
 
     /// Returns the cell in front of the agent. Walls surround the grid, so it exists.
-    pub fn front(&self) -> Cell {
+    pub(crate) fn front(&self) -> Cell {
         ahead(self.agent, self.way)
     }
 
@@ -133,14 +133,14 @@ impl Grid {
         cells.map(|(cell, content)| ((cell % self.width, cell / self.width), *content))
     }
 
-    pub fn things(&self) -> impl Iterator<Item = (Cell, Thing)> + '_ {
+    pub(crate) fn things(&self) -> impl Iterator<Item = (Cell, Thing)> + '_ {
         self.contents().filter_map(|(cell, content)| match content {
             Content::Thing(thing) => Some((cell, thing)),
             _ => None,
         })
     }
 
-    pub fn doors(&self) -> impl Iterator<Item = (Cell, u8, Lock)> + '_ {
+    pub(crate) fn doors(&self) -> impl Iterator<Item = (Cell, u8, Lock)> + '_ {
         self.contents().filter_map(|(cell, content)| match content {
             Content::Door { colour, lock } => Some((cell, colour, lock)),
             _ => None,
@@ -148,7 +148,7 @@ impl Grid {
     }
 
     /// Performs an act. An impossible act has no effect.
-    pub fn perform(&mut self, act: Act) {
+    pub(crate) fn perform(&mut self, act: Act) {
         let front = self.front();
         let there = self.at(front);
         match act {

@@ -15,16 +15,16 @@ pub(super) const SIDES: [&str; 4] = [
 /// A description of things.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Description {
-    pub kind: Option<ThingKind>,
-    pub colour: Option<u8>,
+    pub(crate) kind: Option<ThingKind>,
+    pub(crate) colour: Option<u8>,
     /// An index into [`SIDES`].
-    pub side: Option<usize>,
+    pub(crate) side: Option<usize>,
     /// The numbers of the things that it fits at the start.
-    pub numbers: Vec<u8>,
+    pub(crate) numbers: Vec<u8>,
 }
 
 impl Description {
-    pub fn new(
+    pub(crate) fn new(
         grid: &Grid,
         kind: Option<ThingKind>,
         colour: Option<u8>,
@@ -49,7 +49,7 @@ impl Description {
         }
     }
 
-    pub fn includes(&self, thing: Thing) -> bool {
+    pub(crate) fn includes(&self, thing: Thing) -> bool {
         self.numbers.contains(&thing.number)
     }
 
@@ -88,7 +88,7 @@ pub(super) enum Mission {
 }
 
 impl Mission {
-    pub fn in_words(&self, wording: Phrasing) -> String {
+    pub(crate) fn in_words(&self, wording: Phrasing) -> String {
         use Phrasing::{Other, Usual};
         match (self, wording) {
             (Mission::GoTo(what), Usual) => format!("go to {}", what.in_words()),
@@ -107,7 +107,7 @@ impl Mission {
     }
 
     /// Whether the act that led from `before` to `after` has done the mission.
-    pub fn done(&self, before: &Grid, after: &Grid) -> bool {
+    pub(crate) fn done(&self, before: &Grid, after: &Grid) -> bool {
         match self {
             Mission::GoTo(what) => match after.at(after.front()) {
                 Content::Thing(thing) => what.includes(thing),
@@ -134,7 +134,7 @@ impl Mission {
     }
 
     /// Returns the numbers of its things.
-    pub fn numbers(&self) -> Vec<u8> {
+    pub(crate) fn numbers(&self) -> Vec<u8> {
         match self {
             Mission::GoTo(what) | Mission::PickUp(what) => what.numbers.clone(),
             Mission::PutNext(what, to) => [&what.numbers[..], &to.numbers[..]].concat(),

@@ -53,13 +53,13 @@ pub(super) enum MissionGoal {
 
 impl RoomsOptions {
     /// Reads the options and settles the step limit, whose default depends on the task.
-    pub fn checked(given: &Value) -> Result<RoomsOptions, OptionsError> {
+    pub(crate) fn checked(given: &Value) -> Result<RoomsOptions, OptionsError> {
         let mut options = RoomsOptions::read(NAME, given)?;
         options.step_limit = Some(options.step_limit());
         Ok(options)
     }
 
-    pub fn step_limit(&self) -> usize {
+    pub(crate) fn step_limit(&self) -> usize {
         self.step_limit.unwrap_or(match self.task {
             RoomsTask::GotoMaze | RoomsTask::UnlockToUnlock => 60,
             RoomsTask::BlockedUnlockPickup => 40,
@@ -68,12 +68,12 @@ impl RoomsOptions {
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         self.goal != MissionGoal::Do || self.swapped
     }
 
     /// Returns the act that an action word stands for. It is its own inverse.
-    pub fn meant(&self, action: usize) -> usize {
+    pub(crate) fn meant(&self, action: usize) -> usize {
         crate::meant(action, self.swapped, [0, 1])
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Food {
 }
 
 impl Food {
-    pub const ALL: [Food; 3] = [Food::Apple, Food::Banana, Food::Fire];
+    pub(crate) const ALL: [Food; 3] = [Food::Apple, Food::Banana, Food::Fire];
 }
 
 /// A snake, head first. A dead snake has no cells.
@@ -21,11 +21,11 @@ impl Food {
 pub(super) struct Snake(pub VecDeque<Cell>);
 
 impl Snake {
-    pub fn head(&self) -> Option<Cell> {
+    pub(crate) fn head(&self) -> Option<Cell> {
         self.0.front().copied()
     }
 
-    pub fn alive(&self) -> bool {
+    pub(crate) fn alive(&self) -> bool {
         !self.0.is_empty()
     }
 }
@@ -49,15 +49,15 @@ enum HeadMove {
 /// The state of the game. Cells are counted from (0, 0) at the bottom left; agents come before enemies.
 #[derive(Debug, Clone)]
 pub(super) struct SnakeBoard {
-    pub width: usize,
-    pub height: usize,
-    pub snakes: Vec<Snake>,
-    pub food: Vec<(Cell, Food)>,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) snakes: Vec<Snake>,
+    pub(crate) food: Vec<(Cell, Food)>,
 }
 
 impl SnakeBoard {
     /// Returns the board as an agent sees it: its own snake first, then the others in their order.
-    pub fn seen_by(&self, agent: usize) -> SnakeBoard {
+    pub(crate) fn seen_by(&self, agent: usize) -> SnakeBoard {
         let mut board = self.clone();
         board.snakes[..=agent].rotate_right(1);
         board
@@ -67,7 +67,7 @@ impl SnakeBoard {
     /// leaves the board, if another snake moves to the same cell, or if any snake, itself included, occupied that cell
     /// before the round. Otherwise it eats the food of the cell and grows, or moves. Eaten food is removed and not
     /// replaced here.
-    pub fn advance(&mut self, moves: &[Option<usize>]) -> Vec<SnakeEvent> {
+    pub(crate) fn advance(&mut self, moves: &[Option<usize>]) -> Vec<SnakeEvent> {
         let step = |snake: &Snake, way: &Option<usize>| match (snake.head(), way) {
             (Some(head), Some(way)) => self
                 .neighbour(head, *way)
@@ -114,7 +114,7 @@ impl SnakeBoard {
     }
 
     /// Returns the next cell in direction `way`, unless it is off the board.
-    pub fn neighbour(&self, (x, y): Cell, way: usize) -> Option<Cell> {
+    pub(crate) fn neighbour(&self, (x, y): Cell, way: usize) -> Option<Cell> {
         match way {
             0 => (y + 1 < self.height).then_some((x, y + 1)),
             1 => y.checked_sub(1).map(|y| (x, y)),
@@ -124,28 +124,28 @@ impl SnakeBoard {
     }
 
     /// Whether a snake occupies the cell.
-    pub fn taken(&self, cell: Cell) -> bool {
+    pub(crate) fn taken(&self, cell: Cell) -> bool {
         self.snakes.iter().any(|snake| snake.0.contains(&cell))
     }
 
     /// Returns the cells with this food, in the order of `food`.
-    pub fn cells_of(&self, food: Food) -> Vec<Cell> {
+    pub(crate) fn cells_of(&self, food: Food) -> Vec<Cell> {
         let same = self.food.iter().filter(|(_, kind)| *kind == food);
         same.map(|&(cell, _)| cell).collect()
     }
 
-    pub fn living(&self) -> usize {
+    pub(crate) fn living(&self) -> usize {
         self.snakes.iter().filter(|snake| snake.alive()).count()
     }
 
-    pub fn food_at(&self, cell: Cell) -> Option<Food> {
+    pub(crate) fn food_at(&self, cell: Cell) -> Option<Food> {
         let found = self.food.iter().find(|(at, _)| *at == cell);
         found.map(|&(_, food)| food)
     }
 
     /// Rolls every apple one cell in direction `way`, unless the wall, a body or other food is there. An apple that rolls
     /// onto a head is eaten. Returns the index of the eating snake for each eaten apple.
-    pub fn roll(&mut self, way: usize) -> Vec<usize> {
+    pub(crate) fn roll(&mut self, way: usize) -> Vec<usize> {
         let mut apples = self.cells_of(Food::Apple);
         // The farthest downhill first: they make room for those behind them.
         apples.sort_by_key(|&cell| self.to_the_edge(cell, way));
@@ -178,7 +178,7 @@ impl SnakeBoard {
     }
 
     /// Draws an empty cell evenly; `None` if the board is full.
-    pub fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
+    pub(crate) fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
         let free = self.free();
         let count = free.iter().filter(|&&free| free).count();
         let number = stream.below(count.max(1));
@@ -197,7 +197,7 @@ impl SnakeBoard {
     }
 
     /// Puts food on an empty cell of the edge opposite to direction `way`, or on any empty cell if there is none.
-    pub fn put_uphill(&mut self, food: Food, way: usize, stream: &mut Stream) {
+    pub(crate) fn put_uphill(&mut self, food: Food, way: usize, stream: &mut Stream) {
         // Up and down are 0 and 1, left and right 2 and 3.
         let uphill = way ^ 1;
         let free = self.free();
@@ -214,7 +214,7 @@ impl SnakeBoard {
     }
 
     /// Puts food on an empty cell, if there is one.
-    pub fn put(&mut self, food: Food, stream: &mut Stream) {
+    pub(crate) fn put(&mut self, food: Food, stream: &mut Stream) {
         if let Some(cell) = self.free_cell(stream) {
             self.food.push((cell, food));
         }

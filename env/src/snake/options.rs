@@ -82,7 +82,7 @@ pub(super) enum Hill {
 
 impl Hill {
     /// Returns the number of the downhill move, and the edge at its end.
-    pub fn way(self) -> Option<(usize, &'static str)> {
+    pub(crate) fn way(self) -> Option<(usize, &'static str)> {
         match self {
             Hill::None => None,
             Hill::Up => Some((0, "top")),
@@ -95,7 +95,7 @@ impl Hill {
 
 impl SnakeOptions {
     /// Reads the options and settles the size.
-    pub fn checked(given: &Value) -> Result<SnakeOptions, OptionsError> {
+    pub(crate) fn checked(given: &Value) -> Result<SnakeOptions, OptionsError> {
         let mut options = SnakeOptions::read(NAME, given)?;
         if options.snakes() > MOST_SNAKES {
             let enemies = options.enemies;
@@ -139,17 +139,17 @@ impl SnakeOptions {
     }
 
     /// Returns the number of snakes, agents and enemies.
-    pub fn snakes(&self) -> usize {
+    pub(crate) fn snakes(&self) -> usize {
         self.agents + self.enemies
     }
 
     /// Returns width and height.
-    pub fn sides(&self) -> (usize, usize) {
+    pub(crate) fn sides(&self) -> (usize, usize) {
         let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
         (side(self.width), side(self.height))
     }
 
-    pub fn count(&self, food: Food) -> usize {
+    pub(crate) fn count(&self, food: Food) -> usize {
         match food {
             Food::Apple => self.apples,
             Food::Banana => self.bananas,
@@ -157,7 +157,7 @@ impl SnakeOptions {
         }
     }
 
-    pub fn worth(&self, food: Food) -> f64 {
+    pub(crate) fn worth(&self, food: Food) -> f64 {
         match food {
             Food::Apple => self.apple_reward,
             Food::Banana => self.banana_reward,
@@ -166,25 +166,25 @@ impl SnakeOptions {
     }
 
     /// Returns the kinds of food in the game.
-    pub fn kinds(&self) -> Vec<Food> {
+    pub(crate) fn kinds(&self) -> Vec<Food> {
         let in_game = |&food: &Food| self.count(food) > 0;
         Food::ALL.into_iter().filter(in_game).collect()
     }
 
     /// Whether the meaning of the instructions differs from the usual one, in which apples give a point and there is no
     /// other food.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         let is_changed = |&food: &Food| self.worth(food) != usual_worth(food);
         self.swapped || self.kinds().iter().any(is_changed)
     }
 
     /// Returns the move that an action word stands for. It is its own inverse.
-    pub fn meant(&self, action: usize) -> usize {
+    pub(crate) fn meant(&self, action: usize) -> usize {
         crate::meant(action, self.swapped, [2, 3])
     }
 
     /// Returns the lowest and the highest reward of a round.
-    pub fn bounds(&self) -> (f64, f64) {
+    pub(crate) fn bounds(&self) -> (f64, f64) {
         // In addition to its own move an apple can roll onto the head.
         let rolled = match self.hill {
             Hill::None => 0.0,
@@ -203,7 +203,7 @@ impl SnakeOptions {
     }
 
     /// Returns the agent's reward of a round without apples that rolled onto its head.
-    pub fn reward(&self, event: SnakeEvent) -> f64 {
+    pub(crate) fn reward(&self, event: SnakeEvent) -> f64 {
         self.step_reward
             + match event {
                 SnakeEvent::Nothing => 0.0,

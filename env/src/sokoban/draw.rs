@@ -28,9 +28,9 @@ const CANDIDATES: usize = 4;
 
 /// A level with its start and the moves that solve it.
 pub(super) struct DrawnLevel {
-    pub level: Level,
-    pub start: Position,
-    pub solution: Vec<usize>,
+    pub(crate) level: Level,
+    pub(crate) start: Position,
+    pub(crate) solution: Vec<usize>,
 }
 
 /// Draws a level that is not solved at its start. `effort` is the number of positions that reverse play visits in a room.

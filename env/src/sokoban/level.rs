@@ -12,18 +12,18 @@ const NOWHERE: u8 = u8::MAX;
 /// The fixed parts of a level.
 #[derive(Debug, Default)]
 pub(super) struct Level {
-    pub width: usize,
+    pub(crate) width: usize,
     /// Whether each cell, row by row from the top left, is floor.
-    pub floor: Vec<bool>,
-    pub targets: Vec<bool>,
+    pub(crate) floor: Vec<bool>,
+    pub(crate) targets: Vec<bool>,
     /// Made on demand.
-    pub pushes: OnceLock<Vec<Option<u16>>>,
+    pub(crate) pushes: OnceLock<Vec<Option<u16>>>,
 }
 
 /// The cells of the player and the boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Position {
-    pub player: u8,
+    pub(crate) player: u8,
     /// In ascending order, then [`NOWHERE`]: positions with equal boxes are equal.
     boxes: [u8; MOST_BOXES],
 }
@@ -33,7 +33,7 @@ pub(super) type Levels = Vec<(Level, Position)>;
 
 impl Position {
     /// Makes a position. `boxes` has at most [`MOST_BOXES`] cells.
-    pub fn new(player: usize, boxes: &[usize]) -> Position {
+    pub(crate) fn new(player: usize, boxes: &[usize]) -> Position {
         let mut cells = [NOWHERE; MOST_BOXES];
         for (cell, &place) in cells.iter_mut().zip(boxes) {
             *cell = place as u8;
@@ -45,12 +45,12 @@ impl Position {
         }
     }
 
-    pub fn boxes(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn boxes(&self) -> impl Iterator<Item = usize> + '_ {
         let there = self.boxes.iter().take_while(|&&cell| cell != NOWHERE);
         there.map(|&cell| usize::from(cell))
     }
 
-    pub fn has_box(&self, cell: usize) -> bool {
+    pub(crate) fn has_box(&self, cell: usize) -> bool {
         self.boxes.contains(&(cell as u8))
     }
 
@@ -67,7 +67,7 @@ impl Position {
 
 impl Level {
     /// Returns the next cell in direction `way` (up 0, down 1, left 2, right 3), if it is floor.
-    pub fn neighbour(&self, cell: usize, way: usize) -> Option<usize> {
+    pub(crate) fn neighbour(&self, cell: usize, way: usize) -> Option<usize> {
         let x = cell % self.width;
         let next = match way {
             0 => cell.checked_sub(self.width)?,
@@ -83,7 +83,7 @@ impl Level {
     }
 
     /// Returns the position after a step, unless a wall or a second box is in the way.
-    pub fn step(&self, state: &Position, way: usize) -> Option<Position> {
+    pub(crate) fn step(&self, state: &Position, way: usize) -> Option<Position> {
         let next = self.neighbour(usize::from(state.player), way)?;
         let mut after = *state;
         if state.has_box(next) {
@@ -99,7 +99,7 @@ impl Level {
 
     /// Returns the position after a step of reverse play, in which the player can pull the box behind it: the inverse of
     /// [`Level::step`] in the opposite direction.
-    pub fn back(&self, state: &Position, way: usize, pull: bool) -> Option<Position> {
+    pub(crate) fn back(&self, state: &Position, way: usize, pull: bool) -> Option<Position> {
         let player = usize::from(state.player);
         let next = self.neighbour(player, way)?;
         if state.has_box(next) {
@@ -118,16 +118,16 @@ impl Level {
     }
 
     /// Returns the number of boxes on targets.
-    pub fn on_targets(&self, state: &Position) -> usize {
+    pub(crate) fn on_targets(&self, state: &Position) -> usize {
         state.boxes().filter(|&cell| self.targets[cell]).count()
     }
 
-    pub fn solved(&self, state: &Position) -> bool {
+    pub(crate) fn solved(&self, state: &Position) -> bool {
         state.boxes().all(|cell| self.targets[cell])
     }
 
     /// Returns for each cell the fewest pushes that a box there needs if it is alone; `None` if it is lost.
-    pub fn pushes(&self) -> &[Option<u16>] {
+    pub(crate) fn pushes(&self) -> &[Option<u16>] {
         self.pushes.get_or_init(|| {
             let mut pushes: Vec<Option<u16>> = self
                 .targets

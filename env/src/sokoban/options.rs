@@ -64,7 +64,7 @@ pub(super) enum BoxGoal {
 
 impl SokobanOptions {
     /// Reads the options. Returns the levels too if they name a file.
-    pub fn checked(given: &Value) -> Result<(SokobanOptions, Option<Levels>), OptionsError> {
+    pub(crate) fn checked(given: &Value) -> Result<(SokobanOptions, Option<Levels>), OptionsError> {
         let mut options = SokobanOptions::read(NAME, given)?;
         if let Some(path) = &options.levels {
             left_out(NAME, given, DRAWN, "`levels`, which replaces it")?;
@@ -83,13 +83,13 @@ impl SokobanOptions {
     }
 
     /// Returns width and height.
-    pub fn sides(&self) -> (usize, usize) {
+    pub(crate) fn sides(&self) -> (usize, usize) {
         let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
         (side(self.width), side(self.height))
     }
 
     /// Returns the rewards of a box that gets onto a target, and of all boxes on targets.
-    pub fn rewards(&self) -> (f64, f64) {
+    pub(crate) fn rewards(&self) -> (f64, f64) {
         match self.goal {
             BoxGoal::On => (self.box_reward, self.done_reward),
             BoxGoal::Off => (-self.box_reward, -self.done_reward),
@@ -97,14 +97,14 @@ impl SokobanOptions {
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         let usual = SokobanOptions::default();
         let rewards = |it: &SokobanOptions| (it.step_reward, it.box_reward, it.done_reward);
         self.swapped || self.goal != usual.goal || rewards(self) != rewards(&usual)
     }
 
     /// Returns the move that an action word stands for. It is its own inverse.
-    pub fn meant(&self, action: usize) -> usize {
+    pub(crate) fn meant(&self, action: usize) -> usize {
         crate::meant(action, self.swapped, [2, 3])
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct TileBoard(pub [u8; SIDE * SIDE]);
 
 impl TileBoard {
     /// Slides all tiles and returns whether anything moved.
-    pub fn slide(&mut self, way: usize) -> bool {
+    pub(crate) fn slide(&mut self, way: usize) -> bool {
         let before = *self;
         for line in 0..SIDE {
             // The cell at the wall that the line slides to, and the distance to the next cell.
@@ -52,7 +52,7 @@ impl TileBoard {
     }
 
     /// Puts a drawn tile on an empty cell, if there is one.
-    pub fn spawn(&mut self, stream: &mut Stream) {
+    pub(crate) fn spawn(&mut self, stream: &mut Stream) {
         let count = self.empty().count();
         if count == 0 {
             return;
@@ -62,17 +62,17 @@ impl TileBoard {
         self.0[cell.expect("one of the empty cells was drawn")] = tile;
     }
 
-    pub fn empty(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn empty(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.0.len()).filter(|&cell| self.0[cell] == 0)
     }
 
     /// Returns the level of the highest tile.
-    pub fn highest(&self) -> u8 {
+    pub(crate) fn highest(&self) -> u8 {
         self.0.iter().copied().max().unwrap_or_default()
     }
 
     /// Whether no move would move anything.
-    pub fn stuck(&self) -> bool {
+    pub(crate) fn stuck(&self) -> bool {
         let equal = |one: usize, other: usize| self.0[one] == self.0[other];
         self.0.iter().all(|&tile| tile != 0)
             && (0..self.0.len()).all(|cell| {
@@ -82,7 +82,7 @@ impl TileBoard {
     }
 
     /// Returns the picture; `name` returns the sign of a level.
-    pub fn picture(&self, name: impl Fn(u8) -> String) -> String {
+    pub(crate) fn picture(&self, name: impl Fn(u8) -> String) -> String {
         let sign = |&tile: &u8| match tile {
             0 => "_".to_owned(),
             level => name(level),
@@ -93,7 +93,7 @@ impl TileBoard {
     }
 
     /// Returns the key of a state: the sixteen levels, each as one letter or digit.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         let sign = |&level: &u8| char::from_digit(u32::from(level), 36).unwrap_or('?');
         self.0.iter().map(sign).collect()
     }

@@ -39,7 +39,7 @@ pub(super) enum TilesGoal {
 }
 
 impl TilesOptions {
-    pub fn checked(given: &Value) -> Result<TilesOptions, OptionsError> {
+    pub(crate) fn checked(given: &Value) -> Result<TilesOptions, OptionsError> {
         let options = TilesOptions::read(NAME, given)?;
         if !options.target.is_power_of_two() {
             let wanted = "a power of two from 32 to 16384";
@@ -49,12 +49,12 @@ impl TilesOptions {
     }
 
     /// Returns the level of the target.
-    pub fn level(&self) -> u8 {
+    pub(crate) fn level(&self) -> u8 {
         self.target.ilog2() as u8
     }
 
     /// Returns the reward of each new highest tile. From 2 to the target they add up to 1.
-    pub fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         let share = 1.0 / f64::from(self.level() - 1);
         match self.goal {
             TilesGoal::High => share,
@@ -63,16 +63,16 @@ impl TilesOptions {
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         self.goal != TilesGoal::High || self.up_cost != 0.0 || self.swapped
     }
 
-    pub fn letters(&self) -> bool {
+    pub(crate) fn letters(&self) -> bool {
         self.symbols == Phrasing::Other
     }
 
     /// Returns the sign of a tile.
-    pub fn tile(&self, level: u8) -> String {
+    pub(crate) fn tile(&self, level: u8) -> String {
         match self.symbols {
             Phrasing::Usual => (1u32 << level).to_string(),
             Phrasing::Other => char::from(b'A' + level - 1).to_string(),
@@ -80,7 +80,7 @@ impl TilesOptions {
     }
 
     /// Returns the move that an action word stands for. It is its own inverse.
-    pub fn meant(&self, action: usize) -> usize {
+    pub(crate) fn meant(&self, action: usize) -> usize {
         crate::meant(action, self.swapped, [LEFT, RIGHT])
     }
 }

@@ -58,9 +58,6 @@ impl Targets {
     }
 
     /// Returns the layers of a model that the targets select: index of the block and kind, block by block, the head last.
-    ///
-    /// # Errors
-    /// See [`Targets::check`]; or a name or the pattern selects no layer of this model.
     pub(crate) fn layers(&self, config: &ModelConfig) -> Result<Vec<(usize, Linear)>, ModelError> {
         self.check()?;
         let all = every_layer(config);

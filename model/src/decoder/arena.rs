@@ -110,10 +110,7 @@ impl KvArena {
 
     /// Adds tokens below given nodes and returns the node of each last token. After each new last token `spare` rows are kept
     /// free, so that a reply that is sampled token by token beside others stays in one range.
-    ///
-    /// # Errors
-    /// The arena cannot grow enough. It is then cleared.
-    pub fn extend(
+    pub(crate) fn extend(
         &mut self,
         model: &Model,
         adapter: Option<&Adapter>,

@@ -16,7 +16,7 @@ pub enum Linear {
 
 impl Linear {
     /// The layers of a block, in the order of the forward pass.
-    pub const BLOCK: [Linear; 7] = [
+    pub(crate) const BLOCK: [Linear; 7] = [
         Linear::Q,
         Linear::K,
         Linear::V,

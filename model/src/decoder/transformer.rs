@@ -75,16 +75,6 @@ impl Tokens {
             visible: Visibility::tree(gpu, &vec![ids.len() as u32; ids.len()]),
         }
     }
-
-    /// Returns the number of tokens (T).
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Returns whether there is no token.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
 }
 
 impl Model {

@@ -44,7 +44,7 @@ impl<'a> JsonFields<'a> {
     }
 
     /// Returns an error about a field.
-    pub(crate) fn wrong(&self, field: &str, problem: impl ToString) -> ModelError {
+    pub fn wrong(&self, field: &str, problem: impl ToString) -> ModelError {
         ModelError::field(&self.path, &format!("{}{field}", self.prefix), problem)
     }
 

@@ -327,9 +327,6 @@ fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
 }
 
 /// Returns the bytes of a safetensors file with f32 tensors stored as `dtype` (F16, BF16 or F32).
-///
-/// # Errors
-/// The name of a tensor with a value that the type cannot hold.
 pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>, String> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, shape, values) in tensors {

@@ -12,14 +12,14 @@ use crate::{Gpu, GpuError, Tensor};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     /// The length of each axis.
-    pub shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// Row by row.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Array {
     /// Uniform values that f32 represents exactly. The same seed gives the same values.
-    pub fn random(shape: &[usize], seed: u64, range: Range<f64>) -> Array {
+    pub(crate) fn random(shape: &[usize], seed: u64, range: Range<f64>) -> Array {
         let mut random = Random::new(seed);
         let mut next = || {
             let value = range.start + random.uniform() * (range.end - range.start);
@@ -33,7 +33,7 @@ impl Array {
     }
 
     /// Applies `f` to every element.
-    pub fn map(&self, f: impl Fn(f64) -> f64) -> Array {
+    pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Array {
         Array {
             shape: self.shape.clone(),
             values: self.values.iter().map(|v| f(*v)).collect(),
@@ -41,17 +41,17 @@ impl Array {
     }
 
     /// The element at a row and a column of a matrix.
-    pub fn at(&self, row: usize, col: usize) -> f64 {
+    pub(crate) fn at(&self, row: usize, col: usize) -> f64 {
         self.values[row * self.shape[self.shape.len() - 1] + col]
     }
 
     /// The values rounded to f32.
-    pub fn to_f32(&self) -> Vec<f32> {
+    pub(crate) fn to_f32(&self) -> Vec<f32> {
         self.values.iter().map(|v| *v as f32).collect()
     }
 
     /// The values as f32 on the device.
-    pub fn tensor(&self, gpu: &Gpu) -> Tensor {
+    pub(crate) fn tensor(&self, gpu: &Gpu) -> Tensor {
         Tensor::from_slice(gpu, &self.to_f32(), &self.shape)
     }
 
@@ -75,11 +75,11 @@ impl Array {
 
 /// The allowed error, relative to the largest magnitude of the reference.
 #[derive(Debug, Clone, Copy)]
-pub struct Tolerance {
+pub(crate) struct Tolerance {
     /// Of the value.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Of the gradients.
-    pub gradient: f64,
+    pub(crate) gradient: f64,
 }
 
 /// A failed check.
@@ -119,9 +119,7 @@ pub enum Wrong {
 
 /// Compares numbers with the reference. Errors are relative to its largest magnitude, or to `least` if that is larger.
 /// Returns the largest error.
-///
-/// # Errors
-/// The first error above `tolerance`, or the first value that is not a number.
+/// Errors: The first error above `tolerance`, or the first value that is not a number.
 pub(crate) fn compare(
     what: &str,
     got: &[f32],

@@ -3,9 +3,7 @@
 //! memory with large numbers, so that a read before the first write changes the result.
 
 /// Adds the poisoning of workgroup memory to the kernel `entry`.
-///
-/// # Panics
-/// If the shader is not formatted as those in `shaders/`.
+/// Panics if the shader is not formatted as those in `shaders/`.
 pub(super) fn with_poison(text: &str, entry: &str) -> String {
     let shared: Vec<_> = text
         .lines()

@@ -2,9 +2,7 @@
 
 /// Returns `starts` with `count + 1` entries, and `order`: the items of key k, ascending, are
 /// `order[starts[k]..starts[k + 1]]`.
-///
-/// # Panics
-/// If a key is not below `count`. Callers check this first, for a better message.
+/// Panics if a key is not below `count`. Callers check this first, for a better message.
 pub(crate) fn by_key(
     keys: impl Iterator<Item = u32> + Clone,
     count: usize,

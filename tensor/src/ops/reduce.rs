@@ -56,9 +56,7 @@ impl Tensor {
     }
 
     /// Sums over the axes that `shape` lacks or has with length one: the gradient of broadcasting.
-    ///
-    /// # Panics
-    /// If `shape` cannot be broadcast to the shape of self, or self has more than four axes.
+    /// Panics if `shape` cannot be broadcast to the shape of self, or self has more than four axes.
     #[track_caller]
     pub(crate) fn sum_to(&self, shape: &[usize]) -> Tensor {
         if self.shape() == shape {

@@ -71,7 +71,7 @@ impl Tensor {
     }
 
     /// x + s
-    pub fn add_scalar(&self, s: f32) -> Tensor {
+    pub(crate) fn add_scalar(&self, s: f32) -> Tensor {
         self.unary("add_scalar", UnaryFunction::AddScalar, [s, 0.0])
     }
 

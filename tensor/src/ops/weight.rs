@@ -214,12 +214,12 @@ impl Weight {
     }
 
     /// The number of rows, N.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.0.rows
     }
 
     /// The number of columns, K.
-    pub fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         self.0.cols
     }
 
@@ -304,16 +304,11 @@ impl Matrix {
     }
 
     /// The number of columns, K.
-    pub fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         match self {
             Matrix::Frozen(weight) => weight.cols(),
             Matrix::Trained(tensor) => tensor.cols(),
         }
-    }
-
-    /// Whether `backward` computes a gradient for it.
-    pub fn is_tracked(&self) -> bool {
-        self.trained().is_some_and(Tensor::is_tracked)
     }
 
     /// The tensor of a trained matrix, which is an input on the tape.

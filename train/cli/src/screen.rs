@@ -46,9 +46,6 @@ impl Screen {
     }
 
     /// Draws the game after these turns. A window that is too small gets plain lines below its content.
-    ///
-    /// # Errors
-    /// If the terminal cannot be written to.
     pub fn draw(&self, term: &Term, observation: &str, past: &[Turn]) -> io::Result<()> {
         let status = self.status(past);
         let (rows, columns) = term.size();

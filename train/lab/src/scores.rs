@@ -10,26 +10,26 @@ use lapwing_play::{Episode, Seat};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SceneScore {
     /// The game.
-    pub game: String,
+    pub(crate) game: String,
     /// The player.
-    pub player: String,
+    pub(crate) player: String,
     /// The seed of the scene, as text, since JavaScript would round it.
-    pub scene: String,
+    pub(crate) scene: String,
     /// The agent of the game, from 0.
-    pub agent: usize,
+    pub(crate) agent: usize,
     /// The return of the game, without shaping.
     #[serde(rename = "return")]
-    pub game_return: f64,
+    pub(crate) game_return: f64,
     /// The return with shaping, which training uses.
-    pub composite_return: f64,
+    pub(crate) composite_return: f64,
     /// Whether the game was won.
-    pub success: bool,
+    pub(crate) success: bool,
     /// Whether the step limit ended it.
-    pub truncated: bool,
+    pub(crate) truncated: bool,
     /// The number of turns.
-    pub length: usize,
+    pub(crate) length: usize,
     /// The number of valid replies.
-    pub valid: usize,
+    pub(crate) valid: usize,
 }
 
 /// The scores of a player on some scenes.

@@ -7,10 +7,8 @@ const RESAMPLES: usize = 10_000;
 
 /// Returns the 95 % percentile bootstrap interval of the mean (Efron 1979): 95 % of the means of samples of the same size,
 /// drawn with replacement, lie in it. Equal values give equal intervals.
-///
-/// # Panics
-/// If there are no values.
-pub fn interval(values: &[f64]) -> [f64; 2] {
+/// Panics if there are no values.
+pub(crate) fn interval(values: &[f64]) -> [f64; 2] {
     let mut random = Stream::new(0, "bootstrap");
     let mut resampled = || {
         let drawn = (0..values.len()).map(|_| values[random.below(values.len())]);
@@ -22,7 +20,7 @@ pub fn interval(values: &[f64]) -> [f64; 2] {
 }
 
 /// Returns the mean.
-pub fn mean(values: &[f64]) -> f64 {
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
@@ -37,7 +35,7 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 }
 
 /// Returns the smallest and the largest value, or `None` if there are no values.
-pub fn range(values: &[f64]) -> Option<[f64; 2]> {
+pub(crate) fn range(values: &[f64]) -> Option<[f64; 2]> {
     let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
     Some([fold(f64::min)?, fold(f64::max)?])
 }

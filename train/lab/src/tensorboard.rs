@@ -33,7 +33,7 @@ impl EventFile {
         if !config.record.tensorboard {
             return Ok(None);
         }
-        let records = jsonl::read(&directory::metrics(run))?;
+        let records = jsonl::read::<Record>(&directory::metrics(run))?;
         EventFile::with(&directory::tensorboard(run), &records).map(Some)
     }
 
@@ -256,20 +256,20 @@ mod tests {
             (high | low).wrapping_add(0xa282_ead8)
         }
 
-        pub enum FieldValue<'a> {
+        pub(crate) enum FieldValue<'a> {
             Number(u64),
             Bytes(&'a [u8]),
         }
 
         impl FieldValue<'_> {
-            pub fn number(&self) -> u64 {
+            pub(crate) fn number(&self) -> u64 {
                 match self {
                     FieldValue::Number(number) => *number,
                     FieldValue::Bytes(_) => panic!("bytes, not a number"),
                 }
             }
 
-            pub fn bytes(&self) -> &[u8] {
+            pub(crate) fn bytes(&self) -> &[u8] {
                 match self {
                     FieldValue::Bytes(bytes) => bytes,
                     FieldValue::Number(number) => panic!("{number}, not bytes"),
@@ -277,7 +277,7 @@ mod tests {
             }
         }
 
-        pub fn records(mut file: &[u8]) -> Vec<&[u8]> {
+        pub(crate) fn records(mut file: &[u8]) -> Vec<&[u8]> {
             let mut records = Vec::new();
             while !file.is_empty() {
                 let (head, rest) = file.split_at(12);
@@ -306,7 +306,7 @@ mod tests {
         }
 
         /// Returns the fields of a message with their numbers.
-        pub fn fields(mut data: &[u8]) -> Vec<(u64, FieldValue<'_>)> {
+        pub(crate) fn fields(mut data: &[u8]) -> Vec<(u64, FieldValue<'_>)> {
             let mut fields = Vec::new();
             while !data.is_empty() {
                 let key = varint(&mut data);

@@ -26,19 +26,19 @@ use crate::batch::Group;
 use crate::config::{AdvantageScale, CreditConfig};
 
 /// Advantages by group, episode and turn.
-pub type Advantages = Vec<Vec<Vec<f64>>>;
+pub(crate) type Advantages = Vec<Vec<Vec<f64>>>;
 
 /// A return.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Return {
+pub(crate) struct Return {
     /// The sum of rewards and shaping.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Bound of its rounding error.
-    pub error: f64,
+    pub(crate) error: f64,
 }
 
 /// Adds GiGPO's second term: the returns to go of the turns in each state, standardised by `standardised`.
-pub fn add_states(
+pub(crate) fn add_states(
     advantages: &mut Advantages,
     credit: &CreditConfig,
     groups: &[Group],
@@ -61,7 +61,7 @@ pub fn add_states(
 }
 
 /// TD(lambda) with a value table of each group's own states.
-pub fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
+pub(crate) fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
     let values = |group: &Group| -> Vec<Vec<f64>> {
         let to_go = |episode| returns_to_go(episode, credit.gamma);
         let to_go: Vec<Vec<Return>> = group.episodes.iter().map(to_go).collect();
@@ -83,7 +83,7 @@ pub fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
 
 /// TD(lambda) with the critic's values of each group.
 #[track_caller]
-pub fn with_critic(credit: &CreditConfig, groups: &[Group]) -> Advantages {
+pub(crate) fn with_critic(credit: &CreditConfig, groups: &[Group]) -> Advantages {
     let values: Vec<&[Vec<f64>]> = groups.iter().map(|group| &group.values[..]).collect();
     by_values(credit, groups, &values)
 }
@@ -127,7 +127,11 @@ fn by_values(
 
 /// Returns G_t of each turn, given the values of its states and of the state after the last: T + 1 of them.
 #[track_caller]
-pub fn temporal_differences(credit: &CreditConfig, episode: &Episode, values: &[f64]) -> Vec<f64> {
+pub(crate) fn temporal_differences(
+    credit: &CreditConfig,
+    episode: &Episode,
+    values: &[f64],
+) -> Vec<f64> {
     assert_eq!(
         values.len(),
         episode.turns.len() + 1,
@@ -164,7 +168,7 @@ fn reward(turn: &Turn) -> f64 {
 }
 
 /// The sum of the absolute values of a turn's reward and shaping.
-pub fn magnitude(turn: &Turn) -> f64 {
+pub(crate) fn magnitude(turn: &Turn) -> f64 {
     turn.reward.abs() + turn.shaping.abs()
 }
 

@@ -94,7 +94,7 @@ impl Head {
     }
 
     /// Returns the values (N, 1) of features (N, C), tracked.
-    pub fn values(&self, hidden: &Tensor) -> Tensor {
+    pub(crate) fn values(&self, hidden: &Tensor) -> Tensor {
         let [w1, b1, w2, b2, center, scale] = NAMES.map(|name| self.parameters.get(name));
         let (w1, w2) = (Matrix::Trained(w1), Matrix::Trained(w2));
         let x = hidden.sub(&center.detach()).div(&scale.detach());
@@ -146,12 +146,7 @@ pub(crate) struct States {
 impl States {
     /// Computes the states of these groups with the current policy. Equal prompts are computed once, and so are equal
     /// prefixes within the `limit` of tokens that go through the model at once.
-    ///
-    /// # Errors
-    /// If a prompt cannot be rendered, or the device fails.
-    ///
-    /// # Panics
-    /// If a turn was not sampled from a model.
+    /// Panics if a turn was not sampled from a model.
     pub(crate) fn compute(
         groups: &[Group],
         worlds: &mut [World],
@@ -223,9 +218,6 @@ fn prompts_of(episode: &Episode, world: &mut World) -> Result<Vec<Option<Arc<[u3
 }
 
 /// Returns the values of each state of each episode and of the state after its last turn (T + 1), by group and episode.
-///
-/// # Errors
-/// If a value is not finite, or the device fails.
 pub(crate) fn values(critic: &Head, states: &States) -> Result<Vec<Vec<Vec<f64>>>, LearnError> {
     if critic.parameters.steps() == 0 {
         critic.normalise_inputs(&states.hidden)?;

@@ -20,7 +20,7 @@ use lapwing_play::Episode;
 use crate::config::TrainConfig;
 
 /// Returns c for a step that played these episodes.
-pub fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
+pub(crate) fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
     let (mut sum, mut count) = (0.0, 0);
     for reply in episodes.flat_map(Episode::sampled) {
         sum += reply.entropies.iter().map(|h| f64::from(*h)).sum::<f64>();
@@ -35,7 +35,7 @@ pub fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a Episod
 }
 
 /// Returns the bonus of a token.
-pub fn bonus(weight: f64, old: f32, entropy: f32) -> f64 {
+pub(crate) fn bonus(weight: f64, old: f32, entropy: f32) -> f64 {
     weight * (-f64::from(old) - f64::from(entropy))
 }
 

@@ -23,10 +23,10 @@ use lapwing_play::seeds;
 use lapwing_play::{Episode, Sampled, Turn};
 use lapwing_tensor::Tensor;
 
+use crate::LearnError;
 use crate::batch::{Batch, SelectedEpisode, count, pack};
 use crate::config::{Aggregation, TrainConfig};
 use crate::language::LanguageLearner;
-use crate::{LearnError, shuffle};
 
 /// Episodes of one update.
 const EPISODES: usize = 8;
@@ -276,8 +276,7 @@ pub fn imitate(
         if order.is_empty() {
             order = (0..data.train.len()).collect::<Vec<usize>>();
             let seed = seeds::derive(how.seed, "imitation", &[epoch]);
-            let mut random = Stream::new(seed, "imitation");
-            shuffle(&mut order, |count| random.below(count));
+            Stream::new(seed, "imitation").shuffle(&mut order);
             epoch += 1;
         }
         let now = order.split_off(order.len().saturating_sub(EPISODES));

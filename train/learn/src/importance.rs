@@ -2,7 +2,7 @@
 
 /// Returns the importance of each episode in a draw of `count`: the inverse of its inclusion probability, scaled so that it
 /// is 1 if all weights are equal.
-pub fn weights(log_weights: &[f64], count: usize) -> Vec<f64> {
+pub(crate) fn weights(log_weights: &[f64], count: usize) -> Vec<f64> {
     let even = count as f64 / log_weights.len() as f64;
     let probabilities = inclusion(log_weights, count).into_iter();
     // A probability below what f64 can hold still gives a finite importance.
@@ -18,7 +18,7 @@ pub fn weights(log_weights: &[f64], count: usize) -> Vec<f64> {
 /// the distribution of their number. The integral over t is taken over u = exp(-w_i t), uniform on (0, 1), by Gauss-Legendre
 /// quadrature on panels that get finer towards both ends, where the integrand bends. Only ratios of weights matter, and
 /// they may be infinite.
-pub fn inclusion(log_weights: &[f64], count: usize) -> Vec<f64> {
+pub(crate) fn inclusion(log_weights: &[f64], count: usize) -> Vec<f64> {
     if count >= log_weights.len() {
         return vec![1.0; log_weights.len()];
     }

@@ -22,10 +22,3 @@ mod testing;
 pub mod value;
 
 pub use error::LearnError;
-
-/// Shuffles items evenly (Fisher and Yates). `below(n)` draws a number below n.
-fn shuffle<T>(items: &mut [T], mut below: impl FnMut(usize) -> usize) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, below(last + 1));
-    }
-}

@@ -36,7 +36,7 @@ type Sketch = Vec<f64>;
 
 /// Measures the gradient of these groups with the current policy. `prepare` computes the advantages of the halves and
 /// selects episodes of them. `None` if nothing is selected from one of the halves.
-pub fn gradient_noise(
+pub(crate) fn gradient_noise(
     learner: &mut LanguageLearner,
     options: &Options<'_>,
     groups: &[Group],

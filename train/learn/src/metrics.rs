@@ -113,7 +113,7 @@ pub struct CriticMetrics {
 
 impl CriticMetrics {
     /// Computes the metrics of values and their targets.
-    pub fn of(values: &[f64], targets: &[f64]) -> CriticMetrics {
+    pub(crate) fn of(values: &[f64], targets: &[f64]) -> CriticMetrics {
         let misses: Vec<f64> = targets.iter().zip(values).map(|(r, v)| r - v).collect();
         let (wrong, spread) = (mean_and_spread(&misses), mean_and_spread(targets).1);
         let squares: f64 = misses.iter().map(|miss| miss * miss).sum();
@@ -129,17 +129,17 @@ impl CriticMetrics {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GradientNoise {
     /// Estimate of the squared length of the mean gradient, given the scenes. It can be negative if noise dominates.
-    pub gradient_signal: f64,
+    pub(crate) gradient_signal: f64,
     /// Estimate of the total variance of the gradient, given the scenes.
-    pub gradient_variance: f64,
+    pub(crate) gradient_variance: f64,
     /// Cosine between the gradients of two halves of the episodes.
-    pub gradient_agreement: f64,
+    pub(crate) gradient_agreement: f64,
     /// Variance between groups, which includes the variance between scenes. Only with several groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gradient_variance_scenes: Option<f64>,
+    pub(crate) gradient_variance_scenes: Option<f64>,
     /// Cosine to the gradient of the previous step. `None` in the first step and after a resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gradient_alignment: Option<f64>,
+    pub(crate) gradient_alignment: Option<f64>,
 }
 
 /// Metrics of an optimiser update, averaged over its tokens; or of a step, averaged over its updates.

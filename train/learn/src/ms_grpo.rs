@@ -79,7 +79,7 @@ use crate::critic::States;
 use crate::language::{LanguageLearner, Options};
 use crate::metrics::{StepMetrics, UpdateMetrics};
 use crate::ratio::Ratios;
-use crate::{LearnError, credit, critic, entropy, importance, measure, shuffle, spread};
+use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
 
 /// Makes one training step. Returns its metrics and the groups that it played.
 ///
@@ -436,8 +436,7 @@ pub(crate) fn update(
         let mut order: Vec<usize> = (0..all.len()).collect();
         if train.minibatches > 1 {
             let seed = seeds::derive(train.seed, "minibatches", &[step, pass]);
-            let mut random = Stream::new(seed, "minibatches");
-            shuffle(&mut order, |count| random.below(count));
+            Stream::new(seed, "minibatches").shuffle(&mut order);
         }
         for part in parts(&order, train.minibatches) {
             let minibatch: Vec<SelectedEpisode<'_>> = part.iter().map(|i| all[*i]).collect();

@@ -23,7 +23,7 @@ use crate::config::{Ratio, TrainConfig};
 
 /// The ratios of an update.
 #[derive(Debug)]
-pub struct Ratios {
+pub(crate) struct Ratios {
     level: Ratio,
     clip: [f64; 2],
     /// mean log-ratio of each selected episode, with `train.ratio = "episode"`
@@ -32,11 +32,11 @@ pub struct Ratios {
 
 /// The part of the loss and of the clip fraction that the host computes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Clipped {
+pub(crate) struct Clipped {
     /// loss of the clipped tokens
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// share of the clipped tokens
-    pub fraction: f64,
+    pub(crate) fraction: f64,
 }
 
 /// A mean of log-ratios.
@@ -60,7 +60,7 @@ impl Mean {
 impl Ratios {
     /// Computes the ratios of an update. Ratios of episodes cost a forward pass, because the turns of an episode may lie in
     /// several batches.
-    pub fn new(
+    pub(crate) fn new(
         train: &TrainConfig,
         policy: &Policy,
         batches: &[Batch],
@@ -99,13 +99,13 @@ impl Ratios {
     }
 
     /// Returns the clip range of the loss, down and up.
-    pub fn clip(&self) -> (f32, f32) {
+    pub(crate) fn clip(&self) -> (f32, f32) {
         (self.clip[0] as f32, self.clip[1] as f32)
     }
 
     /// Applies the ratio of its turn or episode to each token, given the current log-probs of the pairs. Ratios of tokens
     /// are part of the loss.
-    pub fn apply(&self, batch: &mut Batch, now: &[f32]) -> Clipped {
+    pub(crate) fn apply(&self, batch: &mut Batch, now: &[f32]) -> Clipped {
         let turns: HashMap<(usize, usize), Mean>;
         let ratio: &dyn Fn(&(usize, usize)) -> f64 = match self.level {
             Ratio::Token => return Clipped::default(),

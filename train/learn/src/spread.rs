@@ -16,7 +16,7 @@ use lapwing_play::config::PolicyConfig;
 
 /// Returns whether each group is kept: those of the largest spreads, in falling order until their sum reaches `share` of
 /// the whole sum. A share of 1 keeps all groups.
-pub fn filter(spreads: &[f64], share: f64) -> Vec<bool> {
+pub(crate) fn filter(spreads: &[f64], share: f64) -> Vec<bool> {
     if share >= 1.0 {
         return vec![true; spreads.len()];
     }
@@ -36,7 +36,7 @@ pub fn filter(spreads: &[f64], share: f64) -> Vec<bool> {
 }
 
 /// Returns the temperature of the step after one that sampled at `temperature`.
-pub fn next_temperature(policy: &PolicyConfig, temperature: f64, spreads: &[f64]) -> f64 {
+pub(crate) fn next_temperature(policy: &PolicyConfig, temperature: f64, spreads: &[f64]) -> f64 {
     if policy.spread == 0.0 || spreads.is_empty() {
         return temperature;
     }

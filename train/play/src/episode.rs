@@ -114,7 +114,7 @@ impl Episode {
     }
 
     /// Returns the number of replies that were unreadable for this reason.
-    pub fn unread(&self, why: UnreadReason) -> usize {
+    pub(crate) fn unread(&self, why: UnreadReason) -> usize {
         let turns = self.turns.iter();
         turns.filter(|turn| turn.unread == Some(why)).count()
     }

@@ -84,7 +84,7 @@ impl<'a> AgentView<'a> {
 
 impl ActionRequest<'_> {
     /// Returns the inputs of this request.
-    pub fn seen(&self) -> AgentView<'_> {
+    pub(crate) fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
             past: self.past,

@@ -88,7 +88,7 @@ impl UnreadReason {
 ///
 /// # Errors
 /// If there is no such text.
-pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
+pub(crate) fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadReason> {
     let said = match form {
         ReplyForm::Word => Some(reply.to_owned()),
         ReplyForm::Tags => tagged(reply),
@@ -108,7 +108,7 @@ pub fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, UnreadRea
 ///
 /// # Errors
 /// If it names none, or several.
-pub fn action(
+pub(crate) fn action(
     reply: &str,
     form: ReplyForm,
     actions: &[String],

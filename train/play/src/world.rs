@@ -35,7 +35,7 @@ impl World {
     ///
     /// # Errors
     /// If the game fails, or a prompt template is invalid.
-    pub fn new(
+    pub(crate) fn new(
         scenario: Box<dyn Scenario>,
         policy: &PolicyConfig,
         tokenizer: Tokenizer,
@@ -55,7 +55,7 @@ impl World {
     /// Returns these games and those that the config mixes in.
     ///
     /// # Errors
-    /// As [`World::new`].
+    /// If a game fails, or a prompt template is none.
     pub fn all(
         scenarios: Vec<Box<dyn Scenario>>,
         own: &GameConfig,

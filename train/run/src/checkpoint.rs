@@ -170,13 +170,13 @@ pub fn save(
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
     /// Training steps completed.
-    pub step: usize,
+    pub(crate) step: usize,
     /// The step of the last evaluation.
-    pub evaluated: Option<usize>,
+    pub(crate) evaluated: Option<usize>,
     /// The best evaluation.
-    pub best: Option<Best>,
+    pub(crate) best: Option<Best>,
     /// The lengths of `metrics.jsonl` and `episodes.jsonl` in bytes.
-    pub bytes: [u64; 2],
+    pub(crate) bytes: [u64; 2],
 }
 
 impl Evaluated {

@@ -42,7 +42,7 @@ type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
     /// Reads earlier records of a resumed run, so that the checks continue.
-    pub fn recall(&mut self, record: &Record) {
+    pub(crate) fn recall(&mut self, record: &Record) {
         match record {
             Record::Step(metrics) => self.remember(metrics),
             Record::Warning(warning) => {
@@ -98,7 +98,7 @@ impl HealthChecks {
     ///
     /// # Errors
     /// If too many consecutive updates were dropped.
-    pub fn verdict(&self) -> Result<(), Error> {
+    pub(crate) fn verdict(&self) -> Result<(), Error> {
         match self.dropped {
             dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
             _ => Ok(()),

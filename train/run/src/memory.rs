@@ -210,7 +210,7 @@ impl MemoryPlan {
     }
 
     /// Returns the names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`].
-    pub fn names(&self) -> [&'static str; 2] {
+    pub(crate) fn names(&self) -> [&'static str; 2] {
         match self.whole {
             false => ["weights", "adapter and optimiser"],
             true => ["reference", "weights and optimiser"],

@@ -11,7 +11,7 @@ use lapwing_play::{Episode, Seat};
 ///
 /// # Errors
 /// If a template fails.
-pub fn of_evaluation(
+pub(crate) fn of_evaluation(
     learner: &impl Learner,
     step: usize,
     seats: &[Seat],

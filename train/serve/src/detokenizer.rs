@@ -5,29 +5,29 @@ use std::sync::Arc;
 use lapwing_model::ModelError;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ReplyToken {
-    pub text: String,
+pub(crate) struct ReplyToken {
+    pub(crate) text: String,
     /// `None` for the first token of a prompt.
-    pub log_prob: Option<f32>,
+    pub(crate) log_prob: Option<f32>,
     /// The most likely tokens at its position.
-    pub likeliest: Vec<(String, f32)>,
+    pub(crate) likeliest: Vec<(String, f32)>,
     /// Number of characters before it.
-    pub offset: usize,
+    pub(crate) offset: usize,
 }
 
 /// A part of a reply.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ReplyPiece {
-    pub text: String,
+pub(crate) struct ReplyPiece {
+    pub(crate) text: String,
     /// Empty unless log-probabilities are requested.
-    pub tokens: Vec<ReplyToken>,
+    pub(crate) tokens: Vec<ReplyToken>,
 }
 
 /// Maximum number of tokens held back for an incomplete character: no character has more bytes.
 const MAX_HELD_TOKENS: usize = 8;
 
 /// The text of a growing reply.
-pub struct Detokenizer {
+pub(crate) struct Detokenizer {
     stops: Arc<[String]>,
     ids: Vec<u32>,
     /// `ids[from..read]` are decoded again with the next tokens, because a character may depend on the one before it.
@@ -43,7 +43,7 @@ pub struct Detokenizer {
 
 impl Detokenizer {
     /// Returns an empty text that ends at any of these stop texts.
-    pub fn new(stops: Arc<[String]>) -> Detokenizer {
+    pub(crate) fn new(stops: Arc<[String]>) -> Detokenizer {
         Detokenizer {
             stops,
             ids: Vec::new(),
@@ -57,29 +57,34 @@ impl Detokenizer {
     }
 
     /// Returns the number of characters so far.
-    pub fn characters(&self) -> usize {
+    pub(crate) fn characters(&self) -> usize {
         self.characters
     }
 
     /// Adds the description of the token that is pushed next.
-    pub fn describe(&mut self, token: ReplyToken) {
+    pub(crate) fn describe(&mut self, token: ReplyToken) {
         self.tokens.push(token);
     }
 
     /// Adds a token. Stop texts in a prompt are ignored.
-    pub fn push(&mut self, id: u32, is_prompt: bool, decode: Decode) -> Result<(), ModelError> {
+    pub(crate) fn push(
+        &mut self,
+        id: u32,
+        is_prompt: bool,
+        decode: Decode,
+    ) -> Result<(), ModelError> {
         self.ids.push(id);
         let is_late = self.ids.len() - self.read > MAX_HELD_TOKENS;
         self.decode(is_late, is_prompt, decode)
     }
 
     /// Whether a stop text was found. The text before it may not be handed out yet.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Takes all decoded text: of a prompt, or at the end.
-    pub fn take_all(&mut self) -> ReplyPiece {
+    pub(crate) fn take_all(&mut self) -> ReplyPiece {
         ReplyPiece {
             text: std::mem::take(&mut self.held),
             tokens: std::mem::take(&mut self.tokens),
@@ -87,7 +92,7 @@ impl Detokenizer {
     }
 
     /// Takes the text that can be handed out, if there is any.
-    pub fn take(&mut self) -> Option<ReplyPiece> {
+    pub(crate) fn take(&mut self) -> Option<ReplyPiece> {
         let whole = self.held.len() - if self.is_over { 0 } else { self.held_bytes() };
         let text: String = self.held.drain(..whole).collect();
         (!text.is_empty()).then(|| ReplyPiece {
@@ -97,7 +102,7 @@ impl Detokenizer {
     }
 
     /// Takes the rest after the last token.
-    pub fn finish(&mut self, decode: Decode) -> Result<ReplyPiece, ModelError> {
+    pub(crate) fn finish(&mut self, decode: Decode) -> Result<ReplyPiece, ModelError> {
         if !self.is_over {
             self.decode(true, false, decode)?;
         }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 /// An error response. Its text names no file of this machine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     /// Status code of HTTP.
-    pub status: u16,
+    pub(crate) status: u16,
     message: String,
     kind: &'static str,
     /// The wrong field.
@@ -17,7 +17,7 @@ pub struct ApiError {
 
 impl ApiError {
     /// A wrong request.
-    pub fn bad(message: impl Into<String>) -> ApiError {
+    pub(crate) fn bad(message: impl Into<String>) -> ApiError {
         ApiError {
             status: 400,
             message: message.into(),
@@ -28,7 +28,7 @@ impl ApiError {
     }
 
     /// A wrong field of a request.
-    pub fn field(name: &str, code: &'static str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn field(name: &str, code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError {
             param: Some(name.to_owned()),
             code: Some(code),
@@ -37,7 +37,7 @@ impl ApiError {
     }
 
     /// An error with another status than 400.
-    pub fn status(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn status(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
         let kind = match status {
             401 => "authentication_error",
             429 => "rate_limit_error",
@@ -53,27 +53,27 @@ impl ApiError {
     }
 
     /// An error of the tokenizer or the template, because of a text.
-    pub fn text(error: &ModelError) -> ApiError {
+    pub(crate) fn text(error: &ModelError) -> ApiError {
         ApiError::bad(shown(&without_path(error)))
     }
 
     /// An error of the model or the device.
-    pub fn internal(error: &ModelError) -> ApiError {
+    pub(crate) fn internal(error: &ModelError) -> ApiError {
         ApiError::status(500, "internal_error", shown(&without_path(error)))
     }
 
     /// The error of all requests in progress when the server stops.
-    pub fn stopping() -> ApiError {
+    pub(crate) fn stopping() -> ApiError {
         ApiError::status(503, "server_stopping", "the server is stopping")
     }
 
     /// Whether the same request may succeed later.
-    pub fn is_temporary(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         matches!(self.status, 429 | 503)
     }
 
     /// Returns the response body.
-    pub fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,
             "type": self.kind,
@@ -92,7 +92,7 @@ fn without_path(error: &ModelError) -> String {
 }
 
 /// Shortens a text of a request.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     match text.char_indices().nth(300) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),

@@ -20,21 +20,21 @@ use super::error::ApiError;
 use super::http::ServeOptions;
 
 /// A reply to generate.
-pub struct ReplyRequest {
-    pub joining: BatchRequest,
+pub(crate) struct ReplyRequest {
+    pub(crate) joining: BatchRequest,
     /// Index among the replies of its request.
-    pub index: usize,
-    pub stop: Arc<[String]>,
+    pub(crate) index: usize,
+    pub(crate) stop: Arc<[String]>,
     /// Whether the prompt is sent, too.
-    pub echo: bool,
-    pub events: UnboundedSender<ReplyEvent>,
+    pub(crate) echo: bool,
+    pub(crate) events: UnboundedSender<ReplyEvent>,
     /// Freed when the reply ends.
-    pub _slot: OwnedSemaphorePermit,
+    pub(crate) _slot: OwnedSemaphorePermit,
 }
 
 /// A part of a reply. The index of the reply comes first.
 #[derive(Debug)]
-pub enum ReplyEvent {
+pub(crate) enum ReplyEvent {
     Piece(usize, ReplyPiece),
     /// The last piece, and the number of tokens.
     End(usize, ReplyPiece, Finish, usize),
@@ -43,7 +43,7 @@ pub enum ReplyEvent {
 
 /// The reason why a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Finish {
+pub(crate) enum Finish {
     Stop,
     Length,
 }
@@ -52,7 +52,7 @@ pub enum Finish {
 const BATCH_DELAY: Duration = Duration::from_millis(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-pub struct ModelThread {
+pub(crate) struct ModelThread {
     batch: ReplyBatch,
     arena: KvArena,
     tokenizer: Tokenizer,
@@ -87,7 +87,7 @@ impl RunningReply {
 
 impl ModelThread {
     /// Returns a thread that takes its replies from `requests`.
-    pub fn new(options: ServeOptions, requests: Receiver<ReplyRequest>) -> ModelThread {
+    pub(crate) fn new(options: ServeOptions, requests: Receiver<ReplyRequest>) -> ModelThread {
         ModelThread {
             batch: ReplyBatch::new(&options.model, options.adapter.as_ref()),
             arena: options.arena,
@@ -103,10 +103,7 @@ impl ModelThread {
     }
 
     /// Decodes replies until `stop` is set or the sender of requests is dropped.
-    ///
-    /// # Errors
-    /// If the device is lost. Other errors end the replies in progress only.
-    pub fn run(mut self) -> Result<(), ModelError> {
+    pub(crate) fn run(mut self) -> Result<(), ModelError> {
         loop {
             if self.running.is_empty() && self.waiting.is_empty() {
                 match self.requests.recv_timeout(POLL_INTERVAL) {

@@ -10,25 +10,28 @@ use super::request::{CompletionRequest, Input, Prompt};
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
 /// Encodes prompts.
-pub struct PromptEncoder {
-    pub tokenizer: Tokenizer,
+pub(crate) struct PromptEncoder {
+    pub(crate) tokenizer: Tokenizer,
     /// Without a template, conversations are refused.
-    pub template: Option<ChatTemplate>,
+    pub(crate) template: Option<ChatTemplate>,
     /// Number of tokens of the model.
-    pub vocab: usize,
+    pub(crate) vocab: usize,
     /// Maximum number of tokens of prompt and reply together
-    pub context: usize,
+    pub(crate) context: usize,
 }
 
 /// A prompt in tokens.
-pub struct EncodedPrompt {
-    pub ids: Vec<u32>,
-    pub max_new_tokens: usize,
+pub(crate) struct EncodedPrompt {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) max_new_tokens: usize,
 }
 
 impl PromptEncoder {
     /// Encodes and checks the prompts of a request.
-    pub fn encode(&self, request: &CompletionRequest) -> Result<Vec<EncodedPrompt>, ApiError> {
+    pub(crate) fn encode(
+        &self,
+        request: &CompletionRequest,
+    ) -> Result<Vec<EncodedPrompt>, ApiError> {
         let (field, prompts) = match &request.input {
             Input::Chat(messages) => ("messages", vec![self.chat(messages)?]),
             Input::Prompts(prompts) => {

@@ -9,28 +9,28 @@ use super::error::{ApiError, shown};
 
 /// A parsed request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CompletionRequest {
-    pub model: String,
-    pub input: Input,
+pub(crate) struct CompletionRequest {
+    pub(crate) model: String,
+    pub(crate) input: Input,
     /// Number of replies to each prompt.
-    pub n: usize,
+    pub(crate) n: usize,
     /// `None` for the rest of the context.
-    pub max_new_tokens: Option<usize>,
-    pub temperature: f32,
-    pub top_p: f32,
-    pub top_k: usize,
-    pub seed: Option<u64>,
-    pub stop: Arc<[String]>,
+    pub(crate) max_new_tokens: Option<usize>,
+    pub(crate) temperature: f32,
+    pub(crate) top_p: f32,
+    pub(crate) top_k: usize,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stop: Arc<[String]>,
     /// Number of most likely tokens beside each token; `None` for no log-probabilities.
-    pub likeliest: Option<usize>,
+    pub(crate) likeliest: Option<usize>,
     /// Whether the response contains the prompt.
-    pub echo: bool,
-    pub stream: bool,
-    pub include_usage: bool,
+    pub(crate) echo: bool,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub(crate) enum Input {
     Chat(Vec<Message>),
     Prompts(Vec<Prompt>),
 }
@@ -77,7 +77,7 @@ fn has_no_effect(name: &str, value: &Value) -> bool {
 }
 
 /// Parses a request to /v1/chat/completions.
-pub fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
+pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
     if messages.is_empty() {
@@ -107,7 +107,7 @@ pub fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
 }
 
 /// Parses a request to /v1/completions.
-pub fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
+pub(crate) fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     const WANTED: &str = "a text, a list of texts, a list of token ids, or a list of such lists";
     let prompts = fields.needed("prompt", WANTED, prompts)?;

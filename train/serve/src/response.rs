@@ -7,36 +7,36 @@ use super::model_thread::Finish;
 
 /// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Endpoint {
+pub(crate) enum Endpoint {
     Chat,
     Completion,
 }
 
 /// Builds the response to one request.
 #[derive(Debug, Clone)]
-pub struct ResponseBuilder {
-    pub endpoint: Endpoint,
-    pub id: String,
-    pub created: u64,
-    pub model: String,
+pub(crate) struct ResponseBuilder {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
     /// Number of most likely tokens beside each token; `None` for no log-probabilities.
-    pub likeliest: Option<usize>,
-    pub prompt_tokens: usize,
+    pub(crate) likeliest: Option<usize>,
+    pub(crate) prompt_tokens: usize,
     /// Whether chunks have the field `usage`.
-    pub include_usage: bool,
+    pub(crate) include_usage: bool,
 }
 
 /// A complete reply.
 #[derive(Debug, Clone, Default)]
-pub struct CompleteReply {
-    pub piece: ReplyPiece,
-    pub finish: Option<Finish>,
-    pub tokens: usize,
+pub(crate) struct CompleteReply {
+    pub(crate) piece: ReplyPiece,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) tokens: usize,
 }
 
 impl ResponseBuilder {
     /// Returns the response with all replies.
-    pub fn complete(&self, replies: &[CompleteReply]) -> Value {
+    pub(crate) fn complete(&self, replies: &[CompleteReply]) -> Value {
         let tokens = replies.iter().map(|reply| reply.tokens).sum();
         let choices = replies.iter().enumerate();
         let choices: Vec<Value> = choices.map(|(i, reply)| self.choice(i, reply)).collect();
@@ -66,7 +66,7 @@ impl ResponseBuilder {
     }
 
     /// Returns the chunk before the first piece of a reply, if there is one.
-    pub fn opening(&self, index: usize) -> Option<Value> {
+    pub(crate) fn opening(&self, index: usize) -> Option<Value> {
         let delta = json!({"role": "assistant", "content": "", "refusal": null});
         let choice =
             json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
@@ -74,7 +74,7 @@ impl ResponseBuilder {
     }
 
     /// Returns a chunk of a reply. The last one has a finish reason.
-    pub fn piece(&self, index: usize, piece: &ReplyPiece, finish: Option<Finish>) -> Value {
+    pub(crate) fn piece(&self, index: usize, piece: &ReplyPiece, finish: Option<Finish>) -> Value {
         let (name, value) = match self.endpoint {
             Endpoint::Chat if piece.text.is_empty() && finish.is_some() => ("delta", json!({})),
             Endpoint::Chat => ("delta", json!({"content": piece.text})),
@@ -90,7 +90,7 @@ impl ResponseBuilder {
     }
 
     /// Returns the chunk after the last piece of all replies, if it is requested.
-    pub fn closing(&self, tokens: usize) -> Option<Value> {
+    pub(crate) fn closing(&self, tokens: usize) -> Option<Value> {
         let mut chunk = self.chunk(Vec::new());
         chunk["usage"] = self.usage(tokens);
         self.include_usage.then_some(chunk)

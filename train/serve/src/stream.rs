@@ -13,13 +13,13 @@ use super::error::ApiError;
 use super::model_thread::ReplyEvent;
 use super::response::ResponseBuilder;
 
-pub enum ResponseBody {
+pub(crate) enum ResponseBody {
     Complete(Option<Bytes>),
     Stream(Box<EventStream>),
 }
 
 /// Server-sent events. When the client disconnects this is dropped, which closes the channel of the model thread.
-pub struct EventStream {
+pub(crate) struct EventStream {
     builder: ResponseBuilder,
     received: UnboundedReceiver<ReplyEvent>,
     ready: VecDeque<Bytes>,
@@ -33,7 +33,7 @@ pub struct EventStream {
 
 impl EventStream {
     /// Returns the stream of `count` replies, whose first event has arrived.
-    pub fn new(
+    pub(crate) fn new(
         builder: ResponseBuilder,
         received: UnboundedReceiver<ReplyEvent>,
         count: usize,

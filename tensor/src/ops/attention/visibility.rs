@@ -198,9 +198,7 @@ impl Visibility {
     }
 
     /// The walk for blocks of `per_block` keys.
-    ///
-    /// # Panics
-    /// If this is not a tree.
+    /// Panics if this is not a tree.
     pub(crate) fn by_key(&self, per_block: usize) -> KeyWalk {
         let mut known = self.0.by_key.lock().expect("walks");
         known

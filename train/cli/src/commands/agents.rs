@@ -66,9 +66,7 @@ pub fn trained_and_initial(
 }
 
 /// Loads the adapter or model of a directory, to be compared with the state's policy.
-///
-/// # Errors
-/// If it does not fit the initial model of the config, or cannot be read.
+/// Fails if it does not fit the initial model of the config, or cannot be read.
 pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<ModelAgent> {
     let gpu = state.learner.policy.model.gpu();
     let initial = initial_model(&state.config.model)?;

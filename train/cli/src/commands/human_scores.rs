@@ -60,9 +60,6 @@ pub fn file() -> Option<PathBuf> {
 }
 
 /// Records a finished game.
-///
-/// # Errors
-/// If the file cannot be written.
 pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Result<()> {
     let Some(path) = file() else {
         return Ok(());

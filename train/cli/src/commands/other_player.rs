@@ -20,12 +20,8 @@ pub enum Substitute {
 }
 
 /// Returns the selected player. The key of an API is read from OPENAI_API_KEY.
-///
-/// # Errors
-/// If the model's name is missing, or the API's URL, key or cache is unusable.
-///
-/// # Panics
-/// If none is selected.
+/// Fails if the model's name is missing, or the API's URL, key or cache is unusable.
+/// Panics if none is selected.
 pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> Result<Substitute> {
     fn in_form(player: impl Player + 'static, form: ReplyForm) -> Substitute {
         Substitute::Words(Box::new(player), form)

@@ -1,7 +1,7 @@
 //! The self-test before any training: whether this device, with this driver, computes correct numbers.
 
+use std::fs;
 use std::path::Path;
-use std::{fs, process};
 
 use lapwing_shaders::Dialect;
 use lapwing_tensor::check::Wrong;
@@ -84,13 +84,7 @@ impl SavedSuccess {
 
     /// Writes the file. If that fails, the test runs again the next time.
     fn save(&self, cache: &Path) {
-        let aside = cache.join(format!("{}.{}", self.name, process::id()));
-        let written = fs::create_dir_all(cache)
-            .and_then(|()| fs::write(&aside, &self.text))
-            .and_then(|()| fs::rename(&aside, cache.join(&self.name)));
-        if written.is_err() {
-            let _ = fs::remove_file(&aside);
-        }
+        let _ = lapwing_model::write_file(&cache.join(&self.name), self.text.as_bytes());
     }
 }
 

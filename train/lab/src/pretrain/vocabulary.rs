@@ -28,10 +28,8 @@ const VOCABULARY: usize = 640;
 const ALWAYS: [&str; 2] = ["frozen-lake", "snake"];
 
 /// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
-///
-/// # Errors
-/// If the directory cannot be written, or an action of these games takes more than one token.
-pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
+/// Fails if the directory cannot be written, or an action of these games takes more than one token.
+pub(crate) fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
     std::fs::create_dir_all(dir).map_err(write_error(dir))?;
     let texts = texts(games)?;
     let tokenizer = train(texts).map_err(failed)?;
@@ -66,10 +64,7 @@ pub fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
 }
 
 /// Returns the number of tokens of the tokenizer in `dir`, and the id of the end token.
-///
-/// # Errors
-/// If the file cannot be read.
-pub fn size_and_end(dir: &Path) -> Result<(usize, u32), Error> {
+pub(crate) fn size_and_end(dir: &Path) -> Result<(usize, u32), Error> {
     let tokenizer = Tokenizer::from_file(dir.join("tokenizer.json")).map_err(failed)?;
     let end = tokenizer
         .token_to_id(END)

@@ -22,70 +22,70 @@ use lapwing_train::{Config, Error};
 const MAX_CURVE_POINTS: usize = 400;
 
 #[derive(Debug, Serialize)]
-pub struct ReportData {
-    pub title: String,
-    pub groups: Vec<RunGroup>,
+pub(crate) struct ReportData {
+    pub(crate) title: String,
+    pub(crate) groups: Vec<RunGroup>,
     /// In the order of the command line.
-    pub runs: Vec<ReportRun>,
+    pub(crate) runs: Vec<ReportRun>,
     /// Training steps per point of a curve.
-    pub bucket: usize,
+    pub(crate) bucket: usize,
 }
 
 /// Runs whose configs differ only in the seed.
 #[derive(Debug, Serialize)]
-pub struct RunGroup {
+pub(crate) struct RunGroup {
     /// The name of the config, and its differences from the other groups.
-    pub label: String,
+    pub(crate) label: String,
     /// Indices of `ReportData::runs`.
-    pub runs: Vec<usize>,
-    pub train: GroupCurves,
-    pub eval: GroupCurves,
+    pub(crate) runs: Vec<usize>,
+    pub(crate) train: GroupCurves,
+    pub(crate) eval: GroupCurves,
 }
 
 /// Metrics by name, at the same steps.
 #[derive(Debug, Serialize)]
-pub struct GroupCurves {
-    pub x: Vec<f64>,
-    pub metrics: BTreeMap<String, SeedCurve>,
+pub(crate) struct GroupCurves {
+    pub(crate) x: Vec<f64>,
+    pub(crate) metrics: BTreeMap<String, SeedCurve>,
 }
 
 /// Mean and range of a metric over the seeds; `None` where it was not measured.
 #[derive(Debug, Default, Serialize)]
-pub struct SeedCurve {
-    pub mean: Vec<Option<f64>>,
+pub(crate) struct SeedCurve {
+    pub(crate) mean: Vec<Option<f64>>,
     /// Left out for a single seed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub low: Vec<Option<f64>>,
+    pub(crate) low: Vec<Option<f64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub high: Vec<Option<f64>>,
+    pub(crate) high: Vec<Option<f64>>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct ReportRun {
+pub(crate) struct ReportRun {
     /// The name of its directory.
-    pub name: String,
-    pub config_name: String,
+    pub(crate) name: String,
+    pub(crate) config_name: String,
     /// As text, since JavaScript would round it.
-    pub seed: String,
-    pub game: String,
-    pub steps_done: usize,
-    pub steps_total: usize,
-    pub running: bool,
-    pub baselines: Option<Baselines>,
-    pub evaluations: Vec<Evaluation>,
-    pub warnings: Vec<Warning>,
-    pub sessions: Vec<directory::Session>,
+    pub(crate) seed: String,
+    pub(crate) game: String,
+    pub(crate) steps_done: usize,
+    pub(crate) steps_total: usize,
+    pub(crate) running: bool,
+    pub(crate) baselines: Option<Baselines>,
+    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) sessions: Vec<directory::Session>,
     /// Seconds by phase.
-    pub seconds: [(&'static str, f64); 3],
-    pub tokens_played: u64,
-    pub tokens_computed: u64,
+    pub(crate) seconds: [(&'static str, f64); 3],
+    pub(crate) tokens_played: u64,
+    pub(crate) tokens_computed: u64,
     /// The name of the config that `config` is compared with.
-    pub base: String,
+    pub(crate) base: String,
     /// Each key, its value, and its value in the base.
-    pub config: Vec<(String, String, String)>,
+    pub(crate) config: Vec<(String, String, String)>,
     /// Problems of the files.
-    pub notes: Vec<String>,
-    pub episodes: ShownEpisodes,
+    pub(crate) notes: Vec<String>,
+    pub(crate) episodes: ShownEpisodes,
     #[serde(skip)]
     train: Vec<MetricPoint>,
     #[serde(skip)]
@@ -98,7 +98,7 @@ type MetricPoint = (usize, Vec<(String, f64)>);
 impl ReportData {
     /// # Errors
     /// If a directory contains no run, or its config cannot be read.
-    pub fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
         let limits = EpisodeLimits::of(paths.len());
         let runs = paths.iter().map(|path| ReportRun::read(path, limits));
         let runs: Vec<ReportRun> = runs.collect::<Result<_, Error>>()?;

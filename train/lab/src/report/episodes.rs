@@ -13,7 +13,7 @@ use lapwing_train::record::Record;
 
 /// The maximum number of episodes of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct EpisodeLimits {
+pub(crate) struct EpisodeLimits {
     /// Evaluations: the first, the last, and some between.
     evaluations: usize,
     episodes_per_evaluation: usize,
@@ -24,7 +24,7 @@ pub struct EpisodeLimits {
 
 impl EpisodeLimits {
     /// Returns the limits for a page of this many runs: fewer episodes of each, to keep the page small.
-    pub fn of(runs: usize) -> EpisodeLimits {
+    pub(crate) fn of(runs: usize) -> EpisodeLimits {
         let [
             evaluations,
             episodes_per_evaluation,
@@ -47,20 +47,20 @@ impl EpisodeLimits {
 const MAX_TEXT_CHARS: usize = 6000;
 
 #[derive(Debug, Default, Serialize)]
-pub struct ShownEpisodes {
+pub(crate) struct ShownEpisodes {
     /// In the order of the file.
-    pub shown: Vec<ShownEpisode>,
+    pub(crate) shown: Vec<ShownEpisode>,
     /// Pairs of indices of episodes on the same scene, in the first evaluation and in the last.
-    pub pairs: Vec<[usize; 2]>,
+    pub(crate) pairs: Vec<[usize; 2]>,
     /// Parts of prompts, without repetitions.
-    pub prompts: Vec<String>,
+    pub(crate) prompts: Vec<String>,
     /// The number of episodes in the file.
-    pub total: usize,
-    pub damaged: usize,
+    pub(crate) total: usize,
+    pub(crate) damaged: usize,
 }
 
 #[derive(Debug, Serialize)]
-pub struct ShownEpisode {
+pub(crate) struct ShownEpisode {
     #[serde(flatten)]
     sample: KeptEpisode,
     /// For each turn, the indices of its prompt's parts: before and after the observation, or the complete prompt.
@@ -81,7 +81,7 @@ struct EpisodeHeader {
 
 impl ShownEpisodes {
     /// Selects episodes by their headers, then reads only these: the file may be larger than memory.
-    pub fn read(path: &Path, limits: EpisodeLimits) -> io::Result<ShownEpisodes> {
+    pub(crate) fn read(path: &Path, limits: EpisodeLimits) -> io::Result<ShownEpisodes> {
         let mut episodes = ShownEpisodes::default();
         let mut headers = Vec::new();
         episodes.damaged = read_lines(path, |line, position| {

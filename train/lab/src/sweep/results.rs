@@ -14,7 +14,7 @@ use lapwing_play::probe::Verdict;
 
 /// Statistics of a number over runs, or over pairs of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct RunStatistics {
+pub(crate) struct RunStatistics {
     pub(super) count: usize,
     pub(super) mean: f64,
     /// The standard deviation of a sample (n - 1); 0 for a single run.
@@ -41,7 +41,7 @@ impl RunStatistics {
 
 /// Statistics over the seeds of a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SettingResult {
+pub(crate) struct SettingResult {
     pub(super) setting: String,
     /// The seeds of the finished runs.
     pub(super) seeds: Vec<u64>,
@@ -68,7 +68,7 @@ pub struct SettingResult {
 
 /// Statistics of a mean return.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ScoreStatistics {
+pub(crate) struct ScoreStatistics {
     #[serde(rename = "return")]
     pub(super) mean_return: RunStatistics,
     /// The difference from the first setting, paired by seed; `None` for the first setting.
@@ -78,7 +78,7 @@ pub struct ScoreStatistics {
 
 /// The cost until the first evaluation with at least this score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CostToThreshold {
+pub(crate) struct CostToThreshold {
     pub(super) score: f64,
     /// The runs that reached it.
     pub(super) runs: Vec<ThresholdRun>,
@@ -89,7 +89,7 @@ pub struct CostToThreshold {
 
 /// A run that reached a threshold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ThresholdRun {
+pub(crate) struct ThresholdRun {
     seed: u64,
     #[serde(flatten)]
     pub(super) cost: Cost<f64>,
@@ -97,7 +97,7 @@ pub struct ThresholdRun {
 
 /// Statistics of a probe over the seeds of a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ProbeStatistics {
+pub(crate) struct ProbeStatistics {
     /// The probe; `usual` is the game with the instructions of the training.
     pub(super) probe: String,
     /// The setting; `None` for the model before training, from the runs of the first setting.

@@ -35,7 +35,7 @@ pub struct RunResult {
 
 /// The score of an evaluation, and the cost of the training before it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CurvePoint {
+pub(crate) struct CurvePoint {
     /// Training steps done.
     pub(super) step: usize,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ pub struct CurvePoint {
 
 /// The cost of training, or a statistic of it. A part is `None` if no step records it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Cost<T> {
+pub(crate) struct Cost<T> {
     /// Training episodes played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) episodes: Option<T>,
@@ -95,7 +95,7 @@ impl RunResult {
         let mut cost = Cost::default();
         // The sum of each metric, and the number of steps that have it.
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-        for record in jsonl::values(metrics).ok()? {
+        for record in jsonl::read::<Value>(metrics).ok()? {
             match kind(&record) {
                 "baselines" | "yardsticks" => baselines = Baselines::deserialize(record).ok(),
                 "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
@@ -176,7 +176,7 @@ impl RunResult {
 
 /// Returns the last recorded training step, or 0.
 pub(super) fn last_step(metrics: &Path) -> usize {
-    let records = jsonl::values(metrics).unwrap_or_default();
+    let records = jsonl::read::<Value>(metrics).unwrap_or_default();
     let last = records.iter().rev().find(|record| kind(record) == "step");
     let step = last.and_then(|record| record.get("step")?.as_u64());
     step.unwrap_or(0) as usize

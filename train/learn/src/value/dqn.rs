@@ -38,7 +38,7 @@ const HUBER_DELTA: f32 = 1.0;
 
 /// Stores the rollout and makes the updates of a step. Returns their mean (`None` without updates), and how many were dropped
 /// because their loss or gradient was not finite.
-pub fn train(
+pub(crate) fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,
@@ -56,7 +56,7 @@ pub fn train(
 }
 
 /// Returns a transition for each turn of an episode.
-pub fn transitions<'a>(
+pub(crate) fn transitions<'a>(
     episode: &'a Episode,
     trajectory: &'a Trajectory,
     n: usize,
@@ -120,7 +120,7 @@ fn update(
 }
 
 /// Computes y of each transition. For a terminal state it is the sum of the rewards.
-pub fn targets(
+pub(crate) fn targets(
     online: &Network,
     target: &Network,
     transitions: &[Transition],

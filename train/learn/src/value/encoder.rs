@@ -7,22 +7,22 @@ use crate::config::ValueConfig;
 
 /// An encoded state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct EncodedState {
+pub(crate) struct EncodedState {
     /// Indices of the inputs that are 1: cell * planes + plane, cells row by row.
-    pub ones: Vec<u32>,
+    pub(crate) ones: Vec<u32>,
     /// Share of turns left, from 1 down. 0 if it is not an input.
-    pub turns_left: f32,
+    pub(crate) turns_left: f32,
 }
 
 /// Encodes the states of a game.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlaneEncoder {
+pub(crate) struct PlaneEncoder {
     /// Names of the planes.
-    pub names: Vec<&'static str>,
+    pub(crate) names: Vec<&'static str>,
     /// Rows.
-    pub height: usize,
+    pub(crate) height: usize,
     /// Columns.
-    pub width: usize,
+    pub(crate) width: usize,
     /// cells on each side of the agent; 0: the whole board
     window: usize,
     /// step limit, if the turns left are an input
@@ -31,7 +31,10 @@ pub struct PlaneEncoder {
 
 impl PlaneEncoder {
     /// Makes the encoder of a game.
-    pub fn new(scenario: &dyn Scenario, value: &ValueConfig) -> Result<PlaneEncoder, PlayError> {
+    pub(crate) fn new(
+        scenario: &dyn Scenario,
+        value: &ValueConfig,
+    ) -> Result<PlaneEncoder, PlayError> {
         let planes = scenario.start(0, 0)?.planes(0)?;
         let planes = planes.ok_or_else(|| PlayError::NoPlanes(scenario.name().to_owned()))?;
         let limit = value.turns_left.then_some(scenario.step_limit());
@@ -54,17 +57,17 @@ impl PlaneEncoder {
     }
 
     /// Returns the number of encoded cells.
-    pub fn cells(&self) -> usize {
+    pub(crate) fn cells(&self) -> usize {
         self.height * self.width
     }
 
     /// Whether the turns left are an input.
-    pub fn has_limit(&self) -> bool {
+    pub(crate) fn has_limit(&self) -> bool {
         self.limit.is_some()
     }
 
     /// Describes the inputs, for example "2 x 3 cells of player, ice, hole, goal, and the turns left of 8".
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let turns = match self.limit {
             Some(limit) => format!(", and the turns left of {limit}"),
             None => String::new(),
@@ -82,7 +85,7 @@ impl PlaneEncoder {
     }
 
     /// Encodes the state of an agent before this turn of its episode, counted from 0.
-    pub fn encode(
+    pub(crate) fn encode(
         &self,
         game: &dyn Game,
         agent: usize,

@@ -22,11 +22,11 @@ use crate::value::replay::Replay;
 use crate::value::{dqn, pqn};
 
 /// The replay and the target network of DQN.
-pub struct DqnMemory {
+pub(crate) struct DqnMemory {
     /// Replay buffer.
-    pub replay: Replay,
+    pub(crate) replay: Replay,
     /// Target network.
-    pub target: Network,
+    pub(crate) target: Network,
 }
 
 /// The episodes of a step.

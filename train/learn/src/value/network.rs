@@ -30,13 +30,13 @@ const PATCH: usize = 9;
 
 /// The output and normalisation of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QHead {
+pub(crate) struct QHead {
     /// Actions.
-    pub actions: usize,
+    pub(crate) actions: usize,
     /// Whether the outputs are the value of the state and the advantages of the actions.
-    pub dueling: bool,
+    pub(crate) dueling: bool,
     /// Whether every layer is normalised before its relu.
-    pub layer_norm: bool,
+    pub(crate) layer_norm: bool,
 }
 
 /// The layers and their sizes.
@@ -107,7 +107,7 @@ impl Layers {
 }
 
 /// Encoded states on the device.
-pub struct StateBatch {
+pub(crate) struct StateBatch {
     count: usize,
     /// (count * cells, planes): the cells of all boards; for convolutions followed by a row of zeros
     boards: Tensor,
@@ -116,7 +116,7 @@ pub struct StateBatch {
 }
 
 /// A network: its layers and weights.
-pub struct Network {
+pub(crate) struct Network {
     gpu: Gpu,
     layers: Layers,
     tensors: HashMap<String, Tensor>,
@@ -124,7 +124,7 @@ pub struct Network {
 
 impl Network {
     /// Makes a network to train, with random weights.
-    pub fn fresh(
+    pub(crate) fn fresh(
         gpu: &Gpu,
         encoder: &PlaneEncoder,
         value: &ValueConfig,
@@ -152,12 +152,12 @@ impl Network {
     }
 
     /// Returns a network that shares the weights but records no gradients.
-    pub fn without_gradients(&self) -> Network {
+    pub(crate) fn without_gradients(&self) -> Network {
         self.with(|tensor| tensor.detach())
     }
 
     /// Returns a network of the same layers with its own weights, all 0.
-    pub fn zeroed(&self) -> Network {
+    pub(crate) fn zeroed(&self) -> Network {
         self.with(|tensor| Tensor::zeros(&self.gpu, tensor.shape()))
     }
 
@@ -171,26 +171,26 @@ impl Network {
     }
 
     #[cfg(test)]
-    pub fn tensor(&self, name: &str) -> &Tensor {
+    pub(crate) fn tensor(&self, name: &str) -> &Tensor {
         &self.tensors[name]
     }
 
     /// Overwrites a weight.
     #[track_caller]
-    pub fn write(&self, name: &str, values: &[f32]) {
+    pub(crate) fn write(&self, name: &str, values: &[f32]) {
         self.tensors[name].write(values);
     }
 
     /// Overwrites some of the weights.
     #[track_caller]
-    pub fn write_all(&self, weights: &[NamedValues]) {
+    pub(crate) fn write_all(&self, weights: &[NamedValues]) {
         for (name, _, values) in weights {
             self.write(name, values);
         }
     }
 
     /// Copies the weights from the device.
-    pub fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
+    pub(crate) fn values(&self) -> Result<Vec<NamedValues>, GpuError> {
         let shapes = self.shapes().into_iter();
         let of = |(name, shape): (String, Vec<usize>)| {
             let values = self.tensors[&name].to_vec()?;
@@ -200,13 +200,16 @@ impl Network {
     }
 
     /// Returns names and shapes of the weights, first to last.
-    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+    pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let tensors = self.layers.tensors().into_iter();
         tensors.map(|(name, shape, _)| (name, shape)).collect()
     }
 
     /// Copies states to the device.
-    pub fn batch<'a>(&self, states: impl ExactSizeIterator<Item = &'a EncodedState>) -> StateBatch {
+    pub(crate) fn batch<'a>(
+        &self,
+        states: impl ExactSizeIterator<Item = &'a EncodedState>,
+    ) -> StateBatch {
         let (count, planes) = (states.len(), self.layers.planes);
         let cells = self.layers.cells[0] * self.layers.cells[1];
         let rows = count * cells + usize::from(!self.layers.channels.is_empty());
@@ -227,7 +230,7 @@ impl Network {
     }
 
     /// Computes Q (count, actions).
-    pub fn forward(&self, batch: &StateBatch) -> Tensor {
+    pub(crate) fn forward(&self, batch: &StateBatch) -> Tensor {
         let head = self.layers.head;
         let mut h = self.convolved(batch);
         h = h.reshape(&[batch.count, h.len() / batch.count]);
@@ -249,7 +252,11 @@ impl Network {
 
     /// Computes Q (count, 1) of one action in each state.
     #[track_caller]
-    pub fn forward_of(&self, batch: &StateBatch, actions: impl Iterator<Item = usize>) -> Tensor {
+    pub(crate) fn forward_of(
+        &self,
+        batch: &StateBatch,
+        actions: impl Iterator<Item = usize>,
+    ) -> Tensor {
         let count = self.layers.head.actions;
         let mut chosen = Vec::with_capacity(batch.count * count);
         for action in actions {
@@ -329,7 +336,7 @@ fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
 }
 
 /// Writes weights to a safetensors file.
-pub fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
+pub(crate) fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
     let view = |(name, shape, values): &'_ NamedValues| -> (String, Vec<u8>, Vec<usize>) {
         let bytes = bytemuck::cast_slice(values).to_vec();
         (name.clone(), bytes, shape.clone())
@@ -344,7 +351,7 @@ pub fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelEr
 }
 
 /// Reads the weights of these names and shapes, in this order.
-pub fn read_weights(
+pub(crate) fn read_weights(
     path: &Path,
     wanted: &[(String, Vec<usize>)],
 ) -> Result<Vec<NamedValues>, LearnError> {

@@ -11,13 +11,13 @@ use crate::value::network::Network;
 
 /// The states of an episode and their values.
 #[derive(Debug, Clone, Default)]
-pub struct Trajectory {
+pub(crate) struct Trajectory {
     /// State before each turn, and for a truncated episode the one after the last turn.
-    pub states: Vec<Arc<EncodedState>>,
+    pub(crate) states: Vec<Arc<EncodedState>>,
     /// Largest Q of each state before a turn.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// Whether the episode was truncated in a state that has a value, which is the last of the states.
-    pub bootstraps: bool,
+    pub(crate) bootstraps: bool,
 }
 
 /// Plays with a network on the feature planes of a game.
@@ -33,7 +33,7 @@ pub struct ValuePlayer<'a> {
 
 impl<'a> ValuePlayer<'a> {
     /// Plays the action of the largest Q, the first of equals.
-    pub fn greedy(network: &Network, encoder: &'a PlaneEncoder) -> ValuePlayer<'a> {
+    pub(crate) fn greedy(network: &Network, encoder: &'a PlaneEncoder) -> ValuePlayer<'a> {
         ValuePlayer {
             network: network.without_gradients(),
             encoder,
@@ -44,7 +44,7 @@ impl<'a> ValuePlayer<'a> {
     }
 
     /// Plays a random action with probability `epsilon`, and records the trajectories of this many episodes.
-    pub fn exploring(
+    pub(crate) fn exploring(
         network: &Network,
         encoder: &'a PlaneEncoder,
         epsilon: f64,
@@ -58,13 +58,13 @@ impl<'a> ValuePlayer<'a> {
     }
 
     /// Returns the recorded trajectories.
-    pub fn into_trajectories(self) -> Vec<Trajectory> {
+    pub(crate) fn into_trajectories(self) -> Vec<Trajectory> {
         self.trajectories.unwrap_or_default()
     }
 }
 
 /// Returns the index of the largest value, the first of equals.
-pub fn argmax(values: &[f32]) -> usize {
+pub(crate) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {
         if *value > values[best] {

@@ -16,16 +16,16 @@
 use lapwing_play::Progress;
 use lapwing_tensor::Tensor;
 
+use crate::LearnError;
 use crate::metrics::ValueUpdateMetrics;
 use crate::value::learner::{NetworkLearner, NetworkOptions, NetworkRollout};
 use crate::value::player::Trajectory;
 use crate::value::returns::q_lambda;
-use crate::{LearnError, shuffle};
 
 const ADAM_EPS: f64 = 1e-8;
 
 /// Makes the updates of a step. Returns their mean, and how many were dropped because their loss or gradient was not finite.
-pub fn train(
+pub(crate) fn train(
     learner: &mut NetworkLearner,
     options: &NetworkOptions<'_>,
     step: usize,
@@ -54,9 +54,9 @@ pub fn train(
     let (mut made, mut dropped) = (Vec::new(), 0);
     progress.phase("update", passes * turns.len(), "turns");
     for pass in 0..passes {
-        shuffle(&mut order, |count| {
-            (random.uniform() * count as f64) as usize
-        });
+        for last in (1..order.len()).rev() {
+            order.swap(last, (random.uniform() * (last + 1) as f64) as usize);
+        }
         for (number, part) in order.chunks(size).enumerate() {
             let states = part.iter().map(|turn| &**turns[*turn].0);
             let actions = part.iter().map(|turn| turns[*turn].1);

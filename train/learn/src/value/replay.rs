@@ -18,31 +18,31 @@ const PRIORITY_FLOOR: f64 = 1e-6;
 
 /// A state, an action, and the rewards and state that followed over some turns.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transition {
+pub(crate) struct Transition {
     /// The state.
-    pub state: Arc<EncodedState>,
+    pub(crate) state: Arc<EncodedState>,
     /// The action.
-    pub action: usize,
+    pub(crate) action: usize,
     /// Sum of the discounted rewards.
-    pub reward: f32,
+    pub(crate) reward: f32,
     /// State after the turns. `None` if it is terminal.
-    pub next: Option<Arc<EncodedState>>,
+    pub(crate) next: Option<Arc<EncodedState>>,
     /// Discount of the value of that state.
-    pub discount: f32,
+    pub(crate) discount: f32,
 }
 
 /// ReplayDraw transitions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ReplayDraw {
+pub(crate) struct ReplayDraw {
     /// Index of each.
-    pub indices: Vec<usize>,
+    pub(crate) indices: Vec<usize>,
     /// Weight of each in the loss, at most 1.
-    pub importance: Vec<f64>,
+    pub(crate) importance: Vec<f64>,
 }
 
 /// A ring buffer of transitions.
 #[derive(Debug)]
-pub struct Replay {
+pub(crate) struct Replay {
     transitions: Vec<Transition>,
     capacity: usize,
     /// index of the next one
@@ -55,7 +55,7 @@ pub struct Replay {
 
 impl Replay {
     /// Makes an empty buffer. Weights are errors to the power of `alpha`.
-    pub fn new(capacity: usize, alpha: f64) -> Replay {
+    pub(crate) fn new(capacity: usize, alpha: f64) -> Replay {
         Replay {
             transitions: Vec::new(),
             capacity,
@@ -67,12 +67,12 @@ impl Replay {
     }
 
     /// Returns the number of transitions.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.transitions.len()
     }
 
     /// Adds a transition. A full buffer replaces the oldest one.
-    pub fn push(&mut self, transition: Transition) {
+    pub(crate) fn push(&mut self, transition: Transition) {
         match self.transitions.get_mut(self.next) {
             Some(oldest) => *oldest = transition,
             None => self.transitions.push(transition),
@@ -82,12 +82,12 @@ impl Replay {
     }
 
     /// Returns a transition.
-    pub fn get(&self, place: usize) -> &Transition {
+    pub(crate) fn get(&self, place: usize) -> &Transition {
         &self.transitions[place]
     }
 
     /// Draws transitions by stratified sampling, with repetition.
-    pub fn draw(&self, count: usize, beta: f64, random: &mut Random) -> ReplayDraw {
+    pub(crate) fn draw(&self, count: usize, beta: f64, random: &mut Random) -> ReplayDraw {
         let indices = self.tree.draw(count, || random.uniform());
         let all = self.len() as f64 / self.tree.total();
         let of = |index: &usize| (all * self.tree.get(*index)).powf(-beta);
@@ -100,7 +100,7 @@ impl Replay {
     }
 
     /// Sets the weights of these transitions from their errors.
-    pub fn reprioritise(&mut self, indices: &[usize], errors: &[f64]) {
+    pub(crate) fn reprioritise(&mut self, indices: &[usize], errors: &[f64]) {
         for (index, error) in indices.iter().zip(errors) {
             // As f32, which checkpoints store, so that a resumed run draws the same.
             let weight = f64::from((error.abs() + PRIORITY_FLOOR).powf(self.alpha) as f32);
@@ -110,7 +110,7 @@ impl Replay {
     }
 
     /// Returns the whole buffer as tensors for a checkpoint.
-    pub fn to_values(&self) -> Vec<NamedValues> {
+    pub(crate) fn to_values(&self) -> Vec<NamedValues> {
         let mut states: [Vec<f32>; 2] = Default::default();
         let [lengths, ones] = &mut states;
         let mut rows = Vec::new();
@@ -143,7 +143,7 @@ impl Replay {
 
     /// Restores the result of [`Replay::to_values`]. `None` if it does not fit this buffer.
     #[must_use]
-    pub fn restored(mut self, state: &[NamedValues]) -> Option<Replay> {
+    pub(crate) fn restored(mut self, state: &[NamedValues]) -> Option<Replay> {
         let find = |wanted: &str| {
             let found = state.iter().find(|(name, _, _)| name == wanted);
             found.map(|(_, _, values)| &values[..])

@@ -2,20 +2,20 @@
 
 /// Up to n turns of an episode as one transition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TurnSpan {
+pub(crate) struct TurnSpan {
     /// First turn.
-    pub start: usize,
+    pub(crate) start: usize,
     /// Sum of γ^k r over the turns.
-    pub reward: f64,
+    pub(crate) reward: f64,
     /// Index of the state after the turns (the number of turns: the state after the last turn). `None` if it is terminal.
-    pub next: Option<usize>,
+    pub(crate) next: Option<usize>,
     /// Discount of that state's value: γ to the number of turns.
-    pub discount: f64,
+    pub(crate) discount: f64,
 }
 
 /// Returns one span for each turn of an episode, of `n` turns or of those that are left. With `bootstraps` the episode was
 /// truncated, and the state after its last turn has a value.
-pub fn n_step(rewards: &[f64], n: usize, gamma: f64, bootstraps: bool) -> Vec<TurnSpan> {
+pub(crate) fn n_step(rewards: &[f64], n: usize, gamma: f64, bootstraps: bool) -> Vec<TurnSpan> {
     assert!(n > 0, "n-step returns of no turns");
     let turns = rewards.len();
     let span = |start: usize| {
@@ -39,7 +39,7 @@ pub fn n_step(rewards: &[f64], n: usize, gamma: f64, bootstraps: bool) -> Vec<Tu
 ///
 /// `values` has v = max over the actions of Q for the state of every turn, and for a truncated episode that of the state after
 /// the last turn. A terminal state has the value 0.
-pub fn q_lambda(rewards: &[f64], values: &[f64], gamma: f64, lambda: f64) -> Vec<f64> {
+pub(crate) fn q_lambda(rewards: &[f64], values: &[f64], gamma: f64, lambda: f64) -> Vec<f64> {
     let turns = rewards.len();
     assert!(
         values.len() == turns || values.len() == turns + 1,

@@ -3,14 +3,14 @@
 
 /// Weights by index, their sum, and draws in proportion to them.
 #[derive(Debug, Clone)]
-pub struct SumTree {
+pub(crate) struct SumTree {
     /// node i has the children 2i and 2i + 1; the root is 1, the leaves are the second half
     nodes: Vec<f64>,
 }
 
 impl SumTree {
     /// Makes a tree of this many weights, all 0.
-    pub fn new(count: usize) -> SumTree {
+    pub(crate) fn new(count: usize) -> SumTree {
         assert!(count > 0, "a tree without leaves");
         SumTree {
             nodes: vec![0.0; 2 * count.next_power_of_two()],
@@ -22,7 +22,7 @@ impl SumTree {
     }
 
     /// Sets one weight. The sums above it are computed again, so that they depend on the current weights only.
-    pub fn set(&mut self, index: usize, weight: f64) {
+    pub(crate) fn set(&mut self, index: usize, weight: f64) {
         assert!(weight >= 0.0, "a weight of {weight}");
         let mut node = self.leaves() + index;
         self.nodes[node] = weight;
@@ -33,18 +33,18 @@ impl SumTree {
     }
 
     /// Returns a weight.
-    pub fn get(&self, index: usize) -> f64 {
+    pub(crate) fn get(&self, index: usize) -> f64 {
         self.nodes[self.leaves() + index]
     }
 
     /// Returns the sum of all weights.
-    pub fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         self.nodes[1]
     }
 
     /// Returns the index at which the running sum of the weights exceeds `at`, from 0 up to the total. Never one of weight 0 if
     /// there is another.
-    pub fn find(&self, mut at: f64) -> usize {
+    pub(crate) fn find(&self, mut at: f64) -> usize {
         let mut node = 1;
         while node < self.leaves() {
             node *= 2;
@@ -59,7 +59,7 @@ impl SumTree {
 
     /// Draws `count` indices, one from each of as many equal parts of the total (stratified sampling). `unit` returns random
     /// numbers from 0 up to 1.
-    pub fn draw(&self, count: usize, mut unit: impl FnMut() -> f64) -> Vec<usize> {
+    pub(crate) fn draw(&self, count: usize, mut unit: impl FnMut() -> f64) -> Vec<usize> {
         assert!(self.total() > 0.0, "nothing to draw from");
         let part = self.total() / count as f64;
         (0..count)

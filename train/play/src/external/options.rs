@@ -26,7 +26,7 @@ lapwing_env::options! {
 }
 
 impl ExternalOptions {
-    pub fn checked(game: &str, given: &Value) -> Result<ExternalOptions, OptionsError> {
+    pub(crate) fn checked(game: &str, given: &Value) -> Result<ExternalOptions, OptionsError> {
         let options = ExternalOptions::read(game, given)?;
         let refused = |option, found: Value, wanted| Err(refused(game, option, found, wanted));
         if let Some(words) = &options.actions {
@@ -63,7 +63,7 @@ impl ExternalOptions {
         Ok(options)
     }
 
-    pub fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.timeout)
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct ProcessSession {
 
 impl ProcessSession {
     /// Opens session `number`, which must be unused.
-    pub fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
+    pub(crate) fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
         ProcessSession { process, number }
     }
 
@@ -83,7 +83,7 @@ impl Drop for ProcessSession {
 
 impl GameProcess {
     /// Starts the process in the current directory.
-    pub fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
+    pub(crate) fn start(words: &[String], patience: Duration) -> Result<GameProcess, String> {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
@@ -102,7 +102,7 @@ impl GameProcess {
     }
 
     /// Returns whether the process seems to be running.
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         matches!(&*self.lock(), ProcessState::Running(_))
     }
 

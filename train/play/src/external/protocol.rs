@@ -23,7 +23,7 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
-    pub fn problem(self) -> String {
+    pub(crate) fn problem(self) -> String {
         match self {
             SessionError::Closed(problem) | SessionError::Other(problem) => problem,
         }
@@ -33,17 +33,17 @@ impl SessionError {
 /// A state of the environment, and the reward of the step that led to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepResult {
-    pub observation: Value,
+    pub(crate) observation: Value,
     /// `None`: the environment sent none
-    pub reward: Option<f64>,
-    pub done: bool,
+    pub(crate) reward: Option<f64>,
+    pub(crate) done: bool,
 }
 
 /// A parsed message: its session, and an answer or an error.
 #[derive(Debug, PartialEq)]
 pub(super) struct Response {
-    pub session: Option<u64>,
-    pub content: Result<StepResult, String>,
+    pub(crate) session: Option<u64>,
+    pub(crate) content: Result<StepResult, String>,
 }
 
 /// Builds the message that starts an episode.

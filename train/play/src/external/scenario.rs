@@ -59,7 +59,7 @@ impl std::fmt::Debug for ExternalEnvironment {
 const SAY: &str = "say";
 
 impl ExternalScenario {
-    pub fn new(
+    pub(crate) fn new(
         name: &str,
         address: Address,
         options: ExternalOptions,

@@ -46,7 +46,7 @@ pub(super) struct SocketSession {
 
 impl SocketSession {
     /// Starts to connect. The first answer reports a failure.
-    pub fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
+    pub(crate) fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
         let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
         let stream = Arc::new(OnceLock::new());

@@ -26,7 +26,7 @@ pub(super) struct ExternalTemplate {
 
 impl ExternalTemplate {
     /// Parses this source, or the default template. The error does not name the file.
-    pub fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
+    pub(crate) fn parse(source: Option<&str>) -> Result<ExternalTemplate, String> {
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
             max_output: LONGEST_TEXT,
@@ -51,7 +51,7 @@ impl ExternalTemplate {
     }
 
     /// Sets the expression that defines success.
-    pub fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
+    pub(crate) fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
         let checked = self.jinja.check_expression(expression);
         checked.map_err(|e| e.to_string())?;
         self.success = expression.to_owned();
@@ -59,12 +59,12 @@ impl ExternalTemplate {
     }
 
     /// Renders the rules.
-    pub fn rules(&self) -> Result<String, String> {
+    pub(crate) fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }
 
     /// Renders the text of a state.
-    pub fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
+    pub(crate) fn observation(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         self.render(
             "observation",
             json!({
@@ -77,7 +77,7 @@ impl ExternalTemplate {
     }
 
     /// Renders the message for an action, or for an unreadable reply (`None`). Empty output means that nothing is sent.
-    pub fn action(
+    pub(crate) fn action(
         &self,
         action: Option<(usize, &str)>,
         text: &str,
@@ -109,7 +109,12 @@ impl ExternalTemplate {
     }
 
     /// Returns whether an episode in this state is a success.
-    pub fn succeeded(&self, answer: &StepResult, total: f64, step: usize) -> Result<bool, String> {
+    pub(crate) fn succeeded(
+        &self,
+        answer: &StepResult,
+        total: f64,
+        step: usize,
+    ) -> Result<bool, String> {
         let variables = json!({
             "observation": answer.observation,
             "reward": answer.reward,

@@ -53,26 +53,26 @@ pub struct ApiSettings {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiUsage {
     /// requests sent, including retries
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// replies from the cache
-    pub cached: u64,
+    pub(crate) cached: u64,
     /// retries
-    pub retries: u64,
+    pub(crate) retries: u64,
     /// failed requests, by kind of failure
-    pub failures: BTreeMap<String, u64>,
+    pub(crate) failures: BTreeMap<String, u64>,
     /// paid prompt tokens
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// paid reply tokens
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// answers without a token count, whose counts are estimates
-    pub estimated: u64,
+    pub(crate) estimated: u64,
     /// unreadable cache files, which were ignored
-    pub damaged: Vec<PathBuf>,
+    pub(crate) damaged: Vec<PathBuf>,
 }
 
 impl ApiUsage {
     /// Returns the number of paid tokens.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.prompt_tokens + self.completion_tokens
     }
 }

@@ -14,7 +14,7 @@ use crate::{ActionRequest, Player, Reply};
 #[derive(Debug, Clone, Copy)]
 pub struct SearchPlayer {
     /// The number of copies for each action of each turn: the budget.
-    pub tries: usize,
+    pub(crate) tries: usize,
     agents: usize,
     step_limit: usize,
 }

@@ -10,7 +10,7 @@ use crate::record::RecordError;
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
+pub(crate) fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     const SMALL: u64 = 64 << 20;
     let mut sum = 0;
     for dir in dirs {

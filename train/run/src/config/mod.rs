@@ -136,12 +136,17 @@ mod optional_path {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let text = path.as_ref().map(|path| path.to_string_lossy());
         to.serialize_str(&text.unwrap_or_default())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
         let text = String::deserialize(from)?;
         Ok((!text.is_empty()).then(|| text.into()))
     }
@@ -153,12 +158,17 @@ mod repository {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(found: &Option<Repository>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        found: &Option<Repository>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let text = found.as_ref().map(Repository::to_string);
         to.serialize_str(&text.unwrap_or_default())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Repository>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Repository>, D::Error> {
         let text = String::deserialize(from)?;
         let repository = (!text.is_empty()).then(|| {
             let wanted = "expected OWNER/NAME or OWNER/NAME@REVISION";
@@ -184,7 +194,7 @@ pub struct EvalConfig {
 
 impl EvalConfig {
     /// Returns whether an evaluation comes before this step.
-    pub fn is_due(&self, step: usize) -> bool {
+    pub(crate) fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
 }
@@ -205,17 +215,17 @@ impl Default for EvalConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
     /// Training steps between two checkpoints; 0: none by steps. 0, because minutes better describe the work at risk.
-    pub every: usize,
+    pub(crate) every: usize,
     /// Minutes between checkpoints; 0: none by time. 10: an acceptable loss.
-    pub minutes: f64,
+    pub(crate) minutes: f64,
     /// The number of latest checkpoints to keep, beside that of the best evaluation. 2: one more in case the latest is
     /// damaged.
-    pub keep: usize,
+    pub(crate) keep: usize,
 }
 
 impl CheckpointConfig {
     /// Returns whether a checkpoint is due after this step, this many seconds after the last one.
-    pub fn is_due(&self, step: usize, seconds: f64) -> bool {
+    pub(crate) fn is_due(&self, step: usize, seconds: f64) -> bool {
         self.every > 0 && step.is_multiple_of(self.every)
             || self.minutes > 0.0 && seconds >= 60.0 * self.minutes
     }

@@ -52,15 +52,15 @@ const DEEPEST: usize = 8;
 #[derive(Debug)]
 pub(super) struct ConfigRequest {
     /// the name of the run
-    pub name: String,
+    pub(crate) name: String,
     /// the game, if the name is that of a game
-    pub game: Option<String>,
+    pub(crate) game: Option<String>,
     /// the tables, from the innermost base to the named config
-    pub layers: Vec<(Origin, Table)>,
+    pub(crate) layers: Vec<(Origin, Table)>,
     /// the directory, if the name is that of a run
-    pub run: Option<PathBuf>,
+    pub(crate) run: Option<PathBuf>,
     /// the innermost file, if it has no base
-    pub bare: Option<String>,
+    pub(crate) bare: Option<String>,
 }
 
 /// The kind of a directory or file, by the names of its files.
@@ -97,7 +97,7 @@ impl PathKind {
 
 impl ConfigRequest {
     /// Finds and reads the named config.
-    pub fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
+    pub(crate) fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
         let named = |name: &str| ConfigRequest {
             name: name.to_owned(),
             game: None,

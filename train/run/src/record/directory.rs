@@ -147,7 +147,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// If it was removed, moved or replaced.
-    pub fn check(&self) -> Result<(), RecordError> {
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
             false => Err(RecordError::Gone(self.path.clone())),

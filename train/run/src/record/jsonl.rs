@@ -46,7 +46,7 @@ impl Jsonl {
     ///
     /// # Errors
     /// If the length cannot be read.
-    pub fn bytes(&self) -> Result<u64, RecordError> {
+    pub(crate) fn bytes(&self) -> Result<u64, RecordError> {
         let metadata = self.file.metadata().map_err(write_error(&self.path))?;
         Ok(metadata.len())
     }
@@ -55,7 +55,7 @@ impl Jsonl {
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn sync(&self) -> Result<(), RecordError> {
+    pub(crate) fn sync(&self) -> Result<(), RecordError> {
         self.file.sync_data().map_err(write_error(&self.path))
     }
 
@@ -63,7 +63,7 @@ impl Jsonl {
     ///
     /// # Errors
     /// If the file is shorter, or cannot be written.
-    pub fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
+    pub(crate) fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
         let found = self.bytes()?;
         if found < bytes {
             return Err(RecordError::Short {
@@ -76,23 +76,12 @@ impl Jsonl {
     }
 }
 
-/// Reads the records of a file. An incomplete last line, of a run that is writing or was killed, is ignored.
+/// Reads the lines of a file as records or as plain values. An incomplete last line, of a run that is writing or was killed,
+/// is ignored.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is not a record.
-pub fn read(path: &Path) -> Result<Vec<Record>, RecordError> {
-    lines(path)
-}
-
-/// Reads the records as plain values, for callers that use some fields and keep the others.
-///
-/// # Errors
-/// If the file cannot be read, or a line is not JSON.
-pub fn values(path: &Path) -> Result<Vec<serde_json::Value>, RecordError> {
-    lines(path)
-}
-
-fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
+/// If the file cannot be read, or a line does not parse.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
     let unreadable = |reason| RecordError::Read {
         path: path.to_owned(),
         reason,
@@ -236,11 +225,11 @@ mod tests {
             .for_each(|record| jsonl.write(record).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
         assert_snapshot!(text);
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         // Files of older versions have other names.
         let before = text.replace("\"baselines\"", "\"yardsticks\"");
         std::fs::write(&path, before.replace("\"check\":", "\"watchman\":")).unwrap();
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         std::fs::write(&path, &text).unwrap();
 
         // Truncated lines are gone, and later lines follow in their place.
@@ -249,12 +238,12 @@ mod tests {
         jsonl.cut(bytes).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         jsonl.write(&records[2]).unwrap();
-        assert_eq!(read(&path).unwrap().len(), records.len() + 1);
+        assert_eq!(read::<Record>(&path).unwrap().len(), records.len() + 1);
         // An incomplete line is not damage; an invalid one is.
         std::fs::write(&path, [text.as_bytes(), b"{\"kind\":\"\xc3"].concat()).unwrap();
-        assert_eq!(read(&path).unwrap(), records);
+        assert_eq!(read::<Record>(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read::<Record>(&path).unwrap_err().to_string();
         assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 7: expected value at line 1 column 1");
         std::fs::write(&path, "").unwrap();
         let error = jsonl.cut(bytes).unwrap_err().to_string();

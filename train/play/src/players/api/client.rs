@@ -23,7 +23,7 @@ const LARGEST: u64 = 8 << 20;
 pub(super) struct ApiClient {
     agent: Agent,
     /// without `/chat/completions`, which is appended
-    pub url: String,
+    pub(crate) url: String,
     key: Option<String>,
     pause: Duration,
 }

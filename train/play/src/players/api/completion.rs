@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// The model's reply and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChatReply {
-    pub text: String,
+    pub(crate) text: String,
     /// Whether the token limit ended the reply.
-    pub cut: bool,
-    pub prompt_tokens: u64,
-    pub completion_tokens: u64,
+    pub(crate) cut: bool,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// Whether the token counts are estimates, because the server sent none.
-    pub estimated: bool,
+    pub(crate) estimated: bool,
 }
 
 #[derive(Deserialize)]
