@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the lines of product code for each package: `tests/lines.py [REPOSITORY]`.
+"""Prints the lines of product code of each package: `tests/lines.py [REPOSITORY]`.
 
 Product code is what the program and its libraries are built from: Rust, WGSL, and the parts of the report's page. Blank lines and
 comments count. Tests do not: folders `tests`, `benches`, `examples` and `fuzz`, files `tests.rs` and `*_tests.rs`, and
@@ -10,8 +10,8 @@ import pathlib
 import subprocess
 import sys
 
-KINDS = {".rs": "Rust", ".wgsl": "WGSL", ".js": "page", ".css": "page", ".html": "page", ".jinja": "page"}
-NOT_PRODUCT = {"tests", "benches", "examples", "fuzz", "docs", "fixtures"}
+KINDS = {".rs", ".wgsl", ".js", ".css", ".html", ".jinja"}
+NOT_PRODUCT = {"tests", "benches", "examples", "experiments", "fuzz", "docs", "fixtures"}
 
 
 def is_product(path: pathlib.PurePath) -> bool:
@@ -46,14 +46,17 @@ def package(path: pathlib.PurePath) -> str:
 def main() -> None:
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     tracked = subprocess.check_output(["git", "-C", root, "ls-files"], text=True).splitlines()
-    counts: dict[str, int] = {}
+    rust: dict[str, int] = {}
+    other: dict[str, int] = {}
     for path in map(pathlib.PurePath, tracked):
         if is_product(path) and (root / path).is_file():
             lines = (root / path).read_text(encoding="utf-8").splitlines()
+            counts = rust if path.suffix == ".rs" else other
             counts[package(path)] = counts.get(package(path), 0) + without_tests(lines)
-    for name, count in sorted(counts.items()):
-        print(f"{name:12} {count:7,}")
-    print(f"{'all':12} {sum(counts.values()):7,}")
+    print(f"{'':12} {'Rust':>7} {'other':>7}")
+    for name in sorted(rust | other):
+        print(f"{name:12} {rust.get(name, 0):7,} {other.get(name, 0):7,}")
+    print(f"{'all':12} {sum(rust.values()):7,} {sum(other.values()):7,}")
 
 
 main()
