@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         println!("{part}")
     });
     println!(
-        "result     lapwing is {} on this adapter",
+        "result     lapwing is {} on this device",
         if all_right { "right" } else { "WRONG" }
     );
     match all_right {
