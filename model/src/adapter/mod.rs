@@ -4,6 +4,7 @@ mod lora;
 mod lora_config;
 mod merge;
 mod peft;
+mod site;
 mod targets;
 
 pub use lora::Adapter;

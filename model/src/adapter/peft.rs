@@ -9,7 +9,7 @@ use lapwing_tensor::NamedValues;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
-use super::lora::LoraSite;
+use super::site::LoraSite;
 use super::targets::{every_layer, matches, pattern_key};
 use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;

@@ -41,6 +41,8 @@ pub struct Caps {
     pub(super) rank: u32,
 }
 
+/// Workgroups along one dimension that every device allows.
+pub(super) const MAX_GROUPS: usize = 65_535;
 /// Largest parameters of a kernel in bytes: the limit that WebGPU guarantees for immediates.
 pub(super) const MAX_PARAMS: u32 = 64;
 
@@ -70,7 +72,7 @@ fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
         (
             "workgroups per dimension",
             limits.max_compute_workgroups_per_dimension,
-            super::kernel::MAX_GROUPS as u32,
+            MAX_GROUPS as u32,
         ),
     ]
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use lapwing_shaders::Dialect;
 
-use super::caps::MAX_PARAMS;
+use super::caps::{MAX_GROUPS, MAX_PARAMS};
 use super::poison::with_poison;
 use super::{Bind, Binding, Gpu, GpuError};
 
@@ -24,9 +24,6 @@ pub(crate) struct Groups {
 
 /// The binding of parameters that come in a buffer. Storage buffers have the lower numbers.
 const PARAMS_BINDING: u32 = 7;
-
-/// Workgroups along one dimension that every device allows.
-pub(super) const MAX_GROUPS: usize = 65_535;
 
 /// Operations that take as long as reading or writing a byte.
 const PER_BYTE: u64 = 4;

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::caps::MAX_PARAMS;
-use super::kernel::{Dispatch, MAX_GROUPS};
+use super::caps::{MAX_GROUPS, MAX_PARAMS};
+use super::kernel::Dispatch;
 
 /// Distance of the parameters of two dispatches in the parameter buffer: the alignment that every device accepts.
 const SLOT: usize = 256;

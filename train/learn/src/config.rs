@@ -1,7 +1,21 @@
 //! The config sections `[train]`, `[credit]`, `[critic]`, `[value]`, `[dqn]` and `[pqn]`.
 
+use lapwing_play::config::PolicyConfig;
 use lapwing_tensor::{AdamW, rl::Kl};
 use serde::{Deserialize, Serialize};
+
+/// The config sections that a training step reads.
+#[derive(Debug, Clone, Copy)]
+pub struct StepOptions<'a> {
+    /// `[policy]`
+    pub policy: &'a PolicyConfig,
+    /// `[train]`
+    pub train: &'a TrainConfig,
+    /// `[credit]`
+    pub credit: &'a CreditConfig,
+    /// `[critic]`
+    pub critic: &'a CriticConfig,
+}
 
 /// How the adapter, or the whole model, is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -42,8 +42,8 @@ use lapwing_tensor::{AdamW, Gpu, GpuError, Indices, Matrix, NamedValues, Paramet
 
 use crate::LearnError;
 use crate::batch::Group;
+use crate::config::StepOptions;
 use crate::credit::temporal_differences;
-use crate::language::Options;
 use crate::metrics::CriticMetrics;
 
 /// Names of W1, b1, w2, b2, center and scale in checkpoints.
@@ -237,7 +237,7 @@ pub(crate) fn train(
     critic: &mut Head,
     groups: &[Group],
     states: &States,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
 ) -> CriticMetrics {
     let (mut rows, mut old, mut targets) = (Vec::new(), Vec::new(), Vec::new());
     for (group, states) in groups.iter().zip(&states.rows) {

@@ -8,21 +8,7 @@ use lapwing_play::world::World;
 use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
-use crate::config::{CreditConfig, CriticConfig, TrainConfig};
 use crate::critic::Head;
-
-/// The config sections that a training step reads.
-#[derive(Debug, Clone, Copy)]
-pub struct Options<'a> {
-    /// `[policy]`
-    pub policy: &'a PolicyConfig,
-    /// `[train]`
-    pub train: &'a TrainConfig,
-    /// `[credit]`
-    pub credit: &'a CreditConfig,
-    /// `[critic]`
-    pub critic: &'a CriticConfig,
-}
 
 /// A language model, the games that it plays, and its trained weights.
 pub struct LanguageLearner {

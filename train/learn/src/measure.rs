@@ -24,8 +24,9 @@ use lapwing_tensor::rl::Kl;
 
 use crate::LearnError;
 use crate::batch::{Group, count, pack, selected};
+use crate::config::StepOptions;
 use crate::config::TrainConfig;
-use crate::language::{LanguageLearner, Options};
+use crate::language::LanguageLearner;
 use crate::metrics::GradientNoise;
 
 /// Sums that a gradient is projected to.
@@ -38,7 +39,7 @@ type Sketch = Vec<f64>;
 /// selects episodes of them. `None` if nothing is selected from one of the halves.
 pub(crate) fn gradient_noise(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
     groups: &[Group],
     prepare: &dyn Fn(&mut [Group], &TrainConfig),
 ) -> Result<Option<GradientNoise>, LearnError> {
@@ -83,7 +84,7 @@ fn estimates(
 /// Returns the gradient of each group's half, scaled so that their mean is the gradient of the loss.
 fn half(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
     groups: &[Group],
     which: usize,
     prepare: &dyn Fn(&mut [Group], &TrainConfig),

@@ -73,10 +73,11 @@ use lapwing_play::{Episode, Progress, Seat};
 use crate::batch::{
     EpisodeAdvantage, Group, SelectedEpisode, count, effective_episodes, pack, selected,
 };
+use crate::config::StepOptions;
 use crate::config::{AdvantageEstimator, AdvantageScale, CreditConfig, Sampling, TrainConfig};
 use crate::credit::{Advantages, Return};
 use crate::critic::States;
-use crate::language::{LanguageLearner, Options};
+use crate::language::LanguageLearner;
 use crate::metrics::{StepMetrics, UpdateMetrics};
 use crate::ratio::Ratios;
 use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
@@ -90,7 +91,7 @@ use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
 /// If the learner only plays, or `credit.method` needs a critic that the learner does not have.
 pub fn step(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
     step: usize,
     progress: &dyn Progress,
 ) -> Result<(StepMetrics, Vec<Group>), LearnError> {
@@ -182,7 +183,7 @@ pub(crate) struct Rollout {
 /// Plays `group_size` games on each of `groups` fresh scenes.
 pub(crate) fn rollout(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
     step: usize,
     progress: &dyn Progress,
 ) -> Result<Rollout, LearnError> {
@@ -257,7 +258,7 @@ fn seats(
 }
 
 /// Computes the advantages of all episodes, and the weight of the entropy in them.
-pub(crate) fn assign_advantages(groups: &mut [Group], options: &Options<'_>) {
+pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>) {
     let advantages = advantages(options.credit, groups);
     let episodes = groups.iter().flat_map(|group| &group.episodes);
     let entropy_weight = entropy::weight(options.train, episodes);
@@ -423,7 +424,7 @@ fn draw(log_weights: &[f64], count: usize, random: &mut Stream) -> Vec<usize> {
 /// number of tokens of a draw instead: dividing by the actual number would bias the corrected weights.
 pub(crate) fn update(
     learner: &mut LanguageLearner,
-    options: &Options<'_>,
+    options: &StepOptions<'_>,
     step: usize,
     groups: &[Group],
     progress: &dyn Progress,

@@ -11,12 +11,13 @@ use lapwing_play::world::World;
 use lapwing_tensor::check::gpu;
 use serde::Deserialize;
 
+use crate::config::StepOptions;
 use crate::config::{
     AdvantageEstimator, CreditConfig, CriticConfig, DqnConfig, LearnerKind, PqnConfig, TrainConfig,
     ValueConfig,
 };
 use crate::critic::Head;
-use crate::language::{LanguageLearner, Options};
+use crate::language::LanguageLearner;
 use crate::value::learner::{NetworkLearner, NetworkOptions};
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
@@ -60,8 +61,8 @@ impl TestSettings {
         all.try_into().unwrap()
     }
 
-    pub fn options(&self) -> Options<'_> {
-        Options {
+    pub fn options(&self) -> StepOptions<'_> {
+        StepOptions {
             policy: &self.policy,
             train: &self.train,
             credit: &self.credit,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::Scenario;
 use lapwing_learn::batch::Group;
-use lapwing_learn::language::{LanguageLearner, Options};
+use lapwing_learn::config::StepOptions;
+use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
 use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
@@ -80,8 +81,8 @@ pub trait Learner {
 
 impl Config {
     /// The sections that a step of a language model reads.
-    pub fn language(&self) -> Options<'_> {
-        Options {
+    pub fn language(&self) -> StepOptions<'_> {
+        StepOptions {
             policy: &self.policy,
             train: &self.train,
             credit: &self.credit,

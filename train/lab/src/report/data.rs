@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::episodes::{EpisodeLimits, ShownEpisodes};
+use super::lines::read_lines;
 use crate::stats::{mean, range};
 use crate::sweep::dotted_keys;
 use lapwing_learn::metrics::numbers;
@@ -188,24 +189,6 @@ impl ReportRun {
         }
         Ok(run)
     }
-}
-
-/// Calls `line` with each complete line of a file and its position, without an unfinished last line. Returns the number
-/// of lines for which `line` returns `None`.
-pub(super) fn read_lines(
-    path: &Path,
-    mut line: impl FnMut(&[u8], u64) -> Option<()>,
-) -> io::Result<usize> {
-    let mut file = BufReader::new(File::open(path)?);
-    let (mut bytes, mut position, mut damaged) = (Vec::new(), 0, 0);
-    while file.read_until(b'\n', &mut bytes)? > 0 {
-        if bytes.ends_with(b"\n") && line(&bytes, position).is_none() {
-            damaged += 1;
-        }
-        position += bytes.len() as u64;
-        bytes.clear();
-    }
-    Ok(damaged)
 }
 
 /// Returns the records of a file. Damaged lines and a missing file are noted.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::read_lines;
+use super::lines::read_lines;
 use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_train::record::Record;
 

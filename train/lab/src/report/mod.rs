@@ -5,6 +5,7 @@
 
 mod data;
 mod episodes;
+mod lines;
 
 use std::fs::File;
 use std::io::Read;
