@@ -127,9 +127,9 @@ fn a_run_trains_an_adapter() {
         let is_of_play = !["kind", "step", "time", "seconds_evaluation"].contains(&&**key);
         assert!(!is_of_play || eval[key] == *value, "{key}: {eval}");
     }
-    let mut yardsticks = metrics[0].clone();
-    yardsticks.as_object_mut().unwrap().remove("kind");
-    assert_eq!(eval["yardsticks"], yardsticks);
+    let mut baselines = metrics[0].clone();
+    baselines.as_object_mut().unwrap().remove("kind");
+    assert_eq!(eval["baselines"], baselines);
 
     let play = run(
         directory.path(),

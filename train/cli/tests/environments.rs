@@ -48,7 +48,7 @@ fn the_environment_of_the_docs_is_played() {
     let eval = [&["eval", "--episodes", "40", "--json"], &DOCS[..]].concat();
     let found = json(home, &eval);
     assert_eq!(found["game"], "exec:python3 game.py");
-    let random = &found["yardsticks"]["random"];
+    let random = &found["baselines"]["random"];
     assert_eq!(random["episode_length_mean"], 1.0);
     let random = random["return_mean"].as_f64().unwrap();
     // Half, with a standard error of 0.08.

@@ -97,10 +97,10 @@ fn a_network_is_trained_evaluated_and_played() {
             "--json",
         ];
         let other = json(home, &other);
-        assert_eq!(other["yardsticks"]["random"], lines[0]["random"]);
+        assert_eq!(other["baselines"]["random"], lines[0]["random"]);
         assert_eq!(
-            other["yardsticks"]["random"],
-            examined["yardsticks"]["random"]
+            other["baselines"]["random"],
+            examined["baselines"]["random"]
         );
 
         let played = run(home, &["play", "net", "--quiet"]);

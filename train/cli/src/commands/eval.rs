@@ -45,7 +45,7 @@ struct EvalReport<'a> {
     temperature: f64,
     #[serde(flatten)]
     first: &'a PlayerScores,
-    yardsticks: &'a Baselines,
+    baselines: &'a Baselines,
     games: &'a [GameScores],
 }
 
@@ -60,7 +60,7 @@ struct GameScores {
     /// The first player against each of the others.
     differences: Vec<Difference>,
     #[serde(skip)]
-    yardsticks: Baselines,
+    baselines: Baselines,
     random: Option<PlayerScores>,
     scripted: Option<PlayerScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             first: &first.players[0],
-            yardsticks: &first.yardsticks,
+            baselines: &first.baselines,
             games: &all,
         };
         writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
@@ -381,7 +381,7 @@ impl EvaluatedGame {
             differences: differences
                 .map(|other| Difference::between(&players[0], other))
                 .collect(),
-            yardsticks: Baselines {
+            baselines: Baselines {
                 game: game.to_owned(),
                 seed: self.seed,
                 random: play(&random),
