@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lapwing_model::{ChatTemplate, Message, ModelConfig, ModelError, TextFiles, Tokenizer};
@@ -40,11 +41,20 @@ fn main() {
         Some(part) => name.contains(part.as_str()),
         None => true,
     };
-    for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
-        let start = Instant::now();
-        test();
-        println!("test sandbox::{name} ... ok ({:.1?})", start.elapsed());
-    }
+    // Two at a time: some wait for a time limit.
+    let queue = Mutex::new(tests.into_iter().filter(|(name, _)| chosen(name)));
+    let next = || queue.lock().unwrap().next();
+    let work = || {
+        while let Some((name, test)) = next() {
+            let start = Instant::now();
+            test();
+            println!("test sandbox::{name} ... ok ({:.1?})", start.elapsed());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
 }
 
 fn template(source: &str) -> Result<ChatTemplate, ModelError> {
