@@ -1,4 +1,4 @@
-//! The declaration of game options, and reading them from JSON.
+//! The declaration of game options and of config sections, and reading options from JSON.
 //!
 //! [`options!`](crate::options!) declares each option once, with name, type, default, range and meaning. The struct, its
 //! defaults, reading, the range checks, `lapwing games` and the tables in `docs/games` come from that declaration.
@@ -65,7 +65,8 @@ impl UnknownGame {
     }
 }
 
-/// The range of a numeric option.
+/// The range of a numeric option, or of each number of a list. One that ends with the largest number of its type has no
+/// upper limit, but excludes infinity.
 #[derive(Debug, Clone)]
 pub enum OptionRange {
     /// Whole numbers.
@@ -77,7 +78,8 @@ pub enum OptionRange {
 }
 
 impl OptionRange {
-    fn contains(&self, value: f64) -> bool {
+    /// Returns whether it contains this number.
+    pub fn contains(&self, value: f64) -> bool {
         match self {
             OptionRange::Whole(range) => {
                 (*range.start() as f64..=*range.end() as f64).contains(&value)
@@ -91,23 +93,21 @@ impl OptionRange {
 impl fmt::Display for OptionRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OptionRange::Whole(range) => {
-                write!(
-                    f,
-                    "a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                )
-            }
-            OptionRange::Real(range) => {
-                write!(f, "a number from {} to {}", range.start(), range.end())
-            }
+            OptionRange::Whole(range) => match (range.start(), range.end()) {
+                (low, &usize::MAX) => write!(f, "at least {low}"),
+                (low, high) => write!(f, "a whole number from {low} to {high}"),
+            },
+            OptionRange::Real(range) => match (range.start(), range.end()) {
+                (low, &f64::MAX) => write!(f, "a number, {low} or more"),
+                (low, high) => write!(f, "a number from {low} to {high}"),
+            },
+            OptionRange::Positive(f64::MAX) => f.write_str("a number above 0"),
             OptionRange::Positive(highest) => write!(f, "a number above 0, at most {highest}"),
         }
     }
 }
 
-/// An option of a game, as declared with [`options!`](crate::options!).
+/// An option of a game or a key of a config section, as declared with [`options!`](crate::options!).
 #[derive(Debug, Clone)]
 pub struct GameOption {
     /// Its name.
@@ -139,7 +139,7 @@ impl GameOption {
     }
 }
 
-/// The options of a game: a struct that [`options!`](crate::options!) declares.
+/// The options of a game or a config section: a struct that [`options!`](crate::options!) declares.
 pub trait GameOptions: Default + Serialize + DeserializeOwned {
     /// The options in the order of their declaration.
     const LIST: &'static [GameOption];
@@ -194,7 +194,8 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
     }
 }
 
-/// Declares a struct of game options and implements [`GameOptions`] for it.
+/// Declares a struct of game options or a config section and implements [`GameOptions`] for it. After the range,
+/// `with "MODULE"` names a module for serde's attribute `with`.
 ///
 /// ```
 /// use lapwing_env::{GameOptions, OptionRange::Whole};
@@ -221,14 +222,15 @@ macro_rules! options {
         $visibility:vis struct $Options:ident;
         $(
             $(#[doc = $doc:literal])+
-            $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, if $changed:ident)?;
+            $name:ident: $type:ty = $default:expr
+                $(, in $range:expr)? $(, with $with:literal)? $(, if $changed:ident)?;
         )+
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         $visibility struct $Options {
-            $($(#[doc = $doc])+ $visibility $name: $type,)+
+            $($(#[doc = $doc])+ $(#[serde(with = $with)])? $visibility $name: $type,)+
         }
 
         impl Default for $Options {
