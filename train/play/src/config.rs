@@ -76,7 +76,7 @@ impl GameConfig {
                 let wanted = format!("a probe of {}: {}", kind.name, known.join(", "));
                 return Err(wrong("probe", probe, wanted));
             };
-            set.extend(probe.options().as_object().cloned().unwrap_or_default());
+            set.extend((probe.options)().as_object().cloned().unwrap_or_default());
         }
         Ok((kind.configure)(&options)?)
     }
