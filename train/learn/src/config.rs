@@ -30,12 +30,12 @@ lapwing_env::options! {
     /// Training steps. The paper: 700.
     steps: usize = 700;
     /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
-    groups: usize = 1, in Whole(1..=1 << 24);
+    groups: usize = 1, in Whole(1, 1 << 24);
     // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.
-    group_size: usize = 100, in Whole(2..=1 << 24);
+    group_size: usize = 100, in Whole(2, 1 << 24);
     /// G', the episodes of a group that are trained on. The paper: 25. Unused with `sampling = "all"`.
-    learn: usize = 25, in Whole(1..=usize::MAX);
+    learn: usize = 25, in Whole(1, usize::MAX);
     /// How those are selected.
     sampling: Sampling = Sampling::Aaw;
     /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
@@ -51,38 +51,38 @@ lapwing_env::options! {
     /// Whose importance ratio is clipped.
     ratio: Ratio = Ratio::Token;
     /// Clips a token's ratio below 1 - this. 0.2, as in PPO.
-    clip_low: f64 = 0.2, in Real(0.0..=1.0);
+    clip_low: f64 = 0.2, in Real(0.0, 1.0);
     /// Clips a token's ratio above 1 + this. 0.2, as in PPO.
-    clip_high: f64 = 0.2, in Real(0.0..=f64::MAX);
+    clip_high: f64 = 0.2, in Real(0.0, f64::MAX);
     /// The same for a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
     turn_clip: [f64; 2] = [0.01, 0.01];
     /// The same for an episode's ratio. GSPO's values for whole replies.
     episode_clip: [f64; 2] = [3e-4, 4e-4];
     /// Range of the mean entropy of a token, in nats. Outside of it, entropy becomes a part of the advantage. 0 to 100: no
     /// limit.
-    entropy_band: [f64; 2] = [0.0, 100.0], in Real(0.0..=100.0);
+    entropy_band: [f64; 2] = [0.0, 100.0], in Real(0.0, 100.0);
     /// Weight of the entropy for each nat outside of the band. 0.1: a tenth of a standard deviation of the advantages.
-    entropy_gain: f64 = 0.1, in Real(0.0..=f64::MAX);
+    entropy_gain: f64 = 0.1, in Real(0.0, f64::MAX);
     /// Weight of the KL penalty against the initial policy: the model without its adapter, or with the one that training
     /// started from. With `weights = "all"` it is a copy of the initial model, which is not kept if this is 0; the KL is then
     /// not measured. Small: it prevents collapse and should not slow training.
-    beta: f64 = 0.001, in Real(0.0..=f64::MAX);
+    beta: f64 = 0.001, in Real(0.0, f64::MAX);
     /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
     /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)
     kl: Kl = Kl::K3;
     /// What the loss is a mean over.
     aggregation: Aggregation = Aggregation::Token;
     /// Passes over a step's episodes. 1: the only fully on-policy choice.
-    passes: usize = 1, in Whole(1..=usize::MAX);
+    passes: usize = 1, in Whole(1, usize::MAX);
     /// Optimiser updates in a pass. 1, for the same reason.
-    minibatches: usize = 1, in Whole(1..=usize::MAX);
+    minibatches: usize = 1, in Whole(1, usize::MAX);
     /// Learning rate of AdamW. 1e-5: adapters need about ten times the rate of full training. The default is the same with
     /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its adapters.
-    lr: f64 = 1e-5, in Real(0.0..=f64::MAX);
+    lr: f64 = 1e-5, in Real(0.0, f64::MAX);
     /// Steps in which the learning rate rises from 0. 0: Adam's bias correction suffices at this rate.
     warmup: usize = 0;
     /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
-    weight_decay: f64 = 0.0, in Real(0.0..=f64::MAX);
+    weight_decay: f64 = 0.0, in Real(0.0, f64::MAX);
     /// Decay of AdamW's two moments. The usual values.
     betas: [f64; 2] = [0.9, 0.999];
     /// Clips the norm of the whole gradient. 1, the usual value.
@@ -187,12 +187,12 @@ lapwing_env::options! {
     /// Divisor of the advantages.
     normalise: AdvantageScale = AdvantageScale::Std;
     /// Discount per turn. 0.95, as in GiGPO. `episode` and `rloo` do not discount.
-    gamma: f64 = 0.95, in Real(0.0..=1.0);
+    gamma: f64 = 0.95, in Real(0.0, 1.0);
     /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
     /// PPO.
-    lambda: f64 = 0.95, in Real(0.0..=1.0);
+    lambda: f64 = 0.95, in Real(0.0, 1.0);
     /// Weight of the state-level term of `gigpo`. 1, as published.
-    omega: f64 = 1.0, in Real(0.0..=f64::MAX);
+    omega: f64 = 1.0, in Real(0.0, f64::MAX);
 }
 
 /// Advantage estimator.
@@ -229,11 +229,11 @@ lapwing_env::options! {
     /// The critic of turn-level PPO ([`critic`](crate::critic)).
     pub struct CriticConfig;
     /// Width of the hidden layer. 64: enough for the values of a small game.
-    hidden: usize = 64, in Whole(1..=1 << 16);
+    hidden: usize = 64, in Whole(1, 1 << 16);
     /// Learning rate of its AdamW. 1e-3, usual for a small network with random weights.
-    lr: f64 = 1e-3, in Real(0.0..=f64::MAX);
+    lr: f64 = 1e-3, in Real(0.0, f64::MAX);
     /// Passes over all turns of a step. 10: a pass is cheap, because the features are computed once.
-    passes: usize = 10, in Whole(1..=usize::MAX);
+    passes: usize = 10, in Whole(1, usize::MAX);
     /// Clips the change of a value in a step. 0.5, as in verl, for returns of about 1. Scale it with the returns of the game.
     clip: f64 = 0.5, in Positive(f64::MAX);
     /// First steps in which only the critic is trained. 5: advantages from an untrained critic are plain returns with all
@@ -280,25 +280,25 @@ lapwing_env::options! {
     network: String = String::new();
     /// Encodes the cells up to this distance from the agent, with the agent in the middle, so that a position is independent
     /// of its place on the board. 0: encodes the whole board.
-    window: usize = 0, in Whole(0..=64);
+    window: usize = 0, in Whole(0, 64);
     /// Adds the share of turns left as an input, and treats the step limit as a terminal state. Off: the value after the limit
     /// is bootstrapped.
     turns_left: bool = true;
     // More would exceed the device's memory, and the memory plan does not cover networks.
     /// Output planes of each 3x3 convolution, first to last. None: the dense layers read the planes.
-    channels: Vec<usize> = Vec::new(), in Whole(1..=1024);
+    channels: Vec<usize> = Vec::new(), in Whole(1, 1024);
     /// Widths of the dense layers before the last.
-    hidden: Vec<usize> = vec![256, 256], in Whole(1..=8192);
+    hidden: Vec<usize> = vec![256, 256], in Whole(1, 8192);
     /// Discount per turn. 0.99, the usual value.
-    gamma: f64 = 0.99, in Real(0.0..=1.0);
+    gamma: f64 = 0.99, in Real(0.0, 1.0);
     /// Episodes of a step, each on its own scene, played together. 64: one forward pass serves all of them.
-    episodes: usize = 64, in Whole(1..=MOST_EPISODES);
+    episodes: usize = 64, in Whole(1, MOST_EPISODES);
     /// Final probability of a random action. 0.05, the usual value. Evaluations do not explore.
-    epsilon: f64 = 0.05, in Real(0.0..=1.0);
+    epsilon: f64 = 0.05, in Real(0.0, 1.0);
     /// Steps in which that probability falls linearly from 1.
     exploration: usize = 100;
     /// Turns of an update.
-    batch: usize = 256, in Whole(1..=1 << 16);
+    batch: usize = 256, in Whole(1, 1 << 16);
     /// Steps in which the learning rate falls linearly to a tenth. 0: it stays constant.
     anneal: usize = 0;
 }
@@ -307,19 +307,19 @@ lapwing_env::options! {
     /// Settings of `dqn` beside `[value]`.
     pub struct DqnConfig;
     /// Turns in the replay buffer. Games of some twenty turns do not need the usual million.
-    capacity: usize = 50_000, in Whole(1..=1 << 24);
+    capacity: usize = 50_000, in Whole(1, 1 << 24);
     /// Turns in the replay buffer before the first update.
     start: usize = 1000;
     /// Updates per step.
-    updates: usize = 16, in Whole(1..=1 << 16);
+    updates: usize = 16, in Whole(1, 1 << 16);
     /// Updates between copies to the target network. 500, as in cleanrl.
-    target: usize = 500, in Whole(1..=1 << 24);
+    target: usize = 500, in Whole(1, 1 << 24);
     /// Turns of an n-step target. 3, as in Rainbow.
-    n_step: usize = 3, in Whole(1..=1000);
+    n_step: usize = 3, in Whole(1, 1000);
     /// Exponent of the priorities: 0, uniform; 1, proportional to the error. 0.5, as in Rainbow.
-    alpha: f64 = 0.5, in Real(0.0..=1.0);
+    alpha: f64 = 0.5, in Real(0.0, 1.0);
     /// Initial exponent of the importance weights: 0, no correction; 1, full correction. 0.4, as in Rainbow.
-    beta: f64 = 0.4, in Real(0.0..=1.0);
+    beta: f64 = 0.4, in Real(0.0, 1.0);
     /// Steps in which that exponent rises linearly to 1.
     beta_steps: usize = 1000;
 }
@@ -328,7 +328,7 @@ lapwing_env::options! {
     /// Settings of `pqn` beside `[value]`.
     pub struct PqnConfig;
     /// Lambda of the targets: 0, one turn ahead; 1, to the end of the episode. 0.65, as in the paper of PQN.
-    lambda: f64 = 0.65, in Real(0.0..=1.0);
+    lambda: f64 = 0.65, in Real(0.0, 1.0);
     /// Passes over a step's turns. 2: with 4, as in cleanrl, a step improved little more and took longer.
-    passes: usize = 2, in Whole(1..=1000);
+    passes: usize = 2, in Whole(1, 1000);
 }

@@ -74,7 +74,7 @@ impl GameConfig {
                 let wanted = format!("a probe of {}: {}", kind.name, known.join(", "));
                 return Err(wrong("probe", probe, wanted));
             };
-            set.extend(probe.options().as_object().cloned().unwrap_or_default());
+            set.extend((probe.options)().as_object().cloned().unwrap_or_default());
         }
         Ok((kind.configure)(&options)?)
     }
@@ -89,7 +89,7 @@ lapwing_env::options! {
     /// A probe of the game. Empty: none.
     probe: Option<String> = None, with "optional";
     /// The share of the groups that play it, 0 to 1. Each group draws.
-    share: f64 = 0.1, in Real(0.0..=1.0);
+    share: f64 = 0.1, in Real(0.0, 1.0);
     /// The first step in which it is played, from 0.
     from: usize = 0;
     /// The step after the last one in which it is played. 0: no end. Consecutive shares of 1 make a curriculum.
@@ -139,7 +139,7 @@ impl MixConfig {
 }
 
 /// Beyond these, logits divided by the temperature become equal or infinite.
-const TEMPERATURE: OptionRange = Real(1e-3..=1e3);
+const TEMPERATURE: OptionRange = Real(1e-3, 1e3);
 
 lapwing_env::options! {
     /// How the model plays.
@@ -148,7 +148,7 @@ lapwing_env::options! {
     reply: ReplyForm = ReplyForm::Tags;
     /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
     /// prompts share most of their tokens.
-    history: usize = 0, in Whole(0..=1 << 16);
+    history: usize = 0, in Whole(0, 1 << 16);
     /// Template files that replace blocks of the default template. Of several, each episode draws one. None: the
     /// default template.
     templates: Vec<PathBuf> = Vec::new();
@@ -157,15 +157,15 @@ lapwing_env::options! {
     temperature: f64 = 1.0, in TEMPERATURE;
     /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
     /// and falls if they are further apart. 0: a constant temperature.
-    spread: f64 = 0.0, in Real(0.0..=f64::MAX);
+    spread: f64 = 0.0, in Real(0.0, f64::MAX);
     /// The range of the temperature.
     temperature_range: [f64; 2] = [0.5, 2.0], in TEMPERATURE;
     /// The largest relative change of the temperature in a step.
-    temperature_rate: f64 = 0.05, in Real(0.0..=10.0);
+    temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
     /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
-    max_new_tokens: usize = 256, in Whole(1..=1 << 24);
+    max_new_tokens: usize = 256, in Whole(1, 1 << 24);
     /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
-    format_penalty: f64 = 1.0, in Real(0.0..=f64::MAX);
+    format_penalty: f64 = 1.0, in Real(0.0, f64::MAX);
     /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: the template's own
     /// defaults.
     chat_template_kwargs: toml::Table = toml::Table::new();

@@ -175,7 +175,7 @@ impl Scenario for ExternalScenario {
     }
 
     fn options(&self) -> Value {
-        self.shared.options.in_force()
+        self.shared.options.in_force(None)
     }
 }
 

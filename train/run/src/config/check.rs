@@ -23,7 +23,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let is_name = !name.is_empty() && !name.contains(['/', '\\']);
     let wanted = "a name for a directory, without slashes";
     ensure(is_name, "name", name, wanted)?;
-    within("lora.rank", &(lora.rank as i64).into(), &Whole(1..=1 << 16))?;
+    within("lora.rank", &(lora.rank as i64).into(), &Whole(1, 1 << 16))?;
     within("lora.alpha", &lora.alpha.into(), &Positive(f64::MAX))?;
     let targets = lora.targets.check();
     targets.map_err(|reason| ConfigError::Invalid(format!("key `lora.targets`: {reason}")))?;
@@ -44,7 +44,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     section("policy", policy)?;
     let [coldest, warmest] = policy.temperature_range;
-    let range = Real(coldest..=1e3);
+    let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;
     let holds = policy.spread == 0.0 || (coldest..=warmest).contains(&policy.temperature);
     let found = format!("[{coldest}, {warmest}]");
@@ -67,11 +67,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("train.turn_clip", train.turn_clip),
         ("train.episode_clip", train.episode_clip),
     ] {
-        within(key, &low.into(), &Real(0.0..=1.0))?;
-        within(key, &high.into(), &Real(0.0..=f64::MAX))?;
+        within(key, &low.into(), &Real(0.0, 1.0))?;
+        within(key, &high.into(), &Real(0.0, f64::MAX))?;
     }
     let [low, high] = train.entropy_band;
-    within("train.entropy_band", &high.into(), &Real(low..=100.0))?;
+    within("train.entropy_band", &high.into(), &Real(low, 100.0))?;
     for beta in train.betas {
         let wanted = "two numbers from 0 to just below 1";
         ensure((0.0..1.0).contains(&beta), "train.betas", beta, wanted)?;
@@ -110,8 +110,8 @@ fn section<S: GameOptions>(name: &str, values: &S) -> Result<(), ConfigError> {
 /// Refuses a number, or a list with one, outside this range.
 fn within(key: &str, found: &Value, range: &OptionRange) -> Result<(), ConfigError> {
     match found {
-        Value::Integer(n) => ensure(range.contains(*n as f64), key, n, range.to_string()),
-        Value::Float(n) => ensure(range.contains(*n), key, n, range.to_string()),
+        Value::Integer(n) => ensure(range.contains(*n as f64), key, n, range.wanted()),
+        Value::Float(n) => ensure(range.contains(*n), key, n, range.wanted()),
         Value::Array(list) => list.iter().try_for_each(|item| within(key, item, range)),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! All settings of a run, their defaults and the reasons for these.
 //!
 //! The defaults are the paper's (arXiv 2508.10839) where it states them, otherwise ours. A preset under
-//! `train/presets/` has only its differences. To add a setting, add a field to the section that uses it.
+//! `train/presets/` has only its differences. To add a setting, add a line to the section that uses it.
 
 mod check;
 mod error;
@@ -105,7 +105,7 @@ lapwing_env::options! {
     /// Evaluations: sampled play on held-out scenes.
     pub struct EvalConfig;
     /// Episodes, each on its own scene. The paper: 50.
-    episodes: usize = 50, in Whole(1..=MOST_EPISODES);
+    episodes: usize = 50, in Whole(1, MOST_EPISODES);
     /// Training steps between two evaluations; 0: only before the first step and after the last.
     every: usize = 50;
     /// The seed of the scenes. Different runs with the same seed play the same scenes.
@@ -127,10 +127,10 @@ lapwing_env::options! {
     /// Training steps between two checkpoints; 0: none by steps. 0, because minutes better describe the work at risk.
     every: usize = 0;
     /// Minutes between checkpoints; 0: none by time. 10: an acceptable loss.
-    minutes: f64 = 10.0, in Real(0.0..=1e6);
+    minutes: f64 = 10.0, in Real(0.0, 1e6);
     /// The number of latest checkpoints to keep, beside that of the best evaluation. 2: one more in case the latest is
     /// damaged.
-    keep: usize = 2, in Whole(1..=1000);
+    keep: usize = 2, in Whole(1, 1000);
 }
 
 impl CheckpointConfig {

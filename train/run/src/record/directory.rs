@@ -59,8 +59,9 @@ impl RunDirectory {
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
         }
-        let filled = write(&path.join(CONFIG), &config.to_toml())
-            .and_then(|()| RunDirectory::with(&path, lock));
+        let file = self::config(&path);
+        let written = fs::write(&file, config.to_toml()).map_err(write_error(&file));
+        let filled = written.and_then(|()| RunDirectory::with(&path, lock));
         filled.inspect_err(|_| {
             // Only what was created here is removed. If that fails, too, the first error is reported.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
@@ -363,10 +364,6 @@ fn lock(path: &Path) -> Result<File, RecordError> {
         Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
         Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), RecordError> {
-    fs::write(path, text).map_err(write_error(path))
 }
 
 fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
