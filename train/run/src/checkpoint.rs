@@ -343,20 +343,21 @@ fn steps(folder: &Path) -> Vec<usize> {
     steps
 }
 
+fn view<'a>(shape: &[usize], values: &'a [f32]) -> TensorView<'a> {
+    let view = TensorView::new(Dtype::F32, shape.to_vec(), bytemuck::cast_slice(values));
+    view.expect("as many values as the shape has")
+}
+
 fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
-    let mut add = |name: String, shape: &[usize], values: &'_ [f32]| {
-        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytemuck::cast_slice(values));
-        views.push((name, view.expect("as many as the shape")));
-    };
     for (name, shape, values) in &snapshot.memory {
-        add(format!("{MEMORY}{name}"), shape, values);
+        views.push((format!("{MEMORY}{name}"), view(shape, values)));
     }
     for one in snapshot.parameters.iter().chain(&snapshot.critic) {
         let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", one.name));
-        add(one.name.clone(), &one.shape, &one.values);
-        add(first, &one.shape, &one.first_moment);
-        add(second, &one.shape, &one.second_moment);
+        views.push((one.name.clone(), view(&one.shape, &one.values)));
+        views.push((first, view(&one.shape, &one.first_moment)));
+        views.push((second, view(&one.shape, &one.second_moment)));
     }
     views.sort_by(|a, b| a.0.cmp(&b.0));
     let header = serde_json::to_string(header).expect("a header is plain values");
