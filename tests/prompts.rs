@@ -54,9 +54,9 @@ fn the_instructions_of_variants_and_probes_read_so() {
         let variants = kind
             .variants
             .iter()
-            .map(|it| (it.name.to_owned(), it.options()));
+            .map(|it| (it.name.to_owned(), (it.options)()));
         let probes = kind.probes.iter();
-        let probes = probes.map(|it| (format!("{}, probe {}", kind.name, it.name), it.options()));
+        let probes = probes.map(|it| (format!("{}, probe {}", kind.name, it.name), (it.options)()));
         let mut told = String::new();
         for (name, options) in variants.chain(probes) {
             let scenario = (kind.configure)(&options).unwrap();

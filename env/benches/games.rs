@@ -50,7 +50,7 @@ fn games(c: &mut Criterion) {
             .warm_up_time(Duration::from_millis(100))
             .measurement_time(Duration::from_millis(500));
         let variants = kind.variants.iter();
-        let all = variants.map(|variant| (variant.name, variant.options()));
+        let all = variants.map(|variant| (variant.name, (variant.options)()));
         for (name, options) in std::iter::once((kind.name, serde_json::json!({}))).chain(all) {
             let scenario = (kind.configure)(&options).expect("variants can be configured");
             group.throughput(Throughput::Elements(ROUNDS));

@@ -4,7 +4,6 @@
 //! `docs/games/frozen-lake.md` describes the rules, the scripted player and the departures from the source.
 
 mod map;
-mod named;
 mod options;
 mod plan;
 mod text;
@@ -13,21 +12,52 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
 
-use crate::options::OptionsError;
+use crate::options::{OptionsError, Phrasing, presets};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, check_actions, sorted,
+    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, actions_for,
+    check_actions, meant,
 };
 use map::{LakeCell, LakeMap};
-use options::{LakeOptions, LakeTask};
+use options::{LakeOptions, LakeTarget};
 use plan::LakePlan;
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk over the ice to the goal without falling into a hole, on firm or slippery ice.",
     options: LakeOptions::LIST,
-    variants: named::VARIANTS,
-    probes: named::PROBES,
+    variants: presets! {
+        GameVariant of LakeOptions;
+        /// 4x4 and firm, 20 steps: the defaults.
+        "frozen-lake-firm": size = Some(4), frozen = 0.8, step_limit = 20;
+        /// 4x4 and slippery, 40 steps: the game of the preset of this name.
+        "frozen-lake-slippery": slippery = true, step_limit = 40;
+        /// Sides of 6 to 8, firm, 40 steps: the game of the preset of this name.
+        "frozen-lake-large": size = Some(6), largest = Some(8), step_limit = 40;
+        /// 8x8 with few holes, slippery, 100 steps.
+        "frozen-lake-big-slippery": size = Some(8), frozen = 0.9, slippery = true, step_limit = 100;
+        /// Gymnasium's standard map, slippery, 100 steps.
+        "frozen-lake-fixed": map = Some(["SFFF", "FHFH", "FFFH", "HFFG"].map(str::to_owned).into()), slippery = true, step_limit = 100;
+        /// 4x4 and firm, 8 steps: what the first author of MS-GRPO trains on.
+        "frozen-lake-author-firm": size = Some(4), frozen = 0.8, step_limit = 8;
+        /// 4x4 with few holes, slippery, 15 steps: the author's slippery evaluation.
+        "frozen-lake-author-slippery": size = Some(4), frozen = 0.9, slippery = true, step_limit = 15;
+    },
+    probes: presets! {
+        SemanticProbe of LakeOptions;
+        /// The holes are the way to win, and the goal gives nothing.
+        "holes", Blatant: target = LakeTarget::Holes;
+        /// The words left and right swap their meanings.
+        "swapped", Plain: swapped = true;
+        /// Some ice is red, and each step that ends on it costs a point.
+        "red", Plain: red = 4;
+        /// The goal counts at step 8 only, neither sooner nor later.
+        "exact", Subtle: exact = Some(8);
+        /// Other signs stand for the player, ice, holes and the goal.
+        "symbols", Subtle: symbols = Phrasing::Other;
+        /// The same rules in other words.
+        "wording", Subtle: wording = Phrasing::Other;
+    },
     configure: |options| Ok(Box::new(FrozenLake::new(options)?)),
 };
 
@@ -37,12 +67,13 @@ const NAME: &str = "frozen-lake";
 static ACTIONS: LazyLock<[String; 4]> =
     LazyLock::new(|| ["left", "down", "right", "up"].map(str::to_owned));
 
+/// The places of left and right in it.
+const LEFT_RIGHT: [usize; 2] = [0, 2];
+
 #[derive(Debug)]
 struct FrozenLake {
     options: Arc<LakeOptions>,
-    /// The map of the options.
-    map: Option<LakeMap>,
-    /// The lake of all scenes, if the scene draws nothing.
+    /// The lake of the options' map, before ice turns red.
     given: Option<Arc<Lake>>,
 }
 
@@ -50,36 +81,33 @@ impl FrozenLake {
     fn new(given: &Value) -> Result<FrozenLake, OptionsError> {
         let (options, map) = LakeOptions::checked(given)?;
         let options = Arc::new(options);
-        let whole = map.clone().filter(|_| options.red == 0);
         Ok(FrozenLake {
-            given: whole.map(|map| Arc::new(Lake::new(map, options.clone()))),
-            map,
+            given: map.map(|map| Arc::new(Lake::new(map, options.clone()))),
             options,
         })
     }
 
     fn lake(&self, scene: u64) -> Arc<Lake> {
-        if let Some(lake) = &self.given {
-            return lake.clone();
-        }
-        let mut map = self.map.clone().unwrap_or_else(|| self.draw(scene));
-        if self.options.red > 0 {
-            // With its own stream the lake below the red ice is that of the usual game.
-            let mut stream = Stream::new(scene, "frozen-lake red");
-            map.redden(self.options.red, &mut stream);
-        }
+        let mut map = match &self.given {
+            Some(lake) if self.options.red == 0 => return lake.clone(),
+            Some(lake) => lake.map.clone(),
+            None => self.draw(scene),
+        };
+        // With its own stream the lake below the red ice is that of the usual game.
+        let mut stream = Stream::new(scene, "frozen-lake red");
+        map.redden(self.options.red, &mut stream);
         Arc::new(Lake::new(map, self.options.clone()))
     }
 
     fn draw(&self, scene: u64) -> LakeMap {
-        let options = &self.options;
         // With its own stream a lake whose sides are drawn is that of an option `size`.
         let mut sides = Stream::new(scene, "frozen-lake sides");
-        let [width, height] = options
+        let [width, height] = self
+            .options
             .sides()
             .map(|side| side.start() + sides.below(side.end() - side.start() + 1));
         let mut cells = Stream::new(scene, "frozen-lake map");
-        LakeMap::draw(width, height, options.frozen, &mut cells)
+        LakeMap::draw(width, height, self.options.frozen, &mut cells)
     }
 }
 
@@ -98,7 +126,7 @@ impl Scenario for FrozenLake {
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
         let lake = self.lake(scene);
-        let player = lake.map.start();
+        let player = lake.map.start;
         Ok(Box::new(LakeEpisode {
             lake,
             player,
@@ -118,11 +146,8 @@ impl Scenario for FrozenLake {
     }
 
     fn options(&self) -> Value {
-        let mut options = self.options.in_force();
-        if let (Some(_), Some(table)) = (&self.map, options.as_object_mut()) {
-            table.retain(|name, _| !options::DRAWN.contains(&name.as_str()));
-        }
-        options
+        let replaced = self.given.as_ref().map(|_| options::DRAWN);
+        self.options.in_force(replaced)
     }
 
     fn legend(&self) -> Legend {
@@ -135,7 +160,6 @@ impl Scenario for FrozenLake {
 struct Lake {
     map: LakeMap,
     options: Arc<LakeOptions>,
-    task: LakeTask,
     /// Made on demand: most episodes need none.
     plan: OnceLock<LakePlan>,
     /// The plan for the usual instructions.
@@ -146,7 +170,6 @@ impl Lake {
     fn new(map: LakeMap, options: Arc<LakeOptions>) -> Lake {
         Lake {
             map,
-            task: options.task(),
             options,
             plan: OnceLock::new(),
             habit: OnceLock::new(),
@@ -155,7 +178,7 @@ impl Lake {
 
     fn plan(&self) -> &LakePlan {
         self.plan
-            .get_or_init(|| LakePlan::new(&self.map, &self.task))
+            .get_or_init(|| LakePlan::new(&self.map, &self.options))
     }
 }
 
@@ -175,11 +198,11 @@ struct LakeEpisode {
 
 impl LakeEpisode {
     fn over(&self) -> bool {
-        !self.lake.map.cell(self.player).is_ice()
+        !self.lake.map.cells[self.player].is_ice()
     }
 
     fn steps_left(&self) -> usize {
-        self.lake.task.step_limit.saturating_sub(self.steps)
+        self.lake.options.step_limit.saturating_sub(self.steps)
     }
 }
 
@@ -196,7 +219,7 @@ impl Game for LakeEpisode {
 
     fn key(&self, _: usize) -> Result<String, GameError> {
         let mut key = self.lake.map.key(self.player);
-        if self.lake.task.exact.is_some() {
+        if self.lake.options.exact.is_some() {
             key += &format!(" {}", self.steps);
         }
         Ok(key)
@@ -211,10 +234,10 @@ impl Game for LakeEpisode {
         }
         let (height, width) = options.largest_sides(map);
         let mut planes = Planes::new(names, height, width);
-        let place = |cell: usize| (cell / map.width(), cell % map.width());
+        let place = |cell: usize| (cell / map.width, cell % map.width);
         planes.set(0, place(self.player));
-        for cell in 0..map.size() {
-            let plane = match map.cell(cell) {
+        for (cell, kind) in map.cells.iter().enumerate() {
+            let plane = match kind {
                 LakeCell::Ice => 1,
                 LakeCell::Hole => 2,
                 LakeCell::Goal => 3,
@@ -232,23 +255,19 @@ impl Game for LakeEpisode {
             return Ok(vec![Outcome::AFTER_THE_END]);
         }
         self.steps += 1;
-        let task = &self.lake.task;
+        let (map, options) = (&self.lake.map, &self.lake.options);
         if let Some(action) = actions[0] {
-            let meant = self.lake.options.meant(action);
-            let way = if task.slippery {
-                map::slips(meant)[self.luck.below(3)]
-            } else {
-                meant
-            };
-            self.player = self.lake.map.neighbour(self.player, way);
+            let mut way = meant(action, options.swapped, LEFT_RIGHT);
+            if options.slippery {
+                way = map::slips(way)[self.luck.below(3)];
+            }
+            self.player = map.neighbour(self.player, way);
         }
-        let reward = task.reward(self.lake.map.cell(self.player), self.steps);
+        let reward = options.reward(map.cells[self.player], self.steps);
         self.paid |= reward < 0.0;
         self.won = reward > 0.0;
-        Ok(vec![Outcome {
-            reward,
-            over: self.over(),
-        }])
+        let over = self.over();
+        Ok(vec![Outcome { reward, over }])
     }
 
     fn succeeded(&self, _: usize) -> bool {
@@ -256,11 +275,10 @@ impl Game for LakeEpisode {
     }
 
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
-        let (lake, left) = (&self.lake, self.steps_left());
-        let ways = lake
-            .plan()
-            .best_actions(&lake.map, &lake.task, self.player, left);
-        Some(sorted(ways, |way| lake.options.meant(way)))
+        let Lake { map, options, .. } = &*self.lake;
+        let plan = self.lake.plan();
+        let ways = plan.best_actions(map, options, self.player, self.steps_left());
+        Some(actions_for(ways, options.swapped, LEFT_RIGHT))
     }
 
     fn optimum(&self, _: usize) -> Option<f64> {
@@ -272,20 +290,18 @@ impl Game for LakeEpisode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        let (lake, left) = (&self.lake, self.steps_left());
+        let lake = &self.lake;
         lake.options.changed().then(|| {
-            let task = lake.options.usual_task();
-            let plan = lake.habit.get_or_init(|| LakePlan::new(&lake.map, &task));
-            plan.best_actions(&lake.map, &task, self.player, left)
+            let usual = lake.options.usual();
+            let plan = lake.habit.get_or_init(|| LakePlan::new(&lake.map, &usual));
+            plan.best_actions(&lake.map, &usual, self.player, self.steps_left())
         })
     }
 
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
-        let luck = Stream::new(luck, SLIPS);
-        Some(Box::new(LakeEpisode {
-            luck,
-            ..self.clone()
-        }))
+        let mut fork = self.clone();
+        fork.luck = Stream::new(luck, SLIPS);
+        Some(Box::new(fork))
     }
 }
 

@@ -33,6 +33,8 @@ mod snake;
 mod sokoban;
 mod twenty48;
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 use thiserror::Error;
 
@@ -98,11 +100,7 @@ pub trait Game: Send {
     /// Returns the state as one-hot planes of the board as this agent sees it, for players that do not read text. They
     /// hold the content of the observation except for what is constant in the scenario. The number of remaining turns
     /// belongs to the referee and is not among them. `None` if the game has no planes.
-    ///
-    /// # Errors
-    /// As [`Game::observe`].
-    fn planes(&self, agent: usize) -> Result<Option<Planes>, GameError> {
-        let _ = agent;
+    fn planes(&self, _agent: usize) -> Result<Option<Planes>, GameError> {
         Ok(None)
     }
 
@@ -123,37 +121,31 @@ pub trait Game: Send {
     /// Returns the actions between which the game's scripted player chooses, as ascending indices into
     /// [`Scenario::actions`]; at least one. `None` if the game has no scripted player. The page of the game describes
     /// its strength.
-    fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
-        let _ = agent;
+    fn best_actions(&self, _agent: usize) -> Option<Vec<usize>> {
         None
     }
 
     /// Returns the highest expected return of this agent from this state within the scenario's step limit, if it is
     /// known exactly.
-    fn optimum(&self, agent: usize) -> Option<f64> {
-        let _ = agent;
+    fn optimum(&self, _agent: usize) -> Option<f64> {
         None
     }
 
     /// Returns the actions between which the scripted player would choose under the game's usual instructions, if those
     /// of this scenario have another meaning. A player that takes them instead of [`Game::best_actions`] acts by habit
     /// and ignores its instructions. `None` if the meaning is the usual one or the game has no scripted player.
-    fn habit(&self, agent: usize) -> Option<Vec<usize>> {
-        let _ = agent;
+    fn habit(&self, _agent: usize) -> Option<Vec<usize>> {
         None
     }
 
     /// Returns a copy of the game in the same state, whose chance is determined by `luck` from here on. Search players
     /// try moves in it without seeing the future. `None` if the game cannot be copied.
-    fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
-        let _ = luck;
+    fn fork(&self, _luck: u64) -> Option<Box<dyn Game>> {
         None
     }
 
     /// Receives the text of an agent before the [`Game::play`] it belongs to. Called only if [`Scenario::takes_text`].
-    fn hear(&mut self, agent: usize, text: &str) {
-        let _ = (agent, text);
-    }
+    fn hear(&mut self, _agent: usize, _text: &str) {}
 }
 
 /// A configured game, ready to start episodes.
@@ -225,14 +217,8 @@ pub struct GameVariant {
     pub name: &'static str,
     /// A description in one sentence.
     pub summary: &'static str,
-    pub(crate) set: fn() -> Value,
-}
-
-impl GameVariant {
     /// Returns the options that it sets as a JSON object.
-    pub fn options(&self) -> Value {
-        (self.set)()
-    }
+    pub options: fn() -> Value,
 }
 
 /// A semantic probe: changed instructions, and rewards that change with them. An agent that has learned the game and does
@@ -245,14 +231,8 @@ pub struct SemanticProbe {
     pub summary: &'static str,
     /// How easily the change is missed.
     pub subtlety: Subtlety,
-    pub(crate) set: fn() -> Value,
-}
-
-impl SemanticProbe {
     /// Returns the options that it sets, in any variant, as a JSON object.
-    pub fn options(&self) -> Value {
-        (self.set)()
-    }
+    pub options: fn() -> Value,
 }
 
 /// How easily a change of the instructions is missed.
@@ -280,8 +260,17 @@ pub static GAMES: &[Kind] = &[
 /// # Errors
 /// If there is none; the error lists all games and variants.
 pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
+    let unknown = || {
+        let mut known = Vec::new();
+        for kind in GAMES {
+            known.push(kind.name.to_owned());
+            known.extend(kind.variants.iter().map(|it| it.name.to_owned()));
+        }
+        let (near, all) = (suggestion(name, &known), known.join(", "));
+        UnknownGame(format!("unknown game `{name}`{near}; the games are {all}"))
+    };
     let kind = GAMES.iter().find(|kind| kind.name == name);
-    kind.ok_or_else(|| UnknownGame::new(name))
+    kind.ok_or_else(unknown)
 }
 
 /// Returns the game of this name and an empty JSON object, or the game of the variant of this name and its options.
@@ -291,7 +280,7 @@ pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
 pub fn find_variant(name: &str) -> Result<(&'static Kind, Value), UnknownGame> {
     for kind in GAMES {
         if let Some(variant) = kind.variants.iter().find(|variant| variant.name == name) {
-            return Ok((kind, variant.options()));
+            return Ok((kind, (variant.options)()));
         }
     }
     Ok((find(name)?, Value::Object(serde_json::Map::new())))
@@ -304,6 +293,13 @@ impl Kind {
     }
 }
 
+/// The action words of several games.
+static UP_DOWN_LEFT_RIGHT: LazyLock<[String; 4]> =
+    LazyLock::new(|| ["up", "down", "left", "right"].map(str::to_owned));
+
+/// The places of left and right in them.
+const LEFT_RIGHT: [usize; 2] = [2, 3];
+
 /// Returns the move that an action stands for, where the words left and right can be swapped, and the inverse.
 fn meant(action: usize, swapped: bool, [left, right]: [usize; 2]) -> usize {
     match action {
@@ -314,11 +310,13 @@ fn meant(action: usize, swapped: bool, [left, right]: [usize; 2]) -> usize {
     }
 }
 
-/// Returns the actions for `moves` in ascending order.
-fn sorted(moves: Vec<usize>, action: impl Fn(usize) -> usize) -> Vec<usize> {
-    let mut actions: Vec<usize> = moves.into_iter().map(action).collect();
-    actions.sort_unstable();
-    actions
+/// Returns the actions that stand for `moves` (see [`meant`]) in ascending order.
+fn actions_for(mut moves: Vec<usize>, swapped: bool, left_right: [usize; 2]) -> Vec<usize> {
+    for way in &mut moves {
+        *way = meant(*way, swapped, left_right);
+    }
+    moves.sort_unstable();
+    moves
 }
 
 /// Panics unless there is one entry per agent, and the entries of agents that still play are actions.

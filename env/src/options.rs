@@ -1,113 +1,58 @@
-//! The declaration of game options, and reading them from JSON.
+//! The declaration of game options and of config sections, and reading options from JSON.
 //!
 //! [`options!`](crate::options!) declares each option once, with name, type, default, range and meaning. The struct, its
 //! defaults, reading, the range checks, `lapwing games` and the tables in `docs/games` come from that declaration.
 
-use std::fmt;
-use std::ops::RangeInclusive;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Options that a game cannot be configured with.
+/// Options that a game cannot be configured with. The text names the game and the option.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum OptionsError {
-    /// The options are not a JSON object.
-    #[error("{game}: the options must be a table of names and values, found {found}")]
-    NotATable {
-        /// The game.
-        game: String,
-        /// The given value.
-        found: String,
-    },
-    /// The game has no option of this name.
-    #[error("{game}: unknown option `{option}`{}; the options are {}", suggestion(.option, .known), .known.join(", "))]
-    Unknown {
-        /// The game.
-        game: String,
-        /// The given name.
-        option: String,
-        /// All options of the game.
-        known: Vec<String>,
-    },
-    /// The option cannot have this value.
-    #[error("{game}: option `{option}` {problem}")]
-    Value {
-        /// The game.
-        game: String,
-        /// The option.
-        option: String,
-        /// The value that was found, and the values that are accepted.
-        problem: String,
-    },
-}
+#[error("{0}")]
+pub struct OptionsError(String);
 
-/// No game or variant has this name.
+/// No game or variant has this name. The text lists all games and variants.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("unknown game `{name}`{}; the games are {}", suggestion(.name, .known), .known.join(", "))]
-pub struct UnknownGame {
-    name: String,
-    known: Vec<String>,
-}
+#[error("{0}")]
+pub struct UnknownGame(pub(crate) String);
 
-impl UnknownGame {
-    pub(crate) fn new(name: &str) -> UnknownGame {
-        let names = crate::GAMES.iter().flat_map(|kind| {
-            let variants = kind.variants.iter().map(|variant| variant.name);
-            std::iter::once(kind.name).chain(variants)
-        });
-        UnknownGame {
-            name: name.to_owned(),
-            known: names.map(str::to_owned).collect(),
-        }
-    }
-}
-
-/// The range of a numeric option.
+/// The range of a numeric option, or of each number of a list. One that ends with the largest number of its type has no
+/// upper limit, but excludes infinity.
 #[derive(Debug, Clone)]
 pub enum OptionRange {
-    /// Whole numbers.
-    Whole(RangeInclusive<usize>),
-    /// Numbers.
-    Real(RangeInclusive<f64>),
+    /// Whole numbers from the first to the second.
+    Whole(usize, usize),
+    /// Numbers from the first to the second.
+    Real(f64, f64),
     /// Numbers above 0, up to this one.
     Positive(f64),
 }
 
 impl OptionRange {
-    fn contains(&self, value: f64) -> bool {
-        match self {
-            OptionRange::Whole(range) => {
-                (*range.start() as f64..=*range.end() as f64).contains(&value)
-            }
-            OptionRange::Real(range) => range.contains(&value),
-            OptionRange::Positive(highest) => value > 0.0 && value <= *highest,
+    /// Returns whether it contains this number.
+    pub fn contains(&self, value: f64) -> bool {
+        match *self {
+            OptionRange::Whole(low, high) => low as f64 <= value && value <= high as f64,
+            OptionRange::Real(low, high) => low <= value && value <= high,
+            OptionRange::Positive(high) => 0.0 < value && value <= high,
+        }
+    }
+
+    /// Describes its numbers.
+    pub fn wanted(&self) -> String {
+        match *self {
+            OptionRange::Whole(low, usize::MAX) => format!("at least {low}"),
+            OptionRange::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            OptionRange::Real(low, f64::MAX) => format!("a number, {low} or more"),
+            OptionRange::Real(low, high) => format!("a number from {low} to {high}"),
+            OptionRange::Positive(f64::MAX) => "a number above 0".to_owned(),
+            OptionRange::Positive(high) => format!("a number above 0, at most {high}"),
         }
     }
 }
 
-impl fmt::Display for OptionRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionRange::Whole(range) => {
-                write!(
-                    f,
-                    "a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                )
-            }
-            OptionRange::Real(range) => {
-                write!(f, "a number from {} to {}", range.start(), range.end())
-            }
-            OptionRange::Positive(highest) => write!(f, "a number above 0, at most {highest}"),
-        }
-    }
-}
-
-/// An option of a game, as declared with [`options!`](crate::options!).
+/// An option of a game or a key of a config section, as declared with [`options!`](crate::options!).
 #[derive(Debug, Clone)]
 pub struct GameOption {
     /// Its name.
@@ -127,9 +72,9 @@ pub struct GameOption {
 impl GameOption {
     /// Describes the values that it accepts.
     pub fn wanted(&self) -> String {
-        match self.range.first() {
-            Some(range) => range.to_string(),
-            None => (self.values)(),
+        match self.range {
+            [range] => range.wanted(),
+            _ => (self.values)(),
         }
     }
 
@@ -139,7 +84,7 @@ impl GameOption {
     }
 }
 
-/// The options of a game: a struct that [`options!`](crate::options!) declares.
+/// The options of a game or a config section: a struct that [`options!`](crate::options!) declares.
 pub trait GameOptions: Default + Serialize + DeserializeOwned {
     /// The options in the order of their declaration.
     const LIST: &'static [GameOption];
@@ -150,9 +95,9 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
     /// If `given` is not a table, has an unknown name, or has a value of another type or out of its range. Null is
     /// refused too: a NaN becomes null in JSON.
     fn read(game: &str, given: &Value) -> Result<Self, OptionsError> {
-        let not_a_table = |found| OptionsError::NotATable {
-            game: game.to_owned(),
-            found,
+        let not_a_table = |found| {
+            let wanted = "the options must be a table of names and values";
+            OptionsError(format!("{game}: {wanted}, found {found}"))
         };
         let Value::Object(table) = given else {
             return Err(not_a_table(shortened(given)));
@@ -160,11 +105,12 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
         for (name, value) in table {
             let Some(option) = Self::LIST.iter().find(|option| option.name == name) else {
                 let known = Self::LIST.iter().map(|option| option.name.to_owned());
-                return Err(OptionsError::Unknown {
-                    game: game.to_owned(),
-                    option: name.clone(),
-                    known: known.collect(),
-                });
+                let known: Vec<String> = known.collect();
+                return Err(OptionsError(format!(
+                    "{game}: unknown option `{name}`{}; the options are {}",
+                    suggestion(name, &known),
+                    known.join(", ")
+                )));
             };
             // serde's errors do not name the key, so each option is first read alone.
             let alone = serde_json::from_value::<Self>(json!({ name: value }));
@@ -175,26 +121,25 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
         serde_json::from_value(given.clone()).map_err(|error| not_a_table(error.to_string()))
     }
 
-    /// Returns the default of an option, null for none.
-    fn default_of(name: &str) -> Value {
-        table(&Self::default()).remove(name).unwrap_or_default()
-    }
-
     /// Returns the options in force. Options without a value are left out, and so are unchanged ones that are declared
-    /// with `if changed`.
-    fn in_force(&self) -> Value {
-        let mut table = table(self);
-        for option in Self::LIST.iter().filter(|option| option.if_changed) {
-            if table[option.name] == Self::default_of(option.name) {
-                table[option.name] = Value::Null;
+    /// with `if changed`, and those that others have `replaced`.
+    fn in_force(&self, replaced: Option<&[&str]>) -> Value {
+        let mut options = json!(self);
+        for option in Self::LIST {
+            let value = &mut options[option.name];
+            let unchanged = option.if_changed && *value == (option.default)();
+            if unchanged || replaced.is_some_and(|names| names.contains(&option.name)) {
+                *value = Value::Null;
             }
         }
+        let table = options.as_object_mut().expect("options are a struct");
         table.retain(|_, value| !value.is_null());
-        Value::Object(table)
+        options
     }
 }
 
-/// Declares a struct of game options and implements [`GameOptions`] for it.
+/// Declares a struct of game options or a config section and implements [`GameOptions`] for it. After the range,
+/// `with "MODULE"` names a module for serde's attribute `with`.
 ///
 /// ```
 /// use lapwing_env::{GameOptions, OptionRange::Whole};
@@ -203,13 +148,13 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
 ///     /// The options of a lake.
 ///     pub struct LakeOptions;
 ///     /// cells per side
-///     size: usize = 4, in Whole(2..=64);
+///     size: usize = 4, in Whole(2, 64);
 ///     /// the words left and right are swapped
 ///     swapped: bool = false, if changed;
 /// }
 ///
 /// let options = LakeOptions::read("lake", &serde_json::json!({ "size": 8 }))?;
-/// assert_eq!(options.in_force(), serde_json::json!({ "size": 8 }));
+/// assert_eq!(options.in_force(None), serde_json::json!({ "size": 8 }));
 /// let error = LakeOptions::read("lake", &serde_json::json!({ "size": 1 })).unwrap_err();
 /// assert_eq!(error.to_string(), "lake: option `size` is 1, but must be a whole number from 2 to 64");
 /// # Ok::<(), lapwing_env::OptionsError>(())
@@ -221,14 +166,15 @@ macro_rules! options {
         $visibility:vis struct $Options:ident;
         $(
             $(#[doc = $doc:literal])+
-            $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, if $changed:ident)?;
+            $name:ident: $type:ty = $default:expr
+                $(, in $range:expr)? $(, with $with:literal)? $(, if $changed:ident)?;
         )+
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         $visibility struct $Options {
-            $($(#[doc = $doc])+ $visibility $name: $type,)+
+            $($(#[doc = $doc])+ $(#[serde(with = $with)])? $visibility $name: $type,)+
         }
 
         impl Default for $Options {
@@ -241,7 +187,7 @@ macro_rules! options {
             const LIST: &'static [$crate::GameOption] = &[$($crate::GameOption {
                 name: stringify!($name),
                 meaning: concat!($($doc),+).trim_ascii(),
-                default: || <$Options as $crate::GameOptions>::default_of(stringify!($name)),
+                default: || ::serde_json::json!(<$Options>::default().$name),
                 range: &[$($range)?],
                 values: $crate::described::<$type>,
                 if_changed: !stringify!($($changed)?).is_empty(),
@@ -250,42 +196,24 @@ macro_rules! options {
     };
 }
 
-/// Declares variants: a summary, a name, and the options that it sets.
-macro_rules! variants {
-    ($Options:ident; $(#[doc = $summary:literal] $name:literal: $($option:ident = $value:expr),+;)+) => {
-        &[$($crate::GameVariant {
-            name: $name,
-            summary: $summary.trim_ascii(),
-            set: $crate::options::set!($Options, $($option = $value),+),
-        },)+]
-    };
-}
-
-/// Declares semantic probes: a summary, a name, the subtlety, and the options that it sets.
-macro_rules! probes {
+/// Declares variants or probes: a summary, a name, the subtlety of a probe, and the options that are set.
+macro_rules! presets {
     (
-        $Options:ident;
-        $(#[doc = $summary:literal] $name:literal, $subtlety:ident: $($option:ident = $value:expr),+;)+
+        $Preset:ident of $Options:ident;
+        $(#[doc = $summary:literal] $name:literal $(, $subtlety:ident)?: $($option:ident = $value:expr),+;)*
     ) => {
-        &[$($crate::SemanticProbe {
+        &[$($crate::$Preset {
             name: $name,
             summary: $summary.trim_ascii(),
-            subtlety: $crate::Subtlety::$subtlety,
-            set: $crate::options::set!($Options, $($option = $value),+),
-        },)+]
+            $(subtlety: $crate::Subtlety::$subtlety,)?
+            options: || {
+                let options = $Options { $($option: $value,)+ ..Default::default() };
+                serde_json::json!({ $(stringify!($option): options.$option),+ })
+            },
+        },)*]
     };
 }
-
-/// Returns a function that returns a JSON object of these options.
-macro_rules! set {
-    ($Options:ident, $($option:ident = $value:expr),+) => {
-        || {
-            let options = $Options { $($option: $value,)+ ..Default::default() };
-            serde_json::json!({ $(stringify!($option): options.$option),+ })
-        }
-    };
-}
-pub(crate) use {probes, set, variants};
+pub(crate) use presets;
 
 /// The content of an observation: option `view`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -330,12 +258,8 @@ pub(crate) fn left_out(
 ) -> Result<(), OptionsError> {
     for name in options {
         if let Some(value) = given.get(name) {
-            return Err(refused(
-                game,
-                name,
-                value,
-                &format!("left out beside {beside}"),
-            ));
+            let wanted = format!("left out beside {beside}");
+            return Err(refused(game, name, value, &wanted));
         }
     }
     Ok(())
@@ -366,18 +290,7 @@ pub fn refused(game: &str, option: &str, found: impl Serialize, wanted: &str) ->
 
 /// Returns the error for an option with a problem, which continues the sentence "option `option`".
 pub fn wrong(game: &str, option: &str, problem: String) -> OptionsError {
-    OptionsError::Value {
-        game: game.to_owned(),
-        option: option.to_owned(),
-        problem,
-    }
-}
-
-fn table(options: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(options) {
-        Ok(Value::Object(table)) => table,
-        other => unreachable!("options are a struct of plain values, not {other:?}"),
-    }
+    OptionsError(format!("{game}: option `{option}` {problem}"))
 }
 
 /// Describes the values that `T` is read from, by what serde reports for a value that it is not read from.

@@ -33,6 +33,11 @@ pub type Legend = fn(cell: &str) -> Option<Role>;
 /// Column and row of a cell. Each game has its own origin.
 pub(crate) type Cell = (usize, usize);
 
+/// Returns the number of steps between two cells.
+pub(crate) fn distance(one: Cell, other: Cell) -> usize {
+    one.0.abs_diff(other.0) + one.1.abs_diff(other.1)
+}
+
 /// Returns rows of one character per cell with spaces between; the cells come row by row from the top left.
 pub(crate) fn rows(cells: impl ExactSizeIterator<Item = char>, width: usize) -> String {
     let mut rows = String::with_capacity(2 * cells.len());

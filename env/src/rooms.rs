@@ -14,9 +14,11 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::options::{Phrasing, View, probes, variants};
+use crate::options::{Phrasing, View, presets};
 use crate::rng::Stream;
-use crate::{Game, GameError, GameOptions, Kind, Outcome, Scenario, check_actions, sorted};
+use crate::{
+    Game, GameError, GameOptions, Kind, Outcome, Scenario, actions_for, check_actions, meant,
+};
 use grid::{Act, Grid};
 use mission::Mission;
 use options::{MissionGoal, RoomsOptions, RoomsTask};
@@ -25,8 +27,8 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Walk through rooms with doors and keys and do a mission.",
     options: RoomsOptions::LIST,
-    variants: variants! {
-        RoomsOptions;
+    variants: presets! {
+        GameVariant of RoomsOptions;
         /// Go to a thing in a room of 3x3 cells (GoToLocalS5N2), 20 steps.
         "rooms-goto-local": task = RoomsTask::GotoLocal;
         /// Go to a thing in four small rooms with doors (GoToObjMazeS4R2), 60 steps.
@@ -46,8 +48,8 @@ pub(crate) const KIND: Kind = Kind {
         /// Unlock a door to the key of another (UnlockToUnlock), 60 steps.
         "rooms-unlock-to-unlock": task = RoomsTask::UnlockToUnlock;
     },
-    probes: probes! {
-        RoomsOptions;
+    probes: presets! {
+        SemanticProbe of RoomsOptions;
         /// The mission is what not to do.
         "avoid", Blatant: goal = MissionGoal::Avoid;
         /// The words left and right swap their meanings.
@@ -57,11 +59,7 @@ pub(crate) const KIND: Kind = Kind {
         /// Rules and missions in other words.
         "wording", Subtle: wording = Phrasing::Other;
     },
-    configure: |options| {
-        Ok(Box::new(Rooms {
-            options: RoomsOptions::checked(options)?,
-        }))
-    },
+    configure: |options| Ok(Box::new(RoomsOptions::checked(options)?)),
 };
 
 const NAME: &str = "rooms";
@@ -78,29 +76,26 @@ static ACTIONS: LazyLock<[String; 6]> = LazyLock::new(|| {
     .map(str::to_owned)
 });
 
-#[derive(Debug)]
-struct Rooms {
-    options: RoomsOptions,
-}
+/// The places of left and right in them.
+const LEFT_RIGHT: [usize; 2] = [0, 1];
 
-impl Scenario for Rooms {
+impl Scenario for RoomsOptions {
     fn name(&self) -> &str {
         NAME
     }
 
     fn rules(&self) -> String {
-        let options = &self.options;
-        let mut rules = String::from(options.wording.either(
+        let mut rules = String::from(self.wording.either(
             "You walk through rooms. You act on the cell one step before you: pick up a thing with empty hands, drop it on an empty cell, toggle a door. A locked door needs a key of its colour in your hand.",
             "You are in a house and deal with what is right in front of you: take it if you hold nothing, put down what you hold where nothing is, open doors by toggle. Locked ones want a key of the same colour.",
         ));
-        if options.view == View::Full {
+        if self.view == View::Full {
             rules += " The whole house is told.";
         }
-        if options.swapped {
+        if self.swapped {
             rules += " left and right are swapped: turn left turns to the right, turn right to the left.";
         }
-        rules += match (options.goal, options.wording) {
+        rules += match (self.goal, self.wording) {
             (MissionGoal::Do, Phrasing::Usual) => " Do the mission in few steps.",
             (MissionGoal::Do, Phrasing::Other) => " Be quick about your mission.",
             (MissionGoal::Avoid, Phrasing::Usual) => " Doing what you must not do costs a point.",
@@ -114,9 +109,9 @@ impl Scenario for Rooms {
     }
 
     fn start(&self, scene: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
-        let (grid, mission) = draw::draw(self.options.task, &mut Stream::new(scene, "rooms house"));
+        let (grid, mission) = draw::draw(self.task, &mut Stream::new(scene, "rooms house"));
         Ok(Box::new(RoomsEpisode {
-            options: self.options.clone(),
+            options: self.clone(),
             mission: Arc::new(mission),
             grid,
             steps: 0,
@@ -125,18 +120,22 @@ impl Scenario for Rooms {
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        Some(match self.options.goal {
+        Some(match self.goal {
             MissionGoal::Do => (0.0, 1.0),
             MissionGoal::Avoid => (-1.0, 0.0),
         })
     }
 
     fn step_limit(&self) -> usize {
-        self.options.step_limit()
+        self.step_limit.unwrap_or(match self.task {
+            RoomsTask::GotoMaze | RoomsTask::UnlockToUnlock => 60,
+            RoomsTask::BlockedUnlockPickup => 40,
+            _ => 20,
+        })
     }
 
     fn options(&self) -> Value {
-        self.options.in_force()
+        self.in_force(None)
     }
 }
 
@@ -152,10 +151,14 @@ struct RoomsEpisode {
 impl RoomsEpisode {
     /// Returns the acts towards the mission, as indices into [`Act::ALL`]: all if there is no way.
     fn towards(&self) -> Vec<usize> {
-        plan::next(&self.grid, &self.mission).map_or_else(
-            || (0..ACTIONS.len()).collect(),
-            |action| vec![action as usize],
-        )
+        match plan::next(&self.grid, &self.mission) {
+            Some(act) => vec![act as usize],
+            None => (0..ACTIONS.len()).collect(),
+        }
+    }
+
+    fn act(&self, action: usize) -> Act {
+        Act::ALL[meant(action, self.options.swapped, LEFT_RIGHT)]
     }
 }
 
@@ -186,7 +189,7 @@ impl Game for RoomsEpisode {
         self.steps += 1;
         if let Some(action) = actions[0] {
             let before = self.grid.clone();
-            self.grid.perform(Act::ALL[self.options.meant(action)]);
+            self.grid.perform(self.act(action));
             self.done = self.mission.done(&before, &self.grid);
         }
         let limit = self.options.step_limit();
@@ -196,10 +199,8 @@ impl Game for RoomsEpisode {
             (true, MissionGoal::Do) => worth,
             (true, MissionGoal::Avoid) => -worth,
         };
-        Ok(vec![Outcome {
-            reward,
-            over: self.done,
-        }])
+        let over = self.done;
+        Ok(vec![Outcome { reward, over }])
     }
 
     fn succeeded(&self, _: usize) -> bool {
@@ -208,11 +209,11 @@ impl Game for RoomsEpisode {
 
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         Some(match self.options.goal {
-            MissionGoal::Do => sorted(self.towards(), |act| self.options.meant(act)),
+            MissionGoal::Do => actions_for(self.towards(), self.options.swapped, LEFT_RIGHT),
             MissionGoal::Avoid => (0..ACTIONS.len())
                 .filter(|&action| {
                     let mut after = self.grid.clone();
-                    after.perform(Act::ALL[self.options.meant(action)]);
+                    after.perform(self.act(action));
                     !self.mission.done(&self.grid, &after)
                 })
                 .collect(),

@@ -4,52 +4,76 @@
 //! `docs/games/snake.md` describes the rules, the scripted player and the departures from the source.
 
 mod board;
-mod named;
 mod options;
 mod players;
 mod text;
 
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
-use crate::options::View;
+use crate::options::{Phrasing, View, presets};
 use crate::picture::Cell;
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, check_actions, sorted,
+    Game, GameError, GameOptions, Kind, LEFT_RIGHT, Legend, Outcome, Planes, Scenario,
+    UP_DOWN_LEFT_RIGHT, actions_for, check_actions, meant,
 };
-use board::{Food, Snake, SnakeBoard, SnakeEvent};
-use options::{Opponent, SnakeOptions, usual_worth};
+use board::{Food, SnakeBoard, SnakeEvent};
+use options::{Hill, Opponent, SnakeOptions, usual_worth};
 
 pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Eat apples and grow on a board shared with another snake; walls and bodies kill.",
     options: SnakeOptions::LIST,
-    variants: named::VARIANTS,
-    probes: named::PROBES,
-    configure: |options| {
-        Ok(Box::new(SnakeGame {
-            options: SnakeOptions::checked(options)?,
-        }))
+    variants: presets! {
+        GameVariant of SnakeOptions;
+        /// 10x10, five apples, one random enemy, 20 rounds: the author's game, and the defaults.
+        "snake-standard": size = Some(10), apples = 5, enemies = 1, step_limit = 20;
+        /// The standard game with poisonous apples, which cost a point each.
+        "snake-poison-apple": apple_reward = -1.0;
+        /// Three poisonous apples, and three bananas that give a point each.
+        "snake-poison-apple-and-banana": apples = 3, apple_reward = -1.0, bananas = 3, banana_reward = 1.0;
+        /// The standard game with three bananas in addition to the apples, a point each.
+        "snake-banana": bananas = 3, banana_reward = 1.0;
+        /// The standard game on a slope: apples roll down, and new ones appear at the top.
+        "snake-downhill": hill = Hill::Down;
+        /// The standard game against an enemy that moves towards the apples.
+        "snake-greedy-enemy": opponent = Opponent::Greedy;
+        /// Two agents on the standard board, and no other snake.
+        "snake-duel": agents = 2, enemies = 0;
+        /// The standard board without enemies.
+        "snake-alone": enemies = 0;
+        /// 6x6, two apples, one enemy: the game of the preset for the built-in base.
+        "snake-small": size = Some(6), apples = 2, enemies = 1, step_limit = 20;
     },
+    probes: presets! {
+        SemanticProbe of SnakeOptions;
+        /// Apples are poisonous and cost a point.
+        "poison", Blatant: apple_reward = -1.0;
+        /// Apples are poisonous, and bananas give the points.
+        "bananas", Blatant: apples = 3, apple_reward = -1.0, bananas = 3, banana_reward = 1.0;
+        /// The words left and right swap their meanings.
+        "swapped", Plain: swapped = true;
+        /// There are fires, and each costs a point.
+        "fires", Plain: fires = 5, fire_reward = -1.0;
+        /// Apples give two points.
+        "double", Plain: apple_reward = 2.0;
+        /// Apples give nothing but still make the snake longer.
+        "dieting", Subtle: apple_reward = 0.0;
+        /// Other signs stand for heads, bodies and apples.
+        "symbols", Subtle: symbols = Phrasing::Other;
+        /// The same rules in other words.
+        "wording", Subtle: wording = Phrasing::Other;
+    },
+    configure: |options| Ok(Box::new(SnakeOptions::checked(options)?)),
 };
 
 const NAME: &str = "snake";
 
-static ACTIONS: LazyLock<[String; 4]> =
-    LazyLock::new(|| ["up", "down", "left", "right"].map(str::to_owned));
-
-#[derive(Debug)]
-struct SnakeGame {
-    options: SnakeOptions,
-}
-
-impl SnakeGame {
+impl SnakeOptions {
     /// Returns the board at the start of a scene.
     fn board(&self, scene: u64) -> SnakeBoard {
         let mut stream = Stream::new(scene, "snake scene");
-        let (width, height) = self.options.sides();
+        let (width, height) = self.sides();
         let mut board = SnakeBoard {
             width,
             height,
@@ -57,54 +81,49 @@ impl SnakeGame {
             food: Vec::new(),
         };
         for food in Food::ALL {
-            (0..self.options.count(food)).for_each(|_| board.put(food, &mut stream));
+            (0..self.count(food)).for_each(|_| board.put(food, None, &mut stream));
         }
-        for _ in 0..self.options.snakes() {
-            let cell = board.free_cell(&mut stream);
-            board.snakes.push(Snake(cell.into_iter().collect()));
+        for _ in 0..self.snakes() {
+            let cell = board.free_cell(None, &mut stream);
+            board.snakes.push(cell.into_iter().collect());
         }
         board
     }
 }
 
-impl Scenario for SnakeGame {
+impl Scenario for SnakeOptions {
     fn name(&self) -> &str {
         NAME
     }
 
     fn rules(&self) -> String {
-        text::rules(&self.options)
+        text::rules(self)
     }
 
     fn actions(&self) -> &[String] {
-        &*ACTIONS
+        &*UP_DOWN_LEFT_RIGHT
     }
 
     fn agents(&self) -> usize {
-        self.options.agents
+        self.agents
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
-        let scores = vec![0.0; self.options.agents];
-        let board = self.board(scene);
-        Ok(Box::new(SnakeEpisode::new(
-            self.options.clone(),
-            board,
-            scores,
-            luck,
-        )))
+        let (board, scores) = (self.board(scene), vec![0.0; self.agents]);
+        let episode = SnakeEpisode::new(self.clone(), board, scores, luck);
+        Ok(Box::new(episode))
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        Some(self.options.bounds())
+        Some(self.bounds())
     }
 
     fn step_limit(&self) -> usize {
-        self.options.step_limit
+        self.step_limit
     }
 
     fn options(&self) -> Value {
-        self.options.in_force()
+        self.in_force(None)
     }
 
     fn legend(&self) -> Legend {
@@ -137,36 +156,35 @@ impl SnakeEpisode {
     fn over(&self) -> Vec<bool> {
         let alone = self.options.snakes() > 1 && self.board.living() <= 1;
         let agents = &self.board.snakes[..self.options.agents];
-        agents.iter().map(|snake| alone || !snake.alive()).collect()
+        agents
+            .iter()
+            .map(|snake| alone || snake.is_empty())
+            .collect()
     }
 
     /// Puts missing food on the board. Counting it also covers food that found no free cell before.
     fn replenish(&mut self) {
-        let downhill = self.options.hill.way();
+        // Up and down are 0 and 1, left and right 2 and 3.
+        let uphill = self.options.hill.way().map(|(way, _)| way ^ 1);
         for food in Food::ALL {
-            let same = |(_, kind): &&(_, Food)| *kind == food;
-            let there = self.board.food.iter().filter(same).count();
-            for _ in there..self.options.count(food) {
-                match downhill {
-                    Some((way, _)) if food == Food::Apple => {
-                        self.board.put_uphill(food, way, &mut self.food)
-                    }
-                    _ => self.board.put(food, &mut self.food),
-                }
+            let edge = uphill.filter(|_| food == Food::Apple);
+            for _ in self.board.cells_of(food).len()..self.options.count(food) {
+                self.board.put(food, edge, &mut self.food);
             }
         }
     }
 
-    /// Returns the move of an enemy, if it lives.
+    /// Draws the move of an enemy, if it lives.
     fn enemy(&mut self, who: usize) -> Option<usize> {
-        let (board, options) = (&self.board, &self.options);
-        match options.opponent {
-            Opponent::Random => players::enemy(board, who, &mut self.enemies),
+        let ways = match self.options.opponent {
+            _ if self.board.snakes[who].is_empty() => return None,
+            Opponent::Random => players::random(&self.board, who),
             Opponent::Greedy => {
-                let worth = |food| options.worth(food);
-                players::greedy_enemy(board, who, worth, &mut self.enemies)
+                let worth = |food| self.options.worth(food);
+                players::greedy(&self.board.seen_by(who), worth)
             }
-        }
+        };
+        Some(ways[self.enemies.below(ways.len())])
     }
 }
 
@@ -188,12 +206,12 @@ impl Game for SnakeEpisode {
         let board = self.board.seen_by(agent);
         let kinds = self.options.kinds();
         let mut names = vec!["own head", "own body", "other head", "other body"];
-        names.extend(kinds.iter().map(|&food| text::name(food)));
+        names.extend(kinds.iter().map(|&food| food.name()));
         let mut planes = Planes::new(names, board.height, board.width);
         let place = |(x, y): Cell| (board.height - 1 - y, x);
         for (who, snake) in board.snakes.iter().enumerate() {
             let first = if who == 0 { 0 } else { 2 };
-            for (part, &cell) in snake.0.iter().enumerate() {
+            for (part, &cell) in snake.iter().enumerate() {
                 planes.set(first + part.min(1), place(cell));
             }
         }
@@ -201,18 +219,21 @@ impl Game for SnakeEpisode {
             let plane = kinds.iter().position(|kind| *kind == food);
             planes.set(4 + plane.expect("the options have all food"), place(cell));
         }
-        planes.at = board.snakes[0].head().map(place);
+        planes.at = board.snakes[0].front().copied().map(place);
         Ok(Some(planes))
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
         let before = self.over();
-        check_actions(NAME, actions, &before, ACTIONS.len());
+        check_actions(NAME, actions, &before, UP_DOWN_LEFT_RIGHT.len());
         if before.iter().all(|&over| over) {
             return Ok(vec![Outcome::AFTER_THE_END; before.len()]);
         }
-        let meant = |action: &Option<usize>| action.map(|action| self.options.meant(action));
-        let mut moves: Vec<Option<usize>> = actions.iter().map(meant).collect();
+        let swapped = self.options.swapped;
+        let moves = actions
+            .iter()
+            .map(|action| Some(meant((*action)?, swapped, LEFT_RIGHT)));
+        let mut moves: Vec<Option<usize>> = moves.collect();
         for who in actions.len()..self.board.snakes.len() {
             moves.push(self.enemy(who));
         }
@@ -221,49 +242,37 @@ impl Game for SnakeEpisode {
             Some((way, _)) => self.board.roll(way),
             None => Vec::new(),
         };
-        let rolled = |agent| {
-            let apples = eaters.iter().filter(|&&eater| eater == agent).count();
-            apples as f64 * self.options.worth(Food::Apple)
-        };
-        for (agent, score) in self.scores.iter_mut().enumerate() {
+        let mut outcomes = vec![Outcome::AFTER_THE_END; before.len()];
+        for (agent, over) in self
+            .over()
+            .into_iter()
+            .enumerate()
+            .filter(|(agent, _)| !before[*agent])
+        {
             if let SnakeEvent::Ate(food) = events[agent] {
-                *score += self.options.worth(food);
+                self.scores[agent] += self.options.worth(food);
             }
-            *score += rolled(agent);
+            let apples = eaters.iter().filter(|&&eater| eater == agent).count();
+            let rolled = apples as f64 * self.options.worth(Food::Apple);
+            self.scores[agent] += rolled;
+            let reward = self.options.reward(events[agent]) + rolled;
+            outcomes[agent] = Outcome { reward, over };
         }
-        let rewards: Vec<f64> = (0..before.len())
-            .map(|agent| self.options.reward(events[agent]) + rolled(agent))
-            .collect();
         self.replenish();
-        let outcome = |agent: usize, over| {
-            if before[agent] {
-                return Outcome::AFTER_THE_END;
-            }
-            let reward = rewards[agent];
-            Outcome { reward, over }
-        };
-        Ok((0..)
-            .zip(self.over())
-            .map(|(agent, over)| outcome(agent, over))
-            .collect())
+        Ok(outcomes)
     }
 
     fn succeeded(&self, agent: usize) -> bool {
         let kinds = self.options.kinds();
         let worthwhile = kinds.iter().any(|&food| self.options.worth(food) > 0.0);
         let score = self.scores[agent];
-        self.board.snakes[agent].alive()
-            && if worthwhile {
-                score > 0.0
-            } else {
-                score >= 0.0
-            }
+        !self.board.snakes[agent].is_empty() && (score > 0.0 || score == 0.0 && !worthwhile)
     }
 
     fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {
         let board = self.board.seen_by(agent);
         let ways = players::greedy(&board, |food| self.options.worth(food));
-        Some(sorted(ways, |way| self.options.meant(way)))
+        Some(actions_for(ways, self.options.swapped, LEFT_RIGHT))
     }
 
     fn habit(&self, agent: usize) -> Option<Vec<usize>> {
@@ -272,12 +281,9 @@ impl Game for SnakeEpisode {
     }
 
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
-        Some(Box::new(SnakeEpisode::new(
-            self.options.clone(),
-            self.board.clone(),
-            self.scores.clone(),
-            luck,
-        )))
+        let (board, scores) = (self.board.clone(), self.scores.clone());
+        let fork = SnakeEpisode::new(self.options.clone(), board, scores, luck);
+        Some(Box::new(fork))
     }
 }
 

@@ -11,15 +11,17 @@ mod plan;
 mod text;
 
 use std::cell::RefCell;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::options::{OptionsError, Phrasing, View, probes, variants};
+use crate::options::{OptionsError, Phrasing, View, presets};
 use crate::rng::Stream;
-use crate::{Game, GameError, GameOptions, Kind, Legend, Outcome, Scenario, check_actions, sorted};
-use draw::DrawnLevel;
-use level::{Level, Position};
+use crate::{
+    Game, GameError, GameOptions, Kind, LEFT_RIGHT, Legend, Outcome, Scenario, UP_DOWN_LEFT_RIGHT,
+    actions_for, check_actions, meant,
+};
+use level::{Level, Levels, Position};
 use options::{BoxGoal, SokobanOptions};
 use plan::Solution;
 
@@ -27,8 +29,8 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Push every box onto a target; boxes cannot be pulled.",
     options: SokobanOptions::LIST,
-    variants: variants! {
-        SokobanOptions;
+    variants: presets! {
+        GameVariant of SokobanOptions;
         /// 6x6 with 1 box, as in RAGEN, 15 steps.
         "sokoban-small": size = Some(6), boxes = 1, step_limit = 15;
         /// 6x6 with 3 boxes, 30 steps.
@@ -36,8 +38,8 @@ pub(crate) const KIND: Kind = Kind {
         /// 10x10 with 4 boxes, as gym_sokoban's default, 120 steps.
         "sokoban-standard": size = Some(10), boxes = 4, effort = 3000, step_limit = 120;
     },
-    probes: probes! {
-        SokobanOptions;
+    probes: presets! {
+        SemanticProbe of SokobanOptions;
         /// Targets are traps: boxes on them cost points.
         "off", Blatant: goal = BoxGoal::Off;
         /// The words left and right swap their meanings.
@@ -54,24 +56,17 @@ pub(crate) const KIND: Kind = Kind {
 
 const NAME: &str = "sokoban";
 
-static ACTIONS: LazyLock<[String; 4]> =
-    LazyLock::new(|| ["up", "down", "left", "right"].map(str::to_owned));
-
 #[derive(Debug)]
 struct Sokoban {
     options: SokobanOptions,
     /// The levels of the file `levels`.
-    given: Option<Vec<(Arc<Level>, Position)>>,
+    given: Option<Levels>,
 }
 
 impl Sokoban {
     fn new(given: &Value) -> Result<Sokoban, OptionsError> {
-        let (options, levels) = SokobanOptions::checked(given)?;
-        let shared = |(level, state)| (Arc::new(level), state);
-        Ok(Sokoban {
-            options,
-            given: levels.map(|levels| levels.into_iter().map(shared).collect()),
-        })
+        let (options, given) = SokobanOptions::checked(given)?;
+        Ok(Sokoban { options, given })
     }
 }
 
@@ -111,7 +106,7 @@ impl Scenario for Sokoban {
     }
 
     fn actions(&self) -> &[String] {
-        &*ACTIONS
+        &*UP_DOWN_LEFT_RIGHT
     }
 
     fn start(&self, scene: u64, _: u64) -> Result<Box<dyn Game>, GameError> {
@@ -121,21 +116,17 @@ impl Scenario for Sokoban {
                 (level.clone(), *state, Vec::new())
             }
             None => {
-                let (options, mut stream) = (&self.options, Stream::new(scene, "sokoban level"));
-                let (width, height) = options.sides();
-                let (boxes, effort) = (options.boxes, options.effort);
-                let DrawnLevel {
-                    level,
-                    start,
-                    solution,
-                } = draw::draw(width, height, boxes, effort, &mut stream);
-                (Arc::new(level), start, solution)
+                let (width, height) = self.options.sides();
+                let (boxes, effort) = (self.options.boxes, self.options.effort);
+                let mut stream = Stream::new(scene, "sokoban level");
+                let drawn = draw::draw(width, height, boxes, effort, &mut stream);
+                (Arc::new(drawn.level), drawn.start, drawn.solution)
             }
         };
         Ok(Box::new(SokobanEpisode {
             options: self.options.clone(),
             steps: 0,
-            record: Some(record).filter(|record| !record.is_empty()),
+            record,
             plan: RefCell::new(None),
             level,
             state,
@@ -154,11 +145,8 @@ impl Scenario for Sokoban {
     }
 
     fn options(&self) -> Value {
-        let mut options = self.options.in_force();
-        if let (Some(_), Some(table)) = (&self.given, options.as_object_mut()) {
-            table.retain(|name, _| !options::DRAWN.contains(&name.as_str()));
-        }
-        options
+        let replaced = self.given.as_ref().map(|_| options::DRAWN);
+        self.options.in_force(replaced)
     }
 
     fn legend(&self) -> Legend {
@@ -173,7 +161,7 @@ struct SokobanEpisode {
     state: Position,
     steps: usize,
     /// The remaining moves of the solution known from drawing the level, while the player keeps to it.
-    record: Option<Vec<usize>>,
+    record: Vec<usize>,
     /// The last position that was searched and its solution. Searching can take long.
     plan: RefCell<Option<(Position, Solution)>>,
 }
@@ -185,22 +173,22 @@ impl SokobanEpisode {
 
     fn solution(&self) -> Solution {
         let mut plan = self.plan.borrow_mut();
-        match &*plan {
-            Some((state, solution)) if *state == self.state => solution.clone(),
-            _ => {
-                let solution = plan::solve(&self.level, &self.state);
-                *plan = Some((self.state, solution.clone()));
-                solution
-            }
+        if let Some((state, solution)) = &*plan
+            && *state == self.state
+        {
+            return solution.clone();
         }
+        let solution = plan::solve(&self.level, &self.state);
+        *plan = Some((self.state, solution.clone()));
+        solution
     }
 
     /// Returns the scripted player's moves towards boxes on targets.
     fn ways_on(&self) -> Vec<usize> {
-        let all = || (0..4).collect();
-        match (self.solution(), &self.record) {
-            (Solution::Shortest(ways), _) => ways.first().map_or_else(all, |&way| vec![way]),
-            (Solution::Unknown, Some(record)) => record.first().map_or_else(all, |&way| vec![way]),
+        match (self.solution(), &self.record[..]) {
+            (Solution::Shortest(ways), _) if ways.is_empty() => (0..4).collect(),
+            (Solution::Shortest(ways), _) => vec![ways[0]],
+            (Solution::Unknown, [way, ..]) => vec![*way],
             _ => {
                 let pushes = self.level.pushes();
                 let lost = |it: &Position| it.boxes().filter(|&at| pushes[at].is_none()).count();
@@ -234,27 +222,25 @@ impl Game for SokobanEpisode {
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
-        check_actions(NAME, actions, &[self.over()], ACTIONS.len());
+        check_actions(NAME, actions, &[self.over()], UP_DOWN_LEFT_RIGHT.len());
         if self.over() {
             return Ok(vec![Outcome::AFTER_THE_END]);
         }
         self.steps += 1;
         let before = self.level.on_targets(&self.state);
         if let Some(action) = actions[0] {
-            let way = self.options.meant(action);
+            let way = meant(action, self.options.swapped, LEFT_RIGHT);
             if let Some(after) = self.level.step(&self.state, way) {
                 self.state = after;
-                let kept = self.record.take().filter(|it| it.first() == Some(&way));
-                self.record = kept.map(|record| record[1..].to_vec());
+                let kept = self.record.strip_prefix(&[way]);
+                self.record = kept.unwrap_or_default().to_vec();
             }
         }
         let (each, all) = self.options.rewards();
         let on = self.level.on_targets(&self.state) as f64 - before as f64;
         let done = if self.over() { all } else { 0.0 };
-        Ok(vec![Outcome {
-            reward: self.options.step_reward + on * each + done,
-            over: self.over(),
-        }])
+        let (reward, over) = (self.options.step_reward + on * each + done, self.over());
+        Ok(vec![Outcome { reward, over }])
     }
 
     fn succeeded(&self, _: usize) -> bool {
@@ -269,7 +255,7 @@ impl Game for SokobanEpisode {
             BoxGoal::On => self.ways_on(),
             BoxGoal::Off => self.ways_by(|after| -(self.level.on_targets(after) as i64)),
         };
-        Some(sorted(ways, |way| self.options.meant(way)))
+        Some(actions_for(ways, self.options.swapped, LEFT_RIGHT))
     }
 
     fn optimum(&self, _: usize) -> Option<f64> {
@@ -290,8 +276,7 @@ impl Game for SokobanEpisode {
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
-        let habit = || sorted(self.ways_on(), |way| way);
-        self.options.changed().then(habit)
+        self.options.changed().then(|| self.ways_on())
     }
 
     fn fork(&self, _: u64) -> Option<Box<dyn Game>> {

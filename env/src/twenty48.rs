@@ -7,13 +7,14 @@ mod board;
 mod options;
 mod player;
 
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
-use crate::options::{Phrasing, View, probes, variants};
+use crate::options::{Phrasing, View, presets};
 use crate::rng::Stream;
-use crate::{Game, GameError, GameOptions, Kind, Legend, Outcome, Scenario, check_actions, sorted};
+use crate::{
+    Game, GameError, GameOptions, Kind, LEFT_RIGHT, Legend, Outcome, Scenario, UP_DOWN_LEFT_RIGHT,
+    actions_for, check_actions, meant,
+};
 use board::TileBoard;
 use options::{TilesGoal, TilesOptions};
 
@@ -21,8 +22,8 @@ pub(crate) const KIND: Kind = Kind {
     name: NAME,
     summary: "Slide tiles and merge equal ones until one is large enough.",
     options: TilesOptions::LIST,
-    variants: variants! {
-        TilesOptions;
+    variants: presets! {
+        GameVariant of TilesOptions;
         /// A tile of 32 within 25 moves.
         "2048-small": target = 32, step_limit = 25;
         /// A tile of 256 within 150 moves.
@@ -30,8 +31,8 @@ pub(crate) const KIND: Kind = Kind {
         /// A tile of 2048 within 1500 moves.
         "2048-standard": target = 2048, step_limit = 1500;
     },
-    probes: probes! {
-        TilesOptions;
+    probes: presets! {
+        SemanticProbe of TilesOptions;
         /// Tiles must stay low: each higher tile costs points.
         "low", Blatant: goal = TilesGoal::Low, target = 32;
         /// Each up costs a tenth of a point.
@@ -43,60 +44,45 @@ pub(crate) const KIND: Kind = Kind {
         /// The same rules in other words.
         "wording", Subtle: wording = Phrasing::Other;
     },
-    configure: |options| {
-        Ok(Box::new(Tiles {
-            options: TilesOptions::checked(options)?,
-        }))
-    },
+    configure: |options| Ok(Box::new(TilesOptions::checked(options)?)),
 };
 
 const NAME: &str = "2048";
 
-static ACTIONS: LazyLock<[String; 4]> =
-    LazyLock::new(|| ["up", "down", "left", "right"].map(str::to_owned));
-
-#[derive(Debug)]
-struct Tiles {
-    options: TilesOptions,
-}
-
-impl Scenario for Tiles {
+impl Scenario for TilesOptions {
     fn name(&self) -> &str {
         NAME
     }
 
     fn rules(&self) -> String {
-        let options = &self.options;
-        let (target, letters) = (options.tile(options.level()), options.letters());
-        let usual = options.wording == Phrasing::Usual;
-        let mut rules = String::from(options.wording.either(
+        let target = self.tile(self.level());
+        let usual = self.wording == Phrasing::Usual;
+        let mut rules = String::from(self.wording.either(
             "Each move slides all tiles of the board that way; two equal tiles that meet merge into one",
             "Push the numbers of the square one way: they all go until they hit something, and two of a kind become one",
         ));
-        rules += match (usual, letters) {
-            (true, false) => " of twice the number.",
-            (true, true) => " of the next letter.",
-            (false, false) => ", doubled.",
-            (false, true) => ", one letter on.",
+        rules += match (usual, self.symbols) {
+            (true, Phrasing::Usual) => " of twice the number.",
+            (true, Phrasing::Other) => " of the next letter.",
+            (false, Phrasing::Usual) => ", doubled.",
+            (false, Phrasing::Other) => ", one letter on.",
         };
-        let [two, four] = [options.tile(1), options.tile(2)];
+        let [two, four] = [self.tile(1), self.tile(2)];
         rules += &if usual {
             format!(" Then a {two} or {four} appears. If nothing moves, none does.")
         } else {
             format!(" A new {two} or {four} follows. Where nothing gives, none does.")
         };
-        if options.view == View::Board {
-            rules += options
-                .wording
-                .either(" _ is empty.", " Empty places are _.");
+        if self.view == View::Board {
+            rules += self.wording.either(" _ is empty.", " Empty places are _.");
         }
-        if options.swapped {
+        if self.swapped {
             rules += " left and right are swapped: left slides to the right, right to the left.";
         }
-        if options.up_cost > 0.0 {
-            rules += &format!(" Each up costs {} points.", options.up_cost);
+        if self.up_cost > 0.0 {
+            rules += &format!(" Each up costs {} points.", self.up_cost);
         }
-        rules += &match (options.goal, usual) {
+        rules += &match (self.goal, usual) {
             (TilesGoal::High, true) => format!(" Make a tile of {target}."),
             (TilesGoal::High, false) => format!(" Get to {target}."),
             (TilesGoal::Low, true) => {
@@ -110,7 +96,7 @@ impl Scenario for Tiles {
     }
 
     fn actions(&self) -> &[String] {
-        &*ACTIONS
+        &*UP_DOWN_LEFT_RIGHT
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
@@ -118,24 +104,24 @@ impl Scenario for Tiles {
         let mut board = TileBoard::default();
         (0..2).for_each(|_| board.spawn(&mut stream));
         Ok(Box::new(TilesEpisode {
-            options: self.options.clone(),
+            options: self.clone(),
             board,
             luck: Stream::new(luck, "2048 tiles"),
         }))
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        let share = self.options.share();
+        let share = self.share();
         let (low, high) = (share.min(0.0), share.max(0.0));
-        Some((low - self.options.up_cost, high))
+        Some((low - self.up_cost, high))
     }
 
     fn step_limit(&self) -> usize {
-        self.options.step_limit
+        self.step_limit
     }
 
     fn options(&self) -> Value {
-        self.options.in_force()
+        self.in_force(None)
     }
 
     fn legend(&self) -> Legend {
@@ -179,13 +165,13 @@ impl Game for TilesEpisode {
     }
 
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
-        check_actions(NAME, actions, &[self.over()], ACTIONS.len());
+        check_actions(NAME, actions, &[self.over()], UP_DOWN_LEFT_RIGHT.len());
         if self.over() {
             return Ok(vec![Outcome::AFTER_THE_END]);
         }
         let mut reward = 0.0;
         if let Some(action) = actions[0] {
-            let way = self.options.meant(action);
+            let way = meant(action, self.options.swapped, LEFT_RIGHT);
             let before = self.board.highest();
             if way == board::UP {
                 reward -= self.options.up_cost;
@@ -197,10 +183,8 @@ impl Game for TilesEpisode {
                 self.board.spawn(&mut self.luck);
             }
         }
-        Ok(vec![Outcome {
-            reward,
-            over: self.over(),
-        }])
+        let over = self.over();
+        Ok(vec![Outcome { reward, over }])
     }
 
     fn succeeded(&self, _: usize) -> bool {
@@ -216,7 +200,7 @@ impl Game for TilesEpisode {
             TilesGoal::High => player::high(&self.board, options.up_cost > 0.0),
             TilesGoal::Low => player::low(&self.board, options.up_cost > 0.0),
         };
-        Some(sorted(ways, |way| options.meant(way)))
+        Some(actions_for(ways, options.swapped, LEFT_RIGHT))
     }
 
     fn habit(&self, _: usize) -> Option<Vec<usize>> {
@@ -226,11 +210,9 @@ impl Game for TilesEpisode {
     }
 
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
-        let luck = Stream::new(luck, "2048 tiles");
-        Some(Box::new(TilesEpisode {
-            luck,
-            ..self.clone()
-        }))
+        let mut fork = self.clone();
+        fork.luck = Stream::new(luck, "2048 tiles");
+        Some(Box::new(fork))
     }
 }
 

@@ -82,12 +82,12 @@ pub fn named() -> Vec<(String, &'static Kind, Box<dyn Scenario>)> {
             add(format!("{}-{number}", kind.name), options);
         }
         for variant in kind.variants {
-            add(variant.name.to_owned(), variant.options());
+            add(variant.name.to_owned(), (variant.options)());
         }
         for probe in kind.probes {
             add(
                 format!("{}-probe-{}", kind.name, probe.name),
-                probe.options(),
+                (probe.options)(),
             );
         }
     }
@@ -417,8 +417,8 @@ fn the_options_given_are_in_force() {
     };
     let mut all: Vec<(&str, Value)> = TESTED.iter().map(parsed).collect();
     for kind in GAMES {
-        all.extend(kind.variants.iter().map(|it| (kind.name, it.options())));
-        all.extend(kind.probes.iter().map(|it| (kind.name, it.options())));
+        all.extend(kind.variants.iter().map(|it| (kind.name, (it.options)())));
+        all.extend(kind.probes.iter().map(|it| (kind.name, (it.options)())));
     }
     for (name, given) in all {
         let in_force = configured(find(name).unwrap(), &given).options();
@@ -527,7 +527,7 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
             let (of, options) = find_variant(variant.name).unwrap();
             assert!(names.insert(variant.name), "{} twice", variant.name);
             assert_eq!(of.name, kind.name);
-            assert_eq!(options, variant.options());
+            assert_eq!(options, (variant.options)());
             assert!(
                 variant.name.starts_with(&format!("{}-", kind.name)),
                 "{}",
@@ -538,8 +538,8 @@ fn variants_and_probes_are_found_by_names_of_their_own() {
         let mut probes = HashSet::new();
         for probe in kind.probes {
             assert!(probes.insert(probe.name), "{} twice", probe.name);
-            let found = kind.probe(probe.name).unwrap().options();
-            assert_eq!(found, probe.options());
+            let found = (kind.probe(probe.name).unwrap().options)();
+            assert_eq!(found, (probe.options)());
             assert!(found.as_object().is_some_and(|set| !set.is_empty()));
             assert!(probe.summary.ends_with('.'), "{}", probe.summary);
         }
@@ -553,7 +553,7 @@ fn a_probe_changes_the_text_that_an_agent_reads() {
     for kind in GAMES {
         let usual = configured(kind, &json!({}));
         for probe in kind.probes {
-            let probed = configured(kind, &probe.options());
+            let probed = configured(kind, &(probe.options)());
             let texts = |scenario: &dyn Scenario| {
                 let game = scenario.start(1, 1).unwrap();
                 (scenario.rules(), game.observe(0).unwrap())
@@ -575,7 +575,7 @@ fn habits_are_known_where_the_meaning_has_changed() {
     for kind in GAMES {
         let usual = ("the usual game", json!({}), false);
         let probes = kind.probes.iter().map(|probe| {
-            let options = probe.options();
+            let options = (probe.options)();
             let same_meaning = |name: &String| name == "wording" || name == "symbols";
             let changed = !options.as_object().unwrap().keys().all(same_meaning);
             (probe.name, options, changed)

@@ -23,9 +23,9 @@ impl LakeCell {
 /// A map. Cells are numbered row by row from the top left.
 #[derive(Debug, Clone)]
 pub(super) struct LakeMap {
-    width: usize,
-    cells: Vec<LakeCell>,
-    start: usize,
+    pub(crate) width: usize,
+    pub(crate) cells: Vec<LakeCell>,
+    pub(crate) start: usize,
 }
 
 /// The number of maps that are drawn before a path is cleared in the last one.
@@ -83,7 +83,7 @@ impl LakeMap {
             cells: letters.chars().map(cell).collect(),
             start,
         };
-        match map.distances()[start] {
+        match map.distances_to(LakeCell::Goal, LakeCell::is_ice)[start] {
             Some(_) => Ok(map),
             None => Err("has no path from `S` to `G`, but must have one".to_owned()),
         }
@@ -108,7 +108,7 @@ impl LakeMap {
             }
             map.cells[start] = LakeCell::Ice;
             map.cells[goal] = LakeCell::Goal;
-            if map.distances()[start].is_some() {
+            if map.distances_to(LakeCell::Goal, LakeCell::is_ice)[start].is_some() {
                 return map;
             }
         }
@@ -135,7 +135,7 @@ impl LakeMap {
     /// there are too few.
     pub(crate) fn redden(&mut self, count: usize, stream: &mut Stream) {
         let ice = |&cell: &usize| self.cells[cell] == LakeCell::Ice && cell != self.start;
-        let mut candidates: Vec<usize> = (0..self.size()).filter(ice).collect();
+        let mut candidates: Vec<usize> = (0..self.cells.len()).filter(ice).collect();
         let mut left = count;
         while left > 0 && !candidates.is_empty() {
             let cell = candidates.swap_remove(stream.below(candidates.len()));
@@ -147,22 +147,6 @@ impl LakeMap {
                 self.cells[cell] = LakeCell::Ice;
             }
         }
-    }
-
-    pub(crate) fn start(&self) -> usize {
-        self.start
-    }
-
-    pub(crate) fn cell(&self, cell: usize) -> LakeCell {
-        self.cells[cell]
-    }
-
-    pub(crate) fn size(&self) -> usize {
-        self.cells.len()
-    }
-
-    pub(crate) fn width(&self) -> usize {
-        self.width
     }
 
     pub(crate) fn height(&self) -> usize {
@@ -181,18 +165,13 @@ impl LakeMap {
         y * self.width + x
     }
 
-    /// Returns for every cell the number of steps to the goal over firm ice, if there is a way.
-    pub(crate) fn distances(&self) -> Vec<Option<usize>> {
-        self.distances_to(LakeCell::Goal, LakeCell::is_ice)
-    }
-
     /// Returns for every cell the number of steps to the nearest `wanted` cell over `passable` cells, if there is a way.
     pub(crate) fn distances_to(
         &self,
         wanted: LakeCell,
         passable: impl Fn(LakeCell) -> bool,
     ) -> Vec<Option<usize>> {
-        let mut distances = vec![None; self.size()];
+        let mut distances = vec![None; self.cells.len()];
         let mut reached = VecDeque::new();
         for cell in self.cells_of(wanted) {
             distances[cell] = Some(0);
@@ -211,24 +190,21 @@ impl LakeMap {
     }
 
     pub(crate) fn cells_of(&self, kind: LakeCell) -> impl Iterator<Item = usize> {
-        (0..self.size()).filter(move |&cell| self.cells[cell] == kind)
+        (0..self.cells.len()).filter(move |&cell| self.cells[cell] == kind)
     }
 
     /// Returns the rows as [`LakeMap::parse`] reads them, with `R` for red ice.
     pub(crate) fn rows(&self) -> Vec<String> {
-        let letter = |cell| match self.cells[cell] {
+        let letter = |(cell, kind): (usize, &LakeCell)| match kind {
             LakeCell::Hole => 'H',
             LakeCell::Goal => 'G',
             LakeCell::Red => 'R',
             LakeCell::Ice if cell == self.start => 'S',
             LakeCell::Ice => 'F',
         };
-        let row = |y| {
-            (0..self.width)
-                .map(|x| letter(y * self.width + x))
-                .collect()
-        };
-        (0..self.height()).map(row).collect()
+        let letters: Vec<char> = self.cells.iter().enumerate().map(letter).collect();
+        let row = |row: &[char]| row.iter().collect();
+        letters.chunks(self.width).map(row).collect()
     }
 
     /// Returns the key of a state: the rows and the number of the player's cell.

@@ -23,13 +23,13 @@ crate::options! {
     /// The options of Frozen Lake.
     pub(super) struct LakeOptions;
     /// cells per side of a square lake
-    size: Option<usize> = Some(4), in Whole(2..=LONGEST_SIDE);
+    size: Option<usize> = Some(4), in Whole(2, LONGEST_SIDE);
     /// cells from left to right, instead of `size`
-    width: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    width: Option<usize> = None, in Whole(2, LONGEST_SIDE);
     /// cells from top to bottom, instead of `size`
-    height: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    height: Option<usize> = None, in Whole(2, LONGEST_SIDE);
     /// if given, each scene draws both sides from `size` to this
-    largest: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    largest: Option<usize> = None, in Whole(2, LONGEST_SIDE);
     /// probability that a cell is ice and not a hole
     frozen: f64 = 0.8, in Positive(1.0);
     /// the player slips to a side in two of three moves
@@ -38,15 +38,15 @@ crate::options! {
     /// `slippery`
     map: Option<Vec<String>> = None;
     /// steps of an episode
-    step_limit: usize = 20, in Whole(1..=LONGEST_LAKE_EPISODE);
+    step_limit: usize = 20, in Whole(1, LONGEST_LAKE_EPISODE);
     /// the picture alone, or coordinates and a key above it
     view: View = View::Board;
     /// the cells to reach
     target: LakeTarget = LakeTarget::Goal, if changed;
     /// the only step at which arriving counts, at most `step_limit`
-    exact: Option<usize> = None, in Whole(1..=LONGEST_LAKE_EPISODE);
+    exact: Option<usize> = None, in Whole(1, LONGEST_LAKE_EPISODE);
     /// cells of red ice, or fewer if more would leave no path around them; each step that ends on one costs a point
-    red: usize = 0, in Whole(0..=LONGEST_SIDE * LONGEST_SIDE), if changed;
+    red: usize = 0, in Whole(0, LONGEST_SIDE * LONGEST_SIDE), if changed;
     /// the words left and right swap their meanings
     swapped: bool = false, if changed;
     /// the signs on the board
@@ -102,57 +102,28 @@ impl LakeOptions {
     /// Returns the rows and columns of the largest lake of these options; `map` is one of their lakes.
     pub(crate) fn largest_sides(&self, map: &LakeMap) -> (usize, usize) {
         if self.map.is_some() {
-            return (map.height(), map.width());
+            return (map.height(), map.width);
         }
         let [width, height] = self.sides();
         (*height.end(), *width.end())
     }
 
-    /// Returns the move that an action word stands for. It is its own inverse.
-    pub(crate) fn meant(&self, action: usize) -> usize {
-        crate::meant(action, self.swapped, [0, 2])
-    }
-
-    /// Returns the task.
-    pub(crate) fn task(&self) -> LakeTask {
-        LakeTask {
-            target: self.target,
-            exact: self.exact,
-            red: self.red > 0,
-            ..self.usual_task()
-        }
-    }
-
-    /// Returns the task of the usual instructions on the same lake.
-    pub(crate) fn usual_task(&self) -> LakeTask {
-        LakeTask {
-            slippery: self.slippery,
-            step_limit: self.step_limit,
+    /// Returns the options of the usual instructions on the same lake.
+    pub(crate) fn usual(&self) -> LakeOptions {
+        LakeOptions {
             target: LakeTarget::Goal,
             exact: None,
-            red: false,
+            red: 0,
+            swapped: false,
+            ..self.clone()
         }
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
     pub(crate) fn changed(&self) -> bool {
-        self.swapped || self.task() != self.usual_task()
+        *self != self.usual()
     }
-}
 
-/// The rewards of a lake, and whether its ice is slippery.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct LakeTask {
-    pub(crate) slippery: bool,
-    pub(crate) step_limit: usize,
-    pub(crate) target: LakeTarget,
-    /// The only step at which arriving counts.
-    pub(crate) exact: Option<usize>,
-    /// Whether red ice costs a point.
-    pub(crate) red: bool,
-}
-
-impl LakeTask {
     /// Returns the kind of cell to reach.
     pub(crate) fn wanted(&self) -> LakeCell {
         match self.target {
@@ -165,7 +136,7 @@ impl LakeTask {
     pub(crate) fn reward(&self, cell: LakeCell, step: usize) -> f64 {
         if cell == self.wanted() && self.exact.is_none_or(|exact| exact == step) {
             1.0
-        } else if cell == LakeCell::Red && self.red {
+        } else if cell == LakeCell::Red && self.red > 0 {
             -1.0
         } else {
             0.0

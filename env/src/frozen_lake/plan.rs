@@ -1,7 +1,7 @@
 //! The scripted player of Frozen Lake: optimal actions and returns.
 
 use super::map::{LakeCell, LakeMap, slips};
-use super::options::LakeTask;
+use super::options::LakeOptions;
 
 /// The optimal returns on a map.
 #[derive(Debug)]
@@ -13,27 +13,26 @@ pub(super) enum LakePlan {
 }
 
 impl LakePlan {
-    pub(crate) fn new(map: &LakeMap, task: &LakeTask) -> LakePlan {
-        if task.slippery || task.red || task.exact.is_some() {
-            LakePlan::timed(map, task)
+    pub(crate) fn new(map: &LakeMap, options: &LakeOptions) -> LakePlan {
+        if options.slippery || options.red > 0 || options.exact.is_some() {
+            LakePlan::timed(map, options)
         } else {
-            LakePlan::Firm(map.distances_to(task.wanted(), LakeCell::is_ice))
+            LakePlan::Firm(map.distances_to(options.wanted(), LakeCell::is_ice))
         }
     }
 
     /// Value iteration with one sweep per step of the limit.
-    fn timed(map: &LakeMap, task: &LakeTask) -> LakePlan {
-        let mut values = vec![vec![0.0; map.size()]];
-        for left in 1..=task.step_limit {
-            let best = |cell| {
-                let returns = (0..4).map(|action| through(map, task, &values, cell, action, left));
-                if map.cell(cell).is_ice() {
-                    returns.fold(f64::NEG_INFINITY, f64::max)
-                } else {
-                    0.0
+    fn timed(map: &LakeMap, options: &LakeOptions) -> LakePlan {
+        let mut values = vec![vec![0.0; map.cells.len()]];
+        for left in 1..=options.step_limit {
+            let best = |cell: usize| {
+                let worth = |action| through(map, options, &values, cell, action, left);
+                match map.cells[cell].is_ice() {
+                    true => (0..4).map(worth).fold(f64::NEG_INFINITY, f64::max),
+                    false => 0.0,
                 }
             };
-            let sweep = (0..map.size()).map(best).collect();
+            let sweep = (0..map.cells.len()).map(best).collect();
             values.push(sweep);
         }
         LakePlan::Timed(values)
@@ -52,7 +51,7 @@ impl LakePlan {
     pub(crate) fn best_actions(
         &self,
         map: &LakeMap,
-        task: &LakeTask,
+        options: &LakeOptions,
         cell: usize,
         left: usize,
     ) -> Vec<usize> {
@@ -69,14 +68,14 @@ impl LakePlan {
         };
         let within = |left: usize| {
             let left = left.max(1);
-            highest((0..4).map(|action| through(map, task, values, cell, action, left)))
+            highest((0..4).map(|action| through(map, options, values, cell, action, left)))
         };
         let now = values[left][cell];
-        if task.exact.is_some() {
+        if options.exact.is_some() {
             within(left)
-        } else if !task.red {
+        } else if options.red == 0 {
             let hopeless = now <= 0.0;
-            within(if hopeless { task.step_limit } else { left })
+            within(if hopeless { options.step_limit } else { left })
         } else {
             // Among equal moves prefer those that reach their return early, so that the player does not walk around
             // red ice for ever.
@@ -94,22 +93,17 @@ impl LakePlan {
 /// Returns the expected return of a move with `left` steps remaining, this one included.
 fn through(
     map: &LakeMap,
-    task: &LakeTask,
+    options: &LakeOptions,
     values: &[Vec<f64>],
     cell: usize,
     action: usize,
     left: usize,
 ) -> f64 {
-    let (next, step) = (&values[left - 1], task.step_limit - left + 1);
-    let slips = slips(action);
-    let ways = if task.slippery {
-        &slips[..]
-    } else {
-        std::slice::from_ref(&action)
-    };
+    let (next, step) = (&values[left - 1], options.step_limit - left + 1);
+    let ways = &slips(action)[if options.slippery { 0..3 } else { 1..2 }];
     let arrived = |&way: &usize| {
         let there = map.neighbour(cell, way);
-        task.reward(map.cell(there), step) + next[there]
+        options.reward(map.cells[there], step) + next[there]
     };
     ways.iter().map(arrived).sum::<f64>() / ways.len() as f64
 }

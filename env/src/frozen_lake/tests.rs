@@ -67,6 +67,10 @@ fn lake(rows: &[String], slippery: bool, step_limit: usize) -> Arc<Lake> {
     Arc::new(Lake::new(map, Arc::new(options)))
 }
 
+fn distances(map: &LakeMap) -> Vec<Option<usize>> {
+    map.distances_to(LakeCell::Goal, LakeCell::is_ice)
+}
+
 fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> LakeEpisode {
     LakeEpisode {
         lake: lake.clone(),
@@ -82,12 +86,12 @@ fn walk(lake: &Arc<Lake>, player: usize, luck: u64) -> LakeEpisode {
 #[test]
 fn playing_follows_the_golden_transition_tables() {
     for (lake, table, _) in golden() {
-        let tries = if lake.task.slippery { 1000 } else { 1 };
-        let on_ice = |state: &usize| lake.map.cell(*state) == LakeCell::Ice;
-        for state in (0..lake.map.size()).filter(on_ice) {
+        let tries = if lake.options.slippery { 1000 } else { 1 };
+        let on_ice = |state: &usize| lake.map.cells[*state] == LakeCell::Ice;
+        for state in (0..lake.map.cells.len()).filter(on_ice) {
             for (action, outcomes) in table[state].iter().enumerate() {
-                let mut expected = vec![0.0; lake.map.size()];
-                let mut seen = vec![0.0; lake.map.size()];
+                let mut expected = vec![0.0; lake.map.cells.len()];
+                let mut seen = vec![0.0; lake.map.cells.len()];
                 for &(probability, next, ..) in outcomes {
                     expected[next] += probability;
                 }
@@ -105,7 +109,7 @@ fn playing_follows_the_golden_transition_tables() {
                 }
                 for (seen, expected) in seen.iter().zip(&expected) {
                     // The standard deviation of a frequency near 1/3 over 1000 tries is 0.015; firm ice is exact.
-                    let tolerance = if lake.task.slippery { 0.075 } else { 0.0 };
+                    let tolerance = if lake.options.slippery { 0.075 } else { 0.0 };
                     assert!(
                         (seen - expected).abs() <= tolerance,
                         "{state} {action}: {seen} against {expected}"
@@ -119,16 +123,16 @@ fn playing_follows_the_golden_transition_tables() {
 /// Returns the probability to reach the goal within 20 steps for a player that draws evenly from `choices`.
 fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usize>) -> f64 {
     let map = &lake.map;
-    let mut chances: Vec<f64> = (0..map.size())
-        .map(|cell| f64::from(u8::from(map.cell(cell) == LakeCell::Goal)))
+    let mut chances: Vec<f64> = (0..map.cells.len())
+        .map(|cell| f64::from(u8::from(map.cells[cell] == LakeCell::Goal)))
         .collect();
     for left in 1..=20 {
         let chance = |cell| {
-            if map.cell(cell) != LakeCell::Ice {
+            if map.cells[cell] != LakeCell::Ice {
                 return chances[cell];
             }
             let ways = |action| {
-                if lake.task.slippery {
+                if lake.options.slippery {
                     map::slips(action).to_vec()
                 } else {
                     vec![action]
@@ -143,9 +147,9 @@ fn chance_within_20(lake: &Arc<Lake>, choices: impl Fn(usize, usize) -> Vec<usiz
             };
             mean(choices(cell, left).into_iter().map(through))
         };
-        chances = (0..map.size()).map(chance).collect();
+        chances = (0..map.cells.len()).map(chance).collect();
     }
-    chances[map.start()]
+    chances[map.start]
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -197,7 +201,7 @@ fn the_optima_are_the_golden_ones() {
         for (&horizon, golden) in &case.optimum_by_horizon {
             for step_limit in [horizon, 200] {
                 let lake = lake(&case.map, case.slippery, step_limit);
-                let mut walk = walk(&lake, lake.map.start(), 0);
+                let mut walk = walk(&lake, lake.map.start, 0);
                 walk.steps = step_limit - horizon;
                 let optimum = walk.optimum(0).unwrap();
                 assert!(
@@ -215,10 +219,10 @@ fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
     let mut ice = 0;
     for seed in 0..2000 {
         let map = LakeMap::draw(8, 6, 0.9, &mut Stream::new(seed, "test"));
-        assert!(map.distances()[map.start()].is_some(), "{:?}", map.rows());
-        assert_eq!((map.start(), map.cell(47)), (0, LakeCell::Goal));
+        assert!(distances(&map)[map.start].is_some(), "{:?}", map.rows());
+        assert_eq!((map.start, map.cells[47]), (0, LakeCell::Goal));
         ice += (1..47)
-            .filter(|&cell| map.cell(cell) == LakeCell::Ice)
+            .filter(|&cell| map.cells[cell] == LakeCell::Ice)
             .count();
     }
     // Slightly above 0.9, because maps with many holes are drawn again.
@@ -230,7 +234,7 @@ fn drawn_maps_can_be_solved_and_are_frozen_as_asked() {
 #[test]
 fn a_hopeless_map_gets_a_path() {
     let map = LakeMap::draw(20, 10, 0.01, &mut Stream::new(5, "test"));
-    assert_eq!(map.distances()[map.start()], Some(28));
+    assert_eq!(distances(&map)[map.start], Some(28));
 }
 
 #[test]
@@ -244,14 +248,14 @@ fn rows_read_back_as_the_same_map() {
 
 /// Returns the highest expected return by trying everything.
 fn by_trying(lake: &Lake, cell: usize, step: usize) -> f64 {
-    if !lake.map.cell(cell).is_ice() || step > lake.task.step_limit {
+    if !lake.map.cells[cell].is_ice() || step > lake.options.step_limit {
         return 0.0;
     }
     let after = |way| {
         let there = lake.map.neighbour(cell, way);
-        lake.task.reward(lake.map.cell(there), step) + by_trying(lake, there, step + 1)
+        lake.options.reward(lake.map.cells[there], step) + by_trying(lake, there, step + 1)
     };
-    let ways = |action| match lake.task.slippery {
+    let ways = |action| match lake.options.slippery {
         true => map::slips(action).to_vec(),
         false => vec![action],
     };
@@ -279,7 +283,7 @@ fn plans_are_exact_for_every_task() {
             let mut map = LakeMap::parse(&rows, LONGEST_SIDE).unwrap();
             map.redden(options.red, &mut Stream::new(1, "test"));
             let lake = Arc::new(Lake::new(map, Arc::new(options)));
-            for cell in (0..9).filter(|&cell| lake.map.cell(cell).is_ice()) {
+            for cell in (0..9).filter(|&cell| lake.map.cells[cell].is_ice()) {
                 for steps in 0..5 {
                     let mut walk = walk(&lake, cell, 0);
                     walk.steps = steps;
@@ -294,7 +298,7 @@ fn plans_are_exact_for_every_task() {
                         };
                         let after = |way| {
                             let there = lake.map.neighbour(cell, way);
-                            lake.task.reward(lake.map.cell(there), steps + 1)
+                            lake.options.reward(lake.map.cells[there], steps + 1)
                                 + by_trying(&lake, there, steps + 2)
                         };
                         let worth = mean(ways.into_iter().map(after));
@@ -314,7 +318,7 @@ fn red_ice_leaves_a_way_and_is_as_much_as_was_asked_for() {
         map.redden(4, &mut Stream::new(seed, "red"));
         let red = map.cells_of(LakeCell::Red).count();
         let white = map.distances_to(LakeCell::Goal, |cell| cell == LakeCell::Ice);
-        assert!(white[map.start()].is_some(), "{:?}", map.rows());
+        assert!(white[map.start].is_some(), "{:?}", map.rows());
         assert!(
             red == 4 || before.cells_of(LakeCell::Ice).count() < 12,
             "{red} in {:?}",

@@ -91,19 +91,19 @@ pub(super) fn observation(
 
 fn board(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     let [own, ice, red, hole, goal] = signs(options.symbols);
-    let sign = |cell| match map.cell(cell) {
+    let sign = |cell| match map.cells[cell] {
         _ if cell == player => own,
         LakeCell::Hole => hole,
         LakeCell::Goal => goal,
         LakeCell::Ice => ice,
         LakeCell::Red => red,
     };
-    picture::rows((0..map.size()).map(sign), map.width())
+    picture::rows((0..map.cells.len()).map(sign), map.width)
 }
 
 /// Returns the lake in coordinates, a key and the picture.
 fn full(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
-    let (width, height) = (map.width(), map.height());
+    let (width, height) = (map.width, map.height());
     let at = |cell: usize| (cell % width, height - 1 - cell / width);
     let all = |kind| picture::list(map.cells_of(kind).map(at));
     let [own, ice, red, hole, goal] = signs(options.symbols);

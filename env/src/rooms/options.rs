@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use crate::GameOptions;
 use crate::OptionRange::Whole;
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View};
+use crate::{GameOptions, Scenario};
 
 crate::options! {
     /// The options of rooms.
@@ -23,7 +23,7 @@ crate::options! {
     symbols: Phrasing = Phrasing::Usual, if changed;
     /// steps of an episode, which rewards depend on; for `goto-maze` and `unlock-to-unlock` 60, for
     /// `blocked-unlock-pickup` 40
-    step_limit: Option<usize> = None, in Whole(1..=LONGEST_EPISODE);
+    step_limit: Option<usize> = None, in Whole(1, LONGEST_EPISODE);
     /// the field of view, or the whole house
     view: View = View::Board;
 }
@@ -55,25 +55,12 @@ impl RoomsOptions {
     /// Reads the options and settles the step limit, whose default depends on the task.
     pub(crate) fn checked(given: &Value) -> Result<RoomsOptions, OptionsError> {
         let mut options = RoomsOptions::read(NAME, given)?;
-        options.step_limit = Some(options.step_limit());
+        options.step_limit = Some(Scenario::step_limit(&options));
         Ok(options)
-    }
-
-    pub(crate) fn step_limit(&self) -> usize {
-        self.step_limit.unwrap_or(match self.task {
-            RoomsTask::GotoMaze | RoomsTask::UnlockToUnlock => 60,
-            RoomsTask::BlockedUnlockPickup => 40,
-            _ => 20,
-        })
     }
 
     /// Whether the meaning of the instructions differs from the usual one.
     pub(crate) fn changed(&self) -> bool {
         self.goal != MissionGoal::Do || self.swapped
-    }
-
-    /// Returns the act that an action word stands for. It is its own inverse.
-    pub(crate) fn meant(&self, action: usize) -> usize {
-        crate::meant(action, self.swapped, [0, 1])
     }
 }

@@ -14,21 +14,14 @@ pub(super) enum Food {
 
 impl Food {
     pub(crate) const ALL: [Food; 3] = [Food::Apple, Food::Banana, Food::Fire];
+
+    pub(crate) fn name(self) -> &'static str {
+        ["apple", "banana", "fire"][self as usize]
+    }
 }
 
 /// A snake, head first. A dead snake has no cells.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Snake(pub VecDeque<Cell>);
-
-impl Snake {
-    pub(crate) fn head(&self) -> Option<Cell> {
-        self.0.front().copied()
-    }
-
-    pub(crate) fn alive(&self) -> bool {
-        !self.0.is_empty()
-    }
-}
+pub(super) type Snake = VecDeque<Cell>;
 
 /// The result of a round for one snake.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,14 +29,6 @@ pub(super) enum SnakeEvent {
     Nothing,
     Died,
     Ate(Food),
-}
-
-/// The move of a head.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum HeadMove {
-    Stay,
-    OffTheBoard,
-    To(Cell),
 }
 
 /// The state of the game. Cells are counted from (0, 0) at the bottom left; agents come before enemies.
@@ -68,49 +53,35 @@ impl SnakeBoard {
     /// before the round. Otherwise it eats the food of the cell and grows, or moves. Eaten food is removed and not
     /// replaced here.
     pub(crate) fn advance(&mut self, moves: &[Option<usize>]) -> Vec<SnakeEvent> {
-        let step = |snake: &Snake, way: &Option<usize>| match (snake.head(), way) {
-            (Some(head), Some(way)) => self
-                .neighbour(head, *way)
-                .map_or(HeadMove::OffTheBoard, HeadMove::To),
-            _ => HeadMove::Stay,
-        };
-        let steps: Vec<HeadMove> = self
-            .snakes
-            .iter()
-            .zip(moves)
-            .map(|(snake, way)| step(snake, way))
-            .collect();
+        // `None` stays, `Some(None)` leaves the board.
+        let step =
+            |(snake, way): (&Snake, &Option<usize>)| Some(self.neighbour(*snake.front()?, (*way)?));
+        let steps: Vec<Option<Option<Cell>>> = self.snakes.iter().zip(moves).map(step).collect();
         // All deaths are decided before any snake moves.
-        let dies = |step: &HeadMove| match step {
-            HeadMove::Stay => false,
-            HeadMove::OffTheBoard => true,
-            HeadMove::To(cell) => {
+        let dies = |step: &Option<Option<Cell>>| match step {
+            None => false,
+            Some(None) => true,
+            Some(Some(cell)) => {
                 self.taken(*cell) || steps.iter().filter(|other| *other == step).count() > 1
             }
         };
         let fates: Vec<bool> = steps.iter().map(dies).collect();
         let mut events = vec![SnakeEvent::Nothing; self.snakes.len()];
         for (who, event) in events.iter_mut().enumerate() {
+            let body = &mut self.snakes[who];
             if fates[who] {
-                self.snakes[who].0.clear();
+                body.clear();
                 *event = SnakeEvent::Died;
-            } else if let HeadMove::To(cell) = steps[who] {
-                *event = self.enter(who, cell);
+            } else if let Some(Some(cell)) = steps[who] {
+                body.push_front(cell);
+                if let Some(place) = self.food.iter().position(|&(at, _)| at == cell) {
+                    *event = SnakeEvent::Ate(self.food.remove(place).1);
+                } else {
+                    body.pop_back();
+                }
             }
         }
         events
-    }
-
-    fn enter(&mut self, who: usize, cell: Cell) -> SnakeEvent {
-        let body = &mut self.snakes[who].0;
-        body.push_front(cell);
-        match self.food.iter().position(|&(at, _)| at == cell) {
-            Some(place) => SnakeEvent::Ate(self.food.remove(place).1),
-            None => {
-                body.pop_back();
-                SnakeEvent::Nothing
-            }
-        }
     }
 
     /// Returns the next cell in direction `way`, unless it is off the board.
@@ -125,7 +96,7 @@ impl SnakeBoard {
 
     /// Whether a snake occupies the cell.
     pub(crate) fn taken(&self, cell: Cell) -> bool {
-        self.snakes.iter().any(|snake| snake.0.contains(&cell))
+        self.snakes.iter().any(|snake| snake.contains(&cell))
     }
 
     /// Returns the cells with this food, in the order of `food`.
@@ -135,7 +106,7 @@ impl SnakeBoard {
     }
 
     pub(crate) fn living(&self) -> usize {
-        self.snakes.iter().filter(|snake| snake.alive()).count()
+        self.snakes.iter().filter(|snake| !snake.is_empty()).count()
     }
 
     pub(crate) fn food_at(&self, cell: Cell) -> Option<Food> {
@@ -156,7 +127,7 @@ impl SnakeBoard {
             };
             let place = self.food.iter().position(|&(at, _)| at == from);
             let place = place.expect("an apple stays in its cell until its turn");
-            let eater = self.snakes.iter().position(|it| it.head() == Some(to));
+            let eater = self.snakes.iter().position(|it| it.front() == Some(&to));
             if let Some(eater) = eater {
                 self.food.remove(place);
                 eaters.push(eater);
@@ -177,46 +148,28 @@ impl SnakeBoard {
         }
     }
 
-    /// Draws an empty cell evenly; `None` if the board is full.
-    pub(crate) fn free_cell(&self, stream: &mut Stream) -> Option<Cell> {
-        let free = self.free();
-        let count = free.iter().filter(|&&free| free).count();
-        let number = stream.below(count.max(1));
-        let cell = (0..free.len()).filter(|&cell| free[cell]).nth(number)?;
-        Some((cell % self.width, cell / self.width))
-    }
-
-    /// Returns for each cell, row by row from the bottom, whether it is empty.
-    fn free(&self) -> Vec<bool> {
+    /// Draws an empty cell evenly, of the edge in direction `edge` if it has one; `None` if the board is full.
+    pub(crate) fn free_cell(&self, edge: Option<usize>, stream: &mut Stream) -> Option<Cell> {
         let mut free = vec![true; self.width * self.height];
-        let bodies = self.snakes.iter().flat_map(|snake| &snake.0);
+        let bodies = self.snakes.iter().flatten();
         for &(x, y) in bodies.chain(self.food.iter().map(|(cell, _)| cell)) {
             free[y * self.width + x] = false;
         }
-        free
-    }
-
-    /// Puts food on an empty cell of the edge opposite to direction `way`, or on any empty cell if there is none.
-    pub(crate) fn put_uphill(&mut self, food: Food, way: usize, stream: &mut Stream) {
-        // Up and down are 0 and 1, left and right 2 and 3.
-        let uphill = way ^ 1;
-        let free = self.free();
-        let edge: Vec<Cell> = (0..free.len())
-            .filter(|&cell| free[cell])
+        let cells = (0..free.len()).filter(|&cell| free[cell]);
+        let mut cells: Vec<Cell> = cells
             .map(|cell| (cell % self.width, cell / self.width))
-            .filter(|&cell| self.to_the_edge(cell, uphill) == 0)
             .collect();
-        if edge.is_empty() {
-            return self.put(food, stream);
+        let at_edge = |&cell: &Cell| edge.is_some_and(|way| self.to_the_edge(cell, way) == 0);
+        if cells.iter().any(at_edge) {
+            cells.retain(at_edge);
         }
-        let cell = edge[stream.below(edge.len())];
-        self.food.push((cell, food));
+        let number = stream.below(cells.len().max(1));
+        cells.get(number).copied()
     }
 
-    /// Puts food on an empty cell, if there is one.
-    pub(crate) fn put(&mut self, food: Food, stream: &mut Stream) {
-        if let Some(cell) = self.free_cell(stream) {
-            self.food.push((cell, food));
-        }
+    /// Puts food on a [`SnakeBoard::free_cell`], if there is one.
+    pub(crate) fn put(&mut self, food: Food, edge: Option<usize>, stream: &mut Stream) {
+        let cell = self.free_cell(edge, stream);
+        self.food.extend(cell.map(|cell| (cell, food)));
     }
 }

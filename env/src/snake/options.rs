@@ -20,33 +20,33 @@ crate::options! {
     /// The options of Snake.
     pub(super) struct SnakeOptions;
     /// cells per side of a square board
-    size: Option<usize> = Some(10), in Whole(2..=LONGEST_SIDE);
+    size: Option<usize> = Some(10), in Whole(2, LONGEST_SIDE);
     /// cells from left to right, instead of `size`
-    width: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    width: Option<usize> = None, in Whole(2, LONGEST_SIDE);
     /// cells from top to bottom, instead of `size`
-    height: Option<usize> = None, in Whole(2..=LONGEST_SIDE);
+    height: Option<usize> = None, in Whole(2, LONGEST_SIDE);
     /// snakes that agents play; with enemies at most 9
-    agents: usize = 1, in Whole(1..=MOST_SNAKES);
+    agents: usize = 1, in Whole(1, MOST_SNAKES);
     /// snakes that the game plays
-    enemies: usize = 1, in Whole(0..=MOST_SNAKES - 1);
+    enemies: usize = 1, in Whole(0, MOST_SNAKES - 1);
     /// apples on the board
-    apples: usize = 5, in Whole(0..=MOST_FOOD);
+    apples: usize = 5, in Whole(0, MOST_FOOD);
     /// bananas on the board
-    bananas: usize = 0, in Whole(0..=MOST_FOOD);
+    bananas: usize = 0, in Whole(0, MOST_FOOD);
     /// fires on the board
-    fires: usize = 0, in Whole(0..=MOST_FOOD);
+    fires: usize = 0, in Whole(0, MOST_FOOD);
     /// reward of an apple
-    apple_reward: f64 = 1.0, in Real(-1000.0..=1000.0);
+    apple_reward: f64 = 1.0, in Real(-1000.0, 1000.0);
     /// reward of a banana
-    banana_reward: f64 = 1.0, in Real(-1000.0..=1000.0);
+    banana_reward: f64 = 1.0, in Real(-1000.0, 1000.0);
     /// reward of a fire
-    fire_reward: f64 = -1.0, in Real(-1000.0..=1000.0);
+    fire_reward: f64 = -1.0, in Real(-1000.0, 1000.0);
     /// reward of the agent's death
-    death_reward: f64 = -2.0, in Real(-1000.0..=1000.0);
+    death_reward: f64 = -2.0, in Real(-1000.0, 1000.0);
     /// reward of each round
-    step_reward: f64 = -0.01, in Real(-1000.0..=1000.0);
+    step_reward: f64 = -0.01, in Real(-1000.0, 1000.0);
     /// rounds of an episode
-    step_limit: usize = 20, in Whole(1..=LONGEST_EPISODE);
+    step_limit: usize = 20, in Whole(1, LONGEST_EPISODE);
     /// the picture alone, or coordinates and a key above it
     view: View = View::Board;
     /// how enemies move: at random, or as the scripted player
@@ -115,19 +115,15 @@ impl SnakeOptions {
         let sides = [&mut options.size, &mut options.width, &mut options.height];
         settle_sides(NAME, given, sides)?;
         let (width, height) = options.sides();
-        options.fit(width * height)?;
-        Ok(options)
-    }
-
-    /// Checks that every snake and every food has a cell of its own at the start.
-    fn fit(&self, cells: usize) -> Result<(), OptionsError> {
+        // Every snake and every food needs a cell of its own at the start.
+        let cells = width * height;
         let mut free = cells;
         for (name, count) in [
-            ("agents", self.agents),
-            ("enemies", self.enemies),
-            ("apples", self.apples),
-            ("bananas", self.bananas),
-            ("fires", self.fires),
+            ("agents", options.agents),
+            ("enemies", options.enemies),
+            ("apples", options.apples),
+            ("bananas", options.bananas),
+            ("fires", options.fires),
         ] {
             if count > free {
                 let wanted = format!("at most {free} (free cells of {cells})");
@@ -135,7 +131,7 @@ impl SnakeOptions {
             }
             free -= count;
         }
-        Ok(())
+        Ok(options)
     }
 
     /// Returns the number of snakes, agents and enemies.
@@ -150,19 +146,11 @@ impl SnakeOptions {
     }
 
     pub(crate) fn count(&self, food: Food) -> usize {
-        match food {
-            Food::Apple => self.apples,
-            Food::Banana => self.bananas,
-            Food::Fire => self.fires,
-        }
+        [self.apples, self.bananas, self.fires][food as usize]
     }
 
     pub(crate) fn worth(&self, food: Food) -> f64 {
-        match food {
-            Food::Apple => self.apple_reward,
-            Food::Banana => self.banana_reward,
-            Food::Fire => self.fire_reward,
-        }
+        [self.apple_reward, self.banana_reward, self.fire_reward][food as usize]
     }
 
     /// Returns the kinds of food in the game.
@@ -176,11 +164,6 @@ impl SnakeOptions {
     pub(crate) fn changed(&self) -> bool {
         let is_changed = |&food: &Food| self.worth(food) != usual_worth(food);
         self.swapped || self.kinds().iter().any(is_changed)
-    }
-
-    /// Returns the move that an action word stands for. It is its own inverse.
-    pub(crate) fn meant(&self, action: usize) -> usize {
-        crate::meant(action, self.swapped, [2, 3])
     }
 
     /// Returns the lowest and the highest reward of a round.
@@ -215,8 +198,5 @@ impl SnakeOptions {
 
 /// Returns the worth of a food in the usual instructions.
 pub(super) fn usual_worth(food: Food) -> f64 {
-    match food {
-        Food::Apple => 1.0,
-        Food::Banana | Food::Fire => 0.0,
-    }
+    if food == Food::Apple { 1.0 } else { 0.0 }
 }

@@ -1,39 +1,24 @@
-//! Enemies and the scripted player of Snake.
+//! The moves of random enemies and of the scripted player of Snake.
 
 use super::board::{Food, SnakeBoard};
-use crate::picture::Cell;
-use crate::rng::Stream;
+use crate::picture::{Cell, distance};
 
-/// Draws the move of a random enemy evenly from those that keep it on the board and off its own body, or from all if
-/// there are none. It ignores other snakes. From length 3 it treats its own tail as free, as in FastSnake.
-pub(super) fn enemy(board: &SnakeBoard, who: usize, stream: &mut Stream) -> Option<usize> {
-    let body = &board.snakes[who].0;
-    let head = *body.front()?;
+/// Returns the moves of a random enemy: those that keep it on the board and off its own body, or all if there are none. It
+/// ignores other snakes. From length 3 it treats its own tail as free, as in FastSnake.
+pub(super) fn random(board: &SnakeBoard, who: usize) -> Vec<usize> {
+    let body = &board.snakes[who];
     let solid = body.len() - usize::from(body.len() > 2);
     let hits_itself = |cell: Cell| body.iter().take(solid).any(|&part| part == cell);
     let careful = |way: &usize| {
-        board
-            .neighbour(head, *way)
-            .is_some_and(|cell| !hits_itself(cell))
+        let next = board.neighbour(body[0], *way);
+        next.is_some_and(|cell| !hits_itself(cell))
     };
     let ways: Vec<usize> = (0..4).filter(careful).collect();
     if ways.is_empty() {
-        Some(stream.below(4))
+        (0..4).collect()
     } else {
-        Some(ways[stream.below(ways.len())])
+        ways
     }
-}
-
-/// Draws one of the greedy player's moves for an enemy.
-pub(super) fn greedy_enemy(
-    board: &SnakeBoard,
-    who: usize,
-    worth: impl Fn(Food) -> f64,
-    stream: &mut Stream,
-) -> Option<usize> {
-    board.snakes[who].head()?;
-    let ways = greedy(&board.seen_by(who), worth);
-    Some(ways[stream.below(ways.len())])
 }
 
 /// The danger of a move in ascending order.
@@ -50,7 +35,7 @@ enum Risk {
 /// Returns the moves of the greedy player for snake 0 (see [`SnakeBoard::seen_by`]): among those with the least risk, those
 /// nearest to food worth points.
 pub(super) fn greedy(board: &SnakeBoard, worth: impl Fn(Food) -> f64) -> Vec<usize> {
-    let Some(head) = board.snakes[0].head() else {
+    let Some(&head) = board.snakes[0].front() else {
         return (0..4).collect();
     };
     let moves = (0..4).map(|way| match board.neighbour(head, way) {
@@ -67,8 +52,8 @@ pub(super) fn greedy(board: &SnakeBoard, worth: impl Fn(Food) -> f64) -> Vec<usi
 }
 
 fn risk(board: &SnakeBoard, cell: Cell, worth: impl Fn(Food) -> f64) -> Risk {
-    let enemies = board.snakes[1..].iter().filter_map(|snake| snake.head());
-    if enemies.into_iter().any(|head| distance(head, cell) == 1) {
+    let mut enemies = board.snakes[1..].iter().filter_map(|snake| snake.front());
+    if enemies.any(|&head| distance(head, cell) == 1) {
         Risk::Clash
     } else if board.food_at(cell).is_some_and(|food| worth(food) < 0.0) {
         Risk::Harm
@@ -81,8 +66,4 @@ fn risk(board: &SnakeBoard, cell: Cell, worth: impl Fn(Food) -> f64) -> Risk {
 fn to_the_nearest(board: &SnakeBoard, cell: Cell, worth: impl Fn(Food) -> f64) -> usize {
     let wanted = board.food.iter().filter(|&&(_, food)| worth(food) > 0.0);
     wanted.map(|&(at, _)| distance(at, cell)).min().unwrap_or(0)
-}
-
-fn distance(one: Cell, other: Cell) -> usize {
-    one.0.abs_diff(other.0) + one.1.abs_diff(other.1)
 }

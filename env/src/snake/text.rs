@@ -21,25 +21,11 @@ const FOOD: usize = 11;
 
 /// Returns the role of a sign of either set.
 pub(super) fn role(cell: &str) -> Option<Role> {
+    use Role::{Body, Floor, Goal, Hazard, Item};
     let mut roles = [Role::Opponent; 14];
     roles[0] = Role::Player;
-    let others = [
-        Role::Body,
-        Role::Floor,
-        Role::Goal,
-        Role::Item,
-        Role::Hazard,
-    ];
-    roles[BODY..].copy_from_slice(&others);
+    roles[BODY..].copy_from_slice(&[Body, Floor, Goal, Item, Hazard]);
     picture::role(cell, [Phrasing::Usual, Phrasing::Other].map(signs), roles)
-}
-
-pub(super) fn name(food: Food) -> &'static str {
-    match food {
-        Food::Apple => "apple",
-        Food::Banana => "banana",
-        Food::Fire => "fire",
-    }
 }
 
 /// Returns the rules in the wording of the options.
@@ -62,7 +48,7 @@ pub(super) fn rules(options: &SnakeOptions) -> String {
         rules += &format!(" {signs}: {}.", legend(options));
     }
     for food in options.kinds() {
-        let (name, worth) = (name(food), options.worth(food));
+        let (name, worth) = (food.name(), options.worth(food));
         let poison = worth < 0.0 && food != Food::Fire;
         let worth = worth_in_words(worth);
         rules += &match (usual, poison) {
@@ -108,7 +94,7 @@ pub(super) fn board(board: &SnakeBoard, symbols: Phrasing) -> String {
         mark(cell, signs[FOOD + food as usize]);
     }
     for (who, snake) in board.snakes.iter().enumerate() {
-        for (part, &cell) in snake.0.iter().enumerate() {
+        for (part, &cell) in snake.iter().enumerate() {
             mark(cell, if part == 0 { signs[who] } else { signs[BODY] });
         }
     }
@@ -126,7 +112,7 @@ fn legend(options: &SnakeOptions) -> String {
     }
     legend += &format!(", {} body", signs[BODY]);
     for food in options.kinds() {
-        legend += &format!(", {} {}", signs[FOOD + food as usize], name(food));
+        legend += &format!(", {} {}", signs[FOOD + food as usize], food.name());
     }
     legend + &format!(", {} empty", signs[EMPTY])
 }
@@ -141,7 +127,7 @@ pub(super) fn key(board: &SnakeBoard) -> String {
     }
     for snake in &board.snakes {
         key.push('|');
-        let cells: Vec<String> = snake.0.iter().map(|(x, y)| format!("{x},{y}")).collect();
+        let cells: Vec<String> = snake.iter().map(|(x, y)| format!("{x},{y}")).collect();
         key += &cells.join(" ");
     }
     key
@@ -157,7 +143,7 @@ pub(super) fn full(board: &SnakeBoard, options: &SnakeOptions) -> String {
     for food in options.kinds() {
         let mut cells = board.cells_of(food);
         cells.sort();
-        let name = name(food);
+        let name = food.name();
         lines.push(format!(
             "Each {name} {}. There are {name}s at: {}",
             worth_in_words(options.worth(food)),
@@ -185,10 +171,10 @@ pub(super) fn full(board: &SnakeBoard, options: &SnakeOptions) -> String {
 }
 
 fn whereabouts(snake: &Snake, has: &str) -> String {
-    match snake.head() {
+    match snake.front() {
         Some((x, y)) => format!(
             "{has} the head at ({x}, {y}) and the body at: {}",
-            picture::list(snake.0.iter().skip(1).copied())
+            picture::list(snake.iter().skip(1).copied())
         ),
         None => format!("{has} died"),
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::level::{Level, Position, opposite};
+use crate::picture::distance;
 use crate::rng::Stream;
 
 /// The cells that the walk clears, as offsets of columns and rows.
@@ -77,6 +78,7 @@ fn room(width: usize, height: usize, stream: &mut Stream) -> Vec<bool> {
 }
 
 /// A position of reverse play.
+#[derive(Clone, Copy)]
 struct ReversePosition {
     state: Position,
     from: usize,
@@ -131,40 +133,32 @@ fn scatter(
     } else {
         open.pop_front()
     } {
-        let far: usize = nodes[node].state.boxes().map(|cell| distances[cell]).sum();
-        let score = nodes[node].changes * far;
+        let before = nodes[node];
+        let far: usize = before.state.boxes().map(|cell| distances[cell]).sum();
+        let score = before.changes * far;
         if score > highest {
             (best, highest) = (node, score);
         }
-        if nodes[node].depth == DEEPEST || nodes.len() >= effort {
+        if before.depth == DEEPEST || nodes.len() >= effort {
             continue;
         }
         let turn = stream.below(4);
         for way in (0..4).map(|way| (way + turn) % 4) {
             for pull in [false, true] {
-                let ReversePosition {
-                    state,
-                    depth,
-                    pulled,
-                    changes,
-                    ..
-                } = nodes[node];
-                let Some(after) = level.back(&state, way, pull) else {
+                let after = level.back(&before.state, way, pull);
+                let Some(state) = after.filter(|after| seen.insert(*after)) else {
                     continue;
                 };
-                if !seen.insert(after) {
-                    continue;
-                }
-                let player = usize::from(state.player);
+                let player = usize::from(before.state.player);
                 let behind = level.neighbour(player, opposite(way));
                 open.push_back(nodes.len());
                 nodes.push(ReversePosition {
-                    state: after,
+                    state,
                     from: node,
                     way,
-                    depth: depth + 1,
-                    pulled: if pull { Some(player) } else { pulled },
-                    changes: changes + usize::from(pull && pulled != behind),
+                    depth: before.depth + 1,
+                    pulled: if pull { Some(player) } else { before.pulled },
+                    changes: before.changes + usize::from(pull && before.pulled != behind),
                 });
             }
         }
@@ -188,16 +182,11 @@ fn scatter(
 
 /// Returns the distance of each cell from the nearest target along rows and columns, regardless of walls.
 fn distances(level: &Level) -> Vec<usize> {
-    let distance = |one: usize, other: usize| {
-        (one % level.width).abs_diff(other % level.width)
-            + (one / level.width).abs_diff(other / level.width)
-    };
+    let at = |cell: usize| (cell % level.width, cell / level.width);
     let cells = 0..level.targets.len();
     let targets: Vec<usize> = cells.clone().filter(|&cell| level.targets[cell]).collect();
-    let to_nearest = |cell| targets.iter().map(|&target| distance(cell, target)).min();
-    cells
-        .map(|cell| to_nearest(cell).unwrap_or_default())
-        .collect()
+    let to_nearest = |cell| targets.iter().map(|&to| distance(at(cell), at(to))).min();
+    cells.map(|cell| to_nearest(cell).unwrap_or(0)).collect()
 }
 
 /// Returns an open room with the targets along its upper wall and each box below its target.

@@ -1,6 +1,7 @@
 //! Levels from a file in Boxoban's format.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::level::{LONGEST_LEVEL_SIDE, Level, Levels, MOST_BOXES, Position};
 
@@ -55,7 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Levels, String> {
     Ok(levels)
 }
 
-fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Level, Position), String> {
+fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Arc<Level>, Position), String> {
     let (first, row) = rows[0];
     let (width, height) = (row.chars().count(), rows.len());
     if width > LONGEST_LEVEL_SIDE || height > LONGEST_LEVEL_SIDE {
@@ -112,5 +113,5 @@ fn level(name: &str, rows: &[(usize, &str)]) -> Result<(Level, Position), String
             "all boxes on targets in {name} ({lines}), but must have something left to do"
         ));
     }
-    Ok((level, state))
+    Ok((Arc::new(level), state))
 }

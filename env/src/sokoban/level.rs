@@ -1,6 +1,6 @@
 //! Sokoban levels, positions in them, and steps.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// With these limits a position has a few bytes.
 pub(super) const MOST_BOXES: usize = 8;
@@ -29,7 +29,7 @@ pub(super) struct Position {
 }
 
 /// The levels of a file with their starts.
-pub(super) type Levels = Vec<(Level, Position)>;
+pub(super) type Levels = Vec<(Arc<Level>, Position)>;
 
 impl Position {
     /// Makes a position. `boxes` has at most [`MOST_BOXES`] cells.
@@ -76,10 +76,7 @@ impl Level {
             3 if x + 1 < self.width => cell + 1,
             _ => return None,
         };
-        self.floor
-            .get(next)
-            .is_some_and(|&floor| floor)
-            .then_some(next)
+        (self.floor.get(next) == Some(&true)).then_some(next)
     }
 
     /// Returns the position after a step, unless a wall or a second box is in the way.
@@ -129,14 +126,10 @@ impl Level {
     /// Returns for each cell the fewest pushes that a box there needs if it is alone; `None` if it is lost.
     pub(crate) fn pushes(&self) -> &[Option<u16>] {
         self.pushes.get_or_init(|| {
-            let mut pushes: Vec<Option<u16>> = self
-                .targets
-                .iter()
-                .map(|&target| target.then_some(0))
-                .collect();
-            let mut reached: Vec<usize> = (0..pushes.len())
-                .filter(|&cell| self.targets[cell])
-                .collect();
+            let at_target = |&target: &bool| target.then_some(0);
+            let mut pushes: Vec<Option<u16>> = self.targets.iter().map(at_target).collect();
+            let cells = 0..pushes.len();
+            let mut reached: Vec<usize> = cells.filter(|&cell| self.targets[cell]).collect();
             let mut place = 0;
             while let Some(&cell) = reached.get(place) {
                 place += 1;

@@ -23,25 +23,25 @@ crate::options! {
     /// The options of Sokoban.
     pub(super) struct SokobanOptions;
     /// cells per side of a square level, with its walls
-    size: Option<usize> = Some(6), in Whole(5..=LONGEST_LEVEL_SIDE);
+    size: Option<usize> = Some(6), in Whole(5, LONGEST_LEVEL_SIDE);
     /// cells from left to right, instead of `size`
-    width: Option<usize> = None, in Whole(5..=LONGEST_LEVEL_SIDE);
+    width: Option<usize> = None, in Whole(5, LONGEST_LEVEL_SIDE);
     /// cells from top to bottom, instead of `size`
-    height: Option<usize> = None, in Whole(5..=LONGEST_LEVEL_SIDE);
+    height: Option<usize> = None, in Whole(5, LONGEST_LEVEL_SIDE);
     /// boxes, and as many targets; at most the width - 2
-    boxes: usize = 1, in Whole(1..=MOST_BOXES);
+    boxes: usize = 1, in Whole(1, MOST_BOXES);
     /// states that reverse play visits in each room: more make levels harder and starting slower
-    effort: usize = 300, in Whole(50..=MOST_EFFORT);
+    effort: usize = 300, in Whole(50, MOST_EFFORT);
     /// a file of levels in Boxoban's format, instead of all options above
     levels: Option<PathBuf> = None;
     /// whether boxes must be on targets, or must not: then their rewards are costs
     goal: BoxGoal = BoxGoal::On, if changed;
     /// reward of each step
-    step_reward: f64 = -0.1, in Real(-1000.0..=0.0);
+    step_reward: f64 = -0.1, in Real(-1000.0, 0.0);
     /// reward of a box that gets onto a target; leaving it costs as much
-    box_reward: f64 = 1.0, in Real(0.0..=1000.0);
+    box_reward: f64 = 1.0, in Real(0.0, 1000.0);
     /// reward of all boxes on targets
-    done_reward: f64 = 10.0, in Real(0.0..=1000.0);
+    done_reward: f64 = 10.0, in Real(0.0, 1000.0);
     /// the words left and right swap their meanings
     swapped: bool = false, if changed;
     /// the words of the rules
@@ -49,7 +49,7 @@ crate::options! {
     /// the signs of the picture
     symbols: Phrasing = Phrasing::Usual, if changed;
     /// steps of an episode
-    step_limit: usize = 20, in Whole(1..=LONGEST_EPISODE);
+    step_limit: usize = 20, in Whole(1, LONGEST_EPISODE);
     /// the picture alone, or coordinates and a key above it
     view: View = View::Board;
 }
@@ -101,10 +101,5 @@ impl SokobanOptions {
         let usual = SokobanOptions::default();
         let rewards = |it: &SokobanOptions| (it.step_reward, it.box_reward, it.done_reward);
         self.swapped || self.goal != usual.goal || rewards(self) != rewards(&usual)
-    }
-
-    /// Returns the move that an action word stands for. It is its own inverse.
-    pub(crate) fn meant(&self, action: usize) -> usize {
-        crate::meant(action, self.swapped, [2, 3])
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 
+use super::draw::DrawnLevel;
 use super::*;
 
 fn drawn(width: usize, height: usize, boxes: usize, effort: usize, scene: u64) -> DrawnLevel {

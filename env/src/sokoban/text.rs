@@ -51,14 +51,8 @@ pub(super) fn board(level: &Level, state: &Position, symbols: Phrasing) -> Strin
 
 /// Returns the key of a state: the board in one line.
 pub(super) fn key(level: &Level, state: &Position) -> String {
-    let sign = |cell| sign(level, state, cell, Phrasing::Usual);
-    let row = |y| {
-        (0..level.width)
-            .map(|x| sign(y * level.width + x))
-            .collect::<String>()
-    };
-    let rows: Vec<String> = (0..level.floor.len() / level.width).map(row).collect();
-    rows.join("/")
+    let board = board(level, state, Phrasing::Usual);
+    board.replace(' ', "").replace('\n', "/")
 }
 
 /// Returns the board in coordinates, a key and the picture.

@@ -3,11 +3,8 @@
 use crate::picture::Role;
 use crate::rng::Stream;
 
-// The directions of a slide, in the order of the actions.
+/// The direction of a slide upwards.
 pub(super) const UP: usize = 0;
-pub(super) const DOWN: usize = 1;
-pub(super) const LEFT: usize = 2;
-pub(super) const RIGHT: usize = 3;
 
 const SIDE: usize = 4;
 
@@ -16,15 +13,15 @@ const SIDE: usize = 4;
 pub(super) struct TileBoard(pub [u8; SIDE * SIDE]);
 
 impl TileBoard {
-    /// Slides all tiles and returns whether anything moved.
+    /// Slides all tiles (up 0, down 1, left 2, right 3) and returns whether anything moved.
     pub(crate) fn slide(&mut self, way: usize) -> bool {
         let before = *self;
         for line in 0..SIDE {
             // The cell at the wall that the line slides to, and the distance to the next cell.
             let (first, step) = match way {
                 UP => (line, SIDE as isize),
-                DOWN => (line + SIDE * (SIDE - 1), -(SIDE as isize)),
-                LEFT => (line * SIDE, 1),
+                1 => (line + SIDE * (SIDE - 1), -(SIDE as isize)),
+                2 => (line * SIDE, 1),
                 _ => (line * SIDE + SIDE - 1, -1),
             };
             let cell = |place: usize| (first as isize + step * place as isize) as usize;

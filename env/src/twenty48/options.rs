@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use super::board::{LEFT, RIGHT};
 use crate::GameOptions;
 use crate::OptionRange::{Real, Whole};
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View, refused};
@@ -13,11 +12,11 @@ crate::options! {
     /// The options of 2048.
     pub(super) struct TilesOptions;
     /// the tile that ends the game, a power of two
-    target: usize = 64, in Whole(32..=16384);
+    target: usize = 64, in Whole(32, 16384);
     /// whether to make high tiles, or to keep them low: then each higher tile costs its share
     goal: TilesGoal = TilesGoal::High, if changed;
     /// cost of each `up`
-    up_cost: f64 = 0.0, in Real(0.0..=1000.0), if changed;
+    up_cost: f64 = 0.0, in Real(0.0, 1000.0), if changed;
     /// the words left and right swap their meanings
     swapped: bool = false, if changed;
     /// the words of the rules
@@ -25,7 +24,7 @@ crate::options! {
     /// tiles as numbers, or as letters: `A` for 2, `B` for 4, and so on
     symbols: Phrasing = Phrasing::Usual, if changed;
     /// moves of an episode
-    step_limit: usize = 50, in Whole(1..=LONGEST_EPISODE);
+    step_limit: usize = 50, in Whole(1, LONGEST_EPISODE);
     /// the picture alone, or a description above it
     view: View = View::Board;
 }
@@ -67,20 +66,11 @@ impl TilesOptions {
         self.goal != TilesGoal::High || self.up_cost != 0.0 || self.swapped
     }
 
-    pub(crate) fn letters(&self) -> bool {
-        self.symbols == Phrasing::Other
-    }
-
     /// Returns the sign of a tile.
     pub(crate) fn tile(&self, level: u8) -> String {
         match self.symbols {
             Phrasing::Usual => (1u32 << level).to_string(),
             Phrasing::Other => char::from(b'A' + level - 1).to_string(),
         }
-    }
-
-    /// Returns the move that an action word stands for. It is its own inverse.
-    pub(crate) fn meant(&self, action: usize) -> usize {
-        crate::meant(action, self.swapped, [LEFT, RIGHT])
     }
 }

@@ -2,8 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::board::{DOWN, LEFT, RIGHT, UP};
+use super::board::UP;
 use super::*;
+
+const DOWN: usize = 1;
+const LEFT: usize = 2;
+const RIGHT: usize = 3;
 
 /// Returns a board from the numbers of its tiles.
 fn board(rows: [[u32; 4]; 4]) -> TileBoard {

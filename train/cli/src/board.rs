@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn every_board_of_every_game_is_painted() {
         for kind in GAMES {
-            let symbols = kind.probe("symbols").map(|probe| probe.options());
-            let variants = kind.variants.iter().map(|variant| variant.options());
+            let symbols = kind.probe("symbols").map(|probe| (probe.options)());
+            let variants = kind.variants.iter().map(|variant| (variant.options)());
             for options in variants.chain(symbols) {
                 let scenario = (kind.configure)(&options).unwrap();
                 let text = scenario.start(3, 3).unwrap().observe(0).unwrap();

@@ -20,9 +20,9 @@ lapwing_env::options! {
     /// the lowest and the highest reward of a step; others are an error
     reward_bounds: Option<[f64; 2]> = None;
     /// turns of an episode
-    step_limit: usize = 100, in Whole(1..=1_000_000);
+    step_limit: usize = 100, in Whole(1, 1_000_000);
     /// seconds until an answer, also to the first reset, for which a program may have to load
-    timeout: f64 = 60.0, in Real(0.01..=86_400.0);
+    timeout: f64 = 60.0, in Real(0.01, 86_400.0);
 }
 
 impl ExternalOptions {

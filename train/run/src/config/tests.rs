@@ -525,7 +525,7 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
     for kind in lapwing_env::GAMES {
         for variant in kind.variants {
             let found = load(variant.name, &[]).unwrap();
-            let scenario = (kind.configure)(&variant.options()).unwrap();
+            let scenario = (kind.configure)(&(variant.options)()).unwrap();
             assert_eq!(found.name, variant.name);
             assert_eq!(
                 found.game,
@@ -565,7 +565,7 @@ fn presets_and_variants_of_one_name_are_one_game() {
             if PRESETS.iter().all(|preset| preset.name != variant.name) {
                 continue;
             }
-            let scenario = (kind.configure)(&variant.options()).unwrap();
+            let scenario = (kind.configure)(&(variant.options)()).unwrap();
             let preset = load(variant.name, &[]).unwrap();
             assert_eq!(
                 preset.game,
