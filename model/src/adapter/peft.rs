@@ -1,7 +1,6 @@
 //! Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use fancy_regex::Regex;
@@ -69,19 +68,21 @@ impl StoredAdapter {
         })
     }
 
-    /// Checks that copied tables are equal to the base's: PEFT stores embedding and head beside an adapter of the head. `base`
-    /// returns some rows of a table of the base.
+    /// Checks that copied tables are equal to the base's: PEFT stores embedding and head beside an adapter of the head.
     pub(crate) fn check_copies(
         &self,
         model: &ModelConfig,
-        mut base: impl FnMut(&str, Range<usize>) -> Result<Vec<f32>, ModelError>,
+        base: &WeightFiles,
     ) -> Result<(), ModelError> {
         let at_once = ((1 << 20) / model.width).max(1);
         for (copy, original) in &self.copies {
+            // A tied head is usually stored as the embedding only.
+            let is_stored = base.contains(original);
+            let original = if is_stored { original } else { EMBEDDING };
             for first in (0..model.vocab).step_by(at_once) {
                 let rows = first..model.vocab.min(first + at_once);
                 let theirs = self.weights.read_rows(copy, rows.clone())?;
-                let ours = base(original, rows)?;
+                let ours = base.read_rows(original, rows)?;
                 // Either may be rounded to bf16, which has 8 significant bits.
                 let same =
                     |(a, b): (&f32, &f32)| (a - b).abs() <= a.abs().max(b.abs()) / 128.0 + 1e-6;
@@ -107,31 +108,6 @@ impl StoredAdapter {
     pub fn parameters(&self) -> u64 {
         self.tensors.iter().map(|(_, _, v)| v.len() as u64).sum()
     }
-
-    /// Returns the term of a layer.
-    pub(super) fn term(&self, layer: usize, linear: Linear) -> Option<LowRankTerm<'_>> {
-        let at = self
-            .sites
-            .iter()
-            .position(|s| (s.layer, s.linear) == (layer, linear))?;
-        let (site, pair) = (&self.sites[at], &self.tensors[2 * at..]);
-        Some(LowRankTerm {
-            a: &pair[0].2,
-            b: &pair[1].2,
-            rank: site.rank,
-            scale: site.scale(self.config.rslora),
-        })
-    }
-}
-
-/// A low-rank term on the host.
-pub(super) struct LowRankTerm<'a> {
-    /// (r, K)
-    pub(super) a: &'a [f32],
-    /// (N, r)
-    pub(super) b: &'a [f32],
-    pub(super) rank: usize,
-    pub(super) scale: f32,
 }
 
 fn open_weights(dir: &Path) -> Result<WeightFiles, ModelError> {

@@ -52,12 +52,17 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
         use std::os::unix::fs::PermissionsExt;
         // It is created for its owner only.
         let everybody = fs::Permissions::from_mode(0o644);
-        temporary.as_file().set_permissions(everybody).map_err(failed)?;
+        temporary
+            .as_file()
+            .set_permissions(everybody)
+            .map_err(failed)?;
     }
     temporary.persist(path).map_err(|e| failed(e.error))?;
     // The folder holds the names of its files.
     #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed)?;
     Ok(())
 }
 

@@ -134,12 +134,7 @@ impl ModelDirectory {
     /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let stored = StoredAdapter::read(&self.config, dir)?;
-        stored.check_copies(&self.config, |name, rows| {
-            // A tied head is usually stored as the embedding only.
-            let is_stored = self.weights.contains(name);
-            let name = if is_stored { name } else { EMBEDDING };
-            self.weights.read_rows(name, rows)
-        })?;
+        stored.check_copies(&self.config, &self.weights)?;
         Ok(stored)
     }
 

@@ -44,7 +44,11 @@ pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, String>, ModelE
         Some(name) if is_file_name(name) => Ok((tensor, name.to_owned())),
         _ => {
             let problem = format!("{file} is not the name of a file in this directory");
-            Err(ModelError::field(path, &format!("weight_map.{tensor}"), problem))
+            Err(ModelError::field(
+                path,
+                &format!("weight_map.{tensor}"),
+                problem,
+            ))
         }
     };
     files.into_iter().map(checked).collect()
@@ -217,7 +221,9 @@ impl WeightFiles {
         }
         match stored.dtype {
             _ if stored.is_float() => Ok(()),
-            other => wrong(format!("stored as {other:?}; supported are F16, BF16, F32 and F64")),
+            other => wrong(format!(
+                "stored as {other:?}; supported are F16, BF16, F32 and F64"
+            )),
         }
     }
 
@@ -320,8 +326,12 @@ pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>
 pub(crate) fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
     let values = values.iter();
     let bytes: Vec<u8> = match dtype {
-        Dtype::F16 => values.flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
-        Dtype::BF16 => values.flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
+        Dtype::F16 => values
+            .flat_map(|&x| f16::from_f32(x).to_le_bytes())
+            .collect(),
+        Dtype::BF16 => values
+            .flat_map(|&x| bf16::from_f32(x).to_le_bytes())
+            .collect(),
         Dtype::F64 => values.flat_map(|&x| f64::from(x).to_le_bytes()).collect(),
         _ => values.flat_map(|&x| x.to_le_bytes()).collect(),
     };
