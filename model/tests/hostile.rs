@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lapwing_model::{
-    Adapter, ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision,
-    SamplingOptions, StoredAdapter, Tokenizer, generate,
+    ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision, SamplingOptions,
+    StoredAdapter, Tokenizer, generate,
 };
 use lapwing_tensor::check;
 use lapwing_tensor::random::Random;

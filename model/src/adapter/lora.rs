@@ -9,7 +9,7 @@ use lapwing_tensor::{Lora, Parameters, Tensor};
 
 use super::peft;
 use super::site::LoraSite;
-use crate::{Linear, LoraConfig, Model, ModelConfig, ModelError, StoredAdapter, Targets};
+use crate::{Linear, LoraConfig, Model, ModelError, StoredAdapter, Targets};
 
 /// The low-rank terms of a model. They are views into the arena of [`Parameters`], so an optimiser step there changes them.
 /// Cheap to clone.

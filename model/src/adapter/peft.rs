@@ -186,7 +186,7 @@ impl PeftConfig {
             }
         }
         Ok(PeftConfig {
-            path: fields.path().to_owned(),
+            path: fields.path.to_owned(),
             config: LoraConfig {
                 rank: fields.required_count("r", MOST_RANK)?,
                 // PEFT's default.

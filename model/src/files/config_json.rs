@@ -187,7 +187,7 @@ fn refuse_unsupported(fields: &JsonFields) -> Result<(), ModelError> {
         ("quantization_config", QUANTISED),
         ("compression_config", QUANTISED),
     ] {
-        if fields.has(field) {
+        if fields.get(field).is_some() {
             return Err(fields.wrong(field, problem));
         }
     }
@@ -214,7 +214,7 @@ fn refuse_sliding_windows(fields: &JsonFields, layers: usize) -> Result<(), Mode
         None => 28,
     };
     // An absent window is one of 4096; null is none.
-    let window = fields.has("sliding_window") || fields.is_absent("sliding_window");
+    let window = fields.get("sliding_window").is_some() || fields.is_absent("sliding_window");
     if fields.flag("use_sliding_window")? && window && first < layers {
         let problem = "sliding-window attention is not supported";
         return Err(fields.wrong("use_sliding_window", problem));

@@ -64,11 +64,12 @@ fn refuse_partial(fields: &JsonFields) -> Result<(), ModelError> {
 
 impl RopeScaling {
     fn read(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
-        if fields.has("full_attention") || fields.has("sliding_attention") {
+        let by_layer = ["full_attention", "sliding_attention"];
+        if by_layer.iter().any(|field| fields.get(field).is_some()) {
             let problem = "rope parameters per layer type are not supported";
             return Err(fields.wrong("full_attention", problem));
         }
-        let old = !fields.has("rope_type");
+        let old = fields.get("rope_type").is_none();
         let field = if old { "type" } else { "rope_type" };
         match fields.text(field)?.unwrap_or("default") {
             "default" => Ok(RopeScaling::None),
