@@ -19,7 +19,7 @@ use lapwing_tensor::{
     Gpu, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed, rl::LmHead,
 };
 
-use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree};
+use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree, TokenTree};
 
 /// A decoder language model on the device. Clones share the weights.
 #[derive(Clone)]
@@ -70,12 +70,9 @@ impl Tokens {
 
     /// Uploads one sequence.
     pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
-        let positions: Vec<u32> = (0..ids.len() as u32).collect();
-        Tokens {
-            ids: Indices::new(gpu, ids),
-            positions: Indices::new(gpu, &positions),
-            visible: Visibility::tree(gpu, &vec![ids.len() as u32; ids.len()]),
-        }
+        let mut tree = TokenTree::new();
+        tree.insert(ids);
+        Tokens::new(gpu, &tree.pack())
     }
 }
 

@@ -175,15 +175,13 @@ fn read_head_size(
 
 /// Refuses features without which the model would compute other numbers.
 fn refuse_unsupported(fields: &JsonFields) -> Result<(), ModelError> {
+    const EXPERTS: &str = "mixtures of experts are not supported";
     const QUANTISED: &str =
         "quantised weights are not supported; load the checkpoint in 16 or 32 bits instead";
     for (field, problem) in [
-        ("num_experts", "mixtures of experts are not supported"),
-        ("num_local_experts", "mixtures of experts are not supported"),
-        (
-            "moe_intermediate_size",
-            "mixtures of experts are not supported",
-        ),
+        ("num_experts", EXPERTS),
+        ("num_local_experts", EXPERTS),
+        ("moe_intermediate_size", EXPERTS),
         ("quantization_config", QUANTISED),
         ("compression_config", QUANTISED),
     ] {

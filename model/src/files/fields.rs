@@ -10,7 +10,7 @@ use crate::ModelError;
 
 /// A JSON object of a file. A field that is null counts as absent.
 pub(crate) struct JsonFields<'a> {
-    pub(crate) path: &'a Path,
+    path: &'a Path,
     prefix: String,
     map: &'a Map<String, Value>,
 }
