@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lapwing_model::{Adapter, Model, Precision, Tokens};
+use lapwing_model::{Adapter, ModelDirectory, Precision, Tokens};
 use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions, Indices, Tensor, check::checks};
 use lapwing_train::Config;
 use lapwing_train::learner::Learner;
@@ -174,9 +174,12 @@ fn kernels(gpu: &Gpu) -> Result<String, String> {
 fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let dir: PathBuf = fixtures.join("golden/qwen2");
     let told = |error: &dyn Display| format!("{}: {error}", dir.display());
-    let model = Model::load(gpu, &dir, Precision::Auto).map_err(|e| told(&e))?;
-    let (adapter, parameters) =
-        Adapter::load(&model, &dir.join("adapter")).map_err(|e| told(&e))?;
+    let files = ModelDirectory::open(&dir).map_err(|e| told(&e))?;
+    let model = files
+        .load(gpu, Precision::Auto, &mut |_, _| ())
+        .map_err(|e| told(&e))?;
+    let stored = files.adapter(&dir.join("adapter")).map_err(|e| told(&e))?;
+    let (adapter, parameters) = Adapter::trained(&model, &stored);
     let bytes = std::fs::read(dir.join("expected.safetensors")).map_err(|e| told(&e))?;
     let expected = SafeTensors::deserialize(&bytes).map_err(|e| told(&e))?;
     let words = |name: &str, dtype: Dtype| -> Vec<[u8; 4]> {

@@ -29,7 +29,7 @@ impl ModelConfig {
 
     /// Returns the bytes of a forward pass over `tokens` without gradients, or of sampling after `rows`, whichever is larger.
     pub fn forward_bytes(&self, tokens: usize, rows: usize) -> u64 {
-        let Widths { c, q, k, f } = self.widths();
+        let [c, q, k, f] = self.widths();
         let attention = 3 * c + 3 * q + 4 * k;
         // If a low-rank term does not fit into the launch, its sum is a tensor of its own: F once more.
         let mlp = 4 * c + 4 * f;
@@ -39,7 +39,7 @@ impl ModelConfig {
     /// Returns the bytes of a forward and backward pass over `tokens` with a log-prob of every token, without weights and
     /// adapter. `rank` is the adapter's.
     pub fn update_bytes(&self, tokens: usize, rank: usize, recomputes: bool) -> u64 {
-        let Widths { c, q, k, f } = self.widths();
+        let [c, q, k, f] = self.widths();
         let (layers, rank) = (self.layers as u64, rank as u64);
         let norms = if self.qk_norm() { q + k } else { 0 };
         let block = 4 * c + 2 * q + 2 * k + norms + 3 * f + 7 * rank;
@@ -68,7 +68,7 @@ impl ModelConfig {
     /// Returns the most tokens of one forward pass on a device whose kernels bind at most `max_binding` bytes of a buffer. `rank`
     /// is the adapter's.
     pub fn most_tokens(&self, max_binding: u64, rank: usize) -> usize {
-        let Widths { c, q, k, f } = self.widths();
+        let [c, q, k, f] = self.widths();
         let logits = (self.vocab as u64).min(LOGITS_OF_A_ROW);
         let widest = c.max(q).max(k).max(f).max(logits).max(rank as u64);
         (max_binding / NUMBER / widest) as usize
@@ -76,25 +76,15 @@ impl ModelConfig {
 
     /// Returns the most tokens of a [`KvArena`](crate::KvArena) on such a device.
     pub fn most_arena_rows(&self, max_binding: u64) -> usize {
-        let Widths { c, k, .. } = self.widths();
+        let [c, _, k, _] = self.widths();
         ((max_binding / NUMBER / c.max(k)) as usize).min(u32::MAX as usize)
     }
 
-    fn widths(&self) -> Widths {
-        Widths {
-            c: self.width as u64,
-            q: self.linear_shape(Linear::Q).0 as u64,
-            k: self.linear_shape(Linear::K).0 as u64,
-            f: self.mlp_width as u64,
-        }
+    /// Returns C, H*D, K*D and F.
+    fn widths(&self) -> [u64; 4] {
+        let outputs = |linear| self.linear_shape(linear).0 as u64;
+        [Linear::O, Linear::Q, Linear::K, Linear::Gate].map(outputs)
     }
-}
-
-struct Widths {
-    c: u64,
-    q: u64,
-    k: u64,
-    f: u64,
 }
 
 fn rounded(bytes: u64) -> u64 {

@@ -1,5 +1,6 @@
 //! The error type of this crate.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use lapwing_tensor::GpuError;
@@ -8,42 +9,20 @@ use lapwing_tensor::GpuError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A file cannot be read, written or parsed.
+    /// A file cannot be read, written or parsed, or a field or tensor in it is missing, wrong or not supported.
     #[error("{}: {problem}", .path.display())]
     File {
-        /// The file.
+        /// The file, or the directory if the problem is that of several files.
         path: PathBuf,
-        /// The problem.
+        /// The problem, after the name of the field or tensor.
         problem: String,
     },
-    /// A field of a configuration file is missing, out of range or not supported.
-    #[error("{}: {field}: {problem}", .path.display())]
-    Field {
-        /// The configuration file.
-        path: PathBuf,
-        /// The field.
-        field: String,
-        /// The value found and the value wanted.
-        problem: String,
-    },
-    /// A tensor of a weight file is missing, or has a wrong shape or wrong values.
-    #[error("{}: tensor {tensor}: {problem}", .path.display())]
-    Tensor {
-        /// The weight file, or the directory if no file has the tensor.
-        path: PathBuf,
-        /// The tensor's name.
-        tensor: String,
-        /// The value found and the value wanted.
-        problem: String,
-    },
-    /// The targets of an adapter are invalid or select no layer.
-    #[error("target modules \"{found}\": {problem}")]
-    Targets {
-        /// The name or pattern.
-        found: String,
-        /// The problem.
-        problem: String,
-    },
+    /// The targets of an adapter are invalid or select no layer: the name or pattern, and the problem.
+    #[error("target modules {0}")]
+    Targets(String),
+    /// The hub refuses a request, cannot be reached or sends wrong data: the repository, and the problem.
+    #[error("{0}")]
+    Hub(String),
     /// The KV arena cannot hold more tokens.
     #[error(
         "the KV arena is full: {wanted} tokens wanted, at most {most} fit; use shorter prompts or replies"
@@ -66,7 +45,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    pub(crate) fn file(path: &Path, problem: impl ToString) -> ModelError {
+    pub(crate) fn file(path: &Path, problem: impl Display) -> ModelError {
         let (path, problem) = (path.to_owned(), problem.to_string());
         ModelError::File { path, problem }
     }
@@ -84,9 +63,7 @@ impl ModelError {
 
     /// Replaces the temporary path of a file by its final path.
     pub(crate) fn moved(mut self, from: &Path, to: &Path) -> ModelError {
-        if let ModelError::File { path, .. }
-        | ModelError::Field { path, .. }
-        | ModelError::Tensor { path, .. } = &mut self
+        if let ModelError::File { path, .. } = &mut self
             && let Ok(within) = path.strip_prefix(from)
         {
             *path = to.join(within);
@@ -94,26 +71,15 @@ impl ModelError {
         self
     }
 
-    pub(crate) fn field(path: &Path, field: &str, problem: impl ToString) -> ModelError {
-        let (path, field, problem) = (path.to_owned(), field.to_owned(), problem.to_string());
-        ModelError::Field {
-            path,
-            field,
-            problem,
-        }
+    pub(crate) fn field(path: &Path, field: &str, problem: impl Display) -> ModelError {
+        ModelError::file(path, format!("{field}: {problem}"))
     }
 
-    pub(crate) fn targets(found: &str, problem: impl ToString) -> ModelError {
-        let (found, problem) = (found.to_owned(), problem.to_string());
-        ModelError::Targets { found, problem }
+    pub(crate) fn tensor(path: &Path, tensor: &str, problem: impl Display) -> ModelError {
+        ModelError::file(path, format!("tensor {tensor}: {problem}"))
     }
 
-    pub(crate) fn tensor(path: &Path, tensor: &str, problem: impl ToString) -> ModelError {
-        let (path, tensor, problem) = (path.to_owned(), tensor.to_owned(), problem.to_string());
-        ModelError::Tensor {
-            path,
-            tensor,
-            problem,
-        }
+    pub(crate) fn targets(found: &str, problem: impl Display) -> ModelError {
+        ModelError::Targets(format!("\"{found}\": {problem}"))
     }
 }

@@ -109,23 +109,6 @@ pub struct HubSnapshot {
     pub commit: String,
 }
 
-/// A repository that cannot be downloaded or read from the cache.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HubError {
-    /// The hub refuses the request, cannot be reached, or sends wrong data.
-    #[error("{repository}: {problem}")]
-    Repository {
-        /// The requested repository.
-        repository: Repository,
-        /// The problem and how to fix it.
-        problem: String,
-    },
-    /// The cache or the token cannot be read or written.
-    #[error(transparent)]
-    File(#[from] ModelError),
-}
-
 /// The settings for downloads. The library reads no environment variable; a program builds this from its own environment
 /// with [`Hub::from_variables`].
 #[derive(Clone)]
@@ -198,7 +181,7 @@ impl Hub {
         &self,
         repository: &Repository,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<HubSnapshot, HubError> {
+    ) -> Result<HubSnapshot, ModelError> {
         let folder = format!("models--{}", repository.id.replace('/', "--"));
         let mut download = Download {
             hub: self,
@@ -274,46 +257,31 @@ impl RemoteFile {
             is_large,
         })
     }
-}
 
-/// A checksum in progress.
-enum FileHasher {
-    Sha256(Sha256),
-    GitSha1(Sha1),
-}
-
-impl FileHasher {
-    fn new(file: &RemoteFile) -> FileHasher {
-        match file.is_large {
-            true => FileHasher::Sha256(Sha256::new()),
+    /// Returns the checksum of the downloaded file.
+    fn checksum_of(&self, file: &mut File) -> io::Result<String> {
+        file.rewind()?;
+        match self.is_large {
+            true => hash(file, Sha256::new()),
             false => {
-                let head = format!("blob {}\0", file.size);
-                FileHasher::GitSha1(Sha1::new_with_prefix(head))
+                let head = format!("blob {}\0", self.size);
+                hash(file, Sha1::new_with_prefix(head))
             }
         }
     }
-
-    fn text(self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        match self {
-            FileHasher::Sha256(hasher) => hex(&hasher.finalize()),
-            FileHasher::GitSha1(hasher) => hex(&hasher.finalize()),
-        }
-    }
 }
 
-impl Write for FileHasher {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            FileHasher::Sha256(hasher) => hasher.update(bytes),
-            FileHasher::GitSha1(hasher) => hasher.update(bytes),
+/// Returns the hash of the rest of a file in hexadecimal digits.
+fn hash(file: &mut File, mut hasher: impl Digest) -> io::Result<String> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => hasher.update(&buffer[..read]),
         }
-        Ok(bytes.len())
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    let bytes = hasher.finalize();
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -375,7 +343,7 @@ impl Download<'_> {
         Ok(missing)
     }
 
-    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, HubError> {
+    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, ModelError> {
         let (commit, files) = self.list()?;
         let dir = self.snapshot(&commit);
         let is_there = |name: &str| dir.join(name).is_file();
@@ -419,7 +387,7 @@ impl Download<'_> {
     }
 
     /// Requests the commit of the revision and its files by name.
-    fn list(&self) -> Result<(String, BTreeMap<String, RemoteFile>), HubError> {
+    fn list(&self) -> Result<(String, BTreeMap<String, RemoteFile>), ModelError> {
         let revision = self.repository.revision().replace('/', "%2F");
         let (endpoint, id) = (&self.hub.endpoint, &self.repository.id);
         let address = format!("{endpoint}/api/models/{id}/revision/{revision}?blobs=true");
@@ -450,7 +418,7 @@ impl Download<'_> {
         commit: &str,
         remote: &RemoteFile,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(), HubError> {
+    ) -> Result<(), ModelError> {
         let blob = self.home.join("blobs").join(&remote.checksum);
         if !blob.is_file() {
             let partial = blob.with_extension("incomplete");
@@ -481,11 +449,11 @@ impl Download<'_> {
         match link(&blob, &path) {
             // Another process made the link.
             Err(_) if path.exists() => Ok(()),
-            linked => Ok(linked.map_err(failed)?),
+            linked => linked.map_err(failed),
         }
     }
 
-    /// Completes a partial file: hashes its bytes, then downloads the rest.
+    /// Downloads the rest of a partial file and compares its checksum.
     fn fill(
         &self,
         commit: &str,
@@ -493,10 +461,9 @@ impl Download<'_> {
         file: &mut File,
         partial: &Path,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(), HubError> {
+    ) -> Result<(), ModelError> {
         let failed = |e| ModelError::unwritable(partial, e);
-        let mut hasher = FileHasher::new(remote);
-        let mut done = io::copy(&mut file.take(remote.size), &mut hasher).map_err(failed)?;
+        let mut done = remote.size.min(file.metadata().map_err(failed)?.len());
         file.set_len(done).map_err(failed)?;
         let (endpoint, id, name) = (&self.hub.endpoint, &self.repository.id, &remote.name);
         let address = format!("{endpoint}/{id}/resolve/{commit}/{name}");
@@ -509,7 +476,7 @@ impl Download<'_> {
                     self.check_status(&response, &[200, 206], name)?;
                     // A server without ranges sends the whole file.
                     if done > 0 && response.status().as_u16() == 200 {
-                        (hasher, done) = (FileHasher::new(remote), 0);
+                        done = 0;
                         file.set_len(0).map_err(failed)?;
                     }
                     file.seek(SeekFrom::Start(done)).map_err(failed)?;
@@ -520,7 +487,6 @@ impl Download<'_> {
                             Ok(0) => break,
                             Ok(read) => {
                                 file.write_all(&buffer[..read]).map_err(failed)?;
-                                hasher.write_all(&buffer[..read]).map_err(failed)?;
                                 done += read as u64;
                                 progress(done);
                             }
@@ -544,7 +510,7 @@ impl Download<'_> {
                 std::thread::sleep(FIRST_PAUSE * (1 << attempt));
             }
         }
-        let (found, wanted) = (hasher.text(), &remote.checksum);
+        let (found, wanted) = (remote.checksum_of(file).map_err(failed)?, &remote.checksum);
         if found != *wanted {
             fs::remove_file(partial).map_err(failed)?;
             let problem = format!(
@@ -556,7 +522,7 @@ impl Download<'_> {
     }
 
     /// Requests the bytes of an address from a position on.
-    fn get(&self, address: &str, from: u64) -> Result<Response<ureq::Body>, HubError> {
+    fn get(&self, address: &str, from: u64) -> Result<Response<ureq::Body>, ModelError> {
         let mut request = self.agent.get(address);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
@@ -573,7 +539,7 @@ impl Download<'_> {
         response: &Response<ureq::Body>,
         expected: &[u16],
         wanted: &str,
-    ) -> Result<(), HubError> {
+    ) -> Result<(), ModelError> {
         let status = response.status().as_u16();
         if expected.contains(&status) {
             return Ok(());
@@ -598,14 +564,11 @@ impl Download<'_> {
         })
     }
 
-    fn error(&self, problem: String) -> HubError {
-        HubError::Repository {
-            repository: self.repository.clone(),
-            problem,
-        }
+    fn error(&self, problem: String) -> ModelError {
+        ModelError::Hub(format!("{}: {problem}", self.repository))
     }
 
-    fn network(&self, reason: impl fmt::Display) -> HubError {
+    fn network(&self, reason: impl fmt::Display) -> ModelError {
         let endpoint = &self.hub.endpoint;
         self.error(format!(
             "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again \
@@ -613,12 +576,12 @@ impl Download<'_> {
         ))
     }
 
-    fn unexpected(&self, found: &str, wanted: &str) -> HubError {
+    fn unexpected(&self, found: &str, wanted: &str) -> ModelError {
         let endpoint = &self.hub.endpoint;
         self.error(format!("{endpoint} responds {found}, wanted {wanted}"))
     }
 
-    fn offline(&self, missing: &str) -> HubError {
+    fn offline(&self, missing: &str) -> ModelError {
         let cache = self.hub.cache.display();
         self.error(format!(
             "{missing} is not in the cache {cache}, and HF_HUB_OFFLINE is set: unset it once, or name a directory"

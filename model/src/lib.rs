@@ -32,7 +32,7 @@ pub use files::{
     CompanionFiles, LoadReport, ModelDirectory, Precision, read_text, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};
-pub use hub::{Hub, HubError, HubSnapshot, Repository};
+pub use hub::{Hub, HubSnapshot, Repository};
 pub use reply_batch::{
     BatchRequest, FinishReason, GenerationRequest, ReplyBatch, SPARE_ROWS, SampledToken, TokenScore,
 };

@@ -80,22 +80,19 @@ pub struct ReplyBatch {
 
 struct ActiveReply {
     number: u64,
-    prompt: usize,
+    asked: BatchRequest,
     /// Prompt and reply, including the newest token.
     ids: Vec<u32>,
-    key: u64,
-    sampling: SamplingOptions,
-    scores: Option<usize>,
     end: TokenNode,
 }
 
 impl ActiveReply {
     fn sampled(&self) -> usize {
-        self.ids.len() - self.prompt
+        self.ids.len() - self.asked.request.prompt.len()
     }
 
     fn left(&self) -> usize {
-        self.sampling.max_new_tokens - self.sampled()
+        self.asked.sampling.max_new_tokens - self.sampled()
     }
 }
 
@@ -127,15 +124,12 @@ impl ReplyBatch {
 
     /// Returns whether the arena can hold these replies, beside those in progress, until all are done.
     pub fn has_room(&self, arena: &KvArena, requests: &[BatchRequest]) -> bool {
-        let rows = |prompt: usize, sampling: &SamplingOptions| {
-            let longest = prompt.saturating_add(sampling.max_new_tokens);
-            longest.saturating_add(SPARE_ROWS)
+        let rows = |asked: &BatchRequest| {
+            let longest = asked.sampling.max_new_tokens.saturating_add(SPARE_ROWS);
+            longest.saturating_add(asked.request.prompt.len())
         };
-        let active = self.active.iter().map(|r| rows(r.prompt, &r.sampling));
-        let new = requests
-            .iter()
-            .map(|r| rows(r.request.prompt.len(), &r.sampling));
-        active.chain(new).fold(0usize, usize::saturating_add) <= arena.most_rows()
+        let all = self.active.iter().map(|reply| &reply.asked).chain(requests);
+        all.map(rows).fold(0, usize::saturating_add) <= arena.most_rows()
     }
 
     /// Adds replies and returns the number of the first; the others are numbered consecutively. A reply with
@@ -155,16 +149,14 @@ impl ReplyBatch {
         let prompts: Vec<&[u32]> = requests.iter().map(|r| &*r.request.prompt).collect();
         let ends = self.prefill(arena, &prompts)?;
         let first = self.next;
-        for (number, (new, end)) in (first..).zip(requests.into_iter().zip(ends)) {
+        for (number, (asked, end)) in (first..).zip(requests.into_iter().zip(ends)) {
             self.next = number + 1;
-            if new.sampling.max_new_tokens > 0 {
+            if asked.sampling.max_new_tokens > 0 {
+                let ids = asked.request.prompt.clone();
                 self.active.push(ActiveReply {
                     number,
-                    prompt: new.request.prompt.len(),
-                    ids: new.request.prompt,
-                    key: new.request.key,
-                    sampling: new.sampling,
-                    scores: new.scores,
+                    asked,
+                    ids,
                     end,
                 });
             }
@@ -199,8 +191,8 @@ impl ReplyBatch {
             .active
             .iter()
             .map(|reply| {
-                let key = mix(reply.key ^ mix(reply.sampled() as u64 + 1));
-                (arena.row(reply.end), key, &reply.sampling)
+                let key = mix(reply.asked.request.key ^ mix(reply.sampled() as u64 + 1));
+                (arena.row(reply.end), key, &reply.asked.sampling)
             })
             .collect();
         let draws = draw(arena.hidden(), &self.head, &rows, self.rows_at_once)?;
@@ -209,7 +201,7 @@ impl ReplyBatch {
         }
         let (mut scored, mut questions) = (Vec::new(), Vec::new());
         for (i, reply) in self.active.iter().enumerate() {
-            if let Some(likeliest) = reply.scores {
+            if let Some(likeliest) = reply.asked.scores {
                 scored.push(i);
                 questions.push((rows[i].0, draws[i].token, likeliest));
             }
@@ -221,7 +213,7 @@ impl ReplyBatch {
         let mut sampled = Vec::with_capacity(draws.len());
         for ((reply, draw), score) in self.active.iter_mut().zip(draws).zip(scores) {
             reply.ids.push(draw.token);
-            let finish = match reply.sampling.stop.contains(&draw.token) {
+            let finish = match reply.asked.sampling.stop.contains(&draw.token) {
                 true => Some(FinishReason::StopToken),
                 false => (reply.left() == 0).then_some(FinishReason::MaxTokens),
             };

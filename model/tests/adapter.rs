@@ -18,7 +18,7 @@ fn a_saved_adapter_is_loaded_again_to_the_bit() {
     for name in CHECKPOINTS {
         let (model, adapter, parameters) = load_adapted(name);
         adapter.save(&dir, name).unwrap();
-        let (again, parameters_again) = Adapter::load(&model, &dir).unwrap();
+        let (again, parameters_again) = read_adapter(name, &model, &dir).unwrap();
         assert_eq!(again.config(), adapter.config());
         assert_eq!(values(&parameters_again), values(&parameters), "{name}");
     }
@@ -37,7 +37,7 @@ fn every_target_and_the_head_survive_a_round_trip() {
     };
     let (adapter, parameters) = Adapter::new(&model, config.clone(), 11).unwrap();
     adapter.save(&home.path().join("a"), "llama").unwrap();
-    let (again, parameters_again) = Adapter::load(&model, &home.path().join("a")).unwrap();
+    let (again, parameters_again) = read_adapter("llama", &model, &home.path().join("a")).unwrap();
     assert_eq!(again.config(), &config);
     assert_eq!(values(&parameters_again), values(&parameters));
 }
@@ -261,7 +261,7 @@ fn layers_may_differ_in_rank_and_alpha() {
     });
     std::fs::write(both.join("adapter_config.json"), config.to_string()).unwrap();
 
-    let (adapter, parameters) = Adapter::load(&model, &both).unwrap();
+    let (adapter, parameters) = read_adapter("qwen3", &model, &both).unwrap();
     assert_eq!((adapter.config().rank, adapter.config().alpha), (2, 8.0));
     let up = "base_model.model.model.layers.1.mlp.up_proj";
     assert_eq!(parameters.get(&format!("{up}.lora_A.weight")).shape()[0], 5);
@@ -285,7 +285,7 @@ fn layers_may_differ_in_rank_and_alpha() {
             .unwrap()
             .contains(&"model.layers.1.mlp.up_proj".into())
     );
-    let (again, _) = Adapter::load(&model, &again).unwrap();
+    let (again, _) = read_adapter("qwen3", &model, &again).unwrap();
     let ids = Expected::of("qwen3").ids("ids3");
     let read = |adapter| log_probs(&model, Some(adapter), &ids).to_vec().unwrap();
     assert_eq!(read(&again), read(&adapter));
@@ -320,7 +320,7 @@ fn copies_of_the_base_are_accepted_and_other_tables_are_not() {
             tensors.push((format!("base_model.model.{name}"), table.clone()));
         }
         std::fs::write(&path, safetensors::serialize(tensors, None).unwrap()).unwrap();
-        Adapter::load(&model, &dir).map(|_| ())
+        read_adapter("qwen2", &model, &dir).map(|_| ())
     };
     with(table.clone()).unwrap();
     let mut other = table.data().to_vec();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lapwing_model::{
-    Adapter, ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision,
-    SamplingOptions, StoredAdapter, Tokenizer, generate,
+    ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision, SamplingOptions,
+    StoredAdapter, Tokenizer, generate,
 };
 use lapwing_tensor::check;
 use lapwing_tensor::random::Random;
@@ -215,7 +215,7 @@ fn sizes_that_disagree_with_the_weights_are_found_before_anything_is_allocated()
 #[test]
 fn adapters_of_other_models_and_damaged_ones_are_named() {
     let model = load("qwen2");
-    let complaint = |dir: &Path| match Adapter::load(&model, dir) {
+    let complaint = |dir: &Path| match read_adapter("qwen2", &model, dir) {
         Ok(_) => panic!("loaded"),
         Err(error) => error
             .to_string()

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lapwing_model::{Adapter, LoraConfig, Model, ModelDirectory, Precision, Targets};
-use lapwing_tensor::{Parameters, check};
+use lapwing_tensor::check;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -199,7 +199,7 @@ fn a_tied_head_that_an_adapter_changes_becomes_a_head_of_its_own() {
 
         let merged = Model::load(&check::gpu(), &out, Precision::Auto).unwrap();
         assert!(!merged.config().tied);
-        let (adapter, _): (Adapter, Parameters) = Adapter::load(&model, &adapter_dir).unwrap();
+        let (adapter, _) = read_adapter(name, &model, &adapter_dir).unwrap();
         let ids = Expected::of(name).ids("ids3");
         let wanted = log_probs(&model, Some(&adapter), &ids).to_vec().unwrap();
         let got = log_probs(&merged, None, &ids).to_vec().unwrap();

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lapwing_model::{Adapter, Model, PackedTree, Precision, TokenTree, Tokens};
+use lapwing_model::{
+    Adapter, Model, ModelDirectory, ModelError, PackedTree, Precision, TokenTree, Tokens,
+};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Indices, Parameters, Tensor, check};
 use safetensors::{Dtype, SafeTensors};
@@ -26,8 +28,18 @@ pub fn load(name: &str) -> Model {
 /// Loads a checkpoint with its adapter.
 pub fn load_adapted(name: &str) -> (Model, Adapter, Parameters) {
     let model = load(name);
-    let (adapter, parameters) = Adapter::load(&model, &golden(name).join("adapter")).unwrap();
+    let (adapter, parameters) = read_adapter(name, &model, &golden(name).join("adapter")).unwrap();
     (model, adapter, parameters)
+}
+
+/// Reads an adapter of a golden checkpoint.
+pub fn read_adapter(
+    name: &str,
+    model: &Model,
+    dir: &Path,
+) -> Result<(Adapter, Parameters), ModelError> {
+    let stored = ModelDirectory::open(&golden(name))?.adapter(dir)?;
+    Ok(Adapter::trained(model, &stored))
 }
 
 /// The values of transformers and PEFT.

@@ -9,7 +9,7 @@ use lapwing_tensor::{Lora, Parameters, Tensor};
 
 use super::peft;
 use super::site::LoraSite;
-use crate::{Linear, LoraConfig, Model, ModelConfig, ModelError, StoredAdapter, Targets};
+use crate::{Linear, LoraConfig, Model, ModelError, StoredAdapter, Targets};
 
 /// The low-rank terms of a model. They are views into the arena of [`Parameters`], so an optimiser step there changes them.
 /// Cheap to clone.
@@ -17,8 +17,7 @@ use crate::{Linear, LoraConfig, Model, ModelConfig, ModelError, StoredAdapter, T
 pub struct Adapter {
     config: LoraConfig,
     sites: Vec<LoraSite>,
-    blocks: Vec<[Option<Lora>; 7]>,
-    head: Option<Lora>,
+    terms: HashMap<(usize, Linear), Lora>,
 }
 
 impl Adapter {
@@ -61,38 +60,22 @@ impl Adapter {
             sites.push(site);
         }
         let parameters = Parameters::new(model.gpu(), &tensors);
-        let adapter = Adapter::over(model.config(), config, sites, |name| parameters.get(name));
+        let adapter = Adapter::over(config, sites, |name| parameters.get(name));
         Ok((adapter, parameters))
-    }
-
-    /// Reads a PEFT directory: `adapter_config.json` and `adapter_model.safetensors`.
-    ///
-    /// # Errors
-    /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
-    pub fn load(model: &Model, dir: &Path) -> Result<(Adapter, Parameters), ModelError> {
-        let stored = StoredAdapter::read(model.config(), dir)?;
-        let (width, mut tables) = (model.config().width, HashMap::new());
-        stored.check_copies(model.config(), |name, rows| {
-            if !tables.contains_key(name) {
-                tables.insert(name.to_owned(), model.table(name)?);
-            }
-            Ok(tables[name][rows.start * width..rows.end * width].to_vec())
-        })?;
-        Ok(Adapter::trained(model, &stored))
     }
 
     /// Puts a stored adapter on the device for training.
     pub fn trained(model: &Model, stored: &StoredAdapter) -> (Adapter, Parameters) {
         let parameters = Parameters::new(model.gpu(), &stored.tensors);
         let (config, sites) = (stored.config.clone(), stored.sites.clone());
-        let adapter = Adapter::over(model.config(), config, sites, |name| parameters.get(name));
+        let adapter = Adapter::over(config, sites, |name| parameters.get(name));
         (adapter, parameters)
     }
 
     /// Puts a stored adapter on the device for sampling and scoring only.
     pub fn frozen(model: &Model, stored: &StoredAdapter) -> Adapter {
         let (config, sites) = (stored.config.clone(), stored.sites.clone());
-        Adapter::over(model.config(), config, sites, |name| {
+        Adapter::over(config, sites, |name| {
             let tensor = stored.tensors.iter().find(|(known, ..)| known == name);
             let (_, shape, values) = tensor.expect("A and B of every site were read");
             Tensor::from_slice(model.gpu(), values, shape)
@@ -100,28 +83,17 @@ impl Adapter {
     }
 
     /// `get` returns A or B by name, on the device.
-    fn over(
-        model: &ModelConfig,
-        config: LoraConfig,
-        sites: Vec<LoraSite>,
-        get: impl Fn(&str) -> Tensor,
-    ) -> Adapter {
-        let mut blocks: Vec<[Option<Lora>; 7]> = vec![Default::default(); model.layers];
-        let mut head = None;
-        for site in &sites {
+    fn over(config: LoraConfig, sites: Vec<LoraSite>, get: impl Fn(&str) -> Tensor) -> Adapter {
+        let term = |site: &LoraSite| {
             let [a, b] = site.names().map(|name| get(&name));
             let scale = site.scale(config.rslora);
-            let lora = Some(Lora { a, b, scale });
-            match site.linear {
-                Linear::Head => head = lora,
-                linear => blocks[site.layer][linear as usize] = lora,
-            }
-        }
+            ((site.layer, site.linear), Lora { a, b, scale })
+        };
+        let terms = sites.iter().map(term).collect();
         Adapter {
             config,
             sites,
-            blocks,
-            head,
+            terms,
         }
     }
 
@@ -132,11 +104,7 @@ impl Adapter {
     pub fn save(&self, dir: &Path, base: &str) -> Result<(), ModelError> {
         let mut tensors = Vec::new();
         for site in &self.sites {
-            let term = match site.linear {
-                Linear::Head => self.head(),
-                linear => self.get(site.layer, linear),
-            };
-            let term = term.expect("every site has a term");
+            let term = &self.terms[&(site.layer, site.linear)];
             for (name, side) in site.names().into_iter().zip([&term.a, &term.b]) {
                 tensors.push((name, side.shape().to_vec(), side.to_vec()?));
             }
@@ -144,14 +112,9 @@ impl Adapter {
         peft::write(dir, base, &self.config, &self.sites, &tensors)
     }
 
-    /// Returns the term of a linear layer of a block.
+    /// Returns the term of a linear layer; the head belongs to block 0.
     pub(crate) fn get(&self, layer: usize, linear: Linear) -> Option<&Lora> {
-        self.blocks[layer][linear as usize].as_ref()
-    }
-
-    /// Returns the term of the head.
-    pub(crate) fn head(&self) -> Option<&Lora> {
-        self.head.as_ref()
+        self.terms.get(&(layer, linear))
     }
 
     /// Returns rank, scale and targets.
@@ -161,16 +124,12 @@ impl Adapter {
 
     /// Returns a view of the same terms without gradients, for sampling and scoring. It follows later updates.
     pub fn without_gradients(&self) -> Adapter {
-        let detached = |lora: &Lora| Lora {
-            a: Tensor::detach(&lora.a),
-            b: Tensor::detach(&lora.b),
-            scale: lora.scale,
+        let detached = |(place, lora): (&_, &Lora)| {
+            let [a, b] = [&lora.a, &lora.b].map(Tensor::detach);
+            (*place, Lora { a, b, ..*lora })
         };
-        let block =
-            |block: &[Option<Lora>; 7]| block.each_ref().map(|lora| lora.as_ref().map(detached));
         Adapter {
-            blocks: self.blocks.iter().map(block).collect(),
-            head: self.head.as_ref().map(detached),
+            terms: self.terms.iter().map(detached).collect(),
             ..self.clone()
         }
     }

@@ -4,21 +4,24 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use lapwing_tensor::NamedValues;
 use serde_json::{Map, Value, json};
 
-use super::peft::LowRankTerm;
-use super::targets::every_layer;
+use super::site::LoraSite;
 use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::weight_files::{self, INDEX, WeightFiles};
-use crate::{Linear, ModelDirectory, ModelError, StoredAdapter};
+use crate::files::weight_files::{self, INDEX, StoredTensor, WeightFiles};
+use crate::{ModelDirectory, ModelError, StoredAdapter};
 
-/// A tensor that the adapter changes: its term and the tensor that the term is added to.
+/// A tensor that the adapter changes: its low-rank term, and the name of the tensor that the term is added to.
 struct MergedTensor<'a> {
     name: String,
     base: String,
-    term: LowRankTerm<'a>,
+    a: &'a [f32], // (r, K)
+    b: &'a [f32], // (N, r)
+    rank: usize,
+    scale: f32,
 }
 
 impl ModelDirectory {
@@ -80,17 +83,23 @@ impl ModelDirectory {
 
     /// Returns every tensor that the adapter changes.
     fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<MergedTensor<'a>> {
-        let merged = |(layer, linear): (usize, Linear)| {
-            let name = format!("{}.weight", linear.module(layer));
-            let base = match linear == Linear::Head && self.config().tied {
+        let merged = |(site, term): (&LoraSite, &'a [NamedValues])| {
+            let name = format!("{}.weight", site.linear.module(site.layer));
+            let base = match name == HEAD && self.config().tied {
                 true => EMBEDDING.to_owned(),
                 false => name.clone(),
             };
-            let term = adapter.term(layer, linear)?;
-            Some(MergedTensor { name, base, term })
+            MergedTensor {
+                name,
+                base,
+                a: &term[0].2,
+                b: &term[1].2,
+                rank: site.rank,
+                scale: site.scale(adapter.config.rslora),
+            }
         };
-        let layers = every_layer(self.config()).into_iter();
-        layers.filter_map(merged).collect()
+        let terms = adapter.tensors.chunks_exact(2);
+        adapter.sites.iter().zip(terms).map(merged).collect()
     }
 }
 
@@ -109,7 +118,8 @@ fn write_file(
     header.insert("__metadata__".into(), json!({"format": "pt"}));
     let mut end = 0;
     for &name in names {
-        let (dtype, shape) = weights.layout(base(name).map_or(name, |m| &m.base))?;
+        let StoredTensor { dtype, shape, .. } =
+            weights.stored(base(name).map_or(name, |m| &m.base))?;
         let start = end;
         end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         header.insert(
@@ -144,16 +154,18 @@ fn write_merged(
     merged: &MergedTensor,
     write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let LowRankTerm { a, b, rank, scale } = merged.term;
-    let (dtype, shape) = weights.layout(&merged.base)?;
-    let &[rows, cols] = shape else {
+    let &MergedTensor {
+        a, b, rank, scale, ..
+    } = merged;
+    let StoredTensor { dtype, shape, .. } = weights.stored(&merged.base)?;
+    let &[rows, cols] = &shape[..] else {
         unreachable!("a checked linear layer is a matrix")
     };
     let at_once = ((1 << 20) / cols).max(1);
     for first in (0..rows).step_by(at_once) {
         let block = first..rows.min(first + at_once);
         let mut values = weights.read_rows(&merged.base, block.clone())?;
-        for (n, row) in block.clone().zip(values.chunks_exact_mut(cols)) {
+        for (n, row) in block.zip(values.chunks_exact_mut(cols)) {
             for (factor, a) in b[n * rank..][..rank].iter().zip(a.chunks_exact(cols)) {
                 let factor = scale * factor;
                 for (value, a) in row.iter_mut().zip(a) {
@@ -161,8 +173,7 @@ fn write_merged(
                 }
             }
         }
-        weights.release(&merged.base, block);
-        let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
+        let bytes = weight_files::from_f32(&values, *dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)
         })?;
@@ -191,8 +202,8 @@ fn declare_untied(new: &Path, weights: &WeightFiles, new_head: bool) -> Result<(
             {
                 map.insert(HEAD.to_owned(), file);
             }
-            let layout = weights.layout(EMBEDDING);
-            let (dtype, shape) = layout.expect("the embedding was checked");
+            let stored = weights.stored(EMBEDDING);
+            let StoredTensor { dtype, shape, .. } = stored.expect("the embedding was checked");
             let head = shape.iter().product::<usize>() as u64 * dtype.bitsize() as u64 / 8;
             let metadata = index.get_mut("metadata");
             if let Some(size) = metadata.and_then(|m| m.get_mut("total_size"))

@@ -1,10 +1,8 @@
 //! Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use fancy_regex::Regex;
 use lapwing_tensor::NamedValues;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
@@ -41,9 +39,25 @@ impl StoredAdapter {
     pub fn read(model: &ModelConfig, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let path = dir.join(CONFIG);
         let map = read_object(&path)?;
-        let peft = PeftConfig::read(&JsonFields::new(&path, &map))?;
+        let fields = JsonFields::new(&path, &map);
+        let config = read_config(&fields)?;
         let weights = open_weights(dir)?;
-        let (sites, copies) = find(&weights, model, &peft)?;
+        let mut layers = every_layer(model);
+        layers.retain(|&(layer, linear)| {
+            let names = LoraSite::names_of(layer, linear);
+            names.iter().any(|name| weights.contains(name))
+        });
+        let ranks = pattern(&fields, "rank_pattern", &layers)?;
+        let alphas = pattern(&fields, "alpha_pattern", &layers)?;
+        let numbers = ranks.into_iter().zip(alphas);
+        let site = |(&(layer, linear), (rank, alpha)): (_, (Option<f64>, Option<f64>))| LoraSite {
+            layer,
+            linear,
+            rank: rank.map_or(config.rank, |rank| rank as usize),
+            alpha: alpha.unwrap_or(config.alpha),
+        };
+        let sites: Vec<LoraSite> = layers.iter().zip(numbers).map(site).collect();
+        let copies = copies(&weights, &sites)?;
         let mut tensors = Vec::new();
         for site in &sites {
             for (name, shape) in site.names().into_iter().zip(site.shapes(model)) {
@@ -54,12 +68,8 @@ impl StoredAdapter {
         for (copy, _) in &copies {
             weights.check(copy, &[model.vocab, model.width])?;
         }
-        let layers: Vec<(usize, Linear)> = sites.iter().map(|s| (s.layer, s.linear)).collect();
         let targets = Targets::of(&layers, model);
-        let config = LoraConfig {
-            targets,
-            ..peft.config
-        };
+        let config = LoraConfig { targets, ..config };
         Ok(StoredAdapter {
             config,
             sites,
@@ -69,19 +79,21 @@ impl StoredAdapter {
         })
     }
 
-    /// Checks that copied tables are equal to the base's: PEFT stores embedding and head beside an adapter of the head. `base`
-    /// returns some rows of a table of the base.
+    /// Checks that copied tables are equal to the base's: PEFT stores embedding and head beside an adapter of the head.
     pub(crate) fn check_copies(
         &self,
         model: &ModelConfig,
-        mut base: impl FnMut(&str, Range<usize>) -> Result<Vec<f32>, ModelError>,
+        base: &WeightFiles,
     ) -> Result<(), ModelError> {
         let at_once = ((1 << 20) / model.width).max(1);
         for (copy, original) in &self.copies {
+            // A tied head is usually stored as the embedding only.
+            let is_stored = base.contains(original);
+            let original = if is_stored { original } else { EMBEDDING };
             for first in (0..model.vocab).step_by(at_once) {
                 let rows = first..model.vocab.min(first + at_once);
                 let theirs = self.weights.read_rows(copy, rows.clone())?;
-                let ours = base(original, rows)?;
+                let ours = base.read_rows(original, rows)?;
                 // Either may be rounded to bf16, which has 8 significant bits.
                 let same =
                     |(a, b): (&f32, &f32)| (a - b).abs() <= a.abs().max(b.abs()) / 128.0 + 1e-6;
@@ -107,31 +119,6 @@ impl StoredAdapter {
     pub fn parameters(&self) -> u64 {
         self.tensors.iter().map(|(_, _, v)| v.len() as u64).sum()
     }
-
-    /// Returns the term of a layer.
-    pub(super) fn term(&self, layer: usize, linear: Linear) -> Option<LowRankTerm<'_>> {
-        let at = self
-            .sites
-            .iter()
-            .position(|s| (s.layer, s.linear) == (layer, linear))?;
-        let (site, pair) = (&self.sites[at], &self.tensors[2 * at..]);
-        Some(LowRankTerm {
-            a: &pair[0].2,
-            b: &pair[1].2,
-            rank: site.rank,
-            scale: site.scale(self.config.rslora),
-        })
-    }
-}
-
-/// A low-rank term on the host.
-pub(super) struct LowRankTerm<'a> {
-    /// (r, K)
-    pub(super) a: &'a [f32],
-    /// (N, r)
-    pub(super) b: &'a [f32],
-    pub(super) rank: usize,
-    pub(super) scale: f32,
 }
 
 fn open_weights(dir: &Path) -> Result<WeightFiles, ModelError> {
@@ -144,113 +131,69 @@ fn open_weights(dir: &Path) -> Result<WeightFiles, ModelError> {
     WeightFiles::open_file(&path)
 }
 
-/// The content of `adapter_config.json`. The adapted layers are read from the weights instead.
-struct PeftConfig {
-    path: PathBuf,
-    config: LoraConfig,
-    /// Regular expressions for the ends of names, with the rank or alpha of the layers that match.
-    ranks: Vec<(Regex, f64)>,
-    alphas: Vec<(Regex, f64)>,
-}
-
-impl PeftConfig {
-    fn read(fields: &JsonFields) -> Result<PeftConfig, ModelError> {
-        match fields.text("peft_type")? {
-            Some("LORA") => (),
-            other => {
-                let found = other.unwrap_or("nothing");
-                let problem = format!("\"{found}\" is not supported, only LORA");
-                return Err(fields.wrong("peft_type", problem));
-            }
+/// Reads `adapter_config.json`. The adapted layers are read from the weights instead.
+fn read_config(fields: &JsonFields) -> Result<LoraConfig, ModelError> {
+    match fields.text("peft_type")? {
+        Some("LORA") => (),
+        other => {
+            let found = other.unwrap_or("nothing");
+            let problem = format!("\"{found}\" is not supported, only LORA");
+            return Err(fields.wrong("peft_type", problem));
         }
-        let off = [
-            "use_dora",
-            "fan_in_fan_out",
-            "lora_bias",
-            "use_qalora",
-            "use_bdlora",
-        ];
-        for field in off {
-            if fields.flag(field)? {
-                return Err(fields.wrong(field, "true is not supported"));
-            }
+    }
+    let off = [
+        "use_dora",
+        "fan_in_fan_out",
+        "lora_bias",
+        "use_qalora",
+        "use_bdlora",
+    ];
+    for field in off {
+        if fields.flag(field)? {
+            return Err(fields.wrong(field, "true is not supported"));
         }
-        // Some initialisations change the base, too, so only those that do not are accepted. EVA sets A from the data.
-        const HARMLESS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
-        match fields.get("init_lora_weights") {
-            None | Some(Value::Bool(_)) => (),
-            Some(Value::String(name)) if HARMLESS.contains(&name.to_lowercase().as_str()) => (),
-            Some(other) => {
-                let problem = format!(
-                    "{other} is not supported, since it may change the base model too, as PiSSA does; supported are \
+    }
+    // Some initialisations change the base, too, so only those that do not are accepted. EVA sets A from the data.
+    const HARMLESS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
+    match fields.get("init_lora_weights") {
+        None | Some(Value::Bool(_)) => (),
+        Some(Value::String(name)) if HARMLESS.contains(&name.to_lowercase().as_str()) => (),
+        Some(other) => {
+            let problem = format!(
+                "{other} is not supported, since it may change the base model too, as PiSSA does; supported are \
                      true, false and {}; convert the adapter with PEFT's path_initial_model_for_weight_conversion",
-                    HARMLESS.map(|name| format!("\"{name}\"")).join(", ")
-                );
-                return Err(fields.wrong("init_lora_weights", problem));
-            }
+                HARMLESS.map(|name| format!("\"{name}\"")).join(", ")
+            );
+            return Err(fields.wrong("init_lora_weights", problem));
         }
-        if !matches!(fields.text("bias")?, None | Some("none")) {
-            return Err(fields.wrong("bias", "only \"none\" is supported"));
-        }
-        let empty = |value: &Value| match value {
-            Value::Object(map) => map.is_empty(),
-            Value::Array(list) => list.is_empty(),
-            _ => false,
-        };
-        let unsupported = [
-            "modules_to_save",
-            "layer_replication",
-            "trainable_token_indices",
-            "target_parameters",
-            "alora_invocation_tokens",
-        ];
-        for field in unsupported {
-            if fields.get(field).is_some_and(|value| !empty(value)) {
-                return Err(fields.wrong(field, "not supported"));
-            }
-        }
-        Ok(PeftConfig {
-            path: fields.path().to_owned(),
-            config: LoraConfig {
-                rank: fields.required_count("r", MOST_RANK)?,
-                // PEFT's default.
-                alpha: fields.positive("lora_alpha")?.unwrap_or(8.0),
-                rslora: fields.flag("use_rslora")?,
-                targets: Targets::default(),
-            },
-            ranks: pattern(fields, "rank_pattern")?,
-            alphas: pattern(fields, "alpha_pattern")?,
-        })
     }
-
-    /// Returns an adapted layer with its rank and alpha.
-    fn site(&self, layer: usize, linear: Linear) -> Result<LoraSite, ModelError> {
-        let module = linear.module(layer);
-        let rank = self.first(&self.ranks, "rank_pattern", &module)?;
-        let alpha = self.first(&self.alphas, "alpha_pattern", &module)?;
-        Ok(LoraSite {
-            layer,
-            linear,
-            rank: rank.map_or(self.config.rank, |rank| rank as usize),
-            alpha: alpha.unwrap_or(self.config.alpha),
-        })
+    if !matches!(fields.text("bias")?, None | Some("none")) {
+        return Err(fields.wrong("bias", "only \"none\" is supported"));
     }
-
-    /// Returns the value of the first key that matches, as PEFT does.
-    fn first(
-        &self,
-        pattern: &[(Regex, f64)],
-        field: &str,
-        module: &str,
-    ) -> Result<Option<f64>, ModelError> {
-        for (key, value) in pattern {
-            let named = |e: ModelError| ModelError::field(&self.path, field, e);
-            if matches(key, module).map_err(named)? {
-                return Ok(Some(*value));
-            }
+    let empty = |value: &Value| match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    let unsupported = [
+        "modules_to_save",
+        "layer_replication",
+        "trainable_token_indices",
+        "target_parameters",
+        "alora_invocation_tokens",
+    ];
+    for field in unsupported {
+        if fields.get(field).is_some_and(|value| !empty(value)) {
+            return Err(fields.wrong(field, "not supported"));
         }
-        Ok(None)
     }
+    Ok(LoraConfig {
+        rank: fields.required_count("r", MOST_RANK)?,
+        // PEFT's default.
+        alpha: fields.positive("lora_alpha")?.unwrap_or(8.0),
+        rslora: fields.flag("use_rslora")?,
+        targets: Targets::default(),
+    })
 }
 
 const MOST_RANK: usize = 1 << 16;
@@ -258,42 +201,38 @@ const MOST_RANK: usize = 1 << 16;
 /// The most linear layers of a model.
 const MOST_KEYS: usize = 1 << 13;
 
-/// Reads `rank_pattern` or `alpha_pattern`: numbers above zero by pattern.
-fn pattern(fields: &JsonFields, field: &str) -> Result<Vec<(Regex, f64)>, ModelError> {
+/// Returns the number that `rank_pattern` or `alpha_pattern` has for each layer: that of the first key that matches, as in PEFT.
+fn pattern(
+    fields: &JsonFields,
+    field: &str,
+    layers: &[(usize, Linear)],
+) -> Result<Vec<Option<f64>>, ModelError> {
+    let mut found = vec![None; layers.len()];
     let Some(inner) = fields.object(field)? else {
-        return Ok(Vec::new());
+        return Ok(found);
     };
     if inner.names().count() > MOST_KEYS {
         return Err(fields.wrong(field, format!("has more than {MOST_KEYS} entries")));
     }
-    let mut found = Vec::new();
+    let wrong = |e: ModelError| fields.wrong(field, e);
     for key in inner.names() {
-        let value = match field {
+        let number = match field {
             "rank_pattern" => inner.required_count(key, MOST_RANK)? as f64,
             _ => inner.required_positive(key)?,
         };
-        let regex = pattern_key(key).map_err(|e| fields.wrong(field, e))?;
-        found.push((regex, value));
+        let regex = pattern_key(key).map_err(wrong)?;
+        for (found, (layer, linear)) in found.iter_mut().zip(layers) {
+            if found.is_none() && matches(&regex, &linear.module(*layer)).map_err(wrong)? {
+                *found = Some(number);
+            }
+        }
     }
     Ok(found)
 }
 
-/// Returns the sites whose A and B the file holds, and the copies of the base's tables. Every tensor must be one or the other.
-#[allow(clippy::type_complexity)]
-fn find(
-    weights: &WeightFiles,
-    model: &ModelConfig,
-    peft: &PeftConfig,
-) -> Result<(Vec<LoraSite>, Vec<(String, String)>), ModelError> {
-    let mut sites = Vec::new();
-    let mut known = BTreeSet::new();
-    for (layer, linear) in every_layer(model) {
-        let names = LoraSite::names_of(layer, linear);
-        if names.iter().any(|name| weights.contains(name)) {
-            sites.push(peft.site(layer, linear)?);
-            known.extend(names);
-        }
-    }
+/// Returns the copies of the base's tables. Every other tensor must be A or B of a site.
+fn copies(weights: &WeightFiles, sites: &[LoraSite]) -> Result<Vec<(String, String)>, ModelError> {
+    let known: BTreeSet<String> = sites.iter().flat_map(LoraSite::names).collect();
     let mut copies = Vec::new();
     for name in weights.names().filter(|&name| !known.contains(name)) {
         match copied(name) {
@@ -311,7 +250,7 @@ fn find(
         let problem = "holds no low-rank term";
         return Err(ModelError::file(weights.path_of(""), problem));
     }
-    Ok((sites, copies))
+    Ok(copies)
 }
 
 const OTHER_MODEL: &str =

@@ -43,12 +43,12 @@ impl ArenaLayout {
     }
 
     pub(crate) fn id(&self, node: TokenNode) -> u32 {
-        self.trie.id(node)
+        self.trie.get(node).id
     }
 
     /// Returns the token's index on its path.
     pub(crate) fn position(&self, node: TokenNode) -> u32 {
-        self.trie.depth(node) - 1
+        self.trie.get(node).depth - 1
     }
 
     pub(crate) fn row(&self, node: TokenNode) -> u32 {
@@ -98,10 +98,7 @@ impl ArenaLayout {
         while at != ROOT {
             let NodeRows { row, start, .. } = self.rows[at.index()];
             ranges.push((self.row(start), row + 1));
-            at = self
-                .trie
-                .parent(start)
-                .expect("only the root has no parent");
+            at = self.trie.get(start).parent;
         }
         ranges.reverse();
         ranges

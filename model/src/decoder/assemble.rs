@@ -21,54 +21,34 @@ impl Model {
         model
     }
 
-    /// Reads the embedding or the head back from the device. A tied head is the embedding.
-    pub(crate) fn table(&self, name: &str) -> Result<Vec<f32>, ModelError> {
-        let table = if name == HEAD {
-            &self.head
-        } else {
-            &self.embedding
-        };
-        DeviceWeight::Matrix(table).to_vec()
-    }
-
     /// Reads every tensor of [`ModelConfig::tensors`] back from the device.
     pub(crate) fn tensors(&self) -> Result<Vec<NamedValues>, ModelError> {
-        use DeviceWeight::{Matrix, Vector};
-        let mut weights = vec![Matrix(&self.embedding)];
+        let vector = |tensor: &Tensor| Matrix::Trained(tensor.clone());
+        let mut weights = vec![self.embedding.clone()];
         for block in &self.blocks {
-            weights.push(Vector(&block.attention_norm));
+            weights.push(vector(&block.attention_norm));
             for affine in &block.linears {
-                weights.push(Matrix(&affine.weight));
-                weights.extend(affine.bias.as_ref().map(Vector));
+                weights.push(affine.weight.clone());
+                weights.extend(affine.bias.as_ref().map(vector));
             }
             if let Some((query_norm, key_norm)) = &block.head_norms {
-                weights.extend([Vector(query_norm), Vector(key_norm)]);
+                weights.extend([vector(query_norm), vector(key_norm)]);
             }
-            weights.push(Vector(&block.mlp_norm));
+            weights.push(vector(&block.mlp_norm));
         }
-        weights.push(Vector(&self.norm));
+        weights.push(vector(&self.norm));
         if !self.config.tied {
-            weights.push(Matrix(&self.head));
+            weights.push(self.head.clone());
         }
         let named = self.config.tensors().into_iter().zip(weights);
-        let read =
-            |((name, shape), weight): ((_, _), DeviceWeight)| Ok((name, shape, weight.to_vec()?));
+        let read = |((name, shape), weight)| {
+            let values = match weight {
+                Matrix::Frozen(weight) => weight.to_vec()?,
+                Matrix::Trained(tensor) => tensor.to_vec()?,
+            };
+            Ok((name, shape, values))
+        };
         named.map(read).collect()
-    }
-}
-
-enum DeviceWeight<'a> {
-    Matrix(&'a Matrix),
-    Vector(&'a Tensor),
-}
-
-impl DeviceWeight<'_> {
-    fn to_vec(&self) -> Result<Vec<f32>, ModelError> {
-        Ok(match *self {
-            DeviceWeight::Matrix(Matrix::Frozen(weight)) => weight.to_vec()?,
-            DeviceWeight::Matrix(Matrix::Trained(tensor)) => tensor.to_vec()?,
-            DeviceWeight::Vector(tensor) => tensor.to_vec()?,
-        })
     }
 }
 

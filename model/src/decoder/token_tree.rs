@@ -31,7 +31,7 @@ impl TokenTree {
 
     /// Returns the number of tokens, which is the number of distinct prefixes.
     pub fn len(&self) -> usize {
-        self.trie.len() - 1
+        self.trie.nodes().len() - 1
     }
 
     /// Returns whether the tree has no token.
@@ -41,45 +41,35 @@ impl TokenTree {
 
     /// Returns the tokens in depth-first order, children in order of insertion.
     pub fn pack(&self) -> PackedTree {
-        let nodes = self.trie.len();
+        let nodes = self.trie.nodes();
         // Parents come before their children: a pass from the back adds up subtrees,
-        let mut subtree = vec![1u32; nodes];
-        for node in (1..nodes).rev() {
-            subtree[self.parent(node)] += subtree[node];
+        let mut subtree = vec![1u32; nodes.len()];
+        for (node, entry) in nodes.iter().enumerate().skip(1).rev() {
+            subtree[entry.parent.index()] += subtree[node];
         }
         // and one from the front assigns every child the next free range of its parent.
-        let mut index = vec![0u32; nodes];
-        let mut free = vec![0u32; nodes];
-        let len = nodes - 1;
+        let mut index = vec![0u32; nodes.len()];
+        let mut free = vec![0u32; nodes.len()];
+        let len = self.len();
         let (mut ids, mut positions, mut visible_until) =
             (vec![0; len], vec![0; len], vec![0; len]);
-        for node in 1..nodes {
-            let parent = self.parent(node);
+        for (node, entry) in nodes.iter().enumerate().skip(1) {
+            let parent = entry.parent.index();
             let at = free[parent];
             free[parent] += subtree[node];
             free[node] = at + 1;
             index[node] = at;
-            ids[at as usize] = self.trie.id(TokenNode(node as u32));
-            positions[at as usize] = self.trie.depth(TokenNode(node as u32)) - 1;
+            ids[at as usize] = entry.id;
+            positions[at as usize] = entry.depth - 1;
             visible_until[at as usize] = at + subtree[node];
         }
-        let parents = (0..nodes)
-            .map(|n| if n == 0 { 0 } else { self.parent(n) as u32 })
-            .collect();
         PackedTree {
             ids,
             positions,
             visible_until,
             index,
-            parents,
+            parents: nodes.iter().map(|entry| entry.parent).collect(),
         }
-    }
-
-    fn parent(&self, node: usize) -> usize {
-        self.trie
-            .parent(TokenNode(node as u32))
-            .expect("only the root has no parent")
-            .index()
     }
 }
 
@@ -98,7 +88,7 @@ pub struct PackedTree {
     /// End of the subtree below each token.
     pub visible_until: Vec<u32>,
     index: Vec<u32>,
-    parents: Vec<u32>,
+    parents: Vec<TokenNode>,
 }
 
 impl PackedTree {
@@ -120,10 +110,10 @@ impl PackedTree {
     /// Returns the packed index of every token of a sequence, first to last.
     pub fn path(&self, node: TokenNode) -> Vec<u32> {
         let mut path = Vec::new();
-        let mut at = node.0;
-        while at != ROOT.0 {
-            path.push(self.index[at as usize]);
-            at = self.parents[at as usize];
+        let mut at = node;
+        while at != ROOT {
+            path.push(self.index[at.index()]);
+            at = self.parents[at.index()];
         }
         path.reverse();
         path

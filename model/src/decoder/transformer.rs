@@ -13,11 +13,13 @@
 //!
 //! Training and sampling run the same blocks and differ in the source of keys and values ([`Model::run`]).
 
+use std::sync::Arc;
+
 use lapwing_tensor::{
     Gpu, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed, rl::LmHead,
 };
 
-use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree};
+use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree, TokenTree};
 
 /// A decoder language model on the device. Clones share the weights.
 #[derive(Clone)]
@@ -68,48 +70,42 @@ impl Tokens {
 
     /// Uploads one sequence.
     pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
-        let positions: Vec<u32> = (0..ids.len() as u32).collect();
-        Tokens {
-            ids: Indices::new(gpu, ids),
-            positions: Indices::new(gpu, &positions),
-            visible: Visibility::tree(gpu, &vec![ids.len() as u32; ids.len()]),
-        }
+        let mut tree = TokenTree::new();
+        tree.insert(ids);
+        Tokens::new(gpu, &tree.pack())
     }
 }
 
 impl Model {
     /// Returns the hidden states of every token after the last norm: (T, C). Without an adapter this is the reference policy.
     pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
-        if self.recomputes {
-            return self.forward_recomputing(tokens, adapter);
-        }
         let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
-        self.run(&tokens.ids, &tokens.positions, adapter, |_, q, k, v| {
-            q.attention(&k, &v, &tokens.visible, heads, kv_heads)
-        })
-    }
-
-    /// Computes the same bits, but keeps only the input of each block for the gradients.
-    fn forward_recomputing(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
+        // Recomputed blocks outlive this call.
+        let owned = Arc::new((self.clone(), tokens.clone(), adapter.cloned()));
         let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
         for layer in 0..self.blocks.len() {
-            let (model, tokens, adapter) = (self.clone(), tokens.clone(), adapter.cloned());
-            let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
-            x = recomputed(&x, move |x| {
+            let owned = owned.clone();
+            let block = move |x: &Tensor| {
+                let (model, tokens, adapter) = &*owned;
                 model.block(layer, x, &tokens.positions, adapter.as_ref(), |q, k, v| {
                     q.attention(&k, &v, &tokens.visible, heads, kv_heads)
                 })
-            });
+            };
+            // With recomputation only the input of each block is kept for the gradients.
+            x = match self.recomputes {
+                true => recomputed(&x, block),
+                false => block(&x),
+            };
         }
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
 
     /// Returns the head for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
     pub fn head(&self, adapter: Option<&Adapter>) -> LmHead {
-        let lora = adapter.and_then(|adapter| adapter.head()).cloned();
+        let lora = adapter.and_then(|adapter| adapter.get(0, Linear::Head));
         LmHead {
             weight: self.head.clone(),
-            lora,
+            lora: lora.cloned(),
         }
     }
 
@@ -219,7 +215,7 @@ impl Model {
     /// Returns a view of the same weights without gradients, for sampling and scoring. It follows later updates.
     pub fn without_gradients(&self) -> Model {
         let affine = |a: &Affine| Affine {
-            weight: detached(&a.weight),
+            weight: a.weight.detach(),
             bias: a.bias.as_ref().map(Tensor::detach),
         };
         let block = |b: &Block| Block {
@@ -229,10 +225,10 @@ impl Model {
             mlp_norm: b.mlp_norm.detach(),
         };
         Model {
-            embedding: detached(&self.embedding),
+            embedding: self.embedding.detach(),
             blocks: self.blocks.iter().map(block).collect(),
             norm: self.norm.detach(),
-            head: detached(&self.head),
+            head: self.head.detach(),
             ..self.clone()
         }
     }
@@ -257,11 +253,4 @@ fn norm_heads(x: &Tensor, weight: &Tensor, eps: f32) -> Tensor {
     x.reshape(&[rows * cols / size, size])
         .rms_norm(weight, eps)
         .reshape(&[rows, cols])
-}
-
-fn detached(matrix: &Matrix) -> Matrix {
-    match matrix {
-        Matrix::Frozen(weight) => Matrix::Frozen(weight.clone()),
-        Matrix::Trained(tensor) => Matrix::Trained(tensor.detach()),
-    }
 }

@@ -62,17 +62,16 @@ impl ModelDirectory {
             }
             let size = path.metadata().map_err(|e| wrong(e.to_string()))?.len();
             total += size;
-            let too_large = |what: &str, most: u64| {
-                wrong(format!(
+            let limits = [
+                (size, MAX_FILE, "larger"),
+                (total, MAX_TOTAL, "with the files before it, larger"),
+            ];
+            let exceeded = limits.into_iter().find(|(bytes, most, _)| bytes > most);
+            if let Some((_, most, what)) = exceeded {
+                return Err(wrong(format!(
                     "{what} than {} MiB; files beside the weights are copied with them: move it elsewhere",
                     most >> 20
-                ))
-            };
-            if size > MAX_FILE {
-                return Err(too_large("larger", MAX_FILE));
-            }
-            if total > MAX_TOTAL {
-                return Err(too_large("with the files before it, larger", MAX_TOTAL));
+                )));
             }
             paths.push(path);
         }

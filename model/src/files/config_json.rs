@@ -175,19 +175,17 @@ fn read_head_size(
 
 /// Refuses features without which the model would compute other numbers.
 fn refuse_unsupported(fields: &JsonFields) -> Result<(), ModelError> {
+    const EXPERTS: &str = "mixtures of experts are not supported";
     const QUANTISED: &str =
         "quantised weights are not supported; load the checkpoint in 16 or 32 bits instead";
     for (field, problem) in [
-        ("num_experts", "mixtures of experts are not supported"),
-        ("num_local_experts", "mixtures of experts are not supported"),
-        (
-            "moe_intermediate_size",
-            "mixtures of experts are not supported",
-        ),
+        ("num_experts", EXPERTS),
+        ("num_local_experts", EXPERTS),
+        ("moe_intermediate_size", EXPERTS),
         ("quantization_config", QUANTISED),
         ("compression_config", QUANTISED),
     ] {
-        if fields.has(field) {
+        if fields.get(field).is_some() {
             return Err(fields.wrong(field, problem));
         }
     }
@@ -214,7 +212,7 @@ fn refuse_sliding_windows(fields: &JsonFields, layers: usize) -> Result<(), Mode
         None => 28,
     };
     // An absent window is one of 4096; null is none.
-    let window = fields.has("sliding_window") || fields.is_absent("sliding_window");
+    let window = fields.get("sliding_window").is_some() || fields.is_absent("sliding_window");
     if fields.flag("use_sliding_window")? && window && first < layers {
         let problem = "sliding-window attention is not supported";
         return Err(fields.wrong("use_sliding_window", problem));

@@ -47,9 +47,23 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     temporary.write_all(bytes).map_err(failed)?;
     temporary.as_file().sync_all().map_err(failed)?;
-    make_readable(temporary.as_file()).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // It is created for its owner only.
+        let everybody = fs::Permissions::from_mode(0o644);
+        temporary
+            .as_file()
+            .set_permissions(everybody)
+            .map_err(failed)?;
+    }
     temporary.persist(path).map_err(|e| failed(e.error))?;
-    sync_names(folder).map_err(failed)
+    // The folder holds the names of its files.
+    #[cfg(unix)]
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// Creates the folder of a file, if there is none, and then [writes the file](write_atomically).
@@ -59,17 +73,6 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     fs::create_dir_all(parent(path)).map_err(|e| ModelError::unwritable(path, e))?;
     write_atomically(path, bytes)
-}
-
-/// Syncs a folder, which holds the names of its files.
-#[cfg(unix)]
-fn sync_names(folder: &Path) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_names(_: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 /// Returns the folder of a path.
@@ -105,18 +108,6 @@ pub(crate) fn write_directory_atomically(
         }
         return Err(failed(e));
     }
-    Ok(())
-}
-
-/// Makes a temporary file readable for everybody: it is created for its owner only.
-#[cfg(unix)]
-fn make_readable(file: &File) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn make_readable(_: &File) -> std::io::Result<()> {
     Ok(())
 }
 

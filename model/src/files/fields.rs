@@ -1,6 +1,7 @@
 //! Typed access to a JSON object, with errors that name file and field.
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
@@ -9,7 +10,7 @@ use crate::ModelError;
 
 /// A JSON object of a file. A field that is null counts as absent.
 pub(crate) struct JsonFields<'a> {
-    path: PathBuf,
+    path: &'a Path,
     prefix: String,
     map: &'a Map<String, Value>,
 }
@@ -27,16 +28,9 @@ pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError>
 }
 
 impl<'a> JsonFields<'a> {
-    pub(crate) fn new(path: &Path, map: &'a Map<String, Value>) -> JsonFields<'a> {
-        JsonFields {
-            path: path.to_owned(),
-            prefix: String::new(),
-            map,
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn new(path: &'a Path, map: &'a Map<String, Value>) -> JsonFields<'a> {
+        let prefix = String::new();
+        JsonFields { path, prefix, map }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
@@ -44,8 +38,8 @@ impl<'a> JsonFields<'a> {
     }
 
     /// Returns an error about a field.
-    pub fn wrong(&self, field: &str, problem: impl ToString) -> ModelError {
-        ModelError::field(&self.path, &format!("{}{field}", self.prefix), problem)
+    pub(crate) fn wrong(&self, field: &str, problem: impl Display) -> ModelError {
+        ModelError::field(self.path, &format!("{}{field}", self.prefix), problem)
     }
 
     pub(crate) fn get(&self, field: &str) -> Option<&'a Value> {
@@ -55,10 +49,6 @@ impl<'a> JsonFields<'a> {
     /// Returns whether a field is not even null: for some fields null means "none", and absence means a default.
     pub(crate) fn is_absent(&self, field: &str) -> bool {
         !self.map.contains_key(field)
-    }
-
-    pub(crate) fn has(&self, field: &str) -> bool {
-        self.get(field).is_some()
     }
 
     /// Converts a field, if it is present. `wrong` completes the sentence "VALUE is ..." of the error.
@@ -83,7 +73,7 @@ impl<'a> JsonFields<'a> {
     pub(crate) fn object(&self, field: &str) -> Result<Option<JsonFields<'a>>, ModelError> {
         let map = self.convert(field, "not an object", Value::as_object)?;
         Ok(map.map(|map| JsonFields {
-            path: self.path.clone(),
+            path: self.path,
             prefix: format!("{}{field}.", self.prefix),
             map,
         }))

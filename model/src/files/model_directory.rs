@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight, WeightFormat};
+use lapwing_tensor::{Gpu, Matrix, Parameters, Tensor, Weight, WeightFormat};
 use safetensors::Dtype;
 
 use super::weight_files::WeightFiles;
@@ -109,7 +109,6 @@ impl ModelDirectory {
         let (mut tensors, mut done, total) = (Vec::new(), 0, count_numbers(&wanted));
         for (name, shape) in &wanted {
             let values = self.weights.read(name, shape)?;
-            self.weights.release(name, 0..shape[0]);
             done += values.len() as u64;
             progress(done, total);
             tensors.push((name.clone(), shape.clone(), values));
@@ -135,27 +134,23 @@ impl ModelDirectory {
     /// A file is missing, damaged, not supported or made for another model; the error names file and field or tensor.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, ModelError> {
         let stored = StoredAdapter::read(&self.config, dir)?;
-        stored.check_copies(&self.config, |name, rows| {
-            // A tied head is usually stored as the embedding only.
-            let is_stored = self.weights.contains(name);
-            let name = if is_stored { name } else { EMBEDDING };
-            let values = self.weights.read_rows(name, rows.clone());
-            self.weights.release(name, rows);
-            values
-        })?;
+        stored.check_copies(&self.config, &self.weights)?;
         Ok(stored)
     }
 
     /// Returns the format of a matrix on the device, if its values allow it.
     fn format(&self, name: &str, precision: Precision) -> WeightFormat {
-        match (precision, self.weights.dtype(name)) {
+        match (precision, self.dtype(name)) {
             (Precision::F32, _)
-            | (Precision::Auto | Precision::Stored, Some(Dtype::F32 | Dtype::F64)) => {
-                WeightFormat::F32
-            }
-            (Precision::Bf16, _) | (Precision::Stored, Some(Dtype::BF16)) => WeightFormat::Bf16,
+            | (Precision::Auto | Precision::Stored, Dtype::F32 | Dtype::F64) => WeightFormat::F32,
+            (Precision::Bf16, _) | (Precision::Stored, Dtype::BF16) => WeightFormat::Bf16,
             (Precision::F16 | Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
         }
+    }
+
+    fn dtype(&self, name: &str) -> Dtype {
+        let stored = self.weights.stored(name);
+        stored.expect("every tensor was checked").dtype
     }
 }
 
@@ -171,17 +166,14 @@ struct StreamedWeights<'a> {
 
 impl WeightSource for StreamedWeights<'_> {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
-        let format = self.checkpoint.format(name, self.precision);
-        let (format, weight) = match self.upload(name, shape, format)? {
-            Ok(weight) => (format, weight),
-            Err(OutOfRange { .. }) => {
-                self.report.out_of_f16_range.push(name.to_owned());
-                let weight = self.upload(name, shape, WeightFormat::Bf16)?;
-                let path = self.checkpoint.weights.path_of(name);
-                let too_large = |e: OutOfRange| ModelError::tensor(path, name, e);
-                (WeightFormat::Bf16, weight.map_err(too_large)?)
-            }
-        };
+        let mut format = self.checkpoint.format(name, self.precision);
+        let mut weight = self.upload(name, shape, format)?;
+        if weight.is_none() {
+            self.report.out_of_f16_range.push(name.to_owned());
+            format = WeightFormat::Bf16;
+            weight = self.upload(name, shape, format)?;
+        }
+        let weight = weight.expect("only f16 is refused");
         self.report.matrices[format as usize] += 1;
         self.done += (shape.0 * shape.1) as u64;
         (self.progress)(self.done, self.report.parameters);
@@ -196,45 +188,36 @@ impl WeightSource for StreamedWeights<'_> {
 }
 
 impl StreamedWeights<'_> {
-    /// Uploads a matrix by blocks of rows. The outer error is the file's, the inner one the format's.
+    /// Uploads a matrix by blocks of rows. Returns `None` if its values are too large or too small for f16.
     fn upload(
-        &mut self,
+        &self,
         name: &str,
         (rows, cols): (usize, usize),
         format: WeightFormat,
-    ) -> Result<Result<Weight, OutOfRange>, ModelError> {
+    ) -> Result<Option<Weight>, ModelError> {
         let weights = &self.checkpoint.weights;
-        let may_be_small = weights.dtype(name) == Some(Dtype::BF16)
+        let may_be_small = self.checkpoint.dtype(name) == Dtype::BF16
             && format == WeightFormat::F16
             && self.precision == Precision::Auto;
-        let (mut damage, mut small) = (None, None);
+        let (mut damage, mut is_small) = (None, false);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
-            let len = block.len() * cols;
+            let zeros = vec![0.0; block.len() * cols];
             // The upload cannot fail with an error of a file, so after one it receives zeros and is discarded.
-            let read = match (&damage, &small) {
-                (None, None) => weights.read_rows(name, block.clone()),
-                _ => return Cow::Owned(vec![0.0; len]),
-            };
-            weights.release(name, block.clone());
-            let values = read.unwrap_or_else(|error| {
-                damage = Some(error);
-                vec![0.0; len]
-            });
-            if may_be_small {
-                let row = values.chunks_exact(cols).position(is_too_small_for_f16);
-                small = row.map(|row| OutOfRange {
-                    value: values[row * cols],
-                    row: block.start + row,
-                    column: 0,
-                    format,
-                });
+            if damage.is_some() || is_small {
+                return Cow::Owned(zeros);
             }
+            let values = weights.read_rows(name, block).unwrap_or_else(|error| {
+                damage = Some(error);
+                zeros
+            });
+            is_small = may_be_small && values.chunks_exact(cols).any(is_too_small_for_f16);
             Cow::Owned(values)
         });
-        match (damage, small) {
+        match (damage, uploaded) {
             (Some(error), _) => Err(error),
-            (None, Some(small)) => Ok(Err(small)),
-            (None, None) => Ok(uploaded),
+            (None, Ok(weight)) => Ok((!is_small).then_some(weight)),
+            (None, Err(_)) if format == WeightFormat::F16 => Ok(None),
+            (None, Err(e)) => Err(ModelError::tensor(weights.path_of(name), name, e)),
         }
     }
 }

@@ -64,11 +64,12 @@ fn refuse_partial(fields: &JsonFields) -> Result<(), ModelError> {
 
 impl RopeScaling {
     fn read(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
-        if fields.has("full_attention") || fields.has("sliding_attention") {
+        let by_layer = ["full_attention", "sliding_attention"];
+        if by_layer.iter().any(|field| fields.get(field).is_some()) {
             let problem = "rope parameters per layer type are not supported";
             return Err(fields.wrong("full_attention", problem));
         }
-        let old = !fields.has("rope_type");
+        let old = fields.get("rope_type").is_none();
         let field = if old { "type" } else { "rope_type" };
         match fields.text(field)?.unwrap_or("default") {
             "default" => Ok(RopeScaling::None),
@@ -76,7 +77,23 @@ impl RopeScaling {
                 let factor = fields.required_positive("factor")?;
                 Ok(RopeScaling::Linear { factor })
             }
-            "llama3" => RopeScaling::read_llama3(fields),
+            "llama3" => {
+                let factor = fields.required_positive("factor")?;
+                let low = fields.required_positive("low_freq_factor")?;
+                let high = fields.required_positive("high_freq_factor")?;
+                let original_positions =
+                    fields.required_positive("original_max_position_embeddings")?;
+                if high <= low {
+                    let problem = format!("{high} is not above low_freq_factor {low}");
+                    return Err(fields.wrong("high_freq_factor", problem));
+                }
+                Ok(RopeScaling::Llama3 {
+                    factor,
+                    low,
+                    high,
+                    original_positions,
+                })
+            }
             other => {
                 let problem = format!(
                     "rope type \"{other}\" is not supported; supported are default, linear and llama3"
@@ -84,22 +101,5 @@ impl RopeScaling {
                 Err(fields.wrong(field, problem))
             }
         }
-    }
-
-    fn read_llama3(fields: &JsonFields) -> Result<RopeScaling, ModelError> {
-        let factor = fields.required_positive("factor")?;
-        let low = fields.required_positive("low_freq_factor")?;
-        let high = fields.required_positive("high_freq_factor")?;
-        let original_positions = fields.required_positive("original_max_position_embeddings")?;
-        if high <= low {
-            let problem = format!("{high} is not above low_freq_factor {low}");
-            return Err(fields.wrong("high_freq_factor", problem));
-        }
-        Ok(RopeScaling::Llama3 {
-            factor,
-            low,
-            high,
-            original_positions,
-        })
     }
 }

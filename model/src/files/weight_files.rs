@@ -24,10 +24,10 @@ pub(crate) struct WeightFiles {
     tensors: BTreeMap<String, StoredTensor>,
 }
 
-struct StoredTensor {
+pub(crate) struct StoredTensor {
     file: usize,
-    dtype: Dtype,
-    shape: Vec<usize>,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
     bytes: Range<usize>,
 }
 
@@ -37,11 +37,8 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// Reads an index: the file of each tensor.
 pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, String>, ModelError> {
     let Some(Value::Object(files)) = read_object(path)?.remove("weight_map") else {
-        return Err(ModelError::field(
-            path,
-            "weight_map",
-            "missing, or not an object",
-        ));
+        let problem = "weight_map: missing, or not an object";
+        return Err(ModelError::file(path, problem));
     };
     let checked = |(tensor, file): (String, Value)| match file.as_str() {
         Some(name) if is_file_name(name) => Ok((tensor, name.to_owned())),
@@ -176,12 +173,6 @@ impl WeightFiles {
         found.into_iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns the type and the shape of a tensor.
-    pub(crate) fn layout(&self, name: &str) -> Result<(Dtype, &[usize]), ModelError> {
-        let stored = self.stored(name)?;
-        Ok((stored.dtype, &stored.shape))
-    }
-
     /// Returns whether two tensors are stored with the same bytes.
     pub(crate) fn are_same(&self, one: &str, other: &str) -> bool {
         let (Ok(a), Ok(b)) = (self.stored(one), self.stored(other)) else {
@@ -191,7 +182,7 @@ impl WeightFiles {
         (a.dtype, &a.shape, all(a)) == (b.dtype, &b.shape, all(b))
     }
 
-    /// Passes the bytes of a tensor to `write`, after a check that floats are finite.
+    /// Passes the bytes of a tensor to `write`, and checks that floats are finite.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -199,22 +190,19 @@ impl WeightFiles {
     ) -> Result<(), ModelError> {
         let stored = self.stored(name)?;
         let rows = stored.row_count();
-        if stored.is_float() {
-            let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
-            for first in (0..rows).step_by(at_once) {
-                self.read_rows(name, first..rows.min(first + at_once))?;
-            }
+        if !stored.is_float() {
+            return write(&self.files[stored.file].1[stored.bytes.clone()]);
         }
-        write(&self.files[stored.file].1[stored.bytes.clone()])?;
-        self.release(name, 0..rows);
+        let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
+        for first in (0..rows).step_by(at_once) {
+            let block = first..rows.min(first + at_once);
+            write(self.bytes(stored, &block))?;
+            self.read_rows(name, block)?;
+        }
         Ok(())
     }
 
-    pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
-        Some(self.tensors.get(name)?.dtype)
-    }
-
-    fn stored(&self, name: &str) -> Result<&StoredTensor, ModelError> {
+    pub(crate) fn stored(&self, name: &str) -> Result<&StoredTensor, ModelError> {
         self.tensors
             .get(name)
             .ok_or_else(|| ModelError::tensor(&self.path, name, "missing"))
@@ -231,41 +219,33 @@ impl WeightFiles {
         if stored.shape != shape {
             return wrong(format!("the shape is {:?}, wanted {shape:?}", stored.shape));
         }
-        match stored.is_float() {
-            true => Ok(()),
-            false => wrong(format!(
-                "stored as {:?}; supported are F16, BF16, F32 and F64",
-                stored.dtype
+        match stored.dtype {
+            _ if stored.is_float() => Ok(()),
+            other => wrong(format!(
+                "stored as {other:?}; supported are F16, BF16, F32 and F64"
             )),
         }
-    }
-
-    /// Returns the memory of some rows to the system. The rows can be read again.
-    pub(crate) fn release(&self, name: &str, rows: Range<usize>) {
-        #[cfg(unix)]
-        if let Ok(stored) = self.stored(name) {
-            let bytes = stored.rows(&rows);
-            let map = &self.files[stored.file].1;
-            let advice = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the file is only read, so released pages are read from it again.
-            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
-        }
-        #[cfg(not(unix))]
-        let _ = (name, rows);
     }
 
     /// Reads all values of a tensor of this shape.
     pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         self.check(name, shape)?;
-        let rows = shape.first().copied().unwrap_or(1);
-        self.read_rows(name, 0..rows)
+        self.read_rows(name, 0..self.stored(name)?.row_count())
     }
 
-    /// Reads some rows (of the first axis) of a tensor that passed [`WeightFiles::check`].
+    /// Reads some rows (of the first axis) of a tensor that passed [`WeightFiles::check`], and returns the memory of the file's
+    /// pages to the system.
     pub(crate) fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
         let stored = self.stored(name)?;
         let per_row: usize = stored.shape.iter().skip(1).product();
         let values = to_f32(self.bytes(stored, &rows), stored.dtype);
+        #[cfg(unix)]
+        {
+            let (map, bytes) = (&self.files[stored.file].1, stored.rows(&rows));
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the file is only read, so released pages are read from it again.
+            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        }
         // A loop without an early exit is several times as fast.
         let largest = values
             .iter()
@@ -344,33 +324,19 @@ pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>
 
 /// Converts values to a type; `None` if a value is not finite in it.
 pub(crate) fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(values.len() * dtype.bitsize() / 8);
-    for &value in values {
-        let stored = match dtype {
-            Dtype::F16 => {
-                let x = f16::from_f32(value);
-                bytes.extend(x.to_le_bytes());
-                x.to_f32()
-            }
-            Dtype::BF16 => {
-                let x = bf16::from_f32(value);
-                bytes.extend(x.to_le_bytes());
-                x.to_f32()
-            }
-            Dtype::F64 => {
-                bytes.extend(f64::from(value).to_le_bytes());
-                value
-            }
-            _ => {
-                bytes.extend(value.to_le_bytes());
-                value
-            }
-        };
-        if !stored.is_finite() {
-            return None;
-        }
-    }
-    Some(bytes)
+    let values = values.iter();
+    let bytes: Vec<u8> = match dtype {
+        Dtype::F16 => values
+            .flat_map(|&x| f16::from_f32(x).to_le_bytes())
+            .collect(),
+        Dtype::BF16 => values
+            .flat_map(|&x| bf16::from_f32(x).to_le_bytes())
+            .collect(),
+        Dtype::F64 => values.flat_map(|&x| f64::from(x).to_le_bytes()).collect(),
+        _ => values.flat_map(|&x| x.to_le_bytes()).collect(),
+    };
+    let is_finite = to_f32(&bytes, dtype).iter().all(|x| x.is_finite());
+    is_finite.then_some(bytes)
 }
 
 #[cfg(test)]

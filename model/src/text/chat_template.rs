@@ -68,7 +68,7 @@ impl ChatTemplate {
         let program = ChatProgram::load(dir)?;
         Ok(ChatTemplate {
             variables: program.special_tokens.clone(),
-            runner: Runner::Local(Arc::new(program)),
+            runner: Runner::Local(program),
         })
     }
 
@@ -88,7 +88,11 @@ impl ChatTemplate {
     pub fn set(&mut self, variables: Map<String, Value>) -> Result<(), ModelError> {
         if let Some(name) = variables.keys().find(|name| Self::is_reserved(name)) {
             let problem = format!("the variable `{name}` is not free to be set: leave it out");
-            return Err(template_error(self.path(), problem));
+            let path = match &self.runner {
+                Runner::Local(program) => &program.path,
+                Runner::Sandboxed(_, path) => path,
+            };
+            return Err(template_error(path, problem));
         }
         self.variables.extend(variables);
         Ok(())
@@ -116,17 +120,8 @@ impl ChatTemplate {
         context.extend(self.variables.clone());
         context.insert("messages".into(), json!(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
-        match &self.runner {
-            Runner::Local(program) => program.render(&context),
-            Runner::Sandboxed(process, path) => process.ask(path, &SandboxRequest::Render(context)),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match &self.runner {
-            Runner::Local(program) => &program.path,
-            Runner::Sandboxed(_, path) => path,
-        }
+        let request = || SandboxRequest::Render(context.clone());
+        self.runner.run(|program| program.render(&context), request)
     }
 }
 

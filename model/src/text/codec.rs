@@ -16,16 +16,18 @@ const MAX_FILE: u64 = 256 << 20;
 /// takes more than a hundred bytes of memory for each.
 pub(crate) const MAX_TEXT: usize = 4 << 20;
 
-/// A tokenizer and the ids that end a reply.
 pub(crate) struct Codec {
-    inner: tokenizers::Tokenizer,
+    pub(crate) inner: tokenizers::Tokenizer,
     path: PathBuf,
-    stop_ids: Vec<u32>,
 }
 
 impl Codec {
-    /// Reads the tokenizer of a model with this vocabulary and these stop ids.
-    pub(crate) fn load(dir: &Path, vocab: usize, eos: &[u32]) -> Result<Codec, ModelError> {
+    /// Reads the tokenizer of a model with this vocabulary and these stop ids, and returns it with all ids that end a reply.
+    pub(crate) fn load(
+        dir: &Path,
+        vocab: usize,
+        mut stop_ids: Vec<u32>,
+    ) -> Result<(Codec, Vec<u32>), ModelError> {
         let path = dir.join("tokenizer.json");
         let text = disk::read_text(&path, MAX_FILE)?;
         let invalid =
@@ -47,17 +49,13 @@ impl Codec {
         inner
             .with_truncation(None)
             .map_err(|e| ModelError::file(&path, e))?;
-        let mut codec = Codec {
-            inner,
-            path,
-            stop_ids: eos.to_owned(),
-        };
+        let codec = Codec { inner, path };
         codec.check_vocabulary(vocab)?;
-        codec.check_stop_ids(dir, vocab, eos)?;
-        codec.stop_ids.extend(codec.declared_stop_id(dir)?);
-        codec.stop_ids.sort_unstable();
-        codec.stop_ids.dedup();
-        Ok(codec)
+        codec.check_stop_ids(dir, vocab, &stop_ids)?;
+        stop_ids.extend(codec.declared_stop_id(dir)?);
+        stop_ids.sort_unstable();
+        stop_ids.dedup();
+        Ok((codec, stop_ids))
     }
 
     fn check_vocabulary(&self, vocab: usize) -> Result<(), ModelError> {
@@ -108,7 +106,7 @@ impl Codec {
             let problem = format!("{token:?} is not in tokenizer.json");
             ModelError::field(&path, "eos_token", problem)
         };
-        self.id(token).ok_or_else(missing).map(Some)
+        self.inner.token_to_id(token).ok_or_else(missing).map(Some)
     }
 
     /// See [`Tokenizer::encode`](crate::Tokenizer::encode) and [`Tokenizer::encode_plain`](crate::Tokenizer::encode_plain).
@@ -118,15 +116,11 @@ impl Codec {
             let problem = format!("cannot encode a text of {found} bytes; at most {most} MiB");
             return Err(ModelError::file(&self.path, problem));
         }
-        catch(&self.path, || {
-            match self.inner.encode_fast(text, add_special) {
-                Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-                Err(e) => {
-                    let problem = format!("cannot encode a text: {e}");
-                    Err(ModelError::file(&self.path, problem))
-                }
-            }
-        })
+        let encoded = catch(&self.path, || {
+            let encoded = self.inner.encode_fast(text, add_special);
+            encoded.map_err(|e| ModelError::file(&self.path, format!("cannot encode a text: {e}")))
+        });
+        Ok(encoded?.get_ids().to_vec())
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
@@ -136,18 +130,6 @@ impl Codec {
                 ModelError::file(&self.path, format!("cannot decode {} ids: {e}", ids.len()))
             })
         })
-    }
-
-    pub(crate) fn stop_ids(&self) -> &[u32] {
-        &self.stop_ids
-    }
-
-    pub(crate) fn id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
-    }
-
-    pub(crate) fn token(&self, id: u32) -> Option<String> {
-        self.inner.id_to_token(id)
     }
 }
 

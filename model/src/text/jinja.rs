@@ -4,7 +4,6 @@
 //! [sandbox](crate::run_sandbox_if_requested).
 
 use std::error::Error as _;
-use std::fmt;
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
@@ -37,37 +36,14 @@ pub struct Jinja {
     options: JinjaOptions,
 }
 
-/// The kinds of errors that a caller may add a hint to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JinjaErrorKind {
-    /// A variable is not defined, and the environment is strict.
-    UndefinedVariable,
-    /// The template extends or includes a template that was not added.
-    UnknownTemplate,
-    /// A requested block is not defined.
-    UnknownBlock,
-    /// The template exceeds [`JinjaOptions::max_instructions`].
-    TooManyInstructions,
-    /// Any other error.
-    Other,
-}
-
 /// An error in a template: its line and the problem. It does not contain the file's name.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
 pub struct JinjaError {
-    /// The kind.
-    pub kind: JinjaErrorKind,
+    /// The kind, for which a caller may add a hint.
+    pub kind: ErrorKind,
     text: String,
 }
-
-impl fmt::Display for JinjaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for JinjaError {}
 
 impl Jinja {
     /// Returns an environment without templates. It has the filter `tojson(indent)`, which does not escape HTML.
@@ -105,7 +81,7 @@ impl Jinja {
     pub fn add(&mut self, name: &str, source: String) -> Result<(), JinjaError> {
         if source.len() > MAX_JINJA_SOURCE {
             return Err(JinjaError {
-                kind: JinjaErrorKind::Other,
+                kind: ErrorKind::InvalidOperation,
                 text: format!("longer than {} KiB", MAX_JINJA_SOURCE >> 10),
             });
         }
@@ -118,12 +94,10 @@ impl Jinja {
     /// # Errors
     /// The template fails or exceeds a limit.
     pub fn render(&self, name: &str, variables: impl Serialize) -> Result<String, JinjaError> {
-        self.rendered(name, variables, &[])
-            .map(|(text, _)| text)
-            .map_err(|e| self.error(&e))
+        Ok(self.render_blocks(name, variables, &[])?.0)
     }
 
-    /// Renders a template and returns the text of some of its blocks.
+    /// Renders a template and some of its blocks: the whole text, and those of the blocks.
     ///
     /// # Errors
     /// The template fails, exceeds a limit, or has no block of a requested name.
@@ -132,10 +106,22 @@ impl Jinja {
         name: &str,
         variables: impl Serialize,
         blocks: &[&str],
-    ) -> Result<Vec<String>, JinjaError> {
-        self.rendered(name, variables, blocks)
-            .map(|(_, blocks)| blocks)
-            .map_err(|e| self.error(&e))
+    ) -> Result<(String, Vec<String>), JinjaError> {
+        let rendered = || {
+            let most = self.options.max_output;
+            let mut text = LimitedText::new(most);
+            let template = self.environment.get_template(name)?;
+            let mut rendered = template.render_captured_to(Serde(variables), &mut text)?;
+            let block = |name: &&str| {
+                let mut text = LimitedText::new(most);
+                rendered.with_state_mut(|state| state.render_block_to_write(name, &mut text))?;
+                Ok(text.into_string())
+            };
+            let blocks = blocks.iter().map(block).collect::<Result<_, Error>>()?;
+            drop(rendered);
+            Ok((text.into_string(), blocks))
+        };
+        rendered().map_err(|e| self.error(&e))
     }
 
     /// Returns whether an expression is true of some variables.
@@ -157,26 +143,6 @@ impl Jinja {
         compiled.map(|_| ()).map_err(|e| self.error(&e))
     }
 
-    fn rendered(
-        &self,
-        name: &str,
-        variables: impl Serialize,
-        blocks: &[&str],
-    ) -> Result<(String, Vec<String>), Error> {
-        let most = self.options.max_output;
-        let mut text = LimitedText::new(most);
-        let template = self.environment.get_template(name)?;
-        let mut rendered = template.render_captured_to(Serde(variables), &mut text)?;
-        let block = |name: &&str| {
-            let mut text = LimitedText::new(most);
-            rendered.with_state_mut(|state| state.render_block_to_write(name, &mut text))?;
-            text.into_string()
-        };
-        let blocks = blocks.iter().map(block).collect::<Result<_, _>>()?;
-        drop(rendered);
-        Ok((text.into_string()?, blocks))
-    }
-
     fn error(&self, error: &Error) -> JinjaError {
         let line = error.line().map(|line| format!("line {line}: "));
         let source = error.source().and_then(|e| e.downcast_ref::<io::Error>());
@@ -189,15 +155,8 @@ impl Jinja {
             (kind, None, Some(detail)) => format!("{kind}: {detail}"),
             (kind, None, None) => kind.to_string(),
         };
-        let kind = match error.kind() {
-            ErrorKind::UndefinedError => JinjaErrorKind::UndefinedVariable,
-            ErrorKind::TemplateNotFound => JinjaErrorKind::UnknownTemplate,
-            ErrorKind::UnknownBlock => JinjaErrorKind::UnknownBlock,
-            ErrorKind::OutOfFuel => JinjaErrorKind::TooManyInstructions,
-            _ => JinjaErrorKind::Other,
-        };
         JinjaError {
-            kind,
+            kind: error.kind(),
             text: line.unwrap_or_default() + &problem,
         }
     }
@@ -217,9 +176,8 @@ impl LimitedText {
         }
     }
 
-    fn into_string(self) -> Result<String, Error> {
-        String::from_utf8(self.bytes)
-            .map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
+    fn into_string(self) -> String {
+        String::from_utf8(self.bytes).expect("a template writes text")
     }
 }
 
@@ -347,21 +305,22 @@ mod tests {
         jinja.add("base", base.to_owned()).unwrap();
         let own = "{% extends 'base' %}{% block b %}{{ word }}{% endblock %}";
         jinja.add("own", own.to_owned()).unwrap();
-        let blocks = jinja.render_blocks("own", json!({"word": "<"}), &["b", "a"]);
-        assert_eq!(blocks.unwrap(), ["<", "1"]);
+        let rendered = jinja.render_blocks("own", json!({"word": "<"}), &["b", "a"]);
+        let (whole, blocks) = rendered.unwrap();
+        assert_eq!((&*whole, &*blocks), ("1<", &["<".into(), "1".into()][..]));
         let unknown = jinja.render_blocks("own", json!({"word": "<"}), &["c"]);
-        assert_eq!(unknown.unwrap_err().kind, JinjaErrorKind::UnknownBlock);
+        assert_eq!(unknown.unwrap_err().kind, ErrorKind::UnknownBlock);
     }
 
     #[test]
     fn errors_have_a_kind_and_a_line() {
         let kind = |source: &str| render(&jinja(true, false), source).unwrap_err().kind;
-        assert_eq!(kind("{{ wrod }}"), JinjaErrorKind::UndefinedVariable);
-        assert_eq!(kind("{% extends 'x' %}"), JinjaErrorKind::UnknownTemplate);
+        assert_eq!(kind("{{ wrod }}"), ErrorKind::UndefinedError);
+        assert_eq!(kind("{% extends 'x' %}"), ErrorKind::TemplateNotFound);
         let endless =
             "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
         let error = render(&jinja(false, false), endless).unwrap_err();
-        assert_eq!(error.kind, JinjaErrorKind::TooManyInstructions);
+        assert_eq!(error.kind, ErrorKind::OutOfFuel);
         let wanted = "line 1: it does not come to an end (stopped after 10000 instructions)";
         assert_eq!(error.to_string(), wanted);
         let long = render(&jinja(false, false), "{{ word * 999999 }}").unwrap_err();

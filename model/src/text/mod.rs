@@ -12,7 +12,8 @@ mod tokenizer;
 
 pub use caught_panic::panic_becomes_error;
 pub use chat_template::{ChatTemplate, Message};
-pub use jinja::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE};
+pub use jinja::{Jinja, JinjaError, JinjaOptions, MAX_JINJA_SOURCE};
+pub use minijinja::ErrorKind as JinjaErrorKind;
 pub use sandbox_child::run_sandbox_if_requested;
 pub use text_files::TextFiles;
 pub use tokenizer::Tokenizer;

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -34,29 +34,26 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const MAX_REPLY: usize = 32 << 20;
 
 /// Whether `main` of this program handles [`ARGUMENT`].
-static AVAILABLE: AtomicBool = AtomicBool::new(false);
-
-pub(super) fn set_sandbox_available() {
-    AVAILABLE.store(true, Ordering::Relaxed);
-}
-
-pub(super) fn is_sandbox_available() -> bool {
-    AVAILABLE.load(Ordering::Relaxed)
-}
+pub(super) static IS_SANDBOX_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
 /// Where a tokenizer or a template runs.
 pub(super) enum Runner<T> {
     /// In this process.
-    Local(Arc<T>),
+    Local(T),
     /// In a sandbox; the path is that of its file.
     Sandboxed(Arc<SandboxProcess>, PathBuf),
 }
 
-impl<T> Clone for Runner<T> {
-    fn clone(&self) -> Runner<T> {
+impl<T> Runner<T> {
+    /// Does some work in this process, or makes the request for the same work.
+    pub(super) fn run<R: DeserializeOwned>(
+        &self,
+        work: impl FnOnce(&T) -> Result<R, ModelError>,
+        request: impl FnOnce() -> SandboxRequest,
+    ) -> Result<R, ModelError> {
         match self {
-            Runner::Local(local) => Runner::Local(local.clone()),
-            Runner::Sandboxed(process, path) => Runner::Sandboxed(process.clone(), path.clone()),
+            Runner::Local(local) => work(local),
+            Runner::Sandboxed(process, path) => process.ask(path, &request()),
         }
     }
 }
@@ -90,23 +87,8 @@ impl SandboxRequest {
     }
 }
 
-/// A [`ModelError`] of the sandboxed process.
-#[derive(Serialize, Deserialize)]
-pub(super) struct SandboxError {
-    pub(super) path: String,
-    pub(super) field: Option<String>,
-    pub(super) problem: String,
-}
-
-impl From<SandboxError> for ModelError {
-    fn from(error: SandboxError) -> ModelError {
-        let path = Path::new(&error.path);
-        match error.field {
-            Some(field) => ModelError::field(path, &field, error.problem),
-            None => ModelError::file(path, error.problem),
-        }
-    }
-}
+/// The reply, or the path and the problem of a [`ModelError::File`].
+pub(super) type SandboxReply<T> = Result<T, (String, String)>;
 
 /// The process of one directory. Dropping it ends the process.
 pub(super) struct SandboxProcess {
@@ -152,9 +134,9 @@ impl SandboxProcess {
         let bytes = serde_json::to_vec(request).expect("plain values");
         match running.ask(&bytes) {
             Ok(reply) => {
-                let reply: Result<T, SandboxError> =
+                let reply: SandboxReply<T> =
                     serde_json::from_slice(&reply).expect("written by the same program");
-                reply.map_err(ModelError::from)
+                reply.map_err(|(path, problem)| ModelError::file(path.as_ref(), problem))
             }
             Err(reason) => {
                 let problem = format!("{} {reason}", request.subject());

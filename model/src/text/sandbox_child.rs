@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 
@@ -12,7 +13,7 @@ use super::caught_panic::catch_panic;
 use super::chat_program::ChatProgram;
 use super::codec::Codec;
 use super::sandbox::{
-    ARGUMENT, SandboxError, SandboxRequest, read_frame, set_sandbox_available, write_frame,
+    ARGUMENT, IS_SANDBOX_AVAILABLE, SandboxReply, SandboxRequest, read_frame, write_frame,
 };
 use crate::ModelError;
 
@@ -29,7 +30,7 @@ pub fn run_sandbox_if_requested() {
     let first = arguments.next();
     match (first, arguments.next()) {
         (Some(first), Some(dir)) if first == OsStr::new(ARGUMENT) => serve(PathBuf::from(dir)),
-        _ => set_sandbox_available(),
+        _ => IS_SANDBOX_AVAILABLE.store(true, Ordering::Relaxed),
     }
 }
 
@@ -116,7 +117,7 @@ struct TextServer {
 }
 
 impl TextServer {
-    fn reply(&mut self, request: &[u8]) -> Result<Value, SandboxError> {
+    fn reply(&mut self, request: &[u8]) -> SandboxReply<Value> {
         let dir = self.dir.clone();
         let done = match serde_json::from_slice(request) {
             Ok(request) => catch_panic(|| self.work(request)).unwrap_or_else(|| {
@@ -125,52 +126,41 @@ impl TextServer {
             }),
             Err(e) => Err(ModelError::file(&dir, format!("unknown request: {e}"))),
         };
-        done.map_err(|error| sandbox_error(&dir, error))
+        done.map_err(|error| {
+            let (path, problem) = match error {
+                ModelError::File { path, problem } => (path, problem),
+                other => (dir, other.to_string()),
+            };
+            (path.to_string_lossy().into_owned(), problem)
+        })
+    }
+
+    fn codec(&self) -> &Codec {
+        self.codec.as_ref().expect("requested before")
     }
 
     fn work(&mut self, request: SandboxRequest) -> Result<Value, ModelError> {
-        match request {
+        Ok(match request {
             SandboxRequest::Tokenizer { vocab, eos } => {
-                let codec = self.codec.insert(Codec::load(&self.dir, vocab, &eos)?);
-                return Ok(json!(codec.stop_ids()));
+                let (codec, stop_ids) = Codec::load(&self.dir, vocab, eos)?;
+                self.codec = Some(codec);
+                json!(stop_ids)
             }
             SandboxRequest::Template => {
                 let template = self.template.insert(ChatProgram::load(&self.dir)?);
                 let file = template.path.file_name().map(|name| name.to_string_lossy());
-                return Ok(json!((file, &template.special_tokens)));
+                json!((file, &template.special_tokens))
             }
             SandboxRequest::Render(variables) => {
                 let template = self.template.as_ref().expect("requested before");
-                return Ok(json!(template.render(&variables)?));
+                json!(template.render(&variables)?)
             }
-            _ => (),
-        }
-        let codec = self.codec.as_ref().expect("requested before");
-        Ok(match request {
             SandboxRequest::Encode { text, add_special } => {
-                json!(codec.encode(&text, add_special)?)
+                json!(self.codec().encode(&text, add_special)?)
             }
-            SandboxRequest::Decode(ids) => json!(codec.decode(&ids)?),
-            SandboxRequest::Id(token) => json!(codec.id(&token)),
-            SandboxRequest::Token(id) => json!(codec.token(id)),
-            _ => unreachable!("handled above"),
+            SandboxRequest::Decode(ids) => json!(self.codec().decode(&ids)?),
+            SandboxRequest::Id(token) => json!(self.codec().inner.token_to_id(&token)),
+            SandboxRequest::Token(id) => json!(self.codec().inner.id_to_token(id)),
         })
-    }
-}
-
-fn sandbox_error(dir: &Path, error: ModelError) -> SandboxError {
-    let (path, field, problem) = match error {
-        ModelError::File { path, problem } => (path, None, problem),
-        ModelError::Field {
-            path,
-            field,
-            problem,
-        } => (path, Some(field), problem),
-        other => (dir.to_owned(), None, other.to_string()),
-    };
-    SandboxError {
-        path: path.to_string_lossy().into_owned(),
-        field,
-        problem,
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::sandbox::{SandboxProcess, is_sandbox_available};
+use super::sandbox::{IS_SANDBOX_AVAILABLE, SandboxProcess};
 use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
 
 /// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a
@@ -25,7 +26,7 @@ impl TextFiles {
     /// # Errors
     /// The process cannot be started.
     pub fn untrusted(dir: &Path) -> Result<TextFiles, ModelError> {
-        let sandbox = match is_sandbox_available() {
+        let sandbox = match IS_SANDBOX_AVAILABLE.load(Ordering::Relaxed) {
             true => Some(SandboxProcess::start(dir)?),
             false => None,
         };

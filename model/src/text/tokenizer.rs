@@ -10,7 +10,7 @@ use crate::{ModelConfig, ModelError};
 /// A tokenizer and the ids that end a reply. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
-    runner: Runner<Codec>,
+    runner: Arc<Runner<Codec>>,
     stop_ids: Vec<u32>,
 }
 
@@ -23,11 +23,9 @@ impl Tokenizer {
     /// The file cannot be read, the tokenizer belongs to another model (it has ids outside of the model's vocabulary), or it
     /// encodes at random.
     pub fn load(dir: &Path, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
-        let codec = Codec::load(dir, config.vocab, &config.eos)?;
-        Ok(Tokenizer {
-            stop_ids: codec.stop_ids().to_vec(),
-            runner: Runner::Local(Arc::new(codec)),
-        })
+        let (codec, stop_ids) = Codec::load(dir, config.vocab, config.eos.clone())?;
+        let runner = Arc::new(Runner::Local(codec));
+        Ok(Tokenizer { runner, stop_ids })
     }
 
     pub(super) fn sandboxed(
@@ -39,10 +37,9 @@ impl Tokenizer {
             eos: config.eos.clone(),
         };
         let path = process.dir().join("tokenizer.json");
-        Ok(Tokenizer {
-            stop_ids: process.ask(&path, &request)?,
-            runner: Runner::Sandboxed(process.clone(), path),
-        })
+        let stop_ids = process.ask(&path, &request)?;
+        let runner = Arc::new(Runner::Sandboxed(process.clone(), path));
+        Ok(Tokenizer { runner, stop_ids })
     }
 
     /// Returns the token ids of a text. Special tokens in the text are recognised; none are added.
@@ -63,13 +60,12 @@ impl Tokenizer {
     }
 
     fn encode_with(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ModelError> {
-        match &self.runner {
-            Runner::Local(codec) => codec.encode(text, add_special),
-            Runner::Sandboxed(process, path) => {
-                let text = text.to_owned();
-                process.ask(path, &SandboxRequest::Encode { text, add_special })
-            }
-        }
+        let request = || SandboxRequest::Encode {
+            text: text.to_owned(),
+            add_special,
+        };
+        let encode = |codec: &Codec| codec.encode(text, add_special);
+        self.runner.run(encode, request)
     }
 
     /// Returns the text of token ids without special tokens.
@@ -77,12 +73,8 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer cannot decode the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
-        match &self.runner {
-            Runner::Local(codec) => codec.decode(ids),
-            Runner::Sandboxed(process, path) => {
-                process.ask(path, &SandboxRequest::Decode(ids.to_vec()))
-            }
-        }
+        let request = || SandboxRequest::Decode(ids.to_vec());
+        self.runner.run(|codec| codec.decode(ids), request)
     }
 
     /// The ids that end a reply: those of `config.json`, `generation_config.json` and `tokenizer_config.json`, sorted.
@@ -95,12 +87,9 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn id(&self, token: &str) -> Result<Option<u32>, ModelError> {
-        match &self.runner {
-            Runner::Local(codec) => Ok(codec.id(token)),
-            Runner::Sandboxed(process, path) => {
-                process.ask(path, &SandboxRequest::Id(token.to_owned()))
-            }
-        }
+        let request = || SandboxRequest::Id(token.to_owned());
+        let id = |codec: &Codec| Ok(codec.inner.token_to_id(token));
+        self.runner.run(id, request)
     }
 
     /// Returns the tokenizer's spelling of a token, if there is a token of this id.
@@ -108,9 +97,7 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn token(&self, id: u32) -> Result<Option<String>, ModelError> {
-        match &self.runner {
-            Runner::Local(codec) => Ok(codec.token(id)),
-            Runner::Sandboxed(process, path) => process.ask(path, &SandboxRequest::Token(id)),
-        }
+        let token = |codec: &Codec| Ok(codec.inner.id_to_token(id));
+        self.runner.run(token, || SandboxRequest::Token(id))
     }
 }

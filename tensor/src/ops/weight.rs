@@ -320,7 +320,7 @@ impl Matrix {
     }
 
     /// The same matrix without a gradient.
-    pub(crate) fn detach(&self) -> Matrix {
+    pub fn detach(&self) -> Matrix {
         match self {
             Matrix::Frozen(weight) => Matrix::Frozen(weight.clone()),
             Matrix::Trained(tensor) => Matrix::Trained(tensor.detach()),

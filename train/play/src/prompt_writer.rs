@@ -225,6 +225,7 @@ impl PromptWriter {
             .render_blocks("prompt", variables, &["system", "user"]);
         let mut parts = rendered
             .map_err(|error| template.refused(&error))?
+            .1
             .into_iter();
         let mut part = || parts.next().expect("both are asked for");
         Ok((part(), part()))
@@ -268,16 +269,16 @@ impl PromptTemplate {
 /// Returns advice for errors whose text does not suggest a fix.
 fn cure(kind: JinjaErrorKind) -> String {
     match kind {
-        JinjaErrorKind::UndefinedVariable => {
+        JinjaErrorKind::UndefinedError => {
             format!("; the variables are {}", VARIABLES.join(", "))
         }
-        JinjaErrorKind::UnknownTemplate => {
+        JinjaErrorKind::TemplateNotFound => {
             format!("; the only template that others may extend is {USUAL_NAME:?}")
         }
         JinjaErrorKind::UnknownBlock => {
             format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
         }
-        JinjaErrorKind::TooManyInstructions => "; is there a loop in a loop?".to_owned(),
+        JinjaErrorKind::OutOfFuel => "; is there a loop in a loop?".to_owned(),
         _ => String::new(),
     }
 }

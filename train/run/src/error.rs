@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lapwing_env::GameError;
 use lapwing_learn::LearnError;
-use lapwing_model::{HubError, ModelError, Repository};
+use lapwing_model::{ModelError, Repository};
 use lapwing_tensor::GpuError;
 
 use crate::checkpoint::CheckpointError;
@@ -28,9 +28,6 @@ pub enum Error {
     /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The repository of the model is not available.
-    #[error(transparent)]
-    Hub(Box<HubError>),
     /// A repository is named, but there is no hub.
     #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
     NoHub(Repository),
@@ -151,12 +148,6 @@ impl From<GameError> for Error {
 impl From<SettingError> for Error {
     fn from(error: SettingError) -> Error {
         Error::Config(error.into())
-    }
-}
-
-impl From<HubError> for Error {
-    fn from(error: HubError) -> Error {
-        Error::Hub(Box::new(error))
     }
 }
 

@@ -86,7 +86,7 @@ impl ApiError {
 /// Returns the text of an error without the path of a file.
 fn without_path(error: &ModelError) -> String {
     match error {
-        ModelError::File { problem, .. } | ModelError::Field { problem, .. } => problem.clone(),
+        ModelError::File { problem, .. } => problem.clone(),
         other => other.to_string(),
     }
 }
