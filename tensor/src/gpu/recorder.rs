@@ -51,15 +51,15 @@ struct UniformParams {
 
 impl UniformParams {
     fn new(device: &wgpu::Device) -> UniformParams {
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        let description = wgpu::BufferDescriptor {
             label: Some("parameters"),
             size: (BATCH * SLOT) as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
-        });
+        };
         UniformParams {
-            buffer,
-            slots: Vec::with_capacity(BATCH * SLOT),
+            buffer: device.create_buffer(&description),
+            slots: Vec::new(),
         }
     }
 

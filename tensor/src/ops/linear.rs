@@ -163,8 +163,8 @@ impl Tensor {
         check_shapes(self, weight, bias, lora, residual);
         let x = self.detach();
         let low = lora.map(|lora| lora.down(&x));
-        let (rows, terms) = (0..weight.rows(), lora.zip(low.as_ref()));
-        let y = weight.project(&x, rows.clone(), terms, bias, residual);
+        let (rows, adapter) = (0..weight.rows(), lora.zip(low.as_ref()));
+        let y = weight.project(&x, rows.clone(), adapter, bias, residual);
         let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
         let inputs = [Some(self), residual, bias, a, b, weight.trained()];
         let (weight, lora) = (weight.detach(), lora.map(Lora::detach));
@@ -174,9 +174,9 @@ impl Tensor {
             let dlow = lora
                 .filter(|_| to_x || to_a)
                 .map(|lora| lora.low_gradient(dy, rows.clone(), None));
-            let down = lora.zip(dlow.as_ref());
-            let dx = to_x.then(|| weight.input_gradient(dy, rows.clone(), None, down));
-            let da = down.filter(|_| to_a);
+            let adapter = lora.zip(dlow.as_ref());
+            let dx = to_x.then(|| weight.input_gradient(dy, rows.clone(), None, adapter));
+            let da = adapter.filter(|_| to_a);
             let product = |right: &Tensor| {
                 Product::new(ProductLayout::Tn, Operand::of(dy), Operand::of(right)).compute()
             };
