@@ -132,7 +132,8 @@ fn elements(table: &mut CheckTable) {
     }
 
     type BinaryFn = fn(&Tensor, &Tensor) -> Tensor;
-    let binary: [(_, BinaryFn, fn(f64, f64) -> f64); 6] = [
+    type NumberFn = fn(f64, f64) -> f64;
+    let binary: [(_, BinaryFn, NumberFn); 6] = [
         ("add", |a, b| a.add(b), |a, b| a + b),
         ("sub", |a, b| a.sub(b), |a, b| a - b),
         ("mul", |a, b| a.mul(b), |a, b| a * b),

@@ -282,15 +282,17 @@ impl Matrix {
     pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Operand> {
         match self {
             Matrix::Frozen(weight) => {
-                let (cols, step, format) = (weight.cols(), weight.step(), weight.format());
-                let overlap = |Shard {
-                                   rows: held,
-                                   binding,
-                               }: &Shard| {
-                    let some = held.start.max(rows.start)..held.end.min(rows.end);
-                    let at = (some.start - held.start) * step;
-                    (!some.is_empty())
-                        .then(|| Operand::new(binding, some, cols, (at, step), format))
+                let overlap = |shard: &Shard| {
+                    let start = shard.rows.start.max(rows.start);
+                    let end = shard.rows.end.min(rows.end);
+                    (start < end).then(|| Operand {
+                        binding: shard.binding.clone(),
+                        rows: start..end,
+                        cols: weight.cols(),
+                        at: (start - shard.rows.start) * weight.step(),
+                        step: weight.step(),
+                        format: weight.format(),
+                    })
                 };
                 weight.0.shards.iter().filter_map(overlap).collect()
             }

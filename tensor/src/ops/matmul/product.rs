@@ -50,40 +50,28 @@ pub(crate) struct Operand {
     pub(crate) binding: Binding,
     /// the numbers of the rows in the matrix
     pub(crate) rows: Range<usize>,
-    cols: usize,
+    pub(crate) cols: usize,
     /// the offset of the first element and the distance of two rows, in elements
-    at: usize,
+    pub(crate) at: usize,
     pub(crate) step: usize,
     pub(crate) format: WeightFormat,
 }
 
 impl Operand {
-    /// `rows` of a matrix with `cols` columns, which lie `step` elements apart and start at the offset `at`.
-    pub(crate) fn new(
-        binding: &Binding,
-        rows: Range<usize>,
-        cols: usize,
-        (at, step): (usize, usize),
-        format: WeightFormat,
-    ) -> Operand {
-        Operand {
-            binding: binding.clone(),
-            rows,
-            cols,
-            at,
-            step,
-            format,
-        }
-    }
-
     /// The whole tensor.
     pub(crate) fn of(x: &Tensor) -> Operand {
         Operand::rows_of(x, 0..x.rows())
     }
 
     pub(crate) fn rows_of(x: &Tensor, rows: Range<usize>) -> Operand {
-        let (cols, at) = (x.cols(), rows.start * x.cols());
-        Operand::new(x.binding(), rows, cols, (at, cols), WeightFormat::F32)
+        Operand {
+            binding: x.binding().clone(),
+            cols: x.cols(),
+            at: rows.start * x.cols(),
+            step: x.cols(),
+            format: WeightFormat::F32,
+            rows,
+        }
     }
 
     pub(crate) fn cols_of(x: &Tensor, cols: Range<usize>) -> Operand {
