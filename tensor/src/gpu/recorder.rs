@@ -115,20 +115,14 @@ impl Recorder {
         let count = groups.count;
         let parts = work.div_ceil(self.limit.work).min(count as u64) as usize;
         if parts <= 1 {
-            return self.record_part(pipeline, bind, (params, 0), groups.folded(), work);
+            return self.record_part(pipeline, bind, params, 0, groups.folded(), work);
         }
         // In one dimension: a fold would add surplus groups, which belong to the next part.
         let length = count.div_ceil(parts).min(MAX_GROUPS);
         for first in (0..count).step_by(length) {
             let some = length.min(count - first);
             let work = (work as u128 * some as u128 / count as u128) as u64;
-            self.record_part(
-                pipeline,
-                bind,
-                (params, first as u32),
-                (some as u32, 1),
-                work,
-            );
+            self.record_part(pipeline, bind, params, first as u32, (some as u32, 1), work);
         }
     }
 
@@ -136,7 +130,8 @@ impl Recorder {
         &mut self,
         pipeline: &wgpu::ComputePipeline,
         bind: BindFn<'_>,
-        (params, first_group): (&[u8], u32),
+        params: &[u8],
+        first_group: u32,
         (x, y): (u32, u32),
         work: u64,
     ) {
