@@ -4,14 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Tensor;
-use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
+use crate::gpu::{Bind, Binding, Gpu, GpuError};
 
 /// A list of integers on the device, such as token ids, positions or row numbers. Cheap to clone.
 #[derive(Clone)]
 pub struct Indices {
-    storage: Arc<Storage>,
-    /// In bytes.
-    offset: u64,
+    values: Binding,
     len: usize,
     host: Option<Arc<[u32]>>,
 }
@@ -20,8 +18,7 @@ impl Indices {
     /// Copies the values to the device, and keeps a copy on the host, which gradients of gathered rows need.
     pub fn new(gpu: &Gpu, values: &[u32]) -> Indices {
         Indices {
-            storage: gpu.upload(values),
-            offset: 0,
+            values: gpu.upload(values),
             len: values.len(),
             host: Some(values.into()),
         }
@@ -30,8 +27,7 @@ impl Indices {
     /// Uninitialised: a kernel must write them.
     pub(crate) fn empty(gpu: &Gpu, len: usize) -> Indices {
         Indices {
-            storage: gpu.alloc(4 * len as u64),
-            offset: 0,
+            values: gpu.alloc(4 * len as u64),
             len,
             host: None,
         }
@@ -40,8 +36,7 @@ impl Indices {
     /// A range of the values. It must start at a multiple of 64.
     pub(crate) fn window(&self, range: Range<usize>) -> Indices {
         Indices {
-            storage: self.storage.clone(),
-            offset: self.offset + 4 * range.start as u64,
+            values: self.values.window(range.clone()),
             len: range.len(),
             host: self.host.as_ref().map(|host| host[range].into()),
         }
@@ -49,8 +44,7 @@ impl Indices {
 
     /// A range of the same memory as floats, for a kernel to write. It must start at a multiple of 64.
     pub(crate) fn floats(&self, range: Range<usize>) -> Tensor {
-        let offset = self.offset + 4 * range.start as u64;
-        Tensor::view(self.storage.clone(), offset, &[range.len()])
+        Tensor::view(self.values.window(range.clone()), &[range.len()])
     }
 
     /// The number of values.
@@ -65,7 +59,7 @@ impl Indices {
 
     /// The device that holds the values.
     pub fn gpu(&self) -> &Gpu {
-        self.storage.gpu()
+        self.values.gpu()
     }
 
     /// The values, if they are known on the host.
@@ -78,23 +72,15 @@ impl Indices {
     /// # Errors
     /// An error of the device.
     pub fn to_vec(&self) -> Result<Vec<u32>, GpuError> {
-        if let Some(host) = &self.host {
-            return Ok(host.to_vec());
+        match &self.host {
+            Some(host) => Ok(host.to_vec()),
+            None => self.values.read(),
         }
-        let bytes = self
-            .storage
-            .gpu()
-            .read(&self.storage, self.offset, 4 * self.len as u64)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 }
 
 impl Bind for Indices {
-    fn binding(&self) -> Binding {
-        Binding::new(
-            self.storage.clone(),
-            self.offset,
-            4 * self.len.max(1) as u64,
-        )
+    fn binding(&self) -> &Binding {
+        &self.values
     }
 }

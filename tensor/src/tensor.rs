@@ -8,16 +8,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::gpu::{Bind, Binding, Gpu, GpuError, Storage};
+use crate::gpu::{Bind, Binding, Gpu, GpuError};
 
 /// A contiguous f32 tensor of any shape on a device.
 ///
 /// Cheap to clone: clones share the values. Only the methods that are documented to do so change values in place.
 #[derive(Clone)]
 pub struct Tensor {
-    storage: Arc<Storage>,
-    /// In bytes.
-    offset: u64,
+    values: Binding,
     shape: Arc<[usize]>,
     node: Option<Arc<TapeNode>>,
 }
@@ -35,12 +33,7 @@ impl Tensor {
             "from_slice: {} values for the shape {shape:?} ({wanted})",
             values.len()
         );
-        Tensor {
-            storage: gpu.upload(values),
-            offset: 0,
-            shape: shape.into(),
-            node: None,
-        }
+        Tensor::view(gpu.upload(values), shape)
     }
 
     /// Returns a tensor of zeros.
@@ -51,19 +44,14 @@ impl Tensor {
     /// Returns a tensor with every element equal to `value`.
     pub fn full(gpu: &Gpu, shape: &[usize], value: f32) -> Tensor {
         let tensor = Tensor::empty(gpu, shape);
-        gpu.fill(&tensor.storage, value.to_bits());
+        tensor.values.fill(value.to_bits());
         tensor
     }
 
     /// Uninitialised: the kernel that gets this must write all of it.
     pub(crate) fn empty(gpu: &Gpu, shape: &[usize]) -> Tensor {
         let bytes = 4 * shape.iter().product::<usize>() as u64;
-        Tensor {
-            storage: gpu.alloc(bytes),
-            offset: 0,
-            shape: shape.into(),
-            node: None,
-        }
+        Tensor::view(gpu.alloc(bytes), shape)
     }
 
     /// As [`Tensor::empty`], with the shape of self.
@@ -73,15 +61,13 @@ impl Tensor {
 
     /// A range of a single axis, untracked. It must start at a multiple of 64.
     pub(crate) fn window(&self, range: Range<usize>) -> Tensor {
-        let offset = self.offset + 4 * range.start as u64;
-        Tensor::view(self.storage.clone(), offset, &[range.len()])
+        Tensor::view(self.values.window(range.clone()), &[range.len()])
     }
 
-    /// A view of a buffer. `offset` is in bytes and a multiple of 256.
-    pub(crate) fn view(storage: Arc<Storage>, offset: u64, shape: &[usize]) -> Tensor {
+    /// These values, untracked.
+    pub(crate) fn view(values: Binding, shape: &[usize]) -> Tensor {
         Tensor {
-            storage,
-            offset,
+            values,
             shape: shape.into(),
             node: None,
         }
@@ -114,7 +100,7 @@ impl Tensor {
 
     /// The device that holds the values.
     pub fn gpu(&self) -> &Gpu {
-        self.storage.gpu()
+        self.values.gpu()
     }
 
     /// Waits for the values and copies them to the host.
@@ -122,10 +108,7 @@ impl Tensor {
     /// # Errors
     /// An error of the device: lost, out of memory, or refused work.
     pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
-        let bytes = self
-            .gpu()
-            .read(&self.storage, self.offset, 4 * self.len() as u64)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        self.values.read()
     }
 
     /// Overwrites the values in place, after all work recorded so far. Tensors that share the values change too.
@@ -140,8 +123,7 @@ impl Tensor {
             values.len(),
             self.shape
         );
-        self.gpu()
-            .write(&self.storage, self.offset, bytemuck::cast_slice(values));
+        self.values.write(0, bytemuck::cast_slice(values));
     }
 
     /// Returns the same values with another shape.
@@ -158,12 +140,8 @@ impl Tensor {
             self.len()
         );
         let before = self.shape.clone();
-        let view = Tensor {
-            shape: shape.into(),
-            node: None,
-            ..self.clone()
-        };
-        view.recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
+        Tensor::view(self.values.clone(), shape)
+            .recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
     }
 
     /// Returns the same values without a gradient.
@@ -176,23 +154,15 @@ impl Tensor {
 }
 
 impl Bind for Tensor {
-    fn binding(&self) -> Binding {
-        Binding::new(
-            self.storage.clone(),
-            self.offset,
-            4 * self.len().max(1) as u64,
-        )
+    fn binding(&self) -> &Binding {
+        &self.values
     }
 }
 
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Tensor{:?}{}",
-            self.shape,
-            if self.is_tracked() { " tracked" } else { "" }
-        )
+        let tracked = if self.is_tracked() { " tracked" } else { "" };
+        write!(f, "Tensor{:?}{tracked}", self.shape)
     }
 }
 
@@ -203,28 +173,12 @@ struct TapeNode {
     /// Inputs have smaller numbers than outputs.
     id: u64,
     op: &'static str,
-    shape: Vec<usize>,
+    shape: Arc<[usize]>,
     inputs: Vec<Option<Arc<TapeNode>>>,
     backward: Mutex<Option<Backward>>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
-
-fn node(
-    op: &'static str,
-    shape: &[usize],
-    inputs: Vec<Option<Arc<TapeNode>>>,
-    backward: Option<Backward>,
-) -> Arc<TapeNode> {
-    let id = NEXT.fetch_add(1, Ordering::Relaxed);
-    Arc::new(TapeNode {
-        id,
-        op,
-        shape: shape.to_vec(),
-        inputs,
-        backward: Mutex::new(backward),
-    })
-}
 
 /// The gradients of the leaves.
 #[derive(Default)]
@@ -248,10 +202,7 @@ impl Gradients {
 impl Tensor {
     /// Returns the same values as a leaf, which gets a gradient in `backward`.
     pub fn tracked(&self) -> Tensor {
-        Tensor {
-            node: Some(node("leaf", self.shape(), Vec::new(), None)),
-            ..self.clone()
-        }
+        self.clone().with_node("leaf", Vec::new(), None)
     }
 
     /// Whether `backward` computes a gradient for it.
@@ -269,11 +220,11 @@ impl Tensor {
     ) -> Tensor {
         let nodes = inputs.map(|input| input.into().and_then(|tensor| tensor.node.clone()));
         let tracked = nodes.each_ref().map(Option::is_some);
-        if tracked.contains(&true) {
-            self.on_tape(op, nodes.into(), move |dy, _| backward(dy, tracked).into())
-        } else {
-            self
+        if !tracked.contains(&true) {
+            return self;
         }
+        let backward: Backward = Box::new(move |dy, _| backward(dy, tracked).into());
+        self.with_node(op, nodes.into(), Some(backward))
     }
 
     /// As [`Tensor::recorded`], for a list of inputs. `backward` returns a gradient for each.
@@ -284,22 +235,29 @@ impl Tensor {
         backward: impl FnOnce(&Tensor) -> Vec<Tensor> + Send + 'static,
     ) -> Tensor {
         let nodes: Vec<_> = inputs.iter().map(|input| input.node.clone()).collect();
-        match nodes.iter().any(Option::is_some) {
-            true => self.on_tape(op, nodes, move |dy, _| {
-                backward(dy).into_iter().map(Some).collect()
-            }),
-            false => self,
+        if nodes.iter().all(Option::is_none) {
+            return self;
         }
+        let backward: Backward =
+            Box::new(move |dy, _| backward(dy).into_iter().map(Some).collect());
+        self.with_node(op, nodes, Some(backward))
     }
 
-    fn on_tape(
+    fn with_node(
         self,
         op: &'static str,
         inputs: Vec<Option<Arc<TapeNode>>>,
-        backward: impl FnOnce(&Tensor, &mut Gradients) -> Vec<Option<Tensor>> + Send + 'static,
+        backward: Option<Backward>,
     ) -> Tensor {
+        let node = TapeNode {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            op,
+            shape: self.shape.clone(),
+            inputs,
+            backward: Mutex::new(backward),
+        };
         Tensor {
-            node: Some(node(op, self.shape(), inputs, Some(Box::new(backward)))),
+            node: Some(Arc::new(node)),
             ..self
         }
     }
@@ -350,8 +308,7 @@ impl Tensor {
                     continue;
                 };
                 assert_eq!(
-                    gradient.shape(),
-                    input.shape,
+                    gradient.shape, input.shape,
                     "{}: shape of the gradient and of the input",
                     node.op
                 );
@@ -374,13 +331,13 @@ pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'st
     }
     let (kept, wanted) = (input.detach(), input.is_tracked());
     let inputs = vec![input.node.clone()];
-    output
-        .detach()
-        .on_tape("recomputed", inputs, move |dy, gradients| {
-            let leaf = kept.tracked();
-            block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
-            vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
-        })
+    let backward = move |dy: &Tensor, gradients: &mut Gradients| {
+        let leaf = kept.tracked();
+        block(if wanted { &leaf } else { &kept }).backward_from(dy.clone(), gradients);
+        vec![leaf.node.and_then(|node| gradients.0.remove(&node.id))]
+    };
+    let output = output.detach();
+    output.with_node("recomputed", inputs, Some(Box::new(backward)))
 }
 
 #[cfg(test)]

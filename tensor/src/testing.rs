@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 pub(crate) use crate::check::{Array, Tolerance, gpu};
-use crate::check::{OpCase, compare};
+use crate::check::{Compared, OpCase, compare};
 
 /// Panics if a value differs by more than `tolerance` times the largest magnitude wanted, or is not a number.
 #[track_caller]
@@ -42,7 +42,7 @@ pub(crate) fn check_value_at(
         tolerance,
         least,
     };
-    if let Err(wrong) = case.value(&gpu()) {
+    if let Err(wrong) = case.run(&gpu(), Compared::Value) {
         panic!("{wrong}");
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn check_at(
         tolerance,
         least,
     };
-    if let Err(wrong) = case.value_and_gradient(&gpu()) {
+    if let Err(wrong) = case.run(&gpu(), Compared::Gradient) {
         panic!("{wrong}");
     }
 }

@@ -65,11 +65,8 @@ impl Array {
     }
 
     pub(crate) fn dot(&self, other: &Array) -> f64 {
-        self.values
-            .iter()
-            .zip(&other.values)
-            .map(|(a, b)| a * b)
-            .sum()
+        let pairs = self.values.iter().zip(&other.values);
+        pairs.map(|(a, b)| a * b).sum()
     }
 }
 
@@ -85,33 +82,9 @@ pub(crate) struct Tolerance {
 /// A failed check.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Wrong {
-    /// A number differs from the reference.
-    #[error(
-        "{what}[{index}]: got {got}, wanted {wanted} (relative error {error:.2e} > {tolerance:.0e})"
-    )]
-    Number {
-        /// The result that was compared.
-        what: String,
-        /// The index of the element.
-        index: usize,
-        /// The value from the device.
-        got: f32,
-        /// The value of the reference.
-        wanted: f64,
-        /// The relative error.
-        error: f64,
-        /// The allowed relative error.
-        tolerance: f64,
-    },
-    /// Two runs gave different bits.
-    #[error("{what}: two runs gave different bits")]
-    Bits {
-        /// The result that was compared.
-        what: String,
-    },
-    /// Any other difference.
+    /// The numbers of the device are not those of the reference.
     #[error("{0}")]
-    Other(String),
+    Numbers(String),
     /// An error of the device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -129,31 +102,41 @@ pub(crate) fn compare(
 ) -> Result<f64, Wrong> {
     if got.len() != wanted.len() {
         let (got, wanted) = (got.len(), wanted.len());
-        return Err(Wrong::Other(format!(
-            "{what}: got {got} values, wanted {wanted}"
-        )));
+        let text = format!("{what}: got {got} values, wanted {wanted}");
+        return Err(Wrong::Numbers(text));
     }
     let scale = wanted.iter().fold(least, |m, v| m.max(v.abs()));
     let mut worst: f64 = 0.0;
     for (index, (g, w)) in got.iter().zip(wanted).enumerate() {
         let error = (f64::from(*g) - w).abs() / scale;
         if error.is_nan() || error > tolerance {
-            return Err(Wrong::Number {
-                what: what.to_owned(),
-                index,
-                got: *g,
-                wanted: *w,
-                error,
-                tolerance,
-            });
+            return Err(Wrong::Numbers(format!(
+                "{what}[{index}]: got {g}, wanted {w} (relative error {error:.2e} > {tolerance:.0e})"
+            )));
         }
         worst = worst.max(error);
     }
     Ok(worst)
 }
 
-pub(crate) fn same_bits(a: &[f32], b: &[f32]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+pub(crate) fn same_bits(what: &str, a: &[f32], b: &[f32]) -> Result<(), Wrong> {
+    let mut pairs = a.iter().zip(b);
+    match a.len() == b.len() && pairs.all(|(a, b)| a.to_bits() == b.to_bits()) {
+        true => Ok(()),
+        false => Err(Wrong::Numbers(format!(
+            "{what}: two runs gave different bits"
+        ))),
+    }
+}
+
+/// What a check compares besides the value.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Compared {
+    Value,
+    /// The gradients of all inputs.
+    Gradient,
+    /// The gradient along one direction in all inputs, where the reference is too slow for each element.
+    Slope,
 }
 
 /// An op, its reference, and inputs for both.
@@ -168,112 +151,91 @@ pub(crate) struct OpCase<'a> {
 }
 
 impl OpCase<'_> {
-    /// Compares the value, and requires the same bits from a second run. Returns the largest error.
-    pub(crate) fn value(&self, gpu: &Gpu) -> Result<f64, Wrong> {
+    /// Compares the value, and what else is asked for, and requires the same bits from a second run. The inputs of the op
+    /// are results of other ops, and its upstream gradient is random. Returns the largest error.
+    pub(crate) fn run(&self, gpu: &Gpu, compared: Compared) -> Result<f64, Wrong> {
         let tensors: Vec<_> = self.inputs.iter().map(|a| a.tensor(gpu)).collect();
         let wanted = (self.reference)(self.inputs);
         let y = (self.op)(&tensors);
         if y.shape() != wanted.shape {
             let (got, wanted) = (y.shape(), &wanted.shape);
-            return Err(Wrong::Other(format!(
-                "shape of the result: got {got:?}, wanted {wanted:?}"
-            )));
+            let text = format!("shape of the result: got {got:?}, wanted {wanted:?}");
+            return Err(Wrong::Numbers(text));
         }
-        let got = y.to_vec()?;
-        let worst = compare(
-            "value",
-            &got,
-            &wanted.values,
-            self.tolerance.value,
-            self.least,
-        )?;
-        match same_bits(&got, &(self.op)(&tensors).to_vec()?) {
-            true => Ok(worst),
-            false => Err(Wrong::Bits {
-                what: "value".to_owned(),
-            }),
-        }
+        let (got, tolerance) = (y.to_vec()?, self.tolerance.value);
+        let worst = compare("value", &got, &wanted.values, tolerance, self.least)?;
+        same_bits("value", &got, &(self.op)(&tensors).to_vec()?)?;
+        let upstream = Array::random(&wanted.shape, 0x5eed, -1.0..1.0);
+        let error = match compared {
+            Compared::Value => return Ok(worst),
+            Compared::Gradient => self.compare_gradients(gpu, &upstream)?,
+            Compared::Slope => self.compare_slopes(gpu, &upstream)?,
+        };
+        Ok(worst.max(error))
     }
 
-    /// Compares value and gradient. The inputs of the op are results of other ops, and its upstream gradient is random.
-    /// Returns the largest error.
-    pub(crate) fn value_and_gradient(&self, gpu: &Gpu) -> Result<f64, Wrong> {
-        let mut worst = self.value(gpu)?;
-        let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
+    fn compare_gradients(&self, gpu: &Gpu, upstream: &Array) -> Result<f64, Wrong> {
+        let mut worst: f64 = 0.0;
         let (got, again) = (
-            self.gradients(gpu, &upstream)?,
-            self.gradients(gpu, &upstream)?,
+            self.gradients(gpu, upstream)?,
+            self.gradients(gpu, upstream)?,
         );
         for (which, (input, gradient)) in self.inputs.iter().zip(&got).enumerate() {
             let what = format!("gradient of input {which}");
             let chosen = chosen_elements(input.values.len());
             let slope = |i: usize| {
-                let moved = |by: f64| {
+                self.slope(upstream, |by| {
                     let mut moved = self.inputs.to_vec();
                     moved[which].values[i] += by;
-                    (self.reference)(&moved).dot(&upstream)
-                };
-                (moved(1e-5) - moved(-1e-5)) / 2e-5
+                    moved
+                })
             };
             let wanted: Vec<f64> = chosen.iter().map(|i| slope(*i)).collect();
             let picked: Vec<f32> = chosen.iter().map(|i| gradient[*i]).collect();
             if !gradient.iter().all(|v| v.is_finite()) {
-                return Err(Wrong::Other(format!("{what} is not finite")));
+                return Err(Wrong::Numbers(format!("{what} is not finite")));
             }
             let error = compare(&what, &picked, &wanted, self.tolerance.gradient, self.least)?;
             worst = worst.max(error);
-            if !same_bits(gradient, &again[which]) {
-                return Err(Wrong::Bits { what });
-            }
+            same_bits(&what, gradient, &again[which])?;
         }
         Ok(worst)
     }
 
-    /// Compares the value, and the slope along one direction in all inputs, which takes two evaluations of the reference.
-    /// Returns the largest error.
-    pub(crate) fn value_and_slope(&self, gpu: &Gpu) -> Result<f64, Wrong> {
-        let worst = self.value(gpu)?;
-        let upstream = Array::random(&(self.reference)(self.inputs).shape, 0x5eed, -1.0..1.0);
+    fn compare_slopes(&self, gpu: &Gpu, upstream: &Array) -> Result<f64, Wrong> {
         let random = |(i, x): (usize, &Array)| Array::random(&x.shape, 0xd1 + i as u64, -1.0..1.0);
         let direction: Vec<Array> = self.inputs.iter().enumerate().map(random).collect();
-        let moved = |by: f64| {
+        let slope = self.slope(upstream, |by| {
             let along = self.inputs.iter().zip(&direction);
-            let inputs: Vec<Array> = along.map(|(x, d)| x.plus(d, by)).collect();
-            (self.reference)(&inputs).dot(&upstream)
-        };
-        let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            along.map(|(x, d)| x.plus(d, by)).collect()
+        });
         let (mut along, mut size) = (0.0, 0.0);
-        for (gradient, d) in self.gradients(gpu, &upstream)?.iter().zip(&direction) {
+        for (gradient, d) in self.gradients(gpu, upstream)?.iter().zip(&direction) {
             for (g, d) in gradient.iter().zip(&d.values) {
                 along += f64::from(*g) * d;
                 size += (f64::from(*g) * d).powi(2);
             }
         }
         // The terms have both signs: the tolerance is relative to the root of the sum of their squares.
-        let error = compare(
-            "gradient along a direction",
-            &[along as f32],
-            &[slope],
-            self.tolerance.gradient,
-            size.sqrt(),
-        )?;
-        Ok(worst.max(error))
+        let (what, tolerance) = ("gradient along a direction", self.tolerance.gradient);
+        compare(what, &[along as f32], &[slope], tolerance, size.sqrt())
+    }
+
+    /// The slope of the reference, a central difference between inputs that are moved a little.
+    fn slope(&self, upstream: &Array, moved: impl Fn(f64) -> Vec<Array>) -> f64 {
+        let at = |by: f64| (self.reference)(&moved(by)).dot(upstream);
+        (at(1e-5) - at(-1e-5)) / 2e-5
     }
 
     fn gradients(&self, gpu: &Gpu, upstream: &Array) -> Result<Vec<Vec<f32>>, Wrong> {
-        let leaves: Vec<_> = self
-            .inputs
-            .iter()
-            .map(|a| a.tensor(gpu).tracked())
-            .collect();
+        let leaf = |a: &Array| a.tensor(gpu).tracked();
+        let leaves: Vec<_> = self.inputs.iter().map(leaf).collect();
         let results: Vec<_> = leaves.iter().map(|leaf| leaf.neg().neg()).collect();
-        let gradients = (self.op)(&results)
-            .mul(&upstream.tensor(gpu))
-            .sum()
-            .backward();
+        let y = (self.op)(&results).mul(&upstream.tensor(gpu));
+        let gradients = y.sum().backward();
         let one = |leaf: &Tensor| match gradients.get(leaf) {
             Some(gradient) => Ok(gradient.to_vec()?),
-            None => Err(Wrong::Other("an input got no gradient".to_owned())),
+            None => Err(Wrong::Numbers("an input got no gradient".to_owned())),
         };
         leaves.iter().map(one).collect()
     }

@@ -2,10 +2,8 @@
 //! [`super::op_checks`] compare with them.
 
 use super::compare::{Array, Tolerance};
-use crate::ops::AdamW;
-use crate::ops::Lora;
-use crate::ops::Matrix;
 use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
+use crate::ops::{AdamW, Lora, Matrix};
 use crate::{Indices, Tensor, Visibility};
 
 /// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
@@ -91,14 +89,10 @@ pub(crate) const EMBEDDING: Tolerance = Tolerance {
 
 pub(crate) fn gather(table: &Array, rows: &[u32]) -> Array {
     let cols = table.shape[1];
-    let row = |row: &u32| {
-        (0..cols)
-            .map(|col| table.at(*row as usize, col))
-            .collect::<Vec<_>>()
-    };
+    let row = |row: &u32| &table.values[*row as usize * cols..][..cols];
     Array {
         shape: vec![rows.len(), cols],
-        values: rows.iter().flat_map(row).collect(),
+        values: rows.iter().flat_map(row).copied().collect(),
     }
 }
 
@@ -118,7 +112,7 @@ pub(crate) fn swiglu(gate: &Array, up: &Array) -> Array {
 }
 
 /// Large enough to affect the result, and to keep the gradient of a row of one element away from zero.
-pub(crate) const RMS_EPS: f32 = 0.1;
+pub(crate) const EPS: f32 = 0.1;
 
 /// Sums of up to 300 squares: up to 300 roundings of 6e-8, √300 on average. The gradient of the weight sums up to 130
 /// terms of both signs, which may cancel to a hundredth.
@@ -127,37 +121,26 @@ pub(crate) const RMS_NORM: Tolerance = Tolerance {
     gradient: 1e-4,
 };
 
-pub(crate) fn rms_norm(x: &Array, weight: &Array) -> Array {
-    let cols = weight.values.len();
-    let mut y = x.clone();
-    for row in y.values.chunks_mut(cols) {
-        let mean = row.iter().map(|v| v * v).sum::<f64>() / cols as f64;
-        let scale = 1.0 / (mean + f64::from(RMS_EPS)).sqrt();
-        for (v, w) in row.iter_mut().zip(&weight.values) {
-            *v *= scale * w;
-        }
-    }
-    y
-}
-
-/// As RMS_EPS.
-pub(crate) const LAYER_EPS: f32 = 0.1;
-
 /// As RMS_NORM, with one more rounding for the difference to the mean.
 pub(crate) const LAYER_NORM: Tolerance = Tolerance {
     value: 6e-6,
     gradient: 1e-4,
 };
 
-pub(crate) fn layer_norm(x: &Array, weight: &Array, bias: &Array) -> Array {
+/// Layer norm if there is a bias, else RMS norm.
+pub(crate) fn norm(x: &Array, weight: &Array, bias: Option<&Array>) -> Array {
     let cols = weight.values.len();
     let mut y = x.clone();
     for row in y.values.chunks_mut(cols) {
-        let mean = row.iter().sum::<f64>() / cols as f64;
-        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / cols as f64;
-        let scale = 1.0 / (variance + f64::from(LAYER_EPS)).sqrt();
-        for (v, (w, b)) in row.iter_mut().zip(weight.values.iter().zip(&bias.values)) {
-            *v = (*v - mean) * scale * w + b;
+        let mean = match bias {
+            Some(_) => row.iter().sum::<f64>() / cols as f64,
+            None => 0.0,
+        };
+        let square = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / cols as f64;
+        let scale = 1.0 / (square + f64::from(EPS)).sqrt();
+        for (i, v) in row.iter_mut().enumerate() {
+            let bias = bias.map_or(0.0, |bias| bias.values[i]);
+            *v = (*v - mean) * scale * weight.values[i] + bias;
         }
     }
     y
@@ -409,14 +392,14 @@ impl TokenQuery {
 pub(crate) fn log_prob(inputs: &[Array], question: &TokenQuery) -> [Array; 2] {
     let (hidden, weight) = (&inputs[0], &inputs[1]);
     let logit = |row: usize, token: usize| -> f64 {
-        let mut sum: f64 = (0..hidden.shape[1])
-            .map(|k| hidden.at(row, k) * weight.at(token, k))
-            .sum();
+        let product = |w: &Array, i: usize| -> f64 {
+            let terms = (0..hidden.shape[1]).map(|k| hidden.at(row, k) * w.at(i, k));
+            terms.sum()
+        };
+        let mut sum = product(weight, token);
         if let [_, _, a, b] = inputs {
             for r in 0..a.shape[0] {
-                let low: f64 = (0..hidden.shape[1])
-                    .map(|k| hidden.at(row, k) * a.at(r, k))
-                    .sum();
+                let low = product(a, r);
                 sum += f64::from(question.scale) * low * b.at(token, r);
             }
         }
@@ -424,17 +407,13 @@ pub(crate) fn log_prob(inputs: &[Array], question: &TokenQuery) -> [Array; 2] {
     };
     let mut results = [Vec::new(), Vec::new()];
     for (row, target) in question.rows.iter().zip(&question.targets) {
-        let z: Vec<f64> = (0..weight.shape[0])
-            .map(|token| logit(*row as usize, token))
-            .collect();
+        let tokens = 0..weight.shape[0];
+        let z: Vec<f64> = tokens.map(|token| logit(*row as usize, token)).collect();
         let largest = z.iter().copied().fold(f64::MIN, f64::max);
         let log_sum = largest + z.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
         results[0].push(z[*target as usize] - log_sum);
-        results[1].push(
-            -z.iter()
-                .map(|z| (z - log_sum).exp() * (z - log_sum))
-                .sum::<f64>(),
-        );
+        let surprise = z.iter().map(|z| (z - log_sum).exp() * (z - log_sum));
+        results[1].push(-surprise.sum::<f64>());
     }
     results.map(|values| Array {
         shape: vec![values.len()],
@@ -489,14 +468,10 @@ pub(crate) fn policy_loss(
     for token in tokens {
         let l = log_probs.values[token.pair as usize];
         let ratio = (l - f64::from(token.old)).exp();
-        let (low, high) = (
-            1.0 - f64::from(settings.clip.0),
-            1.0 + f64::from(settings.clip.1),
-        );
-        let (free, bounded) = (
-            ratio * f64::from(token.advantage),
-            ratio.clamp(low, high) * f64::from(token.advantage),
-        );
+        let (below, above) = settings.clip;
+        let clipped = ratio.clamp(1.0 - f64::from(below), 1.0 + f64::from(above));
+        let advantage = f64::from(token.advantage);
+        let (free, bounded) = (ratio * advantage, clipped * advantage);
         let d = l - f64::from(token.reference);
         let kl = match settings.kl {
             Kl::K2 => d * d / 2.0,
@@ -504,11 +479,7 @@ pub(crate) fn policy_loss(
         };
         result[0] += f64::from(token.weight) * (f64::from(settings.beta) * kl - free.min(bounded));
         result[1] += kl / tokens.len() as f64;
-        result[2] += if bounded < free {
-            1.0 / tokens.len() as f64
-        } else {
-            0.0
-        };
+        result[2] += f64::from(u8::from(bounded < free)) / tokens.len() as f64;
     }
     result
 }

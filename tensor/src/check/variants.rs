@@ -162,36 +162,21 @@ pub fn kernel_variants() -> Vec<KernelVariant> {
             seen.push(source);
             for entry in entries(shader) {
                 for constants in constants(shader, &entry, &HEAD_SIZES, &SHARING) {
-                    all.push(KernelVariant::new(shader, &entry, &constants, dialect));
+                    let mut name = format!("{shader}.{entry}");
+                    for (constant, value) in &constants {
+                        name += &format!(".{constant}-{value}");
+                    }
+                    name += if immediates { "" } else { ".uniform" };
+                    name += if subgroups { "" } else { ".group" };
+                    all.push(KernelVariant {
+                        name,
+                        entry: entry.clone(),
+                        dialect,
+                        text: Kernel::text(shader, &constants, dialect),
+                    });
                 }
             }
         }
     }
     all
-}
-
-impl KernelVariant {
-    fn new(
-        shader: &'static str,
-        entry: &str,
-        constants: &[(&'static str, u32)],
-        dialect: Dialect,
-    ) -> KernelVariant {
-        let mut name = format!("{shader}.{entry}");
-        for (constant, value) in constants {
-            name.push_str(&format!(".{constant}-{value}"));
-        }
-        if !dialect.immediates {
-            name.push_str(".uniform");
-        }
-        if !dialect.subgroups {
-            name.push_str(".group");
-        }
-        KernelVariant {
-            name,
-            entry: entry.to_owned(),
-            dialect,
-            text: Kernel::text(shader, constants, dialect),
-        }
-    }
 }

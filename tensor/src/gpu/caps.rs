@@ -78,7 +78,7 @@ fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
 }
 
 /// Uses OpenGL only if no other API finds a device, since it lists each device a second time.
-pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
+pub(super) fn adapters() -> Vec<(Caps, wgpu::Adapter)> {
     use wgpu::Backends;
     let found = adapters_of(Backends::VULKAN | Backends::METAL | Backends::DX12);
     match found.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn adapters() -> Vec<(wgpu::Adapter, Caps)> {
     }
 }
 
-fn adapters_of(backends: wgpu::Backends) -> Vec<(wgpu::Adapter, Caps)> {
+fn adapters_of(backends: wgpu::Backends) -> Vec<(Caps, wgpu::Adapter)> {
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
     description.backends = backends;
     // The default flags validate indirect dispatches, which we do not use, and that limits buffers to 4 GiB.
@@ -96,10 +96,7 @@ fn adapters_of(backends: wgpu::Backends) -> Vec<(wgpu::Adapter, Caps)> {
     let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
     found
         .into_iter()
-        .map(|adapter| {
-            let caps = describe(&adapter);
-            (adapter, caps)
-        })
+        .map(|adapter| (describe(&adapter), adapter))
         .collect()
 }
 
@@ -152,12 +149,8 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         .into_iter()
         .find(|(_, has, needed)| has < needed)
         .map(|(what, has, needed)| format!("{what}: it has {has}, needed are {needed}"));
-    let computes = wgpu::DownlevelFlags::COMPUTE_SHADERS;
-    let lacks = match adapter
-        .get_downlevel_capabilities()
-        .flags
-        .contains(computes)
-    {
+    let flags = adapter.get_downlevel_capabilities().flags;
+    let lacks = match flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
         true => short,
         false => Some("compute shaders".to_owned()),
     };
@@ -269,10 +262,10 @@ pub(super) fn open(
     caps: &Caps,
 ) -> Result<(wgpu::Device, wgpu::Queue), GpuError> {
     if let Some(lacks) = &caps.lacks {
-        return Err(GpuError::Unfit {
-            name: caps.name.clone(),
-            lacks: lacks.clone(),
-        });
+        return Err(GpuError::Unusable(format!(
+            "{} lacks {lacks}, which every kernel needs; choose another device, or update its driver",
+            caps.name
+        )));
     }
     // The device gets only the features that the kernels for these capabilities use, so that it refuses all others.
     let mut features = wgpu::Features::empty();
@@ -294,10 +287,8 @@ pub(super) fn open(
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
-    pollster::block_on(adapter.request_device(&description)).map_err(|e| GpuError::Refused {
-        name: caps.name.clone(),
-        reason: e.to_string(),
-    })
+    pollster::block_on(adapter.request_device(&description))
+        .map_err(|e| GpuError::Unusable(format!("{} could not be opened: {e}", caps.name)))
 }
 
 #[cfg(test)]

@@ -104,17 +104,6 @@ impl CompiledKernels {
     }
 }
 
-pub(super) struct Dispatch<'a> {
-    pub(super) pipeline: &'a wgpu::ComputePipeline,
-    /// Creates the bind group, with the parameters if they are in a buffer; `None` if the device failed.
-    pub(super) bind: &'a dyn Fn(Option<wgpu::BufferBinding<'_>>) -> Option<wgpu::BindGroup>,
-    /// without the last member, the first group
-    pub(super) params: &'a [u8],
-    pub(super) groups: Groups,
-    /// multiplications and additions
-    pub(super) work: u64,
-}
-
 impl Kernel {
     pub(crate) const fn new(shader: &'static str, entry: &'static str) -> Kernel {
         Kernel { shader, entry }
@@ -129,8 +118,8 @@ impl Kernel {
         params: &P,
         groups: Groups,
     ) {
-        let bindings: Vec<Binding> = buffers.iter().map(|buffer| buffer.binding()).collect();
-        let gpu = bindings[0].storage.gpu();
+        let bindings: Vec<&Binding> = buffers.iter().map(|buffer| buffer.binding()).collect();
+        let gpu = bindings[0].gpu();
         // After a failure nothing is computed until the caller has got the error.
         if groups.count == 0 || gpu.has_failed() {
             return;
@@ -170,17 +159,10 @@ impl Kernel {
             // The kernel or its bindings may have failed.
             (!gpu.has_failed()).then_some(bound)
         };
-        let dispatch = Dispatch {
-            pipeline: &compiled.pipeline,
-            bind: &bind,
-            params,
-            groups,
-            work: groups
-                .work
-                .unwrap_or_else(|| PER_BYTE * bindings.iter().map(|bound| bound.size).sum::<u64>()),
-        };
+        let bytes: u64 = bindings.iter().map(|bound| bound.size).sum();
+        let work = groups.work.unwrap_or(PER_BYTE * bytes);
         let mut recorder = inner.recorder.lock().expect("recorder");
-        recorder.record(&inner.device, &inner.queue, dispatch);
+        recorder.record(&compiled.pipeline, &bind, params, groups, work);
         // Only now: recording may have submitted earlier work and begun a new submission.
         for bound in &bindings {
             bound.storage.mark_used(recorder.epoch());
@@ -201,18 +183,15 @@ impl Kernel {
         if let Some(on_compile) = gpu.0.options.on_compile {
             on_compile(self.shader, self.entry, constants);
         }
-        let text = Kernel::text(self.shader, constants, gpu.caps().dialect());
-        let text = {
-            let replacements = gpu.0.kernels.replacements.lock().expect("replacements");
-            let ours = replacements
-                .iter()
-                .filter(|[shader, ..]| shader == self.shader);
-            ours.fold(text, |text, [_, right, wrong]| text.replace(right, wrong))
-        };
-        let text = match gpu.0.options.poison {
-            true => with_poison(&text, self.entry),
-            false => text,
-        };
+        let mut text = Kernel::text(self.shader, constants, gpu.caps().dialect());
+        let replacements = gpu.0.kernels.replacements.lock().expect("replacements");
+        for [_, right, wrong] in replacements.iter().filter(|[of, ..]| of == self.shader) {
+            text = text.replace(right, wrong);
+        }
+        drop(replacements);
+        if gpu.0.options.poison {
+            text = with_poison(&text, self.entry);
+        }
         let description = wgpu::ShaderModuleDescriptor {
             label: Some(self.shader),
             source: wgpu::ShaderSource::Wgsl(text.into()),
@@ -253,20 +232,16 @@ impl Kernel {
         let mut text = String::new();
         let mut replaced = 0;
         for line in lapwing_shaders::source(shader, dialect).lines() {
-            let constant = constants.iter().find(|(name, _)| {
-                line.strip_prefix("const ")
-                    .and_then(|l| l.strip_prefix(name))
-                    .is_some_and(|l| l.starts_with(':'))
-            });
+            let declared = line.strip_prefix("const ").and_then(|l| l.split_once(':'));
+            let constant = constants
+                .iter()
+                .find(|(of, _)| declared.is_some_and(|(name, _)| name == *of));
             match constant {
                 Some((name, value)) => {
-                    text.push_str(&format!("const {name}: u32 = {value}u;\n"));
+                    text += &format!("const {name}: u32 = {value}u;\n");
                     replaced += 1;
                 }
-                None => {
-                    text.push_str(line);
-                    text.push('\n');
-                }
+                None => text += &format!("{line}\n"),
             }
         }
         assert_eq!(

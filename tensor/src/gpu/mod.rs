@@ -6,13 +6,12 @@ mod poison;
 mod pool;
 mod recorder;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
-pub(crate) use kernel::Constants;
-pub(crate) use kernel::{Groups, Kernel};
-pub(crate) use pool::{Bind, Binding, Storage};
+pub(crate) use kernel::{Constants, Groups, Kernel};
+pub(crate) use pool::{Bind, Binding};
 
 /// An error of the device. The text says how to fix it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -37,24 +36,9 @@ pub enum GpuError {
         /// The names of the devices found, in the order of their numbers.
         found: Vec<String>,
     },
-    /// The device lacks a feature that every kernel needs.
-    #[error(
-        "the device {name} lacks {lacks}, which every kernel needs; choose another device, or update its driver"
-    )]
-    Unfit {
-        /// The name of the device.
-        name: String,
-        /// The missing feature.
-        lacks: String,
-    },
-    /// The driver refused to open the device.
-    #[error("the device {name} could not be opened: {reason}")]
-    Refused {
-        /// The name of the device.
-        name: String,
-        /// The message of the driver.
-        reason: String,
-    },
+    /// The device lacks a feature that every kernel needs, or its driver refused to open it.
+    #[error("the device {0}")]
+    Unusable(String),
     /// The device was lost.
     #[error(
         "the device was lost: {0}; another program or a driver time limit may have reset it, run again"
@@ -124,34 +108,23 @@ struct GpuInner {
 /// The first error that was not returned to the caller yet. While there is one, nothing is computed or written, so the
 /// contents of the device stay as they were before.
 #[derive(Default)]
-struct DeviceFailure {
-    error: Mutex<Option<GpuError>>,
-    /// read at each launch
-    is_there: AtomicBool,
-}
+struct DeviceFailure(Mutex<Option<GpuError>>);
 
 impl DeviceFailure {
+    /// The loss of the device replaces any other error.
     fn set(&self, error: GpuError) {
-        self.error.lock().expect("failure").get_or_insert(error);
-        self.is_there.store(true, Ordering::Release);
-    }
-
-    /// Records the loss of the device, which replaces any other error.
-    fn lose(&self, message: String) {
-        *self.error.lock().expect("failure") = Some(GpuError::Lost(message));
-        self.is_there.store(true, Ordering::Release);
+        let mut first = self.0.lock().expect("failure");
+        if first.is_none() || matches!(error, GpuError::Lost(_)) {
+            *first = Some(error);
+        }
     }
 
     /// Returns the error and clears it, except for a lost device, which stays lost.
     fn take(&self) -> Result<(), GpuError> {
-        let mut error = self.error.lock().expect("failure");
+        let mut error = self.0.lock().expect("failure");
         match &*error {
-            None => Ok(()),
             Some(lost @ GpuError::Lost(_)) => Err(lost.clone()),
-            Some(_) => {
-                self.is_there.store(false, Ordering::Release);
-                Err(error.take().expect("an error"))
-            }
+            _ => error.take().map_or(Ok(()), Err),
         }
     }
 }
@@ -166,14 +139,14 @@ impl Gpu {
     /// If there is no device, no such device, or the device lacks a feature that the kernels need.
     pub fn open(options: GpuOptions) -> Result<Gpu, GpuError> {
         let adapters = caps::adapters();
-        let all = || adapters.iter().map(|(_, caps)| caps);
+        let all = || adapters.iter().map(|(caps, _)| caps);
         let found: Vec<_> = all().map(|caps| caps.name.clone()).collect();
         let index = match options.device {
             Some(index) if !found.is_empty() => index,
             _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoDevice)?,
         };
-        let (adapter, mut caps) = adapters
+        let (mut caps, adapter) = adapters
             .into_iter()
             .nth(index)
             .ok_or(GpuError::NoSuchDevice { index, found })?;
@@ -184,7 +157,7 @@ impl Gpu {
             caps.max_binding = caps.max_binding.min(lower);
         }
         let (device, queue) = caps::open(&adapter, &caps)?;
-        let recorder = recorder::Recorder::new(&device, caps.immediates, options.max_work);
+        let recorder = recorder::Recorder::new(&device, &queue, caps.immediates, options.max_work);
 
         let failure = Arc::new(DeviceFailure::default());
         let (lost, failed) = (failure.clone(), failure.clone());
@@ -193,7 +166,7 @@ impl Gpu {
                 true => format!("{reason:?}"),
                 false => message,
             };
-            lost.lose(message);
+            lost.set(GpuError::Lost(message));
         });
         let checked = options.checked;
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -223,7 +196,7 @@ impl Gpu {
 
     /// Returns every device found, in the order of their numbers.
     pub fn list() -> Vec<Caps> {
-        caps::adapters().into_iter().map(|(_, caps)| caps).collect()
+        caps::adapters().into_iter().map(|(caps, _)| caps).collect()
     }
 
     /// Returns the index of the default device: a discrete GPU before an integrated one before anything else, the first
@@ -281,7 +254,7 @@ impl Gpu {
 
     /// Whether there is an error that was not returned yet.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0.failure.is_there.load(Ordering::Acquire)
+        self.0.failure.0.lock().expect("failure").is_some()
     }
 
     /// Returns the pending error, if there is one.
@@ -299,98 +272,91 @@ impl Gpu {
     }
 
     pub(crate) fn submit(&self) {
-        self.0
-            .recorder
-            .lock()
-            .expect("recorder")
-            .submit(&self.0.queue);
+        self.0.recorder.lock().expect("recorder").submit();
     }
 
     /// A buffer of `bytes`, uninitialised (NaN when poisoned).
-    pub(crate) fn alloc(&self, bytes: u64) -> Arc<Storage> {
-        let storage = pool::take(self, bytes);
+    pub(crate) fn alloc(&self, bytes: u64) -> Binding {
+        let buffer = pool::take(self, bytes);
         if self.0.options.poison {
-            self.fill(&storage, f32::NAN.to_bits());
+            buffer.fill(f32::NAN.to_bits());
         }
-        storage
+        buffer
     }
 
     /// A buffer that holds `words`, four bytes each.
-    pub(crate) fn upload<T: bytemuck::Pod>(&self, words: &[T]) -> Arc<Storage> {
+    pub(crate) fn upload<T: bytemuck::Pod>(&self, words: &[T]) -> Binding {
         let bytes: &[u8] = bytemuck::cast_slice(words);
-        let storage = pool::take(self, bytes.len() as u64);
-        self.write(&storage, 0, bytes);
-        storage
+        let buffer = pool::take(self, bytes.len() as u64);
+        buffer.write(0, bytes);
+        buffer
     }
+}
 
-    /// Overwrites part of a buffer, after all work recorded so far.
-    pub(crate) fn write(&self, storage: &Storage, offset: u64, bytes: &[u8]) {
-        if bytes.is_empty() || self.has_failed() {
+impl Binding {
+    /// Overwrites the bytes from `at` on, after all work recorded so far.
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) {
+        let (gpu, storage) = (self.gpu(), &self.storage);
+        if bytes.is_empty() || gpu.has_failed() {
             return;
         }
         // A write through the queue happens before the next submission, so before the work that is recorded and not
         // submitted. If that work may use this buffer, it is submitted first.
-        let mut recorder = self.0.recorder.lock().expect("recorder");
+        let mut recorder = gpu.0.recorder.lock().expect("recorder");
         if storage.used_since(recorder.epoch()) {
-            recorder.submit(&self.0.queue);
+            recorder.submit();
         }
         storage.mark_used(recorder.epoch());
         drop(recorder);
-        self.0.queue.write_buffer(storage.buffer(), offset, bytes);
+        let offset = self.offset + at;
+        gpu.0.queue.write_buffer(storage.buffer(), offset, bytes);
         // Uploads wait in host memory for the next submission. Loading a model writes gigabytes without one.
-        let pending_upload = &self.0.pending_upload;
+        let pending_upload = &gpu.0.pending_upload;
         if pending_upload.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MAX_PENDING_UPLOAD {
             pending_upload.store(0, Ordering::Relaxed);
-            self.0.queue.submit([]);
-            self.wait();
+            gpu.0.queue.submit([]);
+            gpu.wait();
         }
     }
 
-    /// Waits for and returns `bytes` of a buffer.
-    pub(crate) fn read(
-        &self,
-        storage: &Storage,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<Vec<u8>, GpuError> {
-        if bytes == 0 {
+    /// Waits for the values and copies them to the host.
+    pub(crate) fn read<T: bytemuck::Pod>(&self) -> Result<Vec<T>, GpuError> {
+        if self.size == 0 {
             return Ok(Vec::new());
         }
-        self.take_failure()?;
-        if !storage.is_there() {
+        let gpu = self.gpu();
+        gpu.take_failure()?;
+        if !self.storage.is_there {
             let text = "this tensor was made after a failure and never computed".to_owned();
             return Err(GpuError::Failed(text));
         }
-        let staging = self.0.device.create_buffer(&wgpu::BufferDescriptor {
+        let staging = gpu.0.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
-            size: bytes,
+            size: self.size,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
         // If the staging buffer failed, recording the copy would invalidate the work recorded before it.
-        self.take_failure()?;
-        {
-            let mut recorder = self.0.recorder.lock().expect("recorder");
-            recorder.copy_out(&self.0.device, storage.buffer(), offset, &staging, bytes);
-            recorder.submit(&self.0.queue);
-        }
+        gpu.take_failure()?;
+        let mut recorder = gpu.0.recorder.lock().expect("recorder");
+        recorder.copy_out(self, &staging);
+        recorder.submit();
+        drop(recorder);
         let (sender, receiver) = std::sync::mpsc::channel();
         staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
             let _ = sender.send(mapped);
         });
-        self.wait();
-        self.take_failure()?;
+        gpu.wait();
+        gpu.take_failure()?;
         let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
-        receiver
-            .recv()
-            .map_err(|e| failed(&e))?
-            .map_err(|e| failed(&e))?;
+        let mapped = receiver.recv().map_err(|e| failed(&e))?;
+        mapped.map_err(|e| failed(&e))?;
         let view = staging.get_mapped_range(..).map_err(|e| failed(&e))?;
-        Ok(view.to_vec())
+        Ok(bytemuck::pod_collect_to_vec(&view))
     }
 
-    /// Sets every word of a buffer.
-    pub(crate) fn fill(&self, storage: &Arc<Storage>, bits: u32) {
+    /// Sets every word of the whole buffer.
+    pub(crate) fn fill(&self, bits: u32) {
         #[repr(C)]
         #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
         struct Params {
@@ -399,15 +365,18 @@ impl Gpu {
         }
         const FILL: Kernel = Kernel::new("fill", "fill");
         // One launch per binding.
-        let window = (self.caps().max_binding / 1024 * 1024).max(1024);
-        let mut offset = 0;
-        while offset < storage.size() {
-            let size = window.min(storage.size() - offset);
+        let most = (self.gpu().caps().max_binding / 1024 * 1024).max(1024);
+        let end = self.storage.buffer().size();
+        for offset in (0..end).step_by(most as usize) {
+            let (storage, size) = (self.storage.clone(), most.min(end - offset));
+            let part = Binding {
+                storage,
+                offset,
+                size,
+            };
             let count = (size / 4) as u32;
-            let binding = Binding::new(storage.clone(), offset, size);
             let groups = Groups::of(count.div_ceil(4) as usize, 64);
-            FILL.launch(&[], &[&binding], &Params { count, bits }, groups);
-            offset += size;
+            FILL.launch(&[], &[&part], &Params { count, bits }, groups);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The pool of reusable buffers. There is one queue, so a buffer can be reused as soon as its last use is recorded.
 
-use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,8 +14,8 @@ const SPARE: u64 = 256 << 20;
 /// the buffers that were unused longest.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// by size; in each list the buffer that was unused longest is first
-    free: HashMap<u64, VecDeque<UnusedBuffer>>,
+    /// buffers with the last submission that used each; the one that was unused longest is first
+    free: Vec<(wgpu::Buffer, u64)>,
     free_bytes: u64,
     pub(super) in_use: u64,
     /// the largest `in_use` since the device was opened
@@ -24,16 +24,6 @@ pub(super) struct Pool {
     pub(super) peak: u64,
     /// the largest `in_use` since the last reset
     pub(super) peak_in_use: u64,
-    /// the number of buffers returned so far
-    returned: u64,
-}
-
-struct UnusedBuffer {
-    buffer: wgpu::Buffer,
-    /// the last submission that used it
-    epoch: u64,
-    /// the value of `returned` when it was returned
-    order: u64,
 }
 
 impl Pool {
@@ -48,39 +38,26 @@ impl Pool {
     }
 
     /// Takes the free buffer of this size that was used last, since a cache may still hold some of it.
-    fn reuse(&mut self, size: u64) -> Option<UnusedBuffer> {
-        let found = self.free.get_mut(&size)?.pop_back()?;
+    fn reuse(&mut self, size: u64) -> Option<(wgpu::Buffer, u64)> {
+        let at = self
+            .free
+            .iter()
+            .rposition(|(free, _)| free.size() == size)?;
         self.free_bytes -= size;
-        Some(found)
+        Some(self.free.remove(at))
     }
 
     fn give_back(&mut self, buffer: wgpu::Buffer, epoch: u64) {
-        let size = buffer.size();
-        self.in_use -= size;
-        self.free_bytes += size;
-        self.returned += 1;
-        let order = self.returned;
-        let unused = UnusedBuffer {
-            buffer,
-            epoch,
-            order,
-        };
-        self.free.entry(size).or_default().push_back(unused);
+        self.in_use -= buffer.size();
+        self.free_bytes += buffer.size();
+        self.free.push((buffer, epoch));
         self.trim();
     }
 
     /// Drops the buffers that were unused longest until the limit is kept.
     fn trim(&mut self) {
         while self.free_bytes > 0 && self.held() > self.needed + self.needed / 8 + SPARE {
-            let first =
-                |(size, list): (&u64, &VecDeque<UnusedBuffer>)| Some((list.front()?.order, *size));
-            let Some((_, size)) = self.free.iter().filter_map(first).min() else {
-                return;
-            };
-            if let Some(list) = self.free.get_mut(&size) {
-                list.pop_front();
-            }
-            self.free_bytes -= size;
+            self.free_bytes -= self.free.remove(0).0.size();
         }
     }
 
@@ -91,14 +68,14 @@ impl Pool {
 }
 
 /// A buffer that returns to the pool when its last tensor is dropped.
-pub(crate) struct Storage {
+pub(super) struct Storage {
     gpu: Gpu,
     /// `None` only during the drop
     buffer: Option<wgpu::Buffer>,
     /// the last submission that used it
     epoch: AtomicU64,
     /// false if there was no memory for it, or an earlier failure prevents its computation
-    is_there: bool,
+    pub(super) is_there: bool,
 }
 
 /// Rounds a size up, so that tensors of nearly the same size share buffers: to powers of two below 1 MiB, to eighths of a
@@ -113,7 +90,7 @@ fn size_class(bytes: u64) -> u64 {
 }
 
 #[track_caller]
-pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
+pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
     let caps = &gpu.0.caps;
     let wanted = size_class(bytes);
     if wanted > caps.max_buffer {
@@ -131,7 +108,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
     pool.needed = pool.needed.max(pool.in_use);
     pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
     let (buffer, epoch) = match reused {
-        Some(found) => (found.buffer, found.epoch),
+        Some(found) => found,
         None => {
             pool.trim();
             if caps.memory.is_some_and(|memory| pool.held() > memory) {
@@ -141,44 +118,34 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Arc<Storage> {
                 gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
-            (create(gpu, size), 0)
+            use wgpu::BufferUsages as Usage;
+            let description = wgpu::BufferDescriptor {
+                label: Some("tensor"),
+                size,
+                usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+                mapped_at_creation: false,
+            };
+            (gpu.0.device.create_buffer(&description), 0)
         }
     };
     drop(pool);
-    Arc::new(Storage {
+    let storage = Storage {
         gpu: gpu.clone(),
         buffer: Some(buffer),
         epoch: AtomicU64::new(epoch),
         // An allocation failure is known by now, and after any failure nothing is computed.
         is_there: !gpu.has_failed(),
-    })
-}
-
-fn create(gpu: &Gpu, size: u64) -> wgpu::Buffer {
-    use wgpu::BufferUsages as Usage;
-    gpu.0.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("tensor"),
-        size,
-        usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
-        mapped_at_creation: false,
-    })
+    };
+    Binding {
+        storage: Arc::new(storage),
+        offset: 0,
+        size: bytes,
+    }
 }
 
 impl Storage {
-    pub(crate) fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.buffer().size()
-    }
-
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
         self.buffer.as_ref().expect("a live buffer")
-    }
-
-    pub(super) fn is_there(&self) -> bool {
-        self.is_there
     }
 
     pub(super) fn mark_used(&self, epoch: u64) {
@@ -204,30 +171,35 @@ impl Drop for Storage {
 
 /// A value that a kernel can bind: a tensor, indices, or a range of a buffer.
 pub(crate) trait Bind {
-    fn binding(&self) -> Binding;
+    fn binding(&self) -> &Binding;
 }
 
-/// A range of a buffer as a kernel sees it.
+/// A range of a buffer, in bytes.
 #[derive(Clone)]
 pub(crate) struct Binding {
     pub(super) storage: Arc<Storage>,
+    /// a multiple of 256
     pub(super) offset: u64,
     pub(super) size: u64,
 }
 
 impl Bind for Binding {
-    fn binding(&self) -> Binding {
-        self.clone()
+    fn binding(&self) -> &Binding {
+        self
     }
 }
 
 impl Binding {
-    /// `offset` and `size` are in bytes; the offset is a multiple of 256.
-    pub(crate) fn new(storage: Arc<Storage>, offset: u64, size: u64) -> Binding {
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.storage.gpu
+    }
+
+    /// A range of its words of four bytes. It must start at a multiple of 64.
+    pub(crate) fn window(&self, words: Range<usize>) -> Binding {
         Binding {
-            storage,
-            offset,
-            size,
+            storage: self.storage.clone(),
+            offset: self.offset + 4 * words.start as u64,
+            size: 4 * words.len() as u64,
         }
     }
 
@@ -236,7 +208,7 @@ impl Binding {
         wgpu::BufferBinding {
             buffer: self.storage.buffer(),
             offset: self.offset,
-            size: wgpu::BufferSize::new(self.size.next_multiple_of(16)),
+            size: wgpu::BufferSize::new(self.size.max(1).next_multiple_of(16)),
         }
     }
 }

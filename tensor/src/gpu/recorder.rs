@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::caps::{MAX_GROUPS, MAX_PARAMS};
-use super::kernel::Dispatch;
+use super::{Binding, Groups};
 
 /// Distance of the parameters of two dispatches in the parameter buffer: the alignment that every device accepts.
 const SLOT: usize = 256;
@@ -28,6 +28,8 @@ const MOST_WORK: u64 = 32 << 30;
 const FIRST_WORK: u64 = 4 << 30;
 
 pub(super) struct Recorder {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
     // The pass must be dropped before the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
@@ -49,15 +51,15 @@ struct UniformParams {
 
 impl UniformParams {
     fn new(device: &wgpu::Device) -> UniformParams {
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        let description = wgpu::BufferDescriptor {
             label: Some("parameters"),
             size: (BATCH * SLOT) as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
-        });
+        };
         UniformParams {
-            buffer,
-            slots: Vec::with_capacity(BATCH * SLOT),
+            buffer: device.create_buffer(&description),
+            slots: Vec::new(),
         }
     }
 
@@ -69,25 +71,23 @@ impl UniformParams {
             size: wgpu::BufferSize::new(MAX_PARAMS.into()),
         }
     }
-
-    fn put(&mut self, params: &[u8], first_group: &[u8]) {
-        let end = self.slots.len() + SLOT;
-        self.slots.extend_from_slice(params);
-        self.slots.extend_from_slice(first_group);
-        self.slots.resize(end, 0);
-    }
-
-    fn write(&mut self, queue: &wgpu::Queue) {
-        queue.write_buffer(&self.buffer, 0, &self.slots);
-        self.slots.clear();
-    }
 }
+
+/// Creates the bind group of a dispatch, with the parameters if they are in a buffer; `None` if the device failed.
+type BindFn<'a> = &'a dyn Fn(Option<wgpu::BufferBinding<'_>>) -> Option<wgpu::BindGroup>;
 
 impl Recorder {
     /// `fixed` is a limit for the operations of a submission that replaces the measured one.
-    pub(super) fn new(device: &wgpu::Device, immediates: bool, fixed: Option<u64>) -> Recorder {
+    pub(super) fn new(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        immediates: bool,
+        fixed: Option<u64>,
+    ) -> Recorder {
         Recorder {
             uniform: (!immediates).then(|| UniformParams::new(device)),
+            device: device.clone(),
+            queue: queue.clone(),
             pass: None,
             encoder: None,
             dispatches: 0,
@@ -102,92 +102,92 @@ impl Recorder {
         self.submissions + 1
     }
 
-    /// Records a dispatch, in parts if it is too long for one submission.
+    /// Records a dispatch of `work` operations, in parts if it is too long for one submission. `params` lack the last
+    /// member, the first group.
     pub(super) fn record(
         &mut self,
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        dispatch: Dispatch<'_>,
+        pipeline: &wgpu::ComputePipeline,
+        bind: BindFn<'_>,
+        params: &[u8],
+        groups: Groups,
+        work: u64,
     ) {
-        let (groups, work) = (dispatch.groups.count, dispatch.work);
-        let parts = work.div_ceil(self.limit.work).min(groups as u64) as usize;
+        let count = groups.count;
+        let parts = work.div_ceil(self.limit.work).min(count as u64) as usize;
         if parts <= 1 {
-            return self.record_part(device, queue, &dispatch, 0, dispatch.groups.folded(), work);
+            return self.record_part(pipeline, bind, params, 0, groups.folded(), work);
         }
         // In one dimension: a fold would add surplus groups, which belong to the next part.
-        let length = groups.div_ceil(parts).min(MAX_GROUPS);
-        for first in (0..groups).step_by(length) {
-            let count = length.min(groups - first);
-            let work = (work as u128 * count as u128 / groups as u128) as u64;
-            self.record_part(device, queue, &dispatch, first, (count as u32, 1), work);
+        let length = count.div_ceil(parts).min(MAX_GROUPS);
+        for first in (0..count).step_by(length) {
+            let some = length.min(count - first);
+            let work = (work as u128 * some as u128 / count as u128) as u64;
+            self.record_part(pipeline, bind, params, first as u32, (some as u32, 1), work);
         }
     }
 
     fn record_part(
         &mut self,
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        dispatch: &Dispatch<'_>,
-        first_group: usize,
+        pipeline: &wgpu::ComputePipeline,
+        bind: BindFn<'_>,
+        params: &[u8],
+        first_group: u32,
         (x, y): (u32, u32),
         work: u64,
     ) {
         if self.dispatches > 0 && self.work + work > self.limit.work {
-            self.submit(queue);
+            self.submit();
         }
         let slot = self.uniform.as_ref().map(UniformParams::next);
-        let Some(bound) = (dispatch.bind)(slot) else {
+        let Some(bound) = bind(slot) else {
             return;
         };
-        let encoder = self
-            .encoder
-            .get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+        let new = || self.device.create_command_encoder(&Default::default());
+        let encoder = self.encoder.get_or_insert_with(new);
         let pass = self.pass.get_or_insert_with(|| {
-            encoder
-                .begin_compute_pass(&Default::default())
-                .forget_lifetime()
+            let pass = encoder.begin_compute_pass(&Default::default());
+            pass.forget_lifetime()
         });
-        pass.set_pipeline(dispatch.pipeline);
+        pass.set_pipeline(pipeline);
         pass.set_bind_group(0, &bound, &[]);
-        let first_group = (first_group as u32).to_ne_bytes();
+        let first_group = first_group.to_ne_bytes();
         match &mut self.uniform {
-            Some(uniform) => uniform.put(dispatch.params, &first_group),
+            Some(UniformParams { slots, .. }) => {
+                let end = slots.len() + SLOT;
+                slots.extend_from_slice(params);
+                slots.extend_from_slice(&first_group);
+                slots.resize(end, 0);
+            }
             None => {
-                pass.set_immediates(0, dispatch.params);
-                pass.set_immediates(dispatch.params.len() as u32, &first_group);
+                pass.set_immediates(0, params);
+                pass.set_immediates(params.len() as u32, &first_group);
             }
         }
         pass.dispatch_workgroups(x, y, 1);
         self.dispatches += 1;
         self.work += work;
         if self.dispatches == BATCH {
-            self.submit(queue);
+            self.submit();
         }
     }
 
-    pub(super) fn copy_out(
-        &mut self,
-        device: &wgpu::Device,
-        from: &wgpu::Buffer,
-        offset: u64,
-        to: &wgpu::Buffer,
-        bytes: u64,
-    ) {
+    pub(super) fn copy_out(&mut self, from: &Binding, to: &wgpu::Buffer) {
         self.pass = None;
-        let encoder = self
-            .encoder
-            .get_or_insert_with(|| device.create_command_encoder(&Default::default()));
-        encoder.copy_buffer_to_buffer(from, offset, to, 0, Some(bytes));
+        let new = || self.device.create_command_encoder(&Default::default());
+        let encoder = self.encoder.get_or_insert_with(new);
+        let buffer = from.storage.buffer();
+        encoder.copy_buffer_to_buffer(buffer, from.offset, to, 0, Some(from.size));
     }
 
-    pub(super) fn submit(&mut self, queue: &wgpu::Queue) {
+    pub(super) fn submit(&mut self) {
         self.pass = None;
         if let Some(encoder) = self.encoder.take() {
             if let Some(uniform) = &mut self.uniform {
-                uniform.write(queue);
+                self.queue.write_buffer(&uniform.buffer, 0, &uniform.slots);
+                uniform.slots.clear();
             }
             self.limit.submitted(self.work, Instant::now());
-            queue.submit([encoder.finish()]);
+            self.queue.submit([encoder.finish()]);
             self.submissions += 1;
             self.dispatches = 0;
             self.work = 0;

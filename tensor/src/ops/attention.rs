@@ -10,7 +10,7 @@ mod launch;
 mod visibility;
 
 use crate::Tensor;
-use launch::{AttentionKernels, Sizes};
+use launch::Sizes;
 pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
 pub use visibility::Visibility;
 
@@ -40,24 +40,20 @@ impl Tensor {
         let inputs = [self, keys, values];
         let [q, k, v] = inputs.map(Tensor::detach);
         if sizes.queries > 0 {
-            let walk = sizes.by_query(visible);
-            sizes.launch_by_query("forward", &walk, [&q, &k, &v], [&y, &log_sums]);
+            sizes.launch_by_query("forward", visible, [&q, &k, &v], [&y, &log_sums]);
         }
         let (kept_y, visible) = (y.clone(), visible.clone());
         y.recorded("attention", inputs, move |dy, [to_q, to_k, to_v]| {
             let row_sums = sizes.row_sums(&kept_y, &log_sums, dy);
             let dq = to_q.then(|| {
                 let dq = q.empty_like();
-                let walk = sizes.by_query(&visible);
                 let others = [dy, &row_sums, &dq];
-                sizes.launch_by_query("queries_backward", &walk, [&q, &k, &v], others);
+                sizes.launch_by_query("queries_backward", &visible, [&q, &k, &v], others);
                 dq
             });
             let [dk, dv] = if to_k || to_v {
-                let walk = visible.by_key(sizes.keys_together());
-                sizes
-                    .key_gradients(&walk, [&q, &k, &v, dy, &row_sums])
-                    .map(Some)
+                let inputs = [&q, &k, &v, dy, &row_sums];
+                sizes.key_gradients(&visible, inputs).map(Some)
             } else {
                 [None, None]
             };
@@ -104,13 +100,7 @@ fn check_sizes(
         !tracked || (visible.is_tree() && k.rows() == q.rows()),
         "attention: an input is tracked, and Visibility::ranges has no gradient; use Visibility::tree, or detach the inputs"
     );
-    Sizes {
-        kernels: AttentionKernels::for_device(q.gpu(), head_size),
-        queries: q.rows(),
-        heads,
-        kv_heads,
-        head_size,
-    }
+    Sizes::new(q.gpu(), q.rows(), heads, kv_heads, head_size)
 }
 
 #[cfg(test)]

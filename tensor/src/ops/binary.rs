@@ -38,93 +38,87 @@ impl Tensor {
     /// a + b
     #[track_caller]
     pub fn add(&self, other: &Tensor) -> Tensor {
-        let (a, b) = (self.shape().to_vec(), other.shape().to_vec());
-        self.binary("add", other, BinaryFunction::Add).recorded(
-            "add",
-            [self, other],
-            move |dy, _| [Some(dy.sum_to(&a)), Some(dy.sum_to(&b))],
-        )
+        self.sum_or_difference("add", other, BinaryFunction::Add)
     }
 
     /// a - b
     #[track_caller]
     pub fn sub(&self, other: &Tensor) -> Tensor {
-        let (a, b) = (self.shape().to_vec(), other.shape().to_vec());
-        self.binary("sub", other, BinaryFunction::Sub).recorded(
-            "sub",
-            [self, other],
-            move |dy, _| [Some(dy.sum_to(&a)), Some(dy.neg().sum_to(&b))],
-        )
+        self.sum_or_difference("sub", other, BinaryFunction::Sub)
     }
 
     /// a b
     #[track_caller]
     pub fn mul(&self, other: &Tensor) -> Tensor {
-        let (a, b) = (self.detach(), other.detach());
-        self.binary("mul", other, BinaryFunction::Mul).recorded(
-            "mul",
-            [self, other],
-            move |dy, [to_a, to_b]| {
-                [
-                    to_a.then(|| dy.mul(&b).sum_to(a.shape())),
-                    to_b.then(|| dy.mul(&a).sum_to(b.shape())),
-                ]
-            },
-        )
+        self.binary("mul", other, BinaryFunction::Mul)
     }
 
     /// a / b
     #[track_caller]
     pub fn div(&self, other: &Tensor) -> Tensor {
-        let (a, b) = (self.detach(), other.detach());
-        self.binary("div", other, BinaryFunction::Div).recorded(
-            "div",
-            [self, other],
-            move |dy, [to_a, to_b]| {
-                let slope = dy.div(&b);
-                [
-                    to_a.then(|| slope.sum_to(a.shape())),
-                    to_b.then(|| slope.mul(&a).div(&b).neg().sum_to(b.shape())),
-                ]
-            },
-        )
+        self.binary("div", other, BinaryFunction::Div)
     }
 
     /// The smaller of a and b.
     #[track_caller]
     pub fn min(&self, other: &Tensor) -> Tensor {
-        self.extreme("min", other, BinaryFunction::Min)
+        self.binary("min", other, BinaryFunction::Min)
     }
 
     /// The larger of a and b.
     #[track_caller]
     pub fn max(&self, other: &Tensor) -> Tensor {
-        self.extreme("max", other, BinaryFunction::Max)
+        self.binary("max", other, BinaryFunction::Max)
     }
 
+    /// Records the functions whose gradients need only the shapes of a and b.
     #[track_caller]
-    fn extreme(&self, name: &'static str, other: &Tensor, function: BinaryFunction) -> Tensor {
+    fn sum_or_difference(&self, op: &'static str, b: &Tensor, function: BinaryFunction) -> Tensor {
+        let y = self.apply(op, b, function);
+        let shapes = [self, b].map(|x| x.shape().to_vec());
+        y.recorded(op, [self, b], move |dy, [to_a, to_b]| {
+            let db = || match function {
+                BinaryFunction::Sub => dy.neg().sum_to(&shapes[1]),
+                _ => dy.sum_to(&shapes[1]),
+            };
+            [to_a.then(|| dy.sum_to(&shapes[0])), to_b.then(db)]
+        })
+    }
+
+    /// Records the other functions.
+    #[track_caller]
+    fn binary(&self, op: &'static str, other: &Tensor, function: BinaryFunction) -> Tensor {
+        use BinaryFunction::{Div, Max, Min, MinSlope};
+        let y = self.apply(op, other, function);
         let (a, b) = (self.detach(), other.detach());
-        self.binary(name, other, function)
-            .recorded(name, [self, other], move |dy, [to_a, to_b]| {
-                // The slope of max(a, b) in a is that of min(b, a) in b.
-                let [x, y] = match function {
-                    BinaryFunction::Min => [&a, &b],
-                    _ => [&b, &a],
-                };
-                let slope = |x: &Tensor, y| dy.mul(&x.binary(name, y, BinaryFunction::MinSlope));
-                [
-                    to_a.then(|| slope(x, y).sum_to(a.shape())),
-                    to_b.then(|| slope(y, x).sum_to(b.shape())),
-                ]
-            })
+        y.recorded(op, [self, other], move |dy, [to_a, to_b]| {
+            // The slope of max(a, b) in a is that of min(b, a) in b.
+            let slope = |x: &Tensor, y| dy.mul(&x.apply(op, y, MinSlope));
+            let da = || match function {
+                Div => dy.div(&b),
+                Min => slope(&a, &b),
+                Max => slope(&b, &a),
+                _ => dy.mul(&b),
+            };
+            let db = || match function {
+                Div => dy.div(&b).mul(&a).div(&b).neg(),
+                Min => slope(&b, &a),
+                Max => slope(&a, &b),
+                _ => dy.mul(&a),
+            };
+            [
+                to_a.then(|| da().sum_to(a.shape())),
+                to_b.then(|| db().sum_to(b.shape())),
+            ]
+        })
     }
 
+    /// Computes a function without recording it.
     #[track_caller]
-    fn binary(&self, name: &str, other: &Tensor, function: BinaryFunction) -> Tensor {
+    fn apply(&self, op: &str, other: &Tensor, function: BinaryFunction) -> Tensor {
         let Some(shape) = broadcast(self.shape(), other.shape()) else {
             panic!(
-                "{name}: the shapes {:?} and {:?} cannot be broadcast",
+                "{op}: the shapes {:?} and {:?} cannot be broadcast",
                 self.shape(),
                 other.shape()
             )
@@ -141,12 +135,8 @@ impl Tensor {
             false => FORWARD,
         };
         let constants = [("FUNCTION", function as u32)];
-        kernel.launch(
-            &constants,
-            &[self, other, &y],
-            &params,
-            Groups::of(y.len(), 64),
-        );
+        let groups = Groups::of(y.len(), 64);
+        kernel.launch(&constants, &[self, other, &y], &params, groups);
         y
     }
 }

@@ -69,19 +69,16 @@ impl Tensor {
             a.len() == 2 && b.len() == 2,
             "{op}: wanted two matrices, got the shapes {a:?} and {b:?}"
         );
-        let ([m, k], [inner, n]) = match layout {
-            ProductLayout::Nt => ([a[0], a[1]], [b[1], b[0]]),
-            ProductLayout::Nn => ([a[0], a[1]], [b[0], b[1]]),
-            ProductLayout::Tn => ([a[1], a[0]], [b[0], b[1]]),
+        let (k, inner) = match layout {
+            ProductLayout::Nt => (a[1], b[1]),
+            ProductLayout::Nn => (a[1], b[0]),
+            ProductLayout::Tn => (a[0], b[0]),
         };
         assert!(
             k == inner,
             "{op}: the shapes {a:?} and {b:?} do not fit: {k} against {inner}"
         );
-        let y = Tensor::empty(self.gpu(), &[m, n]);
-        let operands = (Operand::of(self), Operand::of(right));
-        Product::new(layout, [m, n, k], operands.0, operands.1, Operand::of(&y)).launch(self.gpu());
-        y
+        Product::new(layout, Operand::of(self), Operand::of(right)).compute()
     }
 }
 

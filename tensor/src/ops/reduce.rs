@@ -31,9 +31,7 @@ impl Tensor {
             let count = y.len().div_ceil(RUN);
             y = y.sum_rows(RUN, &[count]);
         }
-        let shape = self.shape().to_vec();
-        y.reshape(&[])
-            .recorded("sum", [self], move |dy, _| [Some(dy.repeated(&shape))])
+        y.reshape(&[]).recorded_sum("sum", self)
     }
 
     /// The mean of all elements, a tensor of shape `[]`.
@@ -44,15 +42,12 @@ impl Tensor {
 
     /// The sum over the last axis, which keeps length one.
     pub fn sum_last(&self) -> Tensor {
-        let before = self.shape().to_vec();
-        let mut shape = before.clone();
+        let mut shape = self.shape().to_vec();
         if let Some(last) = shape.last_mut() {
             *last = 1;
         }
-        self.sum_rows(self.cols(), &shape)
-            .recorded("sum_last", [self], move |dy, _| {
-                [Some(dy.repeated(&before))]
-            })
+        let y = self.sum_rows(self.cols(), &shape);
+        y.recorded_sum("sum_last", self)
     }
 
     /// Sums over the axes that `shape` lacks or has with length one: the gradient of broadcasting.
@@ -79,13 +74,15 @@ impl Tensor {
             ..Params::default()
         };
         SUM_AXES.launch(&[], &[self, &y], &params, Groups::of(y.len(), 64));
-        let before = self.shape().to_vec();
-        y.recorded("sum_to", [self], move |dy, _| [Some(dy.repeated(&before))])
+        y.recorded_sum("sum_to", self)
     }
 
-    /// Broadcasts to `shape`, untracked.
-    fn repeated(&self, shape: &[usize]) -> Tensor {
-        Tensor::zeros(self.gpu(), shape).add(&self.detach())
+    /// Records a sum of elements of x.
+    fn recorded_sum(self, op: &'static str, x: &Tensor) -> Tensor {
+        let shape = x.shape().to_vec();
+        self.recorded(op, [x], move |dy, _| {
+            [Some(Tensor::zeros(dy.gpu(), &shape).add(dy))]
+        })
     }
 
     /// The sums of runs of `length` elements; the last run may be shorter.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::gpu::{Bind, Binding, Storage};
+use super::matmul::Operand;
+use crate::gpu::Binding;
 use crate::{Gpu, GpuError, Tensor};
 
 /// The storage format of a frozen matrix. Arithmetic is always in f32.
@@ -107,16 +108,9 @@ struct WeightInner {
 }
 
 /// Consecutive rows in one buffer.
-pub(crate) struct Shard {
-    pub(crate) rows: Range<usize>,
-    storage: Arc<Storage>,
-    bytes: u64,
-}
-
-impl Shard {
-    pub(crate) fn binding(&self) -> Binding {
-        Binding::new(self.storage.clone(), 0, self.bytes)
-    }
+struct Shard {
+    rows: Range<usize>,
+    binding: Binding,
 }
 
 /// Elements of an upload block.
@@ -156,49 +150,26 @@ impl Weight {
         format: WeightFormat,
         mut read: impl FnMut(Range<usize>) -> Cow<'a, [f32]>,
     ) -> Result<Weight, OutOfRange> {
-        let step = cols.next_multiple_of(8);
-        Weight::build(gpu, rows, cols, format, |block| {
-            let values = read(block.clone());
-            format.check(&values, cols, block.start)?;
-            let mut bytes = vec![0; block.len() * step * format.bytes()];
-            for (i, row) in values.chunks_exact(cols.max(1)).enumerate() {
-                let to = &mut bytes[i * step * format.bytes()..][..cols * format.bytes()];
-                format.encode(row, to);
-            }
-            Ok(bytes)
-        })
-    }
-
-    /// `encode` returns the padded bytes of a range of rows.
-    fn build(
-        gpu: &Gpu,
-        rows: usize,
-        cols: usize,
-        format: WeightFormat,
-        mut encode: impl FnMut(Range<usize>) -> Result<Vec<u8>, OutOfRange>,
-    ) -> Result<Weight, OutOfRange> {
         let row_bytes = row_bytes(cols, format);
         // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
         let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
+        let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
         let mut shards = Vec::new();
         for first in (0..rows).step_by(most) {
-            let held = first..rows.min(first + most);
-            let bytes = (held.len() * row_bytes) as u64;
-            let storage = gpu.alloc(bytes);
-            let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
-            for start in held.clone().step_by(block) {
-                let end = held.end.min(start + block);
-                gpu.write(
-                    &storage,
-                    ((start - first) * row_bytes) as u64,
-                    &encode(start..end)?,
-                );
+            let rows = first..rows.min(first + most);
+            let binding = gpu.alloc((rows.len() * row_bytes) as u64);
+            for start in rows.clone().step_by(block) {
+                let end = rows.end.min(start + block);
+                let values = read(start..end);
+                format.check(&values, cols, start)?;
+                let mut bytes = vec![0; (end - start) * row_bytes];
+                let padded = bytes.chunks_exact_mut(row_bytes);
+                for (row, to) in values.chunks_exact(cols.max(1)).zip(padded) {
+                    format.encode(row, &mut to[..cols * format.bytes()]);
+                }
+                binding.write(((start - first) * row_bytes) as u64, &bytes);
             }
-            shards.push(Shard {
-                rows: held,
-                storage,
-                bytes,
-            });
+            shards.push(Shard { rows, binding });
         }
         Ok(Weight(Arc::new(WeightInner {
             rows,
@@ -236,12 +207,11 @@ impl Weight {
         let (cols, step) = (self.cols(), self.step());
         let mut values = Vec::with_capacity(self.rows() * cols);
         for shard in &self.0.shards {
-            let bytes = shard.storage.gpu().read(&shard.storage, 0, shard.bytes)?;
             if self.format() == WeightFormat::F32 {
-                let padded: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+                let padded: Vec<f32> = shard.binding.read()?;
                 values.extend(padded.chunks_exact(step).flat_map(|row| &row[..cols]));
             } else {
-                let padded: Vec<u16> = bytemuck::pod_collect_to_vec(&bytes);
+                let padded: Vec<u16> = shard.binding.read()?;
                 let rows = padded.chunks_exact(step).flat_map(|row| &row[..cols]);
                 values.extend(rows.map(|bits| self.format().value(*bits)));
             }
@@ -250,12 +220,8 @@ impl Weight {
     }
 
     /// Distance of two stored rows, in elements.
-    pub(crate) fn step(&self) -> usize {
+    fn step(&self) -> usize {
         self.cols().next_multiple_of(8)
-    }
-
-    pub(crate) fn shards(&self) -> &[Shard] {
-        &self.0.shards
     }
 }
 
@@ -265,13 +231,8 @@ fn row_bytes(cols: usize, format: WeightFormat) -> usize {
 
 impl std::fmt::Debug for Weight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Weight[{}, {}] {:?}",
-            self.rows(),
-            self.cols(),
-            self.format()
-        )
+        let (rows, cols) = (self.rows(), self.cols());
+        write!(f, "Weight[{rows}, {cols}] {:?}", self.format())
     }
 }
 
@@ -282,16 +243,6 @@ pub enum Matrix {
     Frozen(Weight),
     /// A tensor, with a gradient if it is tracked.
     Trained(Tensor),
-}
-
-/// A range of rows of a matrix in one buffer.
-pub(crate) struct MatrixPiece {
-    pub(crate) rows: Range<usize>,
-    pub(crate) binding: Binding,
-    /// the offset of the first row and the distance of two rows, in elements
-    pub(crate) at: usize,
-    pub(crate) step: usize,
-    pub(crate) format: WeightFormat,
 }
 
 impl Matrix {
@@ -328,33 +279,24 @@ impl Matrix {
     }
 
     /// The buffers that hold these rows.
-    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<MatrixPiece> {
+    pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Operand> {
         match self {
             Matrix::Frozen(weight) => {
                 let overlap = |shard: &Shard| {
                     let start = shard.rows.start.max(rows.start);
                     let end = shard.rows.end.min(rows.end);
-                    (start < end).then(|| MatrixPiece {
+                    (start < end).then(|| Operand {
+                        binding: shard.binding.clone(),
                         rows: start..end,
-                        binding: shard.binding(),
+                        cols: weight.cols(),
                         at: (start - shard.rows.start) * weight.step(),
                         step: weight.step(),
                         format: weight.format(),
                     })
                 };
-                weight.shards().iter().filter_map(overlap).collect()
+                weight.0.shards.iter().filter_map(overlap).collect()
             }
-            Matrix::Trained(tensor) => {
-                let (at, step) = (rows.start * tensor.cols(), tensor.cols());
-                let (binding, format) = (tensor.binding(), WeightFormat::F32);
-                vec![MatrixPiece {
-                    rows,
-                    binding,
-                    at,
-                    step,
-                    format,
-                }]
-            }
+            Matrix::Trained(tensor) => vec![Operand::rows_of(tensor, rows)],
         }
     }
 }

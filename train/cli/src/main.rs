@@ -135,7 +135,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
         _ => None,
     };
     match error.downcast_ref::<GpuError>().or(gpu) {
-        Some(GpuError::NoSuchDevice { .. } | GpuError::Unfit { .. } | GpuError::Refused { .. }) => {
+        Some(GpuError::NoSuchDevice { .. } | GpuError::Unusable(_)) => {
             " (--device N selects a device; `lapwing devices` lists them)"
         }
         Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",

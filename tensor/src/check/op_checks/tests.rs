@@ -107,7 +107,7 @@ fn large_shapes_are_right() {
                     tolerance,
                     least: LEAST,
                 };
-                case.value_and_slope(&gpu)
+                case.run(&gpu, Compared::Slope)
                     .unwrap_or_else(|wrong| panic!("{what}, software: {software}: {wrong}"));
             };
         let random = |shape: [usize; 2], seed| random(&shape, seed, -1.0..1.0);
@@ -170,15 +170,15 @@ fn large_shapes_are_right() {
             "rms_norm",
             reference::RMS_NORM,
             &inputs[..2],
-            &|t| t[0].rms_norm(&t[1], reference::RMS_EPS),
-            &|a| reference::rms_norm(&a[0], &a[1]),
+            &|t| t[0].rms_norm(&t[1], reference::EPS),
+            &|a| reference::norm(&a[0], &a[1], None),
         );
         right(
             "layer_norm",
             reference::LAYER_NORM,
             &inputs,
-            &|t| t[0].layer_norm(&t[1], &t[2], reference::LAYER_EPS),
-            &|a| reference::layer_norm(&a[0], &a[1], &a[2]),
+            &|t| t[0].layer_norm(&t[1], &t[2], reference::EPS),
+            &|a| reference::norm(&a[0], &a[1], Some(&a[2])),
         );
         right(
             "the sum of columns",

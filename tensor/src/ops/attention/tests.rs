@@ -10,14 +10,14 @@ use crate::testing::{Array, Tolerance, assert_close, check, gpu};
 use proptest::prelude::*;
 
 thread_local! {
-    /// The variant that attention on this thread uses.
-    pub(super) static FORCED: Cell<Option<AttentionKernels>> = const { Cell::new(None) };
+    /// Whether attention on this thread uses the kernels for a processor.
+    pub(super) static FORCED: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 /// Runs `test` with each variant.
 fn with_each_variant(test: impl Fn()) {
-    for variant in [AttentionKernels::Lanes, AttentionKernels::Blocks] {
-        FORCED.set(Some(variant));
+    for lanes in [true, false] {
+        FORCED.set(Some(lanes));
         test();
         FORCED.set(None);
     }

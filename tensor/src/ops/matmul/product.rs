@@ -1,7 +1,9 @@
 //! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
+use std::ops::Range;
+
 use crate::gpu::{Bind, Binding, Groups, Kernel};
-use crate::ops::weight::{MatrixPiece, WeightFormat};
+use crate::ops::weight::WeightFormat;
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
@@ -19,49 +21,14 @@ pub(crate) enum ProductLayout {
     Tn,
 }
 
-/// The kernels for products. Their results are equal up to rounding.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum MatmulKernel {
-    /// For a processor: eight threads exchange values.
-    Lanes,
-    /// For a GPU: tiles in workgroup memory.
-    Tiles,
-}
-
-impl MatmulKernel {
-    fn for_device(gpu: &Gpu) -> MatmulKernel {
-        #[cfg(test)]
-        if let Some(forced) = super::tests::FORCED.get() {
-            return forced;
-        }
-        match gpu.is_software() {
-            true => MatmulKernel::Lanes,
-            false => MatmulKernel::Tiles,
-        }
+/// Whether products use the kernel for processors, in which eight threads exchange values. That for GPUs has tiles in
+/// workgroup memory. The results are equal up to rounding.
+fn uses_lanes(gpu: &Gpu) -> bool {
+    #[cfg(test)]
+    if let Some(forced) = super::tests::FORCED.get() {
+        return forced;
     }
-
-    fn kernel(self) -> &'static Kernel {
-        match self {
-            MatmulKernel::Lanes => &LANES,
-            MatmulKernel::Tiles => &TILES,
-        }
-    }
-
-    /// Rows and columns of the tile of a workgroup.
-    fn tile(self, product: &Product<'_>) -> (usize, usize) {
-        match self {
-            MatmulKernel::Lanes => (product.height_in_lanes(), 32),
-            MatmulKernel::Tiles => (64, 64),
-        }
-    }
-
-    /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
-    fn wanted_groups(self) -> usize {
-        match self {
-            MatmulKernel::Lanes => 2,
-            MatmulKernel::Tiles => 128,
-        }
-    }
+    gpu.is_software()
 }
 
 /// The shortest slice of k. A multiple of 16, the step of the tiles.
@@ -78,20 +45,40 @@ fn large() -> usize {
     LARGE
 }
 
-/// A matrix in a buffer. `at` is the offset of its first element, `step` the distance of two rows, in elements.
+/// Rows of a matrix in one buffer, or columns of them.
 pub(crate) struct Operand {
     pub(crate) binding: Binding,
+    /// the numbers of the rows in the matrix
+    pub(crate) rows: Range<usize>,
+    pub(crate) cols: usize,
+    /// the offset of the first element and the distance of two rows, in elements
     pub(crate) at: usize,
     pub(crate) step: usize,
+    pub(crate) format: WeightFormat,
 }
 
 impl Operand {
     /// The whole tensor.
     pub(crate) fn of(x: &Tensor) -> Operand {
+        Operand::rows_of(x, 0..x.rows())
+    }
+
+    pub(crate) fn rows_of(x: &Tensor, rows: Range<usize>) -> Operand {
         Operand {
-            binding: x.binding(),
-            at: 0,
+            binding: x.binding().clone(),
+            cols: x.cols(),
+            at: rows.start * x.cols(),
             step: x.cols(),
+            format: WeightFormat::F32,
+            rows,
+        }
+    }
+
+    pub(crate) fn cols_of(x: &Tensor, cols: Range<usize>) -> Operand {
+        Operand {
+            at: cols.start,
+            cols: cols.len(),
+            ..Operand::of(x)
         }
     }
 
@@ -100,31 +87,17 @@ impl Operand {
     }
 }
 
-impl From<MatrixPiece> for Operand {
-    fn from(piece: MatrixPiece) -> Operand {
-        Operand {
-            binding: piece.binding,
-            at: piece.at,
-            step: piece.step,
-        }
-    }
-}
-
 /// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias has an element for each stored column of
-/// y and is read from `y.at`; the residual is stored like y.
+/// y and is read from the offset of y; the residual is stored like y.
 pub(crate) struct Product<'a> {
     pub(crate) layout: ProductLayout,
-    /// m, n and k
-    pub(crate) size: [usize; 3],
     pub(crate) left: Operand,
     pub(crate) right: Operand,
-    pub(crate) format: WeightFormat,
     pub(crate) alpha: f32,
     /// low (m, r), and up with the layout of `right`
     pub(crate) low: Option<(&'a Tensor, Operand)>,
     pub(crate) bias: Option<&'a Tensor>,
     pub(crate) residual: Option<&'a Tensor>,
-    pub(crate) y: Operand,
 }
 
 #[repr(C)]
@@ -149,24 +122,25 @@ struct Params {
 
 impl<'a> Product<'a> {
     /// left right, with no other terms.
-    pub(crate) fn new(
-        layout: ProductLayout,
-        size: [usize; 3],
-        left: Operand,
-        right: Operand,
-        y: Operand,
-    ) -> Product<'a> {
+    pub(crate) fn new(layout: ProductLayout, left: Operand, right: Operand) -> Product<'a> {
         Product {
             layout,
-            size,
             left,
             right,
-            format: WeightFormat::F32,
             alpha: 1.0,
             low: None,
             bias: None,
             residual: None,
-            y,
+        }
+    }
+
+    /// m, n and k
+    fn size(&self) -> [usize; 3] {
+        let (left, right) = (&self.left, &self.right);
+        match self.layout {
+            ProductLayout::Nt => [left.rows.len(), right.rows.len(), left.cols],
+            ProductLayout::Nn => [left.rows.len(), right.cols, left.cols],
+            ProductLayout::Tn => [left.cols, right.cols, left.rows.len()],
         }
     }
 
@@ -175,51 +149,59 @@ impl<'a> Product<'a> {
         low.cols().is_multiple_of(4) && up.is_wide()
     }
 
-    pub(crate) fn launch(self, gpu: &Gpu) {
-        let kernel = MatmulKernel::for_device(gpu);
-        let [m, n, k] = self.size;
-        let (height, width) = kernel.tile(&self);
+    /// Returns y as a new tensor.
+    pub(crate) fn compute(self) -> Tensor {
+        let [m, n, _] = self.size();
+        let y = Tensor::empty(self.left.binding.gpu(), &[m, n]);
+        self.write(&Operand::of(&y));
+        y
+    }
+
+    /// Writes y.
+    pub(crate) fn write(self, y: &Operand) {
+        let gpu = self.left.binding.gpu();
+        let [m, n, k] = self.size();
+        let lanes = uses_lanes(gpu);
+        // Rows and columns of the tile of a workgroup, and the workgroups needed to use the whole device. With fewer, a long
+        // sum is split into slices.
+        let (height, width, wanted_groups) = match lanes {
+            true => (self.height_in_lanes(y), 32, 2),
+            false => (64, 64, 128),
+        };
+        let height_constant = lanes.then_some(("HEIGHT", height as u32));
         let tiles = m.div_ceil(height) * n.div_ceil(width);
         let slice = match self.layout {
-            ProductLayout::Tn => slice_length(k, kernel.wanted_groups().div_ceil(tiles.max(1))),
+            ProductLayout::Tn => slice_length(k, usize::div_ceil(wanted_groups, tiles.max(1))),
             ProductLayout::Nt | ProductLayout::Nn => k.max(1),
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.run(kernel, tiles, slice, 0);
+            return self.launch(height_constant, tiles, slice, y, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
-        let y = self.y;
-        let in_parts = Product {
-            y: Operand {
-                binding: parts.binding(),
-                at: 0,
-                step: n,
-            },
-            ..self
-        };
-        in_parts.run(kernel, tiles * slices, slice, m * n);
+        let to = Operand::of(&parts);
+        self.launch(height_constant, tiles * slices, slice, &to, m * n);
         let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
         ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
 
     /// Whether left and right can be read as vectors of four. A sum along the rows of left must not read beyond a row.
     fn is_wide(&self) -> bool {
-        let ends_with_rows = self.layout == ProductLayout::Tn || self.size[2].is_multiple_of(4);
+        let ends_with_rows = self.layout == ProductLayout::Tn || self.left.cols.is_multiple_of(4);
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
     /// Whether y can be written as vectors of four.
-    fn has_wide_y(&self) -> bool {
-        self.y.is_wide() && self.size[1].is_multiple_of(4)
+    fn has_wide_y(&self, y: &Operand) -> bool {
+        y.is_wide() && self.size()[1].is_multiple_of(4)
     }
 
     /// Rows of a tile of the kernel for processors. Higher tiles need fewer loads per element, but load surplus rows too:
     /// with 16 rows in a tile of 64, three of five loads would be useless. Gradients of weights have few rows. Lengths that
     /// are not multiples of four are rare and use one height, to compile fewer kernels.
-    fn height_in_lanes(&self) -> usize {
-        let [m, n, k] = self.size;
-        match (self.layout, self.is_wide() && self.has_wide_y()) {
+    fn height_in_lanes(&self, y: &Operand) -> usize {
+        let [m, n, k] = self.size();
+        match (self.layout, self.is_wide() && self.has_wide_y(y)) {
             (ProductLayout::Tn, _) | (_, false) => 32,
             _ if n * k < large() || m > 32 => 64,
             _ if m > 16 => 32,
@@ -227,55 +209,59 @@ impl<'a> Product<'a> {
         }
     }
 
-    fn run(self, kernel: MatmulKernel, groups: usize, slice: usize, y_slice: usize) {
-        let [m, n, k] = self.size;
+    /// `height` is the last constant of the kernel for processors. The others have none.
+    fn launch(
+        &self,
+        height: Option<(&'static str, u32)>,
+        groups: usize,
+        slice: usize,
+        y: &Operand,
+        y_slice: usize,
+    ) {
+        let [m, n, k] = self.size();
         let low = self.low.as_ref();
+        let rank = low.map_or(0, |(low, _)| low.cols());
         let params = Params {
             m: m as u32,
             n: n as u32,
             k: k as u32,
-            rank: low.map_or(0, |(low, _)| low.cols() as u32),
+            rank: rank as u32,
             left_step: self.left.step as u32,
             right_step: self.right.step as u32,
             up_step: low.map_or(0, |(_, up)| up.step as u32),
-            y_step: self.y.step as u32,
+            y_step: y.step as u32,
             left_at: self.left.at as u32,
             right_at: self.right.at as u32,
             up_at: low.map_or(0, |(_, up)| up.at as u32),
-            y_at: self.y.at as u32,
+            y_at: y.at as u32,
             slice: slice as u32,
             y_slice: y_slice as u32,
             alpha: self.alpha,
         };
-        let rank = params.rank as usize;
-        let groups = Groups::count(groups).work(2 * m * n * (k + rank));
-        let (wide, wide_y) = (self.is_wide(), self.has_wide_y());
         let mut constants = vec![
             ("LAYOUT", self.layout as u32),
-            ("FORMAT", self.format as u32),
-            ("WIDE", wide.into()),
-            ("Y_WIDE", wide_y.into()),
+            ("FORMAT", self.right.format as u32),
+            ("WIDE", self.is_wide().into()),
+            ("Y_WIDE", self.has_wide_y(y).into()),
             ("HAS_LOW", low.is_some().into()),
             ("HAS_BIAS", self.bias.is_some().into()),
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
-        if kernel == MatmulKernel::Lanes {
-            constants.push(("HEIGHT", kernel.tile(&self).0 as u32));
-        }
+        constants.extend(height);
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
             left,
             &self.right.binding,
-            &self.y.binding,
+            &y.binding,
             low.map_or(left, |(low, _)| *low),
             low.map_or(left, |(_, up)| &up.binding),
             self.bias.map_or(left, |bias| bias),
             self.residual.map_or(left, |residual| residual),
         ];
-        kernel
-            .kernel()
-            .launch(&constants, &buffers, &params, groups);
+        let kernel = if height.is_some() { LANES } else { TILES };
+        let groups = Groups::count(groups).work(2 * m * n * (k + rank));
+        kernel.launch(&constants, &buffers, &params, groups);
     }
 }
 

@@ -3,30 +3,25 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::product::{LARGE, MatmulKernel};
+use super::product::LARGE;
 use super::*;
 use crate::check::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
 use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {
-    /// The kernel that products on this thread use.
-    pub(super) static FORCED: Cell<Option<MatmulKernel>> = const { Cell::new(None) };
+    /// Whether products on this thread use the kernel for processors.
+    pub(super) static FORCED: Cell<Option<bool>> = const { Cell::new(None) };
 
     /// The limit above which matrices on this thread are large.
     pub(super) static FORCED_LARGE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Runs `test` with each kernel, and with that for processors for small and for large matrices.
-pub(in crate::ops) fn with_each_variant(test: impl Fn(MatmulKernel)) {
-    let kernels = [
-        (MatmulKernel::Lanes, usize::MAX),
-        (MatmulKernel::Lanes, 0),
-        (MatmulKernel::Tiles, LARGE),
-    ];
-    for (variant, large) in kernels {
-        FORCED.set(Some(variant));
+pub(in crate::ops) fn with_each_variant(test: impl Fn(bool)) {
+    for (lanes, large) in [(true, usize::MAX), (true, 0), (false, LARGE)] {
+        FORCED.set(Some(lanes));
         FORCED_LARGE.set(Some(large));
-        test(variant);
+        test(lanes);
         FORCED.set(None);
         FORCED_LARGE.set(None);
     }
@@ -79,8 +74,8 @@ proptest! {
         let w = Array::random(&[n, k], seed ^ 1, -1.0..1.0);
         let (nt, nn) = (w.tensor(&gpu), transposed(&w).tensor(&gpu));
         let seen = std::cell::RefCell::new(Vec::new());
-        with_each_variant(|variant| {
-            if variant == MatmulKernel::Lanes {
+        with_each_variant(|lanes| {
+            if lanes {
                 let bits = [x.matmul_nt(&nt), x.matmul(&nn)].map(|y| -> Vec<u32> {
                     y.to_vec().unwrap().iter().map(|v| v.to_bits()).collect()
                 });

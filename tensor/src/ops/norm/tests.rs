@@ -1,10 +1,7 @@
 use proptest::prelude::*;
 
 use crate::Tensor;
-use crate::check::reference::{
-    LAYER_EPS, LAYER_NORM, RMS_EPS, RMS_NORM, layer_norm as layer_reference,
-    rms_norm as rms_reference,
-};
+use crate::check::reference::{EPS, LAYER_NORM, RMS_NORM, norm as reference};
 use crate::testing::{Array, check, gpu};
 
 proptest! {
@@ -17,7 +14,7 @@ proptest! {
         seed: u64,
     ) {
         let inputs = [Array::random(&[rows, cols], seed, -2.0..2.0), Array::random(&[cols], seed ^ 1, 0.5..1.5)];
-        check(&|t| t[0].rms_norm(&t[1], RMS_EPS), &|a| rms_reference(&a[0], &a[1]), &inputs, RMS_NORM);
+        check(&|t| t[0].rms_norm(&t[1], EPS), &|a| reference(&a[0], &a[1], None), &inputs, RMS_NORM);
     }
 
     #[test]
@@ -32,8 +29,8 @@ proptest! {
             Array::random(&[cols], seed ^ 2, -1.0..1.0),
         ];
         check(
-            &|t| t[0].layer_norm(&t[1], &t[2], LAYER_EPS),
-            &|a| layer_reference(&a[0], &a[1], &a[2]),
+            &|t| t[0].layer_norm(&t[1], &t[2], EPS),
+            &|a| reference(&a[0], &a[1], Some(&a[2])),
             &inputs,
             LAYER_NORM,
         );
@@ -72,9 +69,8 @@ fn a_row_has_the_same_bits_alone_and_among_others() {
         shape: vec![1, 96],
         values: x.values[69 * 96..].to_vec(),
     };
-    let norms: [&dyn Fn(Tensor) -> Tensor; 2] = [&|x| x.rms_norm(&w, RMS_EPS), &|x| {
-        x.layer_norm(&w, &b, LAYER_EPS)
-    }];
+    let norms: [&dyn Fn(Tensor) -> Tensor; 2] =
+        [&|x| x.rms_norm(&w, EPS), &|x| x.layer_norm(&w, &b, EPS)];
     for norm in norms {
         let all = norm(x.tensor(&gpu)).to_vec().unwrap();
         assert_eq!(all[69 * 96..], norm(last.tensor(&gpu)).to_vec().unwrap());
@@ -85,7 +81,7 @@ fn a_row_has_the_same_bits_alone_and_among_others() {
 #[should_panic(expected = "rms_norm: rows of [2, 3] and a weight of [4]")]
 fn a_weight_of_another_length_is_refused() {
     let gpu = gpu();
-    Tensor::zeros(&gpu, &[2, 3]).rms_norm(&Tensor::zeros(&gpu, &[4]), RMS_EPS);
+    Tensor::zeros(&gpu, &[2, 3]).rms_norm(&Tensor::zeros(&gpu, &[4]), EPS);
 }
 
 #[test]
@@ -93,5 +89,5 @@ fn a_weight_of_another_length_is_refused() {
 fn a_bias_of_another_length_is_refused() {
     let gpu = gpu();
     let (x, w) = (Tensor::zeros(&gpu, &[2, 3]), Tensor::zeros(&gpu, &[3]));
-    x.layer_norm(&w, &Tensor::zeros(&gpu, &[4]), LAYER_EPS);
+    x.layer_norm(&w, &Tensor::zeros(&gpu, &[4]), EPS);
 }

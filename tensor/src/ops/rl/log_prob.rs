@@ -162,12 +162,10 @@ impl Tensor {
             head.weight.rows()
         );
         let hidden = self.detach();
-        let low = head.lora.as_ref().map(|lora| lora.down(&hidden));
-        head.weight.project(
-            &hidden,
-            0..head.weight.rows(),
-            head.lora.as_ref().zip(low.as_ref()),
-        )
+        let lora = head.lora.as_ref();
+        let low = lora.map(|lora| lora.down(&hidden));
+        let (rows, low) = (0..head.weight.rows(), lora.zip(low.as_ref()));
+        head.weight.project(&hidden, rows, low, None, None)
     }
 }
 

@@ -51,7 +51,7 @@ fn rows_that_exceed_a_binding_are_split() {
     let values: Vec<f32> = (0..50 * 17).map(|i| i as f32).collect();
     // A row has 24 numbers of 2 bytes, so a shard has 21 rows, rounded down to 16.
     let weight = Weight::from_f32(&narrow, &values, 50, 17, WeightFormat::F16);
-    let rows: Vec<_> = weight.shards().iter().map(|s| s.rows.clone()).collect();
+    let rows: Vec<_> = weight.0.shards.iter().map(|s| s.rows.clone()).collect();
     assert_eq!(rows, [0..16, 16..32, 32..48, 48..50]);
     assert_eq!(weight.to_vec().unwrap(), values);
 }

@@ -153,7 +153,8 @@ impl Scoring {
     /// The logits of a chunk, (R, chunk), not yet divided by the temperature.
     pub(in crate::ops) fn logits(&self, chunk: &Range<usize>) -> Tensor {
         let low = self.head.lora.as_ref().zip(self.low.as_ref());
-        self.head.weight.project(&self.hidden, chunk.clone(), low)
+        let weight = &self.head.weight;
+        weight.project(&self.hidden, chunk.clone(), low, None, None)
     }
 
     /// Memory for the results of [`Scoring::summarise`].
