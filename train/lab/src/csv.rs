@@ -21,14 +21,14 @@ pub(crate) fn evaluations(records: &[Record]) -> String {
     }))
 }
 
-/// Returns a document with a header and a line for each row. Cells are quoted where RFC 4180 requires it.
-pub(crate) fn document(header: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-        cells.join(",") + "\n"
+/// Returns a document with a line for each row. Cells are quoted where RFC 4180 requires it.
+pub(crate) fn document(rows: &[Vec<String>]) -> String {
+    let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.clone(),
     };
-    let rows = rows.into_iter().map(|row| line(&row));
-    std::iter::once(line(header)).chain(rows).collect()
+    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    rows.iter().map(line).collect()
 }
 
 fn fields(record: &impl Serialize) -> Map<String, Value> {
@@ -52,16 +52,13 @@ fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let rows = rows.iter();
-    let rows = rows.map(|row| columns.iter().map(|name| cell(row.get(name))).collect());
-    document(&columns, rows)
-}
-
-fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
+    let row = |fields: &Map<String, Value>| {
+        let cells = columns.iter().map(|name| cell(fields.get(name)));
+        cells.collect::<Vec<String>>()
+    };
+    let mut table: Vec<Vec<String>> = rows.iter().map(row).collect();
+    table.insert(0, columns);
+    document(&table)
 }
 
 #[cfg(test)]

@@ -50,8 +50,7 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
     }
     let records = jsonl::read(&directory::metrics(run))?;
     if format == Format::TensorBoard {
-        let events = EventFile::with(&folder, &records)?;
-        return Ok(vec![events.path().to_owned()]);
+        return Ok(vec![EventFile::with(&folder, &records)?.path]);
     }
     fs::create_dir_all(&folder).map_err(write_error(&folder))?;
     let write = |(name, text): (&str, String)| {

@@ -82,23 +82,31 @@ pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
         }
     }
     let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
-    Ok(match apart {
-        0 => Finding::good(
-            format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
-            figures,
+    let text = match apart {
+        0 => format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
+        _ => format!(
+            "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
         ),
-        _ => Finding::bad_device(
-            format!(
-                "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
-            ),
-            figures,
-        ),
-    })
+    };
+    Ok(Finding::of_device(apart == 0, text, figures))
 }
 
 /// Returns the gradients of the mean log-prob of a batch.
 fn gradients(state: &State, batch: &Batch) -> Gradients {
     log_probs(state, batch, true).mean().backward()
+}
+
+/// Returns the gradient of each parameter: zeros if it has none.
+fn of_parameters(
+    state: &State,
+    gradients: &Gradients,
+    values: &[NamedValues],
+) -> Result<Vec<Vec<f32>>, Error> {
+    let of = |(name, _, values): &NamedValues| match gradients.get(&parameters(state).get(name)) {
+        Some(gradient) => Ok(gradient.to_vec()?),
+        None => Ok(vec![0.0; values.len()]),
+    };
+    values.iter().map(of).collect()
 }
 
 /// Makes two updates, and returns the gradients of the second. B is zero before the first, so A has no gradient there.
@@ -111,19 +119,16 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
         weight_decay: 0.0,
         max_norm: 1.0,
     };
-    let mut last = None;
-    for _ in 0..2 {
+    let mut update = || -> Result<Gradients, Error> {
         let gradients = gradients(state, batch);
-        let parameters = state
-            .learner
-            .parameters
-            .as_mut()
-            .expect("a run that trains");
+        let parameters = state.learner.parameters.as_mut();
+        let parameters = parameters.expect("a run that trains");
         parameters.accumulate(&gradients);
         parameters.step(settings).to_vec()?;
-        last = Some(gradients);
-    }
-    Ok(last.expect("two updates"))
+        Ok(gradients)
+    };
+    update()?;
+    update()
 }
 
 /// Checks that every tensor of the adapter has a gradient and changes.
@@ -132,34 +137,26 @@ pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
     let batches = batches(state, &played);
     let before = parameters(state).values()?;
     let gradients = updates(state, &batches[0])?;
+    let gradients = of_parameters(state, &gradients, &before)?;
     let after = parameters(state).values()?;
     let mut still = Vec::new();
-    for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
-        let gradient = match gradients.get(&parameters(state).get(name)) {
-            Some(gradient) => gradient.to_vec()?,
-            None => Vec::new(),
-        };
+    for (((name, _, before), (_, _, after)), gradient) in before.iter().zip(&after).zip(gradients) {
         let has_gradient = gradient.iter().any(|g| *g != 0.0);
         let is_finite = gradient.iter().chain(after).all(|g| g.is_finite());
         if !(has_gradient && is_finite && before != after) {
-            still.push(name.clone());
+            still.push(name);
         }
     }
     let figures = json!({ "tensors": before.len(), "still": still });
     let count = before.len();
-    Ok(match still.first() {
-        None => Finding::good(
-            format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
-            figures,
+    let text = match still.first() {
+        None => format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
+        Some(first) => format!(
+            "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
+            still.len()
         ),
-        Some(first) => Finding::bad_device(
-            format!(
-                "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
-                still.len()
-            ),
-            figures,
-        ),
-    })
+    };
+    Ok(Finding::of_device(still.is_empty(), text, figures))
 }
 
 /// The loss change on either side. It is far larger than the rounding of f32 (1e-6), and small enough for an
@@ -176,13 +173,8 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     updates(state, batch)?;
     let gradients = gradients(state, batch);
     let at = parameters(state).values()?;
-    let mut gradient = Vec::new();
-    for (name, _, values) in &at {
-        match gradients.get(&parameters(state).get(name)) {
-            Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
-            None => gradient.extend(vec![0.0; values.len()]),
-        }
-    }
+    let gradient = of_parameters(state, &gradients, &at)?.concat();
+    let gradient: Vec<f64> = gradient.into_iter().map(f64::from).collect();
     let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
     let mut random = Random::new(SEED);
     // Half of it is the gradient: the loss is almost constant in directions orthogonal to the gradient.
@@ -210,20 +202,15 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     let worst = worst.expect("two directions");
     move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
     let figures = json!({ "relative_error": worst, "gradient_norm": norm });
-    Ok(match worst <= MAX_SLOPE_ERROR {
-        true => Finding::good(
-            format!(
-                "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
-            ),
-            figures,
-        ),
-        false => Finding::bad_device(
-            format!(
-                "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
-            ),
-            figures,
-        ),
-    })
+    let is_good = worst <= MAX_SLOPE_ERROR;
+    let relation = match is_good {
+        true => "are",
+        false => "differ from",
+    };
+    let text = format!(
+        "the gradients of a small model {relation} the slopes of its loss, with a relative error of {worst:.0e}"
+    );
+    Ok(Finding::of_device(is_good, text, figures))
 }
 
 /// Moves the adapter along a direction.

@@ -25,20 +25,12 @@ pub(crate) struct EpisodeLimits {
 impl EpisodeLimits {
     /// Returns the limits for a page of this many runs: fewer episodes of each, to keep the page small.
     pub(crate) fn of(runs: usize) -> EpisodeLimits {
-        let [
-            evaluations,
-            episodes_per_evaluation,
-            steps,
-            episodes_per_step,
-        ] = match runs {
-            0..=4 => [6, 6, 4, 8],
-            _ => [2, 3, 1, 4],
-        };
+        let either = |few, many| if runs <= 4 { few } else { many };
         EpisodeLimits {
-            evaluations,
-            episodes_per_evaluation,
-            steps,
-            episodes_per_step,
+            evaluations: either(6, 2),
+            episodes_per_evaluation: either(6, 3),
+            steps: either(4, 1),
+            episodes_per_step: either(8, 4),
         }
     }
 }

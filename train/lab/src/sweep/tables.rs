@@ -3,25 +3,78 @@
 use super::results::{
     ProbeStatistics, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
 };
-use super::run_result::{CostAxis, RunResult};
-use crate::csv;
+use super::run_result::{Cost, EPISODES, RunResult, SECONDS};
 use crate::text_table::TextTable;
 
 impl SweepResults {
     /// Returns tables in Markdown, with notes.
     pub fn markdown(&self) -> String {
         let mut tables = vec![self.score_table(), self.cost_table()];
+        let mut notes = vec![
+            "Mean over seeds ± standard deviation [95 % bootstrap interval of the mean over seeds]; differences are paired by seed. \
+             Success and return are from the last evaluation."
+                .to_owned(),
+        ];
+        if let Some(episodes) = self.equal_episodes.map(integer) {
+            notes.push(match self.are_episodes_equal() {
+                true => format!(
+                    "All runs played {episodes} training episodes: the last evaluation is at equal episodes."
+                ),
+                false => format!(
+                    "{episodes} is the smallest number of training episodes of a run; returns there are interpolated linearly between evaluations."
+                ),
+            });
+        }
+        if let Some(seconds) = self.equal_seconds.map(tenths) {
+            notes.push(format!(
+                "Seconds are of training (rollout and update), without evaluations. {seconds} s is the shortest training of a run; \
+                 returns there are interpolated linearly between evaluations."
+            ));
+        }
+        let metrics = &self.compare.metrics;
         if !self.compare.reach.is_empty() {
             tables.push(self.threshold_table());
+            notes.push(
+                "A return is reached at the first evaluation with at least that return. The means are over the runs that reached it, \
+                 which favours a setting with runs that did not."
+                    .to_owned(),
+            );
         }
-        if !self.compare.metrics.is_empty() {
+        if !metrics.is_empty() {
             tables.push(self.metric_table());
+            let names = metrics.join(", ");
+            notes.push(format!(
+                "{names}: the mean over the training steps of a run that have it."
+            ));
         }
         if !self.compare.probes.is_empty() {
             tables.push(self.probe_table());
+            notes.push(
+                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. told, \
+                 habit: of the turns in which the changed and the usual instructions have no action in common, the share that \
+                 followed either; read by, overridden in: runs in which the one leads the other by more than two standard errors."
+                    .to_owned(),
+            );
+        }
+        let has = |name: &String| self.runs.iter().any(|run| run.metrics.contains_key(name));
+        let unknown = metrics.iter().filter(|name| !has(name));
+        notes.extend(unknown.map(|name| format!("No step of any run has `{name}`.")));
+        // They are grouped by setting.
+        let settings = self.missing.chunk_by(|one, next| one.0 == next.0);
+        let unfinished = settings.map(|missing| {
+            let seeds: Vec<String> = missing.iter().map(|(_, seed)| seed.to_string()).collect();
+            let (all, done) = (self.seeds.len(), self.seeds.len() - seeds.len());
+            let (setting, seeds) = (&missing[0].0, seeds.join(", "));
+            format!("{setting} has {done} of {all} seeds (not {seeds})")
+        });
+        let unfinished = unfinished.collect::<Vec<_>>().join("; ");
+        if !unfinished.is_empty() {
+            notes.push(format!(
+                "Not finished: {unfinished}. If settings have different seeds, compare the differences only."
+            ));
         }
         let tables: Vec<String> = tables.iter().map(TextTable::markdown).collect();
-        let notes = self.notes().into_iter().map(|note| format!("- {note}\n"));
+        let notes = notes.into_iter().map(|note| format!("- {note}\n"));
         tables.join("\n") + "\n" + &notes.collect::<String>()
     }
 
@@ -120,124 +173,46 @@ impl SweepResults {
         }))
     }
 
-    fn notes(&self) -> Vec<String> {
-        let mut notes = vec![
-            "Mean over seeds ± standard deviation [95 % bootstrap interval of the mean over seeds]; differences are paired by seed. \
-             Success and return are from the last evaluation."
-                .to_owned(),
-        ];
-        match self.equal_episodes.map(integer) {
-            Some(episodes) if self.are_episodes_equal() => notes.push(format!(
-                "All runs played {episodes} training episodes: the last evaluation is at equal episodes.",
-            )),
-            Some(episodes) => notes.push(format!(
-                "{episodes} is the smallest number of training episodes of a run; returns there are interpolated linearly between evaluations.",
-            )),
-            None => (),
-        }
-        if let Some(seconds) = self.equal_seconds.map(tenths) {
-            notes.push(format!(
-                "Seconds are of training (rollout and update), without evaluations. {seconds} s is the shortest training of a run; \
-                 returns there are interpolated linearly between evaluations."
-            ));
-        }
-        if !self.compare.reach.is_empty() {
-            notes.push(
-                "A return is reached at the first evaluation with at least that return. The means are over the runs that reached it, \
-                 which favours a setting with runs that did not."
-                    .to_owned(),
-            );
-        }
-        if !self.compare.metrics.is_empty() {
-            let names = self.compare.metrics.join(", ");
-            notes.push(format!(
-                "{names}: the mean over the training steps of a run that have it."
-            ));
-        }
-        if !self.compare.probes.is_empty() {
-            notes.push(
-                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. told, \
-                 habit: of the turns in which the changed and the usual instructions have no action in common, the share that \
-                 followed either; read by, overridden in: runs in which the one leads the other by more than two standard errors."
-                    .to_owned(),
-            );
-        }
-        let is_missing =
-            |name: &&String| !self.runs.iter().any(|run| run.metrics.contains_key(*name));
-        for name in self.compare.metrics.iter().filter(is_missing) {
-            notes.push(format!("No step of any run has `{name}`."));
-        }
-        if !self.missing.is_empty() {
-            let mut settings: Vec<&String> =
-                self.missing.iter().map(|(setting, _)| setting).collect();
-            settings.dedup();
-            let setting = |name: &&String| {
-                let missing = self.missing.iter().filter(|(other, _)| other == *name);
-                let seeds: Vec<String> = missing.map(|(_, seed)| seed.to_string()).collect();
-                let (all, done) = (self.seeds.len(), self.seeds.len() - seeds.len());
-                format!(
-                    "{name} has {done} of {all} seeds (not {})",
-                    seeds.join(", ")
-                )
-            };
-            let settings: Vec<String> = settings.iter().map(setting).collect();
-            notes.push(format!(
-                "Not finished: {}. If settings have different seeds, compare the differences only.",
-                settings.join("; ")
-            ));
-        }
-        notes
-    }
-
     /// Returns a CSV document with a line for each run. Missing numbers are empty.
     pub fn csv(&self) -> String {
-        let mut header = vec!["setting".to_owned(), "seed".to_owned()];
-        let first = self.runs.first().map(|run| self.csv_numbers(run));
-        header.extend(first.into_iter().flatten().map(|(name, _)| name));
-        let rows = self.runs.iter().map(|run| {
-            let numbers = self.csv_numbers(run).into_iter();
-            let numbers =
-                numbers.map(|(_, number)| number.map_or(String::new(), |n| n.to_string()));
-            let run = [run.setting.clone(), run.seed.to_string()];
-            run.into_iter().chain(numbers).collect()
-        });
-        csv::document(&header, rows)
+        TextTable::of(self.runs.iter().map(|run| self.csv_cells(run))).csv()
     }
 
-    fn csv_numbers(&self, run: &RunResult) -> Vec<(String, Option<f64>)> {
+    fn csv_cells(&self, run: &RunResult) -> Vec<(String, String)> {
         let (before, after) = (&run.before, &run.after);
         let score_at = |axis, cost: Option<f64>| run.score_at(axis, cost?);
-        let [episodes, seconds] = [CostAxis::Episodes, CostAxis::Seconds];
-        let numbers = [
-            ("success_before", Some(before.success_rate)),
-            ("return_before", Some(before.return_mean)),
-            ("success", Some(after.success_rate)),
-            ("return", Some(after.return_mean)),
-            ("valid_action_rate", Some(after.valid_action_rate)),
-            ("episode_length", Some(after.episode_length_mean)),
-            ("episodes", run.total(episodes)),
-            ("seconds", run.total(seconds)),
-            (
-                "return_at_equal_episodes",
-                score_at(episodes, self.equal_episodes),
-            ),
-            (
-                "return_at_equal_seconds",
-                score_at(seconds, self.equal_seconds),
-            ),
+        let mut cells = vec![
+            ("setting".to_owned(), run.setting.clone()),
+            ("seed".to_owned(), run.seed.to_string()),
         ];
-        let mut numbers = numbers
-            .map(|(name, number)| (name.to_owned(), number))
-            .to_vec();
+        let mut add = |name: &str, number: Option<f64>| {
+            let number = number.map_or(String::new(), |number| number.to_string());
+            cells.push((name.to_owned(), number));
+        };
+        add("success_before", Some(before.success_rate));
+        add("return_before", Some(before.return_mean));
+        add("success", Some(after.success_rate));
+        add("return", Some(after.return_mean));
+        add("valid_action_rate", Some(after.valid_action_rate));
+        add("episode_length", Some(after.episode_length_mean));
+        add("episodes", run.total(EPISODES));
+        add("seconds", run.total(SECONDS));
+        let at_episodes = score_at(EPISODES, self.equal_episodes);
+        add("return_at_equal_episodes", at_episodes);
+        add(
+            "return_at_equal_seconds",
+            score_at(SECONDS, self.equal_seconds),
+        );
         for score in &self.compare.reach {
-            let cost = |axis| run.first_reaching(*score)?.cost(axis);
-            numbers.push((format!("episodes_to_{score}"), cost(episodes)));
-            numbers.push((format!("seconds_to_{score}"), cost(seconds)));
+            let cost = run.first_reaching(*score).map(|point| point.cost);
+            let Cost { episodes, seconds } = cost.unwrap_or_default();
+            add(&format!("episodes_to_{score}"), episodes);
+            add(&format!("seconds_to_{score}"), seconds);
         }
         for name in &self.compare.metrics {
-            numbers.push((format!("mean_{name}"), run.metrics.get(name).copied()));
+            add(&format!("mean_{name}"), run.metrics.get(name).copied());
         }
-        numbers
+        cells
     }
 }
 
