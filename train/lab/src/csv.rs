@@ -1,46 +1,20 @@
 //! Comma-separated values.
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use lapwing_train::record::Record;
 
-/// Returns `steps.csv`: a line for each training step. Metrics that a step lacks (`kl` without an update) are empty.
-pub(crate) fn steps(records: &[Record]) -> String {
-    metrics(records.iter().filter_map(|record| match record {
-        Record::Step(metrics) => Some(fields(metrics)),
-        _ => None,
-    }))
-}
-
-/// Returns `evaluations.csv`: a line for each evaluation.
-pub(crate) fn evaluations(records: &[Record]) -> String {
-    metrics(records.iter().filter_map(|record| match record {
-        Record::Evaluation(evaluation) => Some(fields(evaluation)),
-        _ => None,
-    }))
-}
-
-/// Returns a document with a line for each row. Cells are quoted where RFC 4180 requires it.
-pub(crate) fn document(rows: &[Vec<String>]) -> String {
-    let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.clone(),
+/// Returns a document with a line for each record of this kind. The columns are all names that occur, in the order of their
+/// first occurrence; metrics that a record lacks (`kl` without an update) are empty.
+pub(crate) fn metrics(records: &[Record], kind: &str) -> String {
+    let fields = |record: &Record| match serde_json::to_value(record) {
+        Ok(Value::Object(mut fields)) => {
+            let is_kind = fields.shift_remove("kind") == Some(kind.into());
+            is_kind.then_some(fields)
+        }
+        other => unreachable!("a record has fields, not {other:?}"),
     };
-    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
-    rows.iter().map(line).collect()
-}
-
-fn fields(record: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(record).expect("metrics are plain values") {
-        Value::Object(fields) => fields,
-        _ => unreachable!("a record has fields"),
-    }
-}
-
-/// The columns are all names that occur, in the order of their first occurrence.
-fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
-    let rows: Vec<Map<String, Value>> = rows.collect();
+    let rows: Vec<Map<String, Value>> = records.iter().filter_map(fields).collect();
     let mut columns: Vec<String> = Vec::new();
     for name in rows.iter().flat_map(Map::keys) {
         if !columns.contains(name) {
@@ -59,6 +33,16 @@ fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
     let mut table: Vec<Vec<String>> = rows.iter().map(row).collect();
     table.insert(0, columns);
     document(&table)
+}
+
+/// Returns a document with a line for each row. Cells are quoted where RFC 4180 requires it.
+pub(crate) fn document(rows: &[Vec<String>]) -> String {
+    let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.clone(),
+    };
+    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -98,7 +82,11 @@ mod tests {
             Record::Evaluation(evaluation),
             Record::Step(learned),
         ];
-        assert_snapshot!(format!("{}\n{}", steps(&records), evaluations(&records)));
-        assert_eq!(steps(&[]), "\n");
+        assert_snapshot!(format!(
+            "{}\n{}",
+            metrics(&records, "step"),
+            metrics(&records, "evaluation")
+        ));
+        assert_eq!(metrics(&[], "step"), "\n");
     }
 }

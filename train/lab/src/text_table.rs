@@ -22,11 +22,11 @@ impl TextTable {
     pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {
+            let (names, cells): (Vec<N>, Vec<String>) = row.into_iter().unzip();
             if table.rows.is_empty() {
-                let names = row.iter().map(|(name, _)| name.as_ref().to_owned());
-                table.rows.push(names.collect());
+                table = TextTable::new(&names);
             }
-            table.row(row.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>());
+            table.row(cells);
         }
         table
     }

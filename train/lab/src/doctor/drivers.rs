@@ -77,19 +77,16 @@ const PROBLEMS: &[DriverProblem] = &[
     },
 ];
 
-impl DriverProblem {
-    fn matches(&self, caps: &Caps) -> bool {
-        let has = |text: &str, part: &str| text.to_lowercase().contains(part);
-        has(&caps.backend, self.backend)
-            && has(&caps.name, self.name)
-            && has(&caps.driver, self.driver)
-    }
-}
-
 /// Returns the known problem of a device.
 pub(super) fn look_up(caps: &Caps) -> Finding {
+    let has = |text: &str, part: &str| text.to_lowercase().contains(part);
+    let known = PROBLEMS.iter().find(|problem| {
+        has(&caps.backend, problem.backend)
+            && has(&caps.name, problem.name)
+            && has(&caps.driver, problem.driver)
+    });
     let driver = &caps.driver;
-    match PROBLEMS.iter().find(|problem| problem.matches(caps)) {
+    match known {
         None => {
             let text = format!("{driver}: no known problems");
             Finding::new(FindingStatus::Good, text, None, Value::Null)

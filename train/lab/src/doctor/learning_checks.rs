@@ -6,11 +6,10 @@ use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
 use serde_json::json;
 
 use super::Finding;
-use lapwing_learn::batch;
-use lapwing_learn::batch::{Batch, SelectedEpisode};
+use lapwing_learn::batch::{self, Batch, SelectedEpisode};
 use lapwing_learn::config::Aggregation;
+use lapwing_play::Seat;
 use lapwing_play::seeds;
-use lapwing_play::{Episode, Seat};
 use lapwing_train::Error;
 use lapwing_train::state::State;
 
@@ -23,26 +22,20 @@ fn parameters(state: &State) -> &Parameters {
     parameters.expect("a run that trains")
 }
 
-/// Plays some games as in a rollout.
-fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
+/// Plays some games as in a rollout, and packs them as in an update.
+fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
+    let world = state.world();
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
         Ok(Seat {
-            scene: state
-                .world()
-                .scenes
-                .training(&*state.world().scenario, scene)?,
+            scene: world.scenes.training(&*world.scenario, scene)?,
             luck: seeds::derive(SEED, "doctor's luck", &[i]),
             reply: seeds::derive(SEED, "doctor's reply", &[i]),
         })
     };
     let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
-    state.play(0, &seats, 1.0, &())
-}
-
-/// Packs these games as in an update.
-fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
-    let ones = vec![1.0; state.world().scenario.step_limit()];
+    let ones = vec![1.0; world.scenario.step_limit()];
+    let played = state.play(0, &seats, 1.0, &())?;
     let one = |episode| SelectedEpisode {
         episode,
         advantages: &ones,
@@ -51,7 +44,7 @@ fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     };
     let chosen: Vec<_> = played.iter().map(one).collect();
     let over = batch::count(played.iter(), Aggregation::Token);
-    batch::pack(&chosen, Aggregation::Token, over, TOKENS)
+    Ok(batch::pack(&chosen, Aggregation::Token, over, TOKENS))
 }
 
 /// Returns the log-probs of a batch's pairs, as an update computes them.
@@ -68,9 +61,8 @@ fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
 
 /// Checks that the log-probs of the rollout and of the update are bit-identical.
 pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
     let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
-    for batch in batches(state, &played) {
+    for batch in batches(state)? {
         let trained = log_probs(state, &batch, false).to_vec()?;
         for token in &batch.tokens {
             let now = trained[token.pair as usize];
@@ -133,8 +125,7 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
 
 /// Checks that every tensor of the adapter has a gradient and changes.
 pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
-    let batches = batches(state, &played);
+    let batches = batches(state)?;
     let before = parameters(state).values()?;
     let gradients = updates(state, &batches[0])?;
     let gradients = of_parameters(state, &gradients, &before)?;
@@ -166,8 +157,7 @@ const MAX_SLOPE_ERROR: f64 = 0.02;
 
 /// Compares the gradient of an adapter with differences of the loss, along the gradient and along a random direction.
 pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
-    let batches = batches(state, &played);
+    let batches = batches(state)?;
     let batch = &batches[0];
     // Before the first update, half of the gradients are zero.
     updates(state, batch)?;
@@ -185,13 +175,18 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     let length = mixed.iter().map(|d| d * d).sum::<f64>().sqrt();
     mixed.iter_mut().for_each(|d| *d /= length);
     let along: Vec<f64> = gradient.iter().map(|g| g / norm).collect();
+    // Summed in double precision.
+    let loss_at = |direction: &[f64], by: f64| -> Result<f64, Error> {
+        move_to(state, &at, direction, by);
+        let log_probs = log_probs(state, batch, false).to_vec()?;
+        let sum: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
+        Ok(sum / log_probs.len() as f64)
+    };
     let mut errors = Vec::new();
     for direction in [along, mixed] {
         let wanted: f64 = direction.iter().zip(&gradient).map(|(d, g)| d * g).sum();
         let slope = |width: f64| -> Result<f64, Error> {
-            let ahead = loss_at(state, batch, &at, &direction, width)?;
-            let behind = loss_at(state, batch, &at, &direction, -width)?;
-            Ok((ahead - behind) / (2.0 * width))
+            Ok((loss_at(&direction, width)? - loss_at(&direction, -width)?) / (2.0 * width))
         };
         let width = LOSS_CHANGE / norm;
         let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
@@ -224,18 +219,4 @@ fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
             .collect();
         parameters(state).get(name).write(&moved);
     }
-}
-
-/// Returns the mean log-prob after this move, summed in double precision.
-fn loss_at(
-    state: &State,
-    batch: &Batch,
-    from: &[NamedValues],
-    direction: &[f64],
-    by: f64,
-) -> Result<f64, Error> {
-    move_to(state, from, direction, by);
-    let log_probs = log_probs(state, batch, false).to_vec()?;
-    let sum: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
-    Ok(sum / log_probs.len() as f64)
 }

@@ -20,17 +20,18 @@ use lapwing_model::{
 };
 use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
-use lapwing_play::config::{GameConfig, PolicyConfig};
+use lapwing_play::config::GameConfig;
 use lapwing_play::players::scripted::{EpisodeStreams, best_actions, word};
 use lapwing_play::prompt::Prompts;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
-use lapwing_play::{
-    ActionRequest, AgentView, PlayError, Player, PromptWriter, Referee, Reply, ReplyForm, Seat,
-};
+use lapwing_play::{ActionRequest, AgentView, PlayError, Player, Referee, Reply, Seat};
 use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
+
+/// Linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
+const PEAK_LR: f64 = 3e-3;
 
 /// Settings of pretraining.
 #[derive(Debug, Clone)]
@@ -43,16 +44,6 @@ pub struct PretrainOptions {
     pub steps: usize,
     /// Scenes of each game per update.
     pub scenes: usize,
-    /// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
-    pub lr: f64,
-    /// Width of the residual stream.
-    pub width: usize,
-    /// Blocks.
-    pub layers: usize,
-    /// Attention heads.
-    pub heads: usize,
-    /// Width inside the MLP.
-    pub mlp_width: usize,
     /// The seed of all random numbers.
     pub seed: u64,
 }
@@ -72,11 +63,6 @@ impl Default for PretrainOptions {
             skill: 0.15,
             steps: 1600,
             scenes: 6,
-            lr: 3e-3,
-            width: 64,
-            layers: 4,
-            heads: 4,
-            mlp_width: 192,
             seed: 1,
         }
     }
@@ -144,11 +130,11 @@ fn make(
     let (vocab, end) = vocabulary::write(dir, games)?;
     let mut config = ModelConfig::qwen2(ModelShape {
         vocab,
-        width: how.width,
-        layers: how.layers,
-        heads: how.heads,
-        kv_heads: how.heads,
-        mlp_width: how.mlp_width,
+        width: 64,
+        layers: 4,
+        heads: 4,
+        kv_heads: 4,
+        mlp_width: 192,
     });
     config.eos = vec![end];
     let tokenizer = Tokenizer::load(dir, &config)?;
@@ -156,6 +142,7 @@ fn make(
     let games = games.iter();
     let games = games.map(|game| PretrainGame::new(&**game, &tokenizer, &template));
     let mut games: Vec<PretrainGame<'_>> = games.collect::<Result<_, _>>()?;
+
     let weights = initial_weights(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
@@ -164,7 +151,7 @@ fn make(
         let (loss, floor) = loss(&model, how, step, &mut games, end)?;
         parameters.accumulate(&loss.backward());
         parameters.step(AdamW {
-            lr: how.lr * schedule(step, how.steps),
+            lr: PEAK_LR * schedule(step, how.steps),
             beta1: 0.9,
             beta2: 0.98,
             eps: 1e-8,
@@ -221,18 +208,14 @@ impl PretrainGame<'_> {
         tokenizer: &Tokenizer,
         template: &Arc<ChatTemplate>,
     ) -> Result<PretrainGame<'a>, Error> {
-        let policy = PolicyConfig {
-            reply: ReplyForm::Word,
-            ..PolicyConfig::default()
-        };
-        let writer = PromptWriter::new(scenario, &policy)?;
+        let prompts = vocabulary::word_prompts(scenario)?;
         let token = |word: &String| Ok(tokenizer.encode(word)?[0]);
         let actions = scenario.actions().iter().map(token);
         Ok(PretrainGame {
             scenario,
             scenes: Scenes::of(scenario)?,
             actions: actions.collect::<Result<_, Error>>()?,
-            prompts: Prompts::new(writer, tokenizer.clone(), template.clone()),
+            prompts: Prompts::new(prompts, tokenizer.clone(), template.clone()),
         })
     }
 
@@ -381,7 +364,8 @@ mod tests {
         for game in &how.games {
             let scenario = game.scenario().unwrap();
             let files = lapwing_train::base::files::Files::open(None).unwrap();
-            let (tokenizer, template) = (files.tokenizer().unwrap(), files.template().unwrap().into());
+            let (tokenizer, template) =
+                (files.tokenizer().unwrap(), files.template().unwrap().into());
             let game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
             let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
             let evaluated = game.scenes.evaluation(&*scenario, 1, 200).unwrap();

@@ -64,16 +64,20 @@ fn failed(error: tokenizers::Error) -> Error {
     Error::Vocabulary(error.to_string())
 }
 
-/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
-fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
+/// Returns the prompts of a game with single-word replies.
+pub(crate) fn word_prompts(game: &dyn Scenario) -> Result<PromptWriter, Error> {
     let policy = PolicyConfig {
         reply: ReplyForm::Word,
         ..PolicyConfig::default()
     };
+    Ok(PromptWriter::new(game, &policy)?)
+}
+
+/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
+fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
     let mut texts = Vec::new();
     for game in games {
-        let framing = PromptWriter::new(&**game, &policy)?;
-        let messages = framing.messages(&AgentView::first(""))?;
+        let messages = word_prompts(&**game)?.messages(&AgentView::first(""))?;
         texts.extend(vec![messages[0].content.clone(); 4]);
         let actions = game.actions().iter();
         texts.extend(actions.flat_map(|action| vec![action.clone(); 64]));

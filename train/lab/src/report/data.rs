@@ -132,11 +132,10 @@ impl ReportRun {
         let mut notes = Vec::new();
         let records: Vec<Record> = read(&directory::metrics(path), &mut notes)?;
         let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;
-        let episodes = match directory::episodes(path) {
-            file if file.exists() => {
-                ShownEpisodes::read(&file, limits).map_err(|e| unreadable(&file, e))?
-            }
-            _ => ShownEpisodes::default(),
+        let file = directory::episodes(path);
+        let episodes = match file.exists() {
+            true => ShownEpisodes::read(&file, limits).map_err(|e| unreadable(&file, e))?,
+            false => ShownEpisodes::default(),
         };
         notes.extend(left_out("episodes.jsonl", episodes.damaged));
         let (base, config_lines) = differences(&config, sessions.first());

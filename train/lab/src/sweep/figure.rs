@@ -41,8 +41,8 @@ struct Panel {
     scores: [f64; 2],
     /// The largest cost.
     end: f64,
-    /// The cost at which the scores are compared.
-    equal: f64,
+    /// The cost at which the scores are compared, if it is before the end.
+    equal: Option<f64>,
     curves: Vec<(usize, Vec<BandPoint>)>,
 }
 
@@ -58,12 +58,13 @@ impl SweepResults {
             };
             let curves: Vec<_> = self.settings.iter().enumerate().filter_map(curve).collect();
             let points = curves.iter().flat_map(|(_, curve)| curve);
+            let end = points.map(|point| point.cost).reduce(f64::max)?;
             Some(Panel {
                 axis: name,
                 left: LEFT,
                 scores: [0.0; 2],
-                end: points.map(|point| point.cost).reduce(f64::max)?,
-                equal: equal?,
+                end,
+                equal: equal.filter(|equal| *equal < 0.99 * end),
                 curves,
             })
         };
@@ -119,7 +120,7 @@ impl SweepResults {
         let mut captions = vec![format!(
             "Mean over seeds, linear between evaluations; bands: {bands}."
         )];
-        if panels.iter().any(Panel::has_earlier_comparison) {
+        if panels.iter().any(|panel| panel.equal.is_some()) {
             captions.push("Dotted lines: the cost at which the settings are compared.".to_owned());
         }
         if shared_baselines.is_none() {
@@ -160,10 +161,6 @@ impl SweepResults {
 }
 
 impl Panel {
-    fn has_earlier_comparison(&self) -> bool {
-        self.equal < 0.99 * self.end
-    }
-
     fn draw(&self, baselines: &[(&str, f64)]) -> String {
         let mut svg = String::new();
         let (left, right) = (self.left, self.left + PANEL_WIDTH);
@@ -187,8 +184,8 @@ impl Panel {
             svg += &line([x, BOTTOM], [x, BOTTOM + 4.0], axis);
             svg += &text([x, BOTTOM + 17.0], centred, &tick_name(*cost, &ticks));
         }
-        if self.has_earlier_comparison() {
-            let x = self.x(self.equal);
+        if let Some(equal) = self.equal {
+            let x = self.x(equal);
             let dotted = "stroke=\"#555\" stroke-dasharray=\"1 3\"";
             svg += &line([x, TOP], [x, BOTTOM], dotted);
         }

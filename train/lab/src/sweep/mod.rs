@@ -1,27 +1,5 @@
 //! Sweeps: the runs of several settings with several seeds, and the comparison of their results.
-//!
-//! ```toml
-//! base = "frozen-lake"            # a preset or a config file, relative to this one
-//! seeds = 8                       # seeds 1 to 8, or a list
-//!
-//! [set]                           # keys that all runs have in common
-//! train.steps = 50
-//! eval.episodes = 50
-//!
-//! [settings.aaw]                  # a name for each setting, and its own keys
-//! train.sampling = "aaw"
-//!
-//! [settings.uniform]
-//! train.sampling = "uniform"
-//!
-//! [grid]                          # or lists of values: every combination is a setting
-//! "train.lr" = [1e-4, 5e-4]
-//!
-//! [compare]                       # what the results contain in addition to the scores
-//! reach = [0.8]                   # episodes and seconds until an evaluation reaches these scores
-//! metrics = ["entropy"]           # means of metrics of the training steps
-//! probes = ["swapped"]            # whether changed instructions are followed, before and after training
-//! ```
+//! `docs/sweeps.md` has the format of a sweep file.
 
 mod comparison;
 mod figure;

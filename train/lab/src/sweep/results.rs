@@ -67,7 +67,7 @@ pub(crate) struct SettingResult {
 }
 
 /// Statistics of a mean return.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct ScoreStatistics {
     #[serde(rename = "return")]
     pub(super) mean_return: RunStatistics,

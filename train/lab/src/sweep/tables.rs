@@ -1,7 +1,7 @@
 //! The results of a sweep as tables: Markdown and comma-separated values.
 
 use super::results::{
-    ProbeStatistics, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
+    CostToThreshold, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
 };
 use super::run_result::{Cost, EPISODES, RunResult, SECONDS};
 use crate::text_table::TextTable;
@@ -84,11 +84,11 @@ impl SweepResults {
                 (all, wanted) if all == wanted => all.to_string(),
                 (some, wanted) => format!("{some} of {wanted}"),
             };
-            let [mean, difference] = row.score_cells(Some(&row.score));
+            let [mean, difference] = row.score_cells(Some(row.score));
             vec![
                 ("setting", row.setting.clone()),
                 ("seeds", seeds),
-                ("success", row.cell(Some(&row.success), score)),
+                ("success", row.cell(Some(row.success), score)),
                 ("return", mean),
                 ("difference to the first", difference),
             ]
@@ -103,14 +103,14 @@ impl SweepResults {
         TextTable::of(self.settings.iter().map(|row| {
             let mut cells = vec![
                 ("setting", row.setting.clone()),
-                ("episodes", row.cell(row.cost.episodes.as_ref(), integer)),
-                ("seconds", row.cell(row.cost.seconds.as_ref(), tenths)),
+                ("episodes", row.cell(row.cost.episodes, integer)),
+                ("seconds", row.cell(row.cost.seconds, tenths)),
             ];
             for (name, found) in [
-                (&episodes, &row.at_equal_episodes),
-                (&seconds, &row.at_equal_seconds),
+                (&episodes, row.at_equal_episodes),
+                (&seconds, row.at_equal_seconds),
             ] {
-                let [mean, difference] = row.score_cells(found.as_ref());
+                let [mean, difference] = row.score_cells(found);
                 if let Some(name) = name {
                     cells.push((name, mean));
                     cells.push(("difference to the first", difference));
@@ -124,27 +124,22 @@ impl SweepResults {
         let thresholds = 0..self.compare.reach.len();
         let rows = thresholds.flat_map(|at| self.settings.iter().map(move |row| (at, row)));
         TextTable::of(rows.map(|(at, row)| {
-            let threshold = &row.thresholds[at];
-            let (cost, runs) = (&threshold.cost, threshold.runs.len());
+            let CostToThreshold { score, runs, cost } = &row.thresholds[at];
+            let runs = runs.len();
+            let (episodes, seconds) = (cost.episodes, cost.seconds);
             vec![
-                ("return of", threshold.score.to_string()),
+                ("return of", score.to_string()),
                 ("setting", row.setting.clone()),
                 ("reached by", format!("{runs} of {}", row.seeds.len())),
-                (
-                    "after episodes",
-                    statistics(cost.episodes.as_ref(), runs, integer),
-                ),
-                (
-                    "after seconds",
-                    statistics(cost.seconds.as_ref(), runs, tenths),
-                ),
+                ("after episodes", statistics(episodes, runs, integer)),
+                ("after seconds", statistics(seconds, runs, tenths)),
             ]
         }))
     }
 
     fn metric_table(&self) -> TextTable {
         TextTable::of(self.settings.iter().map(|row| {
-            let cell = |name: &String| row.cell(row.metrics.get(name), figures);
+            let cell = |name: &String| row.cell(row.metrics.get(name).copied(), figures);
             let metrics = self.compare.metrics.iter();
             let metrics = metrics.map(|name| (&**name, cell(name)));
             let setting = ("setting", row.setting.clone());
@@ -154,9 +149,8 @@ impl SweepResults {
 
     fn probe_table(&self) -> TextTable {
         TextTable::of(self.probes.iter().map(|probe| {
-            let ProbeStatistics { told, habit, .. } = probe;
             let seeds = probe.mean_return.count;
-            let of_seeds = |count: usize| match told {
+            let of_seeds = |count: usize| match probe.told {
                 Some(_) => format!("{count} of {seeds}"),
                 None => "-".to_owned(),
             };
@@ -164,9 +158,9 @@ impl SweepResults {
             vec![
                 ("probe", probe.probe.clone()),
                 ("setting", setting.to_owned()),
-                ("return", statistics(Some(&probe.mean_return), seeds, score)),
-                ("told", statistics(told.as_ref(), seeds, score)),
-                ("habit", statistics(habit.as_ref(), seeds, score)),
+                ("return", statistics(Some(probe.mean_return), seeds, score)),
+                ("told", statistics(probe.told, seeds, score)),
+                ("habit", statistics(probe.habit, seeds, score)),
                 ("read by", of_seeds(probe.reads)),
                 ("overridden in", of_seeds(probe.overridden)),
             ]
@@ -217,22 +211,21 @@ impl SweepResults {
 }
 
 impl SettingResult {
-    fn cell(&self, found: Option<&RunStatistics>, format: fn(f64) -> String) -> String {
+    fn cell(&self, found: Option<RunStatistics>, format: fn(f64) -> String) -> String {
         statistics(found, self.seeds.len(), format)
     }
 
     /// Formats a return and its signed difference from the first setting.
-    fn score_cells(&self, found: Option<&ScoreStatistics>) -> [String; 2] {
-        let difference = found.and_then(|found| found.difference.as_ref());
-        let difference = self.cell(difference, score);
+    fn score_cells(&self, found: Option<ScoreStatistics>) -> [String; 2] {
+        let difference = self.cell(found.and_then(|found| found.difference), score);
         let sign = if difference.starts_with('-') { "" } else { "+" };
-        let mean = self.cell(found.map(|found| &found.mean_return), score);
+        let mean = self.cell(found.map(|found| found.mean_return), score);
         [mean, format!("{sign}{difference}")]
     }
 }
 
 /// Formats a mean over seeds: a dash if no run has it, with the number of runs if some lack it.
-fn statistics(found: Option<&RunStatistics>, seeds: usize, format: fn(f64) -> String) -> String {
+fn statistics(found: Option<RunStatistics>, seeds: usize, format: fn(f64) -> String) -> String {
     let Some(found) = found else {
         return "-".to_owned();
     };
