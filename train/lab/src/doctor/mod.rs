@@ -106,12 +106,8 @@ struct CheckRunner<'a> {
 impl CheckRunner<'_> {
     fn run<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
         let start = Instant::now();
-        let (finding, value) = check();
-        let finding = Finding {
-            name,
-            seconds: start.elapsed().as_secs_f64(),
-            ..finding
-        };
+        let (mut finding, value) = check();
+        (finding.name, finding.seconds) = (name, start.elapsed().as_secs_f64());
         (self.report)(&finding);
         self.findings.push(finding);
         value
@@ -156,10 +152,8 @@ pub fn diagnose(
 }
 
 fn describe(caps: &Caps) -> Finding {
-    let memory = match caps.memory {
-        Some(bytes) => format!(", {:.1} GiB", gib(bytes)),
-        None => String::new(),
-    };
+    let memory = caps.memory.map(|bytes| format!(", {:.1} GiB", gib(bytes)));
+    let memory = memory.unwrap_or_default();
     let text = format!("{} ({}, {}{memory})", caps.name, caps.kind, caps.backend);
     let fix =
         "no GPU was found, so training is correct but slow; if there is a GPU, install its driver";

@@ -148,10 +148,8 @@ impl SweepResults {
                 ("scripted", baselines.scripted.map(|play| play.return_mean)),
                 ("best possible", baselines.best_possible),
             ];
-            let known = scores
-                .into_iter()
-                .filter_map(|(name, score)| Some((name, score?)));
-            known.collect::<Vec<_>>()
+            let known = scores.map(|(name, score)| Some((name, score?)));
+            known.into_iter().flatten().collect::<Vec<_>>()
         });
         let mut first = of_runs.next()?;
         let are_shared = of_runs.all(|other| other == first);

@@ -49,21 +49,10 @@ pub struct SweepRun {
     pub config: Config,
 }
 
-/// An invalid sweep file.
+/// A sweep file that is invalid or cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// The file cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] lapwing_model::ModelError),
-    /// A key or a setting is invalid.
-    #[error("{}: {problem}", .path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The key or setting, and what is wrong with it.
-        problem: String,
-    },
-}
+#[error("{0}")]
+pub struct SweepError(String);
 
 /// A setting's name, and its keys with their values.
 type Setting = (String, Vec<(String, Value)>);
@@ -84,11 +73,10 @@ impl Sweep {
     /// # Errors
     /// If the file cannot be read, or a key or setting is invalid. The error names it.
     pub fn load(path: &Path) -> Result<Sweep, SweepError> {
-        let text = lapwing_model::read_text(path, 1 << 20)?;
-        Sweep::parse(path, &text).map_err(|problem| SweepError::Invalid {
-            path: path.to_owned(),
-            problem,
-        })
+        let text = lapwing_model::read_text(path, 1 << 20);
+        let text = text.map_err(|error| SweepError(error.to_string()))?;
+        let named = |problem| SweepError(format!("{}: {problem}", path.display()));
+        Sweep::parse(path, &text).map_err(named)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Sweep, String> {

@@ -87,10 +87,8 @@ impl RunResult {
                     after = Some(play);
                 }
                 "step" => {
-                    for (name, value) in record.as_object().into_iter().flatten() {
-                        let Some(value) = value.as_f64() else {
-                            continue;
-                        };
+                    let fields = record.as_object().into_iter().flatten();
+                    for (name, value) in fields.filter_map(|(name, v)| Some((name, v.as_f64()?))) {
                         let (sum, steps) = sums.entry(name.clone()).or_default();
                         (*sum, *steps) = (*sum + value, *steps + 1.0);
                         match &**name {
