@@ -30,7 +30,7 @@ use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
 
-/// Linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
+/// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
 const PEAK_LR: f64 = 3e-3;
 
 /// Settings of pretraining.
