@@ -5,7 +5,7 @@ use lapwing_shaders::Dialect;
 use super::GpuError;
 
 /// The properties and limits of a device.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize)]
 pub struct Caps {
     /// The name reported by the driver.
     pub name: String,
@@ -16,6 +16,7 @@ pub struct Caps {
     /// discrete, integrated, virtual, software or other.
     pub kind: &'static str,
     /// Whether it is a software driver on a processor.
+    #[serde(skip)]
     pub is_software: bool,
     /// Largest binding of a buffer, in bytes.
     pub max_binding: u64,
@@ -37,7 +38,9 @@ pub struct Caps {
     /// Tile sizes (m, n, k) of the matrix units for f16 inputs.
     pub matrix_tiles: Vec<(u32, u32, u32)>,
     /// A missing feature that every kernel needs.
+    #[serde(skip)]
     pub lacks: Option<String>,
+    #[serde(skip)]
     pub(super) rank: u32,
 }
 

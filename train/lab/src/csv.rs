@@ -1,46 +1,20 @@
 //! Comma-separated values.
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use lapwing_train::record::Record;
 
-/// Returns `steps.csv`: a line for each training step. Metrics that a step lacks (`kl` without an update) are empty.
-pub(crate) fn steps(records: &[Record]) -> String {
-    metrics(records.iter().filter_map(|record| match record {
-        Record::Step(metrics) => Some(fields(metrics)),
-        _ => None,
-    }))
-}
-
-/// Returns `evaluations.csv`: a line for each evaluation.
-pub(crate) fn evaluations(records: &[Record]) -> String {
-    metrics(records.iter().filter_map(|record| match record {
-        Record::Evaluation(evaluation) => Some(fields(evaluation)),
-        _ => None,
-    }))
-}
-
-/// Returns a document with a header and a line for each row. Cells are quoted where RFC 4180 requires it.
-pub(crate) fn document(header: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-        cells.join(",") + "\n"
+/// Returns a document with a line for each record of this kind. The columns are all names that occur, in the order of their
+/// first occurrence; metrics that a record lacks (`kl` without an update) are empty.
+pub(crate) fn metrics(records: &[Record], kind: &str) -> String {
+    let fields = |record: &Record| match serde_json::to_value(record) {
+        Ok(Value::Object(mut fields)) => {
+            let is_kind = fields.shift_remove("kind") == Some(kind.into());
+            is_kind.then_some(fields)
+        }
+        other => unreachable!("a record has fields, not {other:?}"),
     };
-    let rows = rows.into_iter().map(|row| line(&row));
-    std::iter::once(line(header)).chain(rows).collect()
-}
-
-fn fields(record: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(record).expect("metrics are plain values") {
-        Value::Object(fields) => fields,
-        _ => unreachable!("a record has fields"),
-    }
-}
-
-/// The columns are all names that occur, in the order of their first occurrence.
-fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
-    let rows: Vec<Map<String, Value>> = rows.collect();
+    let rows: Vec<Map<String, Value>> = records.iter().filter_map(fields).collect();
     let mut columns: Vec<String> = Vec::new();
     for name in rows.iter().flat_map(Map::keys) {
         if !columns.contains(name) {
@@ -52,16 +26,23 @@ fn metrics(rows: impl Iterator<Item = Map<String, Value>>) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let rows = rows.iter();
-    let rows = rows.map(|row| columns.iter().map(|name| cell(row.get(name))).collect());
-    document(&columns, rows)
+    let row = |fields: &Map<String, Value>| {
+        let cells = columns.iter().map(|name| cell(fields.get(name)));
+        cells.collect::<Vec<String>>()
+    };
+    let mut table: Vec<Vec<String>> = rows.iter().map(row).collect();
+    table.insert(0, columns);
+    document(&table)
 }
 
-fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
+/// Returns a document with a line for each row. Cells are quoted where RFC 4180 requires it.
+pub(crate) fn document(rows: &[Vec<String>]) -> String {
+    let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.clone(),
+    };
+    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -101,7 +82,11 @@ mod tests {
             Record::Evaluation(evaluation),
             Record::Step(learned),
         ];
-        assert_snapshot!(format!("{}\n{}", steps(&records), evaluations(&records)));
-        assert_eq!(steps(&[]), "\n");
+        assert_snapshot!(format!(
+            "{}\n{}",
+            metrics(&records, "step"),
+            metrics(&records, "evaluation")
+        ));
+        assert_eq!(metrics(&[], "step"), "\n");
     }
 }

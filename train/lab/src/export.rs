@@ -31,43 +31,37 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
     };
     let is_ours = |name: &str| match format {
         Format::TensorBoard => is_event_file(name),
-        Format::Csv => [STEPS, EVALUATIONS].contains(&name),
+        Format::Csv => CSV_FILES.iter().any(|(file, _)| *file == name),
     };
-    if folder.exists() {
+    if out.is_some() {
+        directory::check_free(&folder)?;
+    } else if folder.exists() {
         for entry in fs::read_dir(&folder).map_err(write_error(&folder))? {
             let path = entry.map_err(write_error(&folder))?.path();
-            if out.is_some() {
-                return Err(RecordError::Occupied(folder));
-            }
             if !is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
                 return Err(RecordError::Foreign(path));
             }
         }
-        if out.is_none() && format == Format::TensorBoard && directory::is_in_use(run) {
+        if format == Format::TensorBoard && directory::is_in_use(run) {
             // The run is writing to its event file.
             return Err(RecordError::InUse(run.to_owned()));
         }
     }
     let records = jsonl::read(&directory::metrics(run))?;
     if format == Format::TensorBoard {
-        let events = EventFile::with(&folder, &records)?;
-        return Ok(vec![events.path().to_owned()]);
+        return Ok(vec![EventFile::with(&folder, &records)?.path]);
     }
     fs::create_dir_all(&folder).map_err(write_error(&folder))?;
-    let write = |(name, text): (&str, String)| {
+    let write = |(name, kind): (&str, &str)| {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(write_error(&path))?;
+        fs::write(&path, csv::metrics(&records, kind)).map_err(write_error(&path))?;
         Ok(path)
     };
-    let files = [
-        (STEPS, csv::steps(&records)),
-        (EVALUATIONS, csv::evaluations(&records)),
-    ];
-    files.into_iter().map(write).collect()
+    CSV_FILES.into_iter().map(write).collect()
 }
 
-const STEPS: &str = "steps.csv";
-const EVALUATIONS: &str = "evaluations.csv";
+/// Each file with its kind of records.
+const CSV_FILES: [(&str, &str); 2] = [("steps.csv", "step"), ("evaluations.csv", "evaluation")];
 
 #[cfg(test)]
 mod tests {

@@ -9,9 +9,7 @@ use lapwing_play::{Episode, Seat};
 /// The result of one agent in one episode: a line of the file that `lapwing eval --out` writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SceneScore {
-    /// The game.
     pub(crate) game: String,
-    /// The player.
     pub(crate) player: String,
     /// The seed of the scene, as text, since JavaScript would round it.
     pub(crate) scene: String,

@@ -28,10 +28,8 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (
-        mean,
-        (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt(),
-    )
+    let variance = squares / (values.len() as f64 - 1.0).max(1.0);
+    (mean, variance.sqrt())
 }
 
 /// Returns the smallest and the largest value, or `None` if there are no values.

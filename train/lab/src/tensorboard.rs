@@ -17,7 +17,7 @@ use lapwing_train::record::{Record, RecordError, Sink, directory, jsonl, write_e
 /// An event file that is open for writing.
 #[derive(Debug)]
 pub struct EventFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     file: File,
     /// Written at each evaluation, since TensorBoard draws no horizontal lines.
     baselines: Vec<(String, f64)>,
@@ -60,10 +60,6 @@ impl EventFile {
         }
         events.write(&bytes)?;
         Ok(events)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
@@ -119,28 +115,22 @@ pub(crate) fn is_event_file(name: &str) -> bool {
 /// for the fields of the event itself.
 fn tag(name: &str, default: &str) -> Option<String> {
     let is_step = default == "train";
-    let prefixes = [
-        ("seconds_", "time"),
-        ("tokens_", "tokens"),
-        ("gradient_", "gradient"),
-    ];
-    let grouped = prefixes.iter().find_map(|(prefix, group)| {
-        let rest = name.strip_prefix(prefix)?;
-        Some(format!("{group}/{rest}"))
-    });
-    match name {
-        "step" | "time" => None,
+    let (group, name) = match name {
+        "step" | "time" => return None,
         "kl" | "clip_fraction" | "grad_norm" | "loss" | "lr" | "first_ratio_error" | "td_loss"
         | "td_error" | "q_target" | "gradient_norm" | "learning_rate"
             if is_step =>
         {
-            Some(format!("loss/{name}"))
+            ("loss", name)
         }
-        "value_loss" | "value_mean" | "explained_variance" if is_step => {
-            Some(format!("critic/{name}"))
-        }
-        _ => Some(grouped.unwrap_or_else(|| format!("{default}/{name}"))),
-    }
+        "value_loss" | "value_mean" | "explained_variance" if is_step => ("critic", name),
+        _ => match name.split_once('_') {
+            Some(("seconds", rest)) => ("time", rest),
+            Some((group @ ("tokens" | "gradient"), rest)) => (group, rest),
+            _ => (default, name),
+        },
+    };
+    Some(format!("{group}/{name}"))
 }
 
 fn baseline_scalars(baselines: &Baselines) -> Vec<(String, f64)> {
@@ -162,12 +152,8 @@ fn baseline_scalars(baselines: &Baselines) -> Vec<(String, f64)> {
 /// Returns the data with its length and both checksums.
 fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
-    let mut bytes = Vec::with_capacity(data.len() + 16);
-    bytes.extend(length);
-    bytes.extend(checksum(&length).to_le_bytes());
-    bytes.extend(data);
-    bytes.extend(checksum(data).to_le_bytes());
-    bytes
+    let [of_length, of_data] = [&length, data].map(|bytes| checksum(bytes).to_le_bytes());
+    [&length, &of_length[..], data, &of_data].concat()
 }
 
 fn checksum(data: &[u8]) -> u32 {
@@ -178,28 +164,31 @@ fn checksum(data: &[u8]) -> u32 {
 
 /// Returns the first event of a file: `Event { 1: wall_time, 3: file_version }`.
 fn version(time: f64) -> Vec<u8> {
-    let mut event = fixed64(1, time);
-    event.extend(text(3, "brain.Event:2"));
-    event
+    let version = field(3, 2, b"brain.Event:2");
+    [field(1, 1, &time.to_le_bytes()), version].concat()
 }
 
 /// Returns `Event { 1: wall_time, 2: step, 5: Summary { 1: Value { 1: tag, 2: simple_value }... } }`.
 fn event(time: f64, step: usize, scalars: &[(String, f64)]) -> Vec<u8> {
-    let mut summary = Vec::new();
-    for (tag, value) in scalars {
-        let mut scalar = text(1, tag);
-        scalar.extend(fixed32(2, *value as f32));
-        summary.extend(bytes(1, &scalar));
-    }
-    let mut event = fixed64(1, time);
-    event.extend(varint(2 << 3));
-    event.extend(varint(step as u64));
-    event.extend(bytes(5, &summary));
-    event
+    let scalar = |(tag, value): &(String, f64)| {
+        let value = field(2, 5, &(*value as f32).to_le_bytes());
+        field(1, 2, &[field(1, 2, tag.as_bytes()), value].concat())
+    };
+    let summary: Vec<u8> = scalars.iter().flat_map(scalar).collect();
+    let time = field(1, 1, &time.to_le_bytes());
+    let step = field(2, 0, &varint(step as u64));
+    [time, step, field(5, 2, &summary)].concat()
 }
 
-// Protocol Buffers: a field is its number, its wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes)
-// and its value.
+/// Returns a field of Protocol Buffers: its number, its wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four
+/// bytes), and its value.
+fn field(number: u64, wire_type: u64, value: &[u8]) -> Vec<u8> {
+    let length = match wire_type {
+        2 => varint(value.len() as u64),
+        _ => Vec::new(),
+    };
+    [&varint(number << 3 | wire_type), &length, value].concat()
+}
 
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -209,23 +198,6 @@ fn varint(mut value: u64) -> Vec<u8> {
     }
     bytes.push(value as u8);
     bytes
-}
-
-fn fixed64(field: u64, value: f64) -> Vec<u8> {
-    [varint(field << 3 | 1), value.to_le_bytes().to_vec()].concat()
-}
-
-fn fixed32(field: u64, value: f32) -> Vec<u8> {
-    [varint(field << 3 | 5), value.to_le_bytes().to_vec()].concat()
-}
-
-fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
-    let length = varint(value.len() as u64);
-    [&varint(field << 3 | 2), &length, value].concat()
-}
-
-fn text(field: u64, value: &str) -> Vec<u8> {
-    bytes(field, value.as_bytes())
 }
 
 #[cfg(test)]
@@ -428,7 +400,7 @@ mod tests {
     fn an_event_file_reads_back() {
         let dir = tempfile::tempdir().unwrap();
         let file = EventFile::with(&dir.path().join("tensorboard"), &records()).unwrap();
-        let found = events(&fs::read(file.path()).unwrap());
+        let found = events(&fs::read(&file.path).unwrap());
         let head: Vec<(f64, u64)> = found.iter().map(|(time, step, _)| (*time, *step)).collect();
         assert_eq!(
             head,
@@ -453,11 +425,11 @@ mod tests {
         let all = records();
         let mut file = EventFile::with(dir.path(), &all[..2]).unwrap();
         file.record(&all[2]).unwrap();
-        let expected = events(&fs::read(file.path()).unwrap());
+        let expected = events(&fs::read(&file.path).unwrap());
         let mut file = EventFile::with(dir.path(), &all[..3]).unwrap();
-        assert_eq!(events(&fs::read(file.path()).unwrap()), expected);
+        assert_eq!(events(&fs::read(&file.path).unwrap()), expected);
         file.record(&all[3]).unwrap();
-        assert_eq!(events(&fs::read(file.path()).unwrap()).len(), 3);
+        assert_eq!(events(&fs::read(&file.path).unwrap()).len(), 3);
         let mut names: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,5 +1,7 @@
 //! Tables for a terminal and for Markdown pages.
 
+use crate::csv;
+
 /// A table of text cells. Columns of numbers are aligned to the right.
 #[derive(Debug)]
 pub struct TextTable {
@@ -20,11 +22,11 @@ impl TextTable {
     pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {
+            let (names, cells): (Vec<N>, Vec<String>) = row.into_iter().unzip();
             if table.rows.is_empty() {
-                let names = row.iter().map(|(name, _)| name.as_ref().to_owned());
-                table.rows.push(names.collect());
+                table = TextTable::new(&names);
             }
-            table.row(row.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>());
+            table.row(cells);
         }
         table
     }
@@ -52,13 +54,9 @@ impl TextTable {
         }
         let escaped = |row: &Vec<String>| row.iter().map(|cell| cell.replace('|', "\\|")).collect();
         let mut rows: Vec<Vec<String>> = self.rows.iter().map(escaped).collect();
-        let rule = |column| {
-            if self.is_numeric(column) {
-                "--:"
-            } else {
-                "---"
-            }
-            .to_owned()
+        let rule = |column| match self.is_numeric(column) {
+            true => "--:".to_owned(),
+            false => "---".to_owned(),
         };
         rows.insert(1, (0..rows[0].len()).map(rule).collect());
         let mut rows = self.padded(&rows);
@@ -67,6 +65,11 @@ impl TextTable {
         }
         let line = |cells: &Vec<String>| format!("| {} |\n", cells.join(" | "));
         rows.iter().map(line).collect()
+    }
+
+    /// Returns the table as comma-separated values.
+    pub(crate) fn csv(&self) -> String {
+        csv::document(&self.rows)
     }
 
     /// Pads each cell to the width of its column.

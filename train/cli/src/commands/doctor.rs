@@ -76,7 +76,7 @@ mod tests {
         finding.name = "kernels";
         finding.outcome = FindingStatus::Bad;
         finding.text = "the driver computes wrong numbers".to_owned();
-        finding.fix = Some("update the driver".to_owned());
+        finding.fix = Some("update the driver");
         text += &line(&finding, false);
         finding.outcome = FindingStatus::Warning;
         text += &line(&finding, false);

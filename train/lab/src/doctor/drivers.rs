@@ -3,7 +3,7 @@
 use lapwing_tensor::Caps;
 use serde_json::{Value, json};
 
-use super::Finding;
+use super::{Finding, FindingStatus};
 
 /// A known problem of some devices. The strings are in lower case; an empty one matches any device.
 struct DriverProblem {
@@ -77,24 +77,25 @@ const PROBLEMS: &[DriverProblem] = &[
     },
 ];
 
-impl DriverProblem {
-    fn matches(&self, caps: &Caps) -> bool {
-        let has = |text: &str, part: &str| text.to_lowercase().contains(part);
-        has(&caps.backend, self.backend)
-            && has(&caps.name, self.name)
-            && has(&caps.driver, self.driver)
-    }
-}
-
 /// Returns the known problem of a device.
 pub(super) fn look_up(caps: &Caps) -> Finding {
-    match PROBLEMS.iter().find(|problem| problem.matches(caps)) {
-        None => Finding::good(format!("{}: no known problems", caps.driver), Value::Null),
-        Some(problem) => Finding::warning(
-            format!("{}: {} ({})", caps.driver, problem.text, problem.source),
-            problem.fix,
-            json!({ "source": problem.source }),
-        ),
+    let has = |text: &str, part: &str| text.to_lowercase().contains(part);
+    let known = PROBLEMS.iter().find(|problem| {
+        has(&caps.backend, problem.backend)
+            && has(&caps.name, problem.name)
+            && has(&caps.driver, problem.driver)
+    });
+    let driver = &caps.driver;
+    match known {
+        None => {
+            let text = format!("{driver}: no known problems");
+            Finding::new(FindingStatus::Good, text, None, Value::Null)
+        }
+        Some(problem) => {
+            let text = format!("{driver}: {} ({})", problem.text, problem.source);
+            let figures = json!({ "source": problem.source });
+            Finding::new(FindingStatus::Warning, text, Some(problem.fix), figures)
+        }
     }
 }
 
@@ -103,7 +104,6 @@ mod tests {
     use lapwing_tensor::{Gpu, GpuOptions};
 
     use super::*;
-    use crate::doctor::FindingStatus;
 
     fn caps() -> Caps {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
@@ -123,7 +123,7 @@ mod tests {
             let finding = look_up(&caps);
             assert_eq!(finding.outcome, FindingStatus::Warning);
             assert!(finding.text.contains(problem.text), "{}", finding.text);
-            assert_eq!(finding.fix.as_deref(), Some(problem.fix));
+            assert_eq!(finding.fix, Some(problem.fix));
         }
     }
 

@@ -6,11 +6,10 @@ use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
 use serde_json::json;
 
 use super::Finding;
-use lapwing_learn::batch;
-use lapwing_learn::batch::{Batch, SelectedEpisode};
+use lapwing_learn::batch::{self, Batch, SelectedEpisode};
 use lapwing_learn::config::Aggregation;
+use lapwing_play::Seat;
 use lapwing_play::seeds;
-use lapwing_play::{Episode, Seat};
 use lapwing_train::Error;
 use lapwing_train::state::State;
 
@@ -23,26 +22,20 @@ fn parameters(state: &State) -> &Parameters {
     parameters.expect("a run that trains")
 }
 
-/// Plays some games as in a rollout.
-fn play(state: &mut State) -> Result<Vec<Episode>, Error> {
+/// Plays some games as in a rollout, and packs them as in an update.
+fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
+    let world = state.world();
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
         Ok(Seat {
-            scene: state
-                .world()
-                .scenes
-                .training(&*state.world().scenario, scene)?,
+            scene: world.scenes.training(&*world.scenario, scene)?,
             luck: seeds::derive(SEED, "doctor's luck", &[i]),
             reply: seeds::derive(SEED, "doctor's reply", &[i]),
         })
     };
     let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
-    state.play(0, &seats, 1.0, &())
-}
-
-/// Packs these games as in an update.
-fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
-    let ones = vec![1.0; state.world().scenario.step_limit()];
+    let ones = vec![1.0; world.scenario.step_limit()];
+    let played = state.play(0, &seats, 1.0, &())?;
     let one = |episode| SelectedEpisode {
         episode,
         advantages: &ones,
@@ -51,7 +44,7 @@ fn batches(state: &State, played: &[Episode]) -> Vec<Batch> {
     };
     let chosen: Vec<_> = played.iter().map(one).collect();
     let over = batch::count(played.iter(), Aggregation::Token);
-    batch::pack(&chosen, Aggregation::Token, over, TOKENS)
+    Ok(batch::pack(&chosen, Aggregation::Token, over, TOKENS))
 }
 
 /// Returns the log-probs of a batch's pairs, as an update computes them.
@@ -68,9 +61,8 @@ fn log_probs(state: &State, batch: &Batch, tracked: bool) -> Tensor {
 
 /// Checks that the log-probs of the rollout and of the update are bit-identical.
 pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
     let (mut tokens, mut apart, mut furthest) = (0, 0, 0.0f32);
-    for batch in batches(state, &played) {
+    for batch in batches(state)? {
         let trained = log_probs(state, &batch, false).to_vec()?;
         for token in &batch.tokens {
             let now = trained[token.pair as usize];
@@ -82,23 +74,31 @@ pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
         }
     }
     let figures = json!({ "tokens": tokens, "apart": apart, "furthest": furthest });
-    Ok(match apart {
-        0 => Finding::good(
-            format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
-            figures,
+    let text = match apart {
+        0 => format!("the log-probs of rollout and update are bit-identical on {tokens} tokens"),
+        _ => format!(
+            "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
         ),
-        _ => Finding::bad_device(
-            format!(
-                "the log-probs of rollout and update differ on {apart} of {tokens} tokens, by up to {furthest:.1e}"
-            ),
-            figures,
-        ),
-    })
+    };
+    Ok(Finding::of_device(apart == 0, text, figures))
 }
 
 /// Returns the gradients of the mean log-prob of a batch.
 fn gradients(state: &State, batch: &Batch) -> Gradients {
     log_probs(state, batch, true).mean().backward()
+}
+
+/// Returns the gradient of each parameter: zeros if it has none.
+fn of_parameters(
+    state: &State,
+    gradients: &Gradients,
+    values: &[NamedValues],
+) -> Result<Vec<Vec<f32>>, Error> {
+    let of = |(name, _, values): &NamedValues| match gradients.get(&parameters(state).get(name)) {
+        Some(gradient) => Ok(gradient.to_vec()?),
+        None => Ok(vec![0.0; values.len()]),
+    };
+    values.iter().map(of).collect()
 }
 
 /// Makes two updates, and returns the gradients of the second. B is zero before the first, so A has no gradient there.
@@ -111,55 +111,43 @@ fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
         weight_decay: 0.0,
         max_norm: 1.0,
     };
-    let mut last = None;
-    for _ in 0..2 {
+    let mut update = || -> Result<Gradients, Error> {
         let gradients = gradients(state, batch);
-        let parameters = state
-            .learner
-            .parameters
-            .as_mut()
-            .expect("a run that trains");
+        let parameters = state.learner.parameters.as_mut();
+        let parameters = parameters.expect("a run that trains");
         parameters.accumulate(&gradients);
         parameters.step(settings).to_vec()?;
-        last = Some(gradients);
-    }
-    Ok(last.expect("two updates"))
+        Ok(gradients)
+    };
+    update()?;
+    update()
 }
 
 /// Checks that every tensor of the adapter has a gradient and changes.
 pub(super) fn all_tensors_move(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
-    let batches = batches(state, &played);
+    let batches = batches(state)?;
     let before = parameters(state).values()?;
     let gradients = updates(state, &batches[0])?;
+    let gradients = of_parameters(state, &gradients, &before)?;
     let after = parameters(state).values()?;
     let mut still = Vec::new();
-    for ((name, _, before), (_, _, after)) in before.iter().zip(&after) {
-        let gradient = match gradients.get(&parameters(state).get(name)) {
-            Some(gradient) => gradient.to_vec()?,
-            None => Vec::new(),
-        };
+    for (((name, _, before), (_, _, after)), gradient) in before.iter().zip(&after).zip(gradients) {
         let has_gradient = gradient.iter().any(|g| *g != 0.0);
         let is_finite = gradient.iter().chain(after).all(|g| g.is_finite());
         if !(has_gradient && is_finite && before != after) {
-            still.push(name.clone());
+            still.push(name);
         }
     }
     let figures = json!({ "tensors": before.len(), "still": still });
     let count = before.len();
-    Ok(match still.first() {
-        None => Finding::good(
-            format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
-            figures,
+    let text = match still.first() {
+        None => format!("each of the {count} tensors of a LoRA adapter has a gradient and moves"),
+        Some(first) => format!(
+            "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
+            still.len()
         ),
-        Some(first) => Finding::bad_device(
-            format!(
-                "{} of the {count} tensors of a LoRA adapter have no finite gradient or do not move, such as {first}",
-                still.len()
-            ),
-            figures,
-        ),
-    })
+    };
+    Ok(Finding::of_device(still.is_empty(), text, figures))
 }
 
 /// The loss change on either side. It is far larger than the rounding of f32 (1e-6), and small enough for an
@@ -169,20 +157,14 @@ const MAX_SLOPE_ERROR: f64 = 0.02;
 
 /// Compares the gradient of an adapter with differences of the loss, along the gradient and along a random direction.
 pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> {
-    let played = play(state)?;
-    let batches = batches(state, &played);
+    let batches = batches(state)?;
     let batch = &batches[0];
     // Before the first update, half of the gradients are zero.
     updates(state, batch)?;
     let gradients = gradients(state, batch);
     let at = parameters(state).values()?;
-    let mut gradient = Vec::new();
-    for (name, _, values) in &at {
-        match gradients.get(&parameters(state).get(name)) {
-            Some(one) => gradient.extend(one.to_vec()?.into_iter().map(f64::from)),
-            None => gradient.extend(vec![0.0; values.len()]),
-        }
-    }
+    let gradient = of_parameters(state, &gradients, &at)?.concat();
+    let gradient: Vec<f64> = gradient.into_iter().map(f64::from).collect();
     let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
     let mut random = Random::new(SEED);
     // Half of it is the gradient: the loss is almost constant in directions orthogonal to the gradient.
@@ -193,13 +175,18 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     let length = mixed.iter().map(|d| d * d).sum::<f64>().sqrt();
     mixed.iter_mut().for_each(|d| *d /= length);
     let along: Vec<f64> = gradient.iter().map(|g| g / norm).collect();
+    // Summed in double precision.
+    let loss_at = |direction: &[f64], by: f64| -> Result<f64, Error> {
+        move_to(state, &at, direction, by);
+        let log_probs = log_probs(state, batch, false).to_vec()?;
+        let sum: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
+        Ok(sum / log_probs.len() as f64)
+    };
     let mut errors = Vec::new();
     for direction in [along, mixed] {
         let wanted: f64 = direction.iter().zip(&gradient).map(|(d, g)| d * g).sum();
         let slope = |width: f64| -> Result<f64, Error> {
-            let ahead = loss_at(state, batch, &at, &direction, width)?;
-            let behind = loss_at(state, batch, &at, &direction, -width)?;
-            Ok((ahead - behind) / (2.0 * width))
+            Ok((loss_at(&direction, width)? - loss_at(&direction, -width)?) / (2.0 * width))
         };
         let width = LOSS_CHANGE / norm;
         let got = (4.0 * slope(width / 2.0)? - slope(width)?) / 3.0;
@@ -210,20 +197,15 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     let worst = worst.expect("two directions");
     move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
     let figures = json!({ "relative_error": worst, "gradient_norm": norm });
-    Ok(match worst <= MAX_SLOPE_ERROR {
-        true => Finding::good(
-            format!(
-                "the gradients of a small model are the slopes of its loss, with a relative error of {worst:.0e}"
-            ),
-            figures,
-        ),
-        false => Finding::bad_device(
-            format!(
-                "the gradients of a small model differ from the slopes of its loss, with a relative error of {worst:.0e}"
-            ),
-            figures,
-        ),
-    })
+    let is_good = worst <= MAX_SLOPE_ERROR;
+    let relation = match is_good {
+        true => "are",
+        false => "differ from",
+    };
+    let text = format!(
+        "the gradients of a small model {relation} the slopes of its loss, with a relative error of {worst:.0e}"
+    );
+    Ok(Finding::of_device(is_good, text, figures))
 }
 
 /// Moves the adapter along a direction.
@@ -237,18 +219,4 @@ fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
             .collect();
         parameters(state).get(name).write(&moved);
     }
-}
-
-/// Returns the mean log-prob after this move, summed in double precision.
-fn loss_at(
-    state: &State,
-    batch: &Batch,
-    from: &[NamedValues],
-    direction: &[f64],
-    by: f64,
-) -> Result<f64, Error> {
-    move_to(state, from, direction, by);
-    let log_probs = log_probs(state, batch, false).to_vec()?;
-    let sum: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
-    Ok(sum / log_probs.len() as f64)
 }

@@ -22,6 +22,8 @@ use lapwing_train::state::{RunPurpose, State};
 use learning_checks::{all_tensors_move, gradients_are_slopes, log_probs_agree};
 pub use self_test::self_test;
 
+use FindingStatus::{Bad, Good, Warning};
+
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,7 +46,7 @@ pub struct Finding {
     /// A description of the result.
     pub text: String,
     /// What the user can do if the outcome is not good.
-    pub fix: Option<String>,
+    pub fix: Option<&'static str>,
     /// The measured numbers.
     pub figures: Value,
     /// The duration of the check.
@@ -52,38 +54,28 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(text: String, figures: Value) -> Finding {
+    fn new(
+        outcome: FindingStatus,
+        text: String,
+        fix: Option<&'static str>,
+        figures: Value,
+    ) -> Finding {
         Finding {
             name: "",
-            outcome: FindingStatus::Good,
+            outcome,
             text,
-            fix: None,
+            fix,
             figures,
             seconds: 0.0,
         }
     }
 
-    fn warning(text: String, fix: &str, figures: Value) -> Finding {
-        Finding {
-            outcome: FindingStatus::Warning,
-            fix: Some(fix.to_owned()),
-            ..Finding::good(text, figures)
-        }
-    }
-
-    fn bad(text: String, figures: Value) -> Finding {
-        Finding {
-            outcome: FindingStatus::Bad,
-            ..Finding::good(text, figures)
-        }
-    }
-
-    /// Returns a finding for a device or driver that does not work.
-    fn bad_device(text: String, figures: Value) -> Finding {
+    /// Returns the finding that the device and its driver work, or that they do not.
+    fn of_device(works: bool, text: String, figures: Value) -> Finding {
         let fix = "update the driver, or choose another device; if neither helps, report it";
-        Finding {
-            fix: Some(fix.to_owned()),
-            ..Finding::bad(text, figures)
+        match works {
+            true => Finding::new(Good, text, None, figures),
+            false => Finding::new(Bad, text, Some(fix), figures),
         }
     }
 }
@@ -93,8 +85,7 @@ impl Finding {
 pub struct DoctorReport {
     version: &'static str,
     system: String,
-    /// The properties of the device, or null.
-    device: Value,
+    device: Option<Caps>,
     findings: Vec<Finding>,
 }
 
@@ -102,7 +93,7 @@ impl DoctorReport {
     /// Returns whether this machine can train.
     pub fn is_good(&self) -> bool {
         let mut findings = self.findings.iter();
-        findings.all(|finding| finding.outcome != FindingStatus::Bad)
+        findings.all(|finding| finding.outcome != Bad)
     }
 }
 
@@ -115,12 +106,8 @@ struct CheckRunner<'a> {
 impl CheckRunner<'_> {
     fn run<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
         let start = Instant::now();
-        let (finding, value) = check();
-        let finding = Finding {
-            name,
-            seconds: start.elapsed().as_secs_f64(),
-            ..finding
-        };
+        let (mut finding, value) = check();
+        (finding.name, finding.seconds) = (name, start.elapsed().as_secs_f64());
         (self.report)(&finding);
         self.findings.push(finding);
         value
@@ -142,10 +129,10 @@ pub fn diagnose(
     let gpu = checks.run("device", || match open() {
         Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
         Err(error) => {
-            let fix = matches!(error, GpuError::NoSuchDevice { .. });
-            let fix = fix.then(|| "choose one of these devices".to_owned());
-            let finding = Finding::bad(error.to_string(), Value::Null);
-            (Finding { fix, ..finding }, None)
+            let is_choice = matches!(error, GpuError::NoSuchDevice { .. });
+            let fix = is_choice.then_some("choose one of these devices");
+            let finding = Finding::new(Bad, error.to_string(), fix, Value::Null);
+            (finding, None)
         }
     });
     if let Some(gpu) = &gpu {
@@ -159,42 +146,20 @@ pub fn diagnose(
     DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        device: gpu.map_or(Value::Null, |gpu| properties(gpu.caps())),
+        device: gpu.map(|gpu| gpu.caps().clone()),
         findings: checks.findings,
     }
 }
 
-fn properties(caps: &Caps) -> Value {
-    json!({
-        "name": caps.name,
-        "backend": caps.backend,
-        "driver": caps.driver,
-        "kind": caps.kind,
-        "memory": caps.memory,
-        "max_buffer": caps.max_buffer,
-        "max_binding": caps.max_binding,
-        "max_workgroup_memory": caps.max_workgroup_memory,
-        "max_workgroup_threads": caps.max_workgroup_threads,
-        "subgroup": [caps.subgroup.0, caps.subgroup.1],
-        "immediates": caps.immediates,
-        "f16": caps.f16,
-        "matrix_tiles": caps.matrix_tiles,
-    })
-}
-
 fn describe(caps: &Caps) -> Finding {
-    let memory = match caps.memory {
-        Some(bytes) => format!(", {:.1} GiB", gib(bytes)),
-        None => String::new(),
-    };
+    let memory = caps.memory.map(|bytes| format!(", {:.1} GiB", gib(bytes)));
+    let memory = memory.unwrap_or_default();
     let text = format!("{} ({}, {}{memory})", caps.name, caps.kind, caps.backend);
+    let fix =
+        "no GPU was found, so training is correct but slow; if there is a GPU, install its driver";
     match caps.is_software {
-        false => Finding::good(text, Value::Null),
-        true => Finding::warning(
-            text,
-            "no GPU was found, so training is correct but slow; if there is a GPU, install its driver",
-            Value::Null,
-        ),
+        false => Finding::new(Good, text, None, Value::Null),
+        true => Finding::new(Warning, text, Some(fix), Value::Null),
     }
 }
 
@@ -224,17 +189,19 @@ fn kernels(gpu: &Gpu) -> (Finding, bool) {
     }
     let mut ops: Vec<_> = checks.iter().map(|check| check.op).collect();
     ops.dedup();
-    let (all, ops, figures) = (checks.len(), ops.len(), Value::Array(results));
-    let Some(first) = wrong.first() else {
-        let text = format!(
-            "{all} checks of {ops} kernels agree with their references in double precision"
-        );
-        return (Finding::good(text, figures), true);
+    let (all, bad) = (checks.len(), wrong.len());
+    let text = match wrong.first() {
+        None => format!(
+            "{all} checks of {} kernels agree with their references in double precision",
+            ops.len()
+        ),
+        Some(first) => {
+            format!("the driver computes wrong numbers in {bad} of {all} checks, first in {first}")
+        }
     };
-    let bad = wrong.len();
-    let text =
-        format!("the driver computes wrong numbers in {bad} of {all} checks, first in {first}");
-    (Finding::bad_device(text, figures), false)
+    let works = wrong.is_empty();
+    let finding = Finding::of_device(works, text, Value::Array(results));
+    (finding, works)
 }
 
 /// Checks the memory that models need, and whether they learn.
@@ -244,7 +211,7 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Opt
     };
     let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir), hub)));
     let finding = |result: Result<Finding, Error>| {
-        let bad = |error: Error| Finding::bad_device(error.to_string(), Value::Null);
+        let bad = |error: Error| Finding::of_device(false, error.to_string(), Value::Null);
         (result.unwrap_or_else(bad), ())
     };
     // Finite differences of a large model take minutes without a GPU.
@@ -269,12 +236,14 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
             Config::load("frozen-lake-paper", &[model])
         }
     };
-    let state = config
-        .map_err(Error::from)
-        .and_then(|config| State::new(gpu, hub, config, RunPurpose::Train, &()));
+    let state = config.map_err(Error::from);
+    let state = state.and_then(|config| State::new(gpu, hub, config, RunPurpose::Train, &()));
     let state = match state {
         Ok(state) => state,
-        Err(error) => return (Finding::bad(error.to_string(), Value::Null), None),
+        Err(error) => {
+            let finding = Finding::new(Bad, error.to_string(), None, Value::Null);
+            return (finding, None);
+        }
     };
     let plan = state.plan.as_ref().expect("a language model has a plan");
     let figures = json!({
@@ -293,7 +262,8 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
     let name = model.map_or("the built-in base", |_| "the model");
     let total = gib(plan.total());
     let text = format!("training {name} needs up to {total:.2} GiB{available}");
-    (Finding::good(text, figures), Some(state))
+    let finding = Finding::new(Good, text, None, figures);
+    (finding, Some(state))
 }
 
 /// The share of the device's arithmetic speed below which matrix products are too slow.
@@ -302,7 +272,7 @@ const MIN_PRODUCT_SHARE: f64 = 0.1;
 fn speed(gpu: &Gpu) -> Finding {
     let speed = match gpu.speed() {
         Ok(speed) => speed,
-        Err(error) => return Finding::bad_device(error.to_string(), Value::Null),
+        Err(error) => return Finding::of_device(false, error.to_string(), Value::Null),
     };
     let share = speed.product / speed.operations;
     let figures = json!({
@@ -318,12 +288,9 @@ fn speed(gpu: &Gpu) -> Finding {
         speed.operations / 1e9,
         speed.bytes / 1e9
     );
+    let fix = "stop other programs that use the device; if there are none, report it with --json";
     match share < MIN_PRODUCT_SHARE {
-        true => Finding::warning(
-            text,
-            "stop other programs that use the device; if there are none, report it with --json",
-            figures,
-        ),
-        false => Finding::good(text, figures),
+        true => Finding::new(Warning, text, Some(fix), figures),
+        false => Finding::new(Good, text, None, figures),
     }
 }

@@ -16,8 +16,11 @@ use lapwing_train::Error;
 /// # Errors
 /// [`Error::WrongNumbers`] with the driver and the kernel, or [`Error::Gpu`] if the device failed.
 pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
-    let success = SavedSuccess::of(gpu.caps(), kernel_hash());
-    if cache.is_some_and(|cache| success.is_in(cache)) {
+    let (name, success) = saved_success(gpu.caps(), kernel_hash());
+    let file = cache.map(|cache| cache.join(name));
+    // A damaged file does not count.
+    let is_success = |file| fs::read(file).is_ok_and(|text| text == success.as_bytes());
+    if file.as_ref().is_some_and(is_success) {
         return Ok(false);
     }
     for check in checks().iter().filter(|check| check.is_short) {
@@ -34,8 +37,9 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
             }
         }
     }
-    if let Some(cache) = cache {
-        success.save(cache);
+    if let Some(file) = file {
+        // If that fails, the test runs again the next time.
+        let _ = lapwing_model::write_file(&file, success.as_bytes());
     }
     Ok(true)
 }
@@ -45,9 +49,8 @@ fn kernel_hash() -> u32 {
     let mut hash = 0;
     for name in lapwing_shaders::names() {
         for subgroups in [false, true] {
-            let immediates = true;
             let dialect = Dialect {
-                immediates,
+                immediates: true,
                 subgroups,
             };
             let text = lapwing_shaders::source(name, dialect);
@@ -57,35 +60,18 @@ fn kernel_hash() -> u32 {
     hash
 }
 
-/// A file whose name and text depend on the device, the driver and the kernels.
-struct SavedSuccess {
-    name: String,
-    text: String,
-}
-
-impl SavedSuccess {
-    fn of(caps: &Caps, kernels: u32) -> SavedSuccess {
-        let device = json!({
-            "kernels": kernels,
-            "adapter": caps.name,
-            "backend": caps.backend,
-            "driver": caps.driver,
-            "self_test": "passed",
-        });
-        let text = format!("{device}\n");
-        let name = format!("self-test-{:08x}.json", crc32c::crc32c(text.as_bytes()));
-        SavedSuccess { name, text }
-    }
-
-    /// Returns whether the file exists with exactly this text: a damaged file does not count.
-    fn is_in(&self, cache: &Path) -> bool {
-        fs::read(cache.join(&self.name)).is_ok_and(|text| text == self.text.as_bytes())
-    }
-
-    /// Writes the file. If that fails, the test runs again the next time.
-    fn save(&self, cache: &Path) {
-        let _ = lapwing_model::write_file(&cache.join(&self.name), self.text.as_bytes());
-    }
+/// Returns the name and the text of the file that saves a success with this device, driver and kernels.
+fn saved_success(caps: &Caps, kernels: u32) -> (String, String) {
+    let device = json!({
+        "kernels": kernels,
+        "adapter": caps.name,
+        "backend": caps.backend,
+        "driver": caps.driver,
+        "self_test": "passed",
+    });
+    let text = format!("{device}\n");
+    let name = format!("self-test-{:08x}.json", crc32c::crc32c(text.as_bytes()));
+    (name, text)
 }
 
 #[cfg(test)]
@@ -123,11 +109,10 @@ mod tests {
 
     #[test]
     fn another_driver_device_or_kernel_is_tested() {
-        let home = tempfile::tempdir().unwrap();
         let caps = device().caps().clone();
-        SavedSuccess::of(&caps, 1).save(home.path());
-        assert!(SavedSuccess::of(&caps, 1).is_in(home.path()));
-        assert!(!SavedSuccess::of(&caps, 2).is_in(home.path()));
+        let success = saved_success(&caps, 1);
+        assert_eq!(saved_success(&caps, 1), success);
+        assert_ne!(saved_success(&caps, 2), success);
         let changes: [fn(&mut Caps); 3] = [
             |caps| caps.driver += ".1",
             |caps| caps.name += "x",
@@ -136,7 +121,7 @@ mod tests {
         for change in changes {
             let mut other = caps.clone();
             change(&mut other);
-            assert!(!SavedSuccess::of(&other, 1).is_in(home.path()));
+            assert_ne!(saved_success(&other, 1), success);
         }
     }
 

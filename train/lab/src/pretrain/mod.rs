@@ -9,6 +9,7 @@ mod vocabulary;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
@@ -19,29 +20,18 @@ use lapwing_model::{
 };
 use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
-use lapwing_play::config::{GameConfig, PolicyConfig};
+use lapwing_play::config::GameConfig;
 use lapwing_play::players::scripted::{EpisodeStreams, best_actions, word};
 use lapwing_play::prompt::Prompts;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
-use lapwing_play::{
-    ActionRequest, AgentView, PlayError, Player, PromptWriter, Referee, Reply, ReplyForm, Seat,
-};
+use lapwing_play::{ActionRequest, AgentView, PlayError, Player, Referee, Reply, Seat};
 use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
 
-/// The presets for the embedded base.
-const EMBEDDED: [&str; 4] = [
-    "frozen-lake",
-    "frozen-lake-slippery",
-    "frozen-lake-large",
-    "snake",
-];
-
-fn preset(name: &str) -> GameConfig {
-    Config::load(name, &[]).expect("a preset").game
-}
+/// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
+const PEAK_LR: f64 = 3e-3;
 
 /// Settings of pretraining.
 #[derive(Debug, Clone)]
@@ -54,16 +44,6 @@ pub struct PretrainOptions {
     pub steps: usize,
     /// Scenes of each game per update.
     pub scenes: usize,
-    /// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
-    pub lr: f64,
-    /// Width of the residual stream.
-    pub width: usize,
-    /// Blocks.
-    pub layers: usize,
-    /// Attention heads.
-    pub heads: usize,
-    /// Width inside the MLP.
-    pub mlp_width: usize,
     /// The seed of all random numbers.
     pub seed: u64,
 }
@@ -71,16 +51,18 @@ pub struct PretrainOptions {
 impl Default for PretrainOptions {
     /// The settings of the embedded base.
     fn default() -> PretrainOptions {
+        let presets = [
+            "frozen-lake",
+            "frozen-lake-slippery",
+            "frozen-lake-large",
+            "snake",
+        ];
+        let game = |name| Config::load(name, &[]).expect("a preset").game;
         PretrainOptions {
-            games: EMBEDDED.iter().map(|name| preset(name)).collect(),
+            games: presets.map(game).to_vec(),
             skill: 0.15,
             steps: 1600,
             scenes: 6,
-            lr: 3e-3,
-            width: 64,
-            layers: 4,
-            heads: 4,
-            mlp_width: 192,
             seed: 1,
         }
     }
@@ -145,54 +127,31 @@ fn make(
     dir: &Path,
     mut progress: impl FnMut(PretrainUpdate),
 ) -> Result<(), Error> {
-    vocabulary::write(dir, games)?;
-    let (vocab, end) = vocabulary::size_and_end(dir)?;
+    let (vocab, end) = vocabulary::write(dir, games)?;
     let mut config = ModelConfig::qwen2(ModelShape {
         vocab,
-        width: how.width,
-        layers: how.layers,
-        heads: how.heads,
-        kv_heads: how.heads,
-        mlp_width: how.mlp_width,
+        width: 64,
+        layers: 4,
+        heads: 4,
+        kv_heads: 4,
+        mlp_width: 192,
     });
     config.eos = vec![end];
     let tokenizer = Tokenizer::load(dir, &config)?;
-    let mut pretrain_games = Vec::new();
-    for game in games {
-        let word_id = |word: &String| Ok(tokenizer.encode(word)?[0]);
-        let template = TextFiles::trusted(dir).template()?;
-        pretrain_games.push(PretrainGame {
-            scenario: &**game,
-            scenes: Scenes::of(&**game)?,
-            actions: game
-                .actions()
-                .iter()
-                .map(word_id)
-                .collect::<Result<_, Error>>()?,
-            prompts: prompts(&**game, tokenizer.clone(), template)?,
-        });
-    }
+    let template = Arc::new(TextFiles::trusted(dir).template()?);
+    let games = games.iter();
+    let games = games.map(|game| PretrainGame::new(&**game, &tokenizer, &template));
+    let mut games: Vec<PretrainGame<'_>> = games.collect::<Result<_, _>>()?;
 
     let weights = initial_weights(&config, seeds::derive(how.seed, "weights", &[]));
     let mut parameters = Parameters::new(gpu, &weights);
     let model = Model::over(gpu, config, &parameters);
 
     for step in 0..how.steps {
-        let batch = batch(how, step, &mut pretrain_games, end)?;
-        let tokens = Tokens::new(gpu, &batch.tree.pack());
-        let (rows, targets) = (
-            Indices::new(gpu, &batch.rows),
-            Indices::new(gpu, &batch.targets),
-        );
-        let hidden = model.forward(&tokens, None);
-        let log_probs = hidden
-            .log_probs(&model.head(None), &rows, &targets, 1.0)
-            .log_probs;
-        let weights = Tensor::from_slice(gpu, &batch.weights, &[batch.weights.len()]);
-        let loss = log_probs.mul(&weights).sum().neg();
+        let (loss, floor) = loss(&model, how, step, &mut games, end)?;
         parameters.accumulate(&loss.backward());
         parameters.step(AdamW {
-            lr: how.lr * schedule(step, how.steps),
+            lr: PEAK_LR * schedule(step, how.steps),
             beta1: 0.9,
             beta2: 0.98,
             eps: 1e-8,
@@ -203,43 +162,20 @@ fn make(
             progress(PretrainUpdate {
                 step: step + 1,
                 loss: f64::from(loss.to_vec()?[0]),
-                floor: batch.floor,
+                floor,
             });
         }
     }
     Ok(model.save(dir, WeightFormat::F16)?)
 }
 
-/// Returns the prompts of a game with single-word replies.
-fn prompts(
-    scenario: &dyn Scenario,
-    tokenizer: Tokenizer,
-    template: ChatTemplate,
-) -> Result<Prompts, Error> {
-    let policy = PolicyConfig {
-        reply: ReplyForm::Word,
-        ..PolicyConfig::default()
-    };
-    let framing = PromptWriter::new(scenario, &policy)?;
-    Ok(Prompts::new(framing, tokenizer, template))
-}
-
+/// A game whose prompts ask for single-word replies.
 struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
     scenes: Scenes,
     /// The token of each action.
     actions: Vec<u32>,
     prompts: Prompts,
-}
-
-/// The states of some episodes, with the player's distributions over moves.
-struct PretrainBatch {
-    tree: TokenTree,
-    rows: Vec<u32>,
-    targets: Vec<u32>,
-    /// The share of each target in the loss.
-    weights: Vec<f32>,
-    floor: f64,
 }
 
 /// Makes a best move with probability `skill`, and records its distribution in each state.
@@ -267,6 +203,22 @@ impl Player for NoisyPlayer {
 }
 
 impl PretrainGame<'_> {
+    fn new<'a>(
+        scenario: &'a dyn Scenario,
+        tokenizer: &Tokenizer,
+        template: &Arc<ChatTemplate>,
+    ) -> Result<PretrainGame<'a>, Error> {
+        let prompts = vocabulary::word_prompts(scenario)?;
+        let token = |word: &String| Ok(tokenizer.encode(word)?[0]);
+        let actions = scenario.actions().iter().map(token);
+        Ok(PretrainGame {
+            scenario,
+            scenes: Scenes::of(scenario)?,
+            actions: actions.collect::<Result<_, Error>>()?,
+            prompts: Prompts::new(prompts, tokenizer.clone(), template.clone()),
+        })
+    }
+
     /// Returns the scenes of an update, without evaluation scenes.
     fn seats(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Seat>, Error> {
         let seat = |number| {
@@ -299,12 +251,15 @@ impl PretrainGame<'_> {
     }
 }
 
-fn batch(
+/// Plays some episodes. Returns the model's cross-entropy with the player's distribution in their states, and the player's
+/// entropy.
+fn loss(
+    model: &Model,
     how: &PretrainOptions,
     step: usize,
     games: &mut [PretrainGame<'_>],
     end: u32,
-) -> Result<PretrainBatch, Error> {
+) -> Result<(Tensor, f64), Error> {
     let mut tree = TokenTree::new();
     let mut states = Vec::new();
     for (number, game) in games.iter_mut().enumerate() {
@@ -322,32 +277,33 @@ fn batch(
         }
     }
     let packed = tree.pack();
-    let mut batch = PretrainBatch {
-        tree,
-        rows: vec![],
-        targets: vec![],
-        weights: vec![],
-        floor: 0.0,
-    };
     let mut counts = vec![0; games.len()];
     states.iter().for_each(|(number, ..)| counts[*number] += 1);
+    // Each target with its row and its share of the loss.
+    let (mut rows, mut targets, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    let mut floor = 0.0;
     for (number, replied, prompt, moves) in states {
         let share = 1.0 / (games.len() * counts[number]) as f32;
         let path = packed.path(replied);
         for (action, chance) in games[number].actions.iter().zip(&moves) {
-            batch.rows.push(path[prompt - 1]);
-            batch.targets.push(*action);
-            batch.weights.push(share * *chance as f32);
+            rows.push(path[prompt - 1]);
+            targets.push(*action);
+            shares.push(share * *chance as f32);
             // 0 ln 0 = 0.
             if *chance > 0.0 {
-                batch.floor -= f64::from(share) * chance * chance.ln();
+                floor -= f64::from(share) * chance * chance.ln();
             }
         }
-        batch.rows.push(path[prompt]);
-        batch.targets.push(end);
-        batch.weights.push(share);
+        rows.push(path[prompt]);
+        targets.push(end);
+        shares.push(share);
     }
-    Ok(batch)
+    let gpu = model.gpu();
+    let hidden = model.forward(&Tokens::new(gpu, &packed), None);
+    let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &targets));
+    let scored = hidden.log_probs(&model.head(None), &rows, &targets, 1.0);
+    let shares = Tensor::from_slice(gpu, &shares, &[shares.len()]);
+    Ok((scored.log_probs.mul(&shares).sum().neg(), floor))
 }
 
 /// Returns the noisy player's probability of each move.
@@ -361,13 +317,11 @@ fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
 
 fn pick(probabilities: &[f64], random: &mut Stream) -> usize {
     let mut left = random.unit();
-    for (i, share) in probabilities.iter().enumerate() {
+    let found = probabilities.iter().position(|share| {
         left -= share;
-        if left < 0.0 {
-            return i;
-        }
-    }
-    probabilities.len() - 1
+        left < 0.0
+    });
+    found.unwrap_or(probabilities.len() - 1)
 }
 
 #[cfg(test)]
@@ -409,22 +363,13 @@ mod tests {
         let how = PretrainOptions::default();
         for game in &how.games {
             let scenario = game.scenario().unwrap();
-            let scenes = Scenes::of(&*scenario).unwrap();
-            let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
-            let evaluated = scenes.evaluation(&*scenario, 1, 200).unwrap();
-            let evaluated: HashSet<String> = evaluated.iter().map(key).collect();
             let files = lapwing_train::base::files::Files::open(None).unwrap();
-            let (tokenizer, template) = (
-                files.tokenizer().unwrap().clone(),
-                files.template().unwrap(),
-            );
-            let prompts = prompts(&*scenario, tokenizer, template).unwrap();
-            let game = PretrainGame {
-                scenario: &*scenario,
-                scenes,
-                actions: vec![],
-                prompts,
-            };
+            let (tokenizer, template) =
+                (files.tokenizer().unwrap(), files.template().unwrap().into());
+            let game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
+            let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
+            let evaluated = game.scenes.evaluation(&*scenario, 1, 200).unwrap();
+            let evaluated: HashSet<String> = evaluated.iter().map(key).collect();
             for step in 0..100 {
                 let seats = game.seats(&how, step).unwrap();
                 assert!(

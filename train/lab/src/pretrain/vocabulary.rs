@@ -27,9 +27,10 @@ const VOCABULARY: usize = 640;
 /// Games whose texts are in every vocabulary. A change here changes the embedded base.
 const ALWAYS: [&str; 2] = ["frozen-lake", "snake"];
 
-/// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
+/// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`. Returns the number
+/// of tokens and the id of the end token.
 /// Fails if the directory cannot be written, or an action of these games takes more than one token.
-pub(crate) fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error> {
+pub(crate) fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(usize, u32), Error> {
     std::fs::create_dir_all(dir).map_err(write_error(dir))?;
     let texts = texts(games)?;
     let tokenizer = train(texts).map_err(failed)?;
@@ -42,33 +43,20 @@ pub(crate) fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(), Error
             )));
         }
     }
-    let text = tokenizer.to_string(true).map_err(failed)?;
-    let end = tokenizer.token_to_id(END);
+    let end = tokenizer.token_to_id(END).expect("a special token");
+    let tokenizer_config =
+        json!({ "eos_token": END, "tokenizer_class": "PreTrainedTokenizerFast" });
+    let generation_config = json!({ "eos_token_id": end });
     let files = [
-        ("tokenizer.json", text),
-        (
-            "tokenizer_config.json",
-            pretty(&json!({ "eos_token": END, "tokenizer_class": "PreTrainedTokenizerFast" })),
-        ),
-        (
-            "generation_config.json",
-            pretty(&json!({ "eos_token_id": end })),
-        ),
+        ("tokenizer.json", tokenizer.to_string(true).map_err(failed)?),
+        ("tokenizer_config.json", format!("{tokenizer_config:#}\n")),
+        ("generation_config.json", format!("{generation_config:#}\n")),
         ("chat_template.jinja", TEMPLATE.to_owned()),
     ];
     for (name, text) in files {
         let file = dir.join(name);
         std::fs::write(&file, text).map_err(write_error(&file))?;
     }
-    Ok(())
-}
-
-/// Returns the number of tokens of the tokenizer in `dir`, and the id of the end token.
-pub(crate) fn size_and_end(dir: &Path) -> Result<(usize, u32), Error> {
-    let tokenizer = Tokenizer::from_file(dir.join("tokenizer.json")).map_err(failed)?;
-    let end = tokenizer
-        .token_to_id(END)
-        .ok_or_else(|| Error::Vocabulary(format!("{END} is missing")))?;
     Ok((tokenizer.get_vocab_size(true), end))
 }
 
@@ -76,26 +64,23 @@ fn failed(error: tokenizers::Error) -> Error {
     Error::Vocabulary(error.to_string())
 }
 
-fn pretty(value: &serde_json::Value) -> String {
-    format!("{value:#}\n")
-}
-
-/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
-fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
+/// Returns the prompts of a game with single-word replies.
+pub(crate) fn word_prompts(game: &dyn Scenario) -> Result<PromptWriter, Error> {
     let policy = PolicyConfig {
         reply: ReplyForm::Word,
         ..PolicyConfig::default()
     };
+    Ok(PromptWriter::new(game, &policy)?)
+}
+
+/// Returns the texts that the tokenizer is trained on. The actions are repeated, so that their merges come first.
+fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
     let mut texts = Vec::new();
     for game in games {
-        let framing = PromptWriter::new(&**game, &policy)?;
-        let messages = framing.messages(&AgentView::first(""))?;
+        let messages = word_prompts(&**game)?.messages(&AgentView::first(""))?;
         texts.extend(vec![messages[0].content.clone(); 4]);
-        texts.extend(
-            game.actions()
-                .iter()
-                .flat_map(|action| vec![action.clone(); 64]),
-        );
+        let actions = game.actions().iter();
+        texts.extend(actions.flat_map(|action| vec![action.clone(); 64]));
         for seed in 0..64 {
             texts.push(game.start(seed, seed)?.observe(0)?);
         }

@@ -61,7 +61,7 @@ pub(crate) struct SeedCurve {
     pub(crate) high: Vec<Option<f64>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct ReportRun {
     /// The name of its directory.
     pub(crate) name: String,
@@ -106,14 +106,11 @@ impl ReportData {
         let longest = runs.iter().map(|run| run.steps_done).max().unwrap_or(0);
         let bucket = longest.div_ceil(MAX_CURVE_POINTS).max(1);
         let group = |(label, members): (String, Vec<usize>)| {
-            let of = |points: fn(&ReportRun) -> &[MetricPoint], bucket| {
-                let seeds: Vec<_> = members.iter().map(|run| points(&runs[*run])).collect();
-                curves(&seeds, bucket)
-            };
+            let seeds = || members.iter().map(|run| &runs[*run]);
             RunGroup {
                 label,
-                train: of(|run| &run.train, bucket),
-                eval: of(|run| &run.eval, 1),
+                train: curves(seeds().map(|run| &run.train), bucket),
+                eval: curves(seeds().map(|run| &run.eval), 1),
                 runs: members,
             }
         };
@@ -135,11 +132,10 @@ impl ReportRun {
         let mut notes = Vec::new();
         let records: Vec<Record> = read(&directory::metrics(path), &mut notes)?;
         let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;
-        let episodes = match directory::episodes(path) {
-            file if file.exists() => {
-                ShownEpisodes::read(&file, limits).map_err(|e| unreadable(&file, e))?
-            }
-            _ => ShownEpisodes::default(),
+        let file = directory::episodes(path);
+        let episodes = match file.exists() {
+            true => ShownEpisodes::read(&file, limits).map_err(|e| unreadable(&file, e))?,
+            false => ShownEpisodes::default(),
         };
         notes.extend(left_out("episodes.jsonl", episodes.damaged));
         let (base, config_lines) = differences(&config, sessions.first());
@@ -150,22 +146,15 @@ impl ReportRun {
             config_name: config.name.clone(),
             seed: config.train.seed.to_string(),
             game: config.game.name.to_string(),
-            steps_done: 0,
             steps_total: config.train.steps,
             running: directory::is_in_use(path),
-            baselines: None,
-            evaluations: Vec::new(),
-            warnings: Vec::new(),
             sessions,
             seconds: [("rollout", 0.0), ("update", 0.0), ("evaluation", 0.0)],
-            tokens_played: 0,
-            tokens_computed: 0,
             base,
             config: config_lines,
             notes,
             episodes,
-            train: Vec::new(),
-            eval: Vec::new(),
+            ..ReportRun::default()
         };
         for record in records {
             match record {
@@ -203,23 +192,20 @@ fn read<T: DeserializeOwned>(path: &Path, notes: &mut Vec<String>) -> Result<Vec
         found.push(serde_json::from_slice(line).ok()?);
         Some(())
     });
-    notes.extend(left_out(
-        &file_name,
-        damaged.map_err(|error| unreadable(path, error))?,
-    ));
+    let damaged = damaged.map_err(|error| unreadable(path, error))?;
+    notes.extend(left_out(&file_name, damaged));
     Ok(found)
 }
 
 fn left_out(file: &str, lines: usize) -> Option<String> {
-    match lines {
-        0 => None,
-        1 => Some(format!(
-            "A line of {file} could not be read and is left out."
-        )),
-        lines => Some(format!(
-            "{lines} lines of {file} could not be read and are left out."
-        )),
-    }
+    let (lines, are) = match lines {
+        0 => return None,
+        1 => ("A line".to_owned(), "is"),
+        lines => (format!("{lines} lines"), "are"),
+    };
+    Some(format!(
+        "{lines} of {file} could not be read and {are} left out."
+    ))
 }
 
 fn unreadable(path: &Path, error: io::Error) -> RecordError {
@@ -236,13 +222,13 @@ fn differences(
 ) -> (String, Vec<(String, String, String)>) {
     let name = session.map_or(&config.name, |session| &session.config);
     let (name, base) = match PRESETS.iter().find(|preset| preset.name == name) {
-        Some(preset) => (
-            format!("the preset {}", preset.name),
-            Config::load(preset.name, &[]),
-        ),
-        None => ("the defaults".to_owned(), Ok(Config::resolved_default())),
+        Some(preset) => {
+            let base = Config::load(preset.name, &[]).expect("a preset is valid");
+            (format!("the preset {}", preset.name), base)
+        }
+        None => ("the defaults".to_owned(), Config::resolved_default()),
     };
-    let base = keys(&base.expect("presets and defaults are valid"));
+    let base = keys(&base);
     let lines = keys(config).into_iter().map(|(key, value)| {
         let other = base.get(&key).cloned().unwrap_or_default();
         (key, value, other)
@@ -268,9 +254,8 @@ fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(Vec<String>, Vec<usize>)> = Vec::new();
     for (number, run) in runs.iter().enumerate() {
         let keys = run.config.iter().filter(|(key, ..)| !is_ignored(key));
-        let config = keys
-            .map(|(key, value, _)| format!("{key}={value}"))
-            .collect();
+        let config = keys.map(|(key, value, _)| format!("{key}={value}"));
+        let config = config.collect();
         match groups.iter_mut().find(|(known, _)| *known == config) {
             Some((_, members)) => members.push(number),
             None => groups.push((config, vec![number])),
@@ -295,47 +280,51 @@ fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
 
 /// Combines the points of some seeds. A bucket of several steps becomes a point in its middle: first the mean of each
 /// seed that has the metric, then mean and range over these seeds.
-fn curves(seeds: &[&[MetricPoint]], bucket: usize) -> GroupCurves {
-    // The values of each seed, by metric name and by the first step of the bucket.
-    let mut values: BTreeMap<&str, BTreeMap<usize, Vec<Vec<f64>>>> = BTreeMap::new();
+fn curves<'a>(
+    seeds: impl ExactSizeIterator<Item = &'a Vec<MetricPoint>>,
+    bucket: usize,
+) -> GroupCurves {
+    let count = seeds.len();
+    let bucket_of = |step: usize| match bucket {
+        1 => step,
+        _ => step.saturating_sub(1) / bucket * bucket,
+    };
     let mut buckets = BTreeSet::new();
-    for (seed, points) in seeds.iter().enumerate() {
-        for (step, metrics) in *points {
-            let first = match bucket {
-                1 => *step,
-                _ => step.saturating_sub(1) / bucket * bucket,
-            };
+    // By metric name, by the first step of the bucket, and by seed.
+    let mut values: BTreeMap<&str, BTreeMap<usize, BTreeMap<usize, Vec<f64>>>> = BTreeMap::new();
+    for (seed, points) in seeds.enumerate() {
+        for (step, metrics) in points {
+            let first = bucket_of(*step);
             buckets.insert(first);
             for (name, value) in metrics {
-                let of_name = values.entry(name).or_default();
-                let of_bucket = of_name.entry(first);
-                of_bucket.or_insert_with(|| vec![Vec::new(); seeds.len()])[seed].push(*value);
+                let of_bucket = values.entry(name).or_default().entry(first).or_default();
+                of_bucket.entry(seed).or_default().push(*value);
             }
         }
     }
-    let mut metrics = BTreeMap::new();
-    for (name, by_bucket) in values {
+    let curve = |by_bucket: &BTreeMap<usize, BTreeMap<usize, Vec<f64>>>| {
         let mut curve = SeedCurve::default();
         for first in &buckets {
             let of_seeds = by_bucket.get(first).into_iter().flatten();
-            let measured = of_seeds.filter(|values| !values.is_empty());
-            let means: Vec<f64> = measured.map(|values| mean(values)).collect();
+            let means: Vec<f64> = of_seeds.map(|(_, values)| mean(values)).collect();
             let ends = range(&means);
             curve.mean.push(ends.map(|_| rounded(mean(&means))));
-            if seeds.len() > 1 {
+            if count > 1 {
                 curve.low.push(ends.map(|[low, _]| rounded(low)));
                 curve.high.push(ends.map(|[_, high]| rounded(high)));
             }
         }
-        metrics.insert(name.to_owned(), curve);
-    }
+        curve
+    };
     let middle = |first: &usize| match bucket {
         1 => *first as f64,
         bucket => *first as f64 + (bucket + 1) as f64 / 2.0,
     };
+    let metrics = values.iter();
+    let metrics = metrics.map(|(name, by_bucket)| ((*name).to_owned(), curve(by_bucket)));
     GroupCurves {
         x: buckets.iter().map(middle).collect(),
-        metrics,
+        metrics: metrics.collect(),
     }
 }
 

@@ -25,20 +25,12 @@ pub(crate) struct EpisodeLimits {
 impl EpisodeLimits {
     /// Returns the limits for a page of this many runs: fewer episodes of each, to keep the page small.
     pub(crate) fn of(runs: usize) -> EpisodeLimits {
-        let [
-            evaluations,
-            episodes_per_evaluation,
-            steps,
-            episodes_per_step,
-        ] = match runs {
-            0..=4 => [6, 6, 4, 8],
-            _ => [2, 3, 1, 4],
-        };
+        let either = |few, many| if runs <= 4 { few } else { many };
         EpisodeLimits {
-            evaluations,
-            episodes_per_evaluation,
-            steps,
-            episodes_per_step,
+            evaluations: either(6, 2),
+            episodes_per_evaluation: either(6, 3),
+            steps: either(4, 1),
+            episodes_per_step: either(8, 4),
         }
     }
 }
@@ -139,20 +131,19 @@ impl ShownEpisodes {
     }
 
     fn pair(&mut self) {
-        let samples = || self.shown.iter().map(|shown| &shown.sample).enumerate();
-        let evaluated =
-            || samples().filter(|(_, sample)| sample.purpose == EpisodePurpose::Evaluation);
-        let first = evaluated().map(|(_, sample)| sample.step).min();
-        let last = evaluated().map(|(_, sample)| sample.step).max();
+        let samples = self.shown.iter().map(|shown| &shown.sample).enumerate();
+        let evaluated = samples.filter(|(_, s)| s.purpose == EpisodePurpose::Evaluation);
+        let evaluated: Vec<(usize, &KeptEpisode)> = evaluated.collect();
+        let steps = || evaluated.iter().map(|(_, sample)| sample.step);
+        let (first, last) = (steps().min(), steps().max());
         if first == last {
             return;
         }
-        let at = |step| evaluated().filter(move |(_, sample)| Some(sample.step) == step);
-        let pair = |(before, sample): (usize, &KeptEpisode)| {
-            let same =
-                |other: &KeptEpisode| other.scene == sample.scene && other.agent == sample.agent;
-            let (after, _) = at(last).find(|(_, other)| same(other))?;
-            Some([before, after])
+        let at = |step| evaluated.iter().filter(move |(_, s)| Some(s.step) == step);
+        let pair = |(before, sample): &(usize, &KeptEpisode)| {
+            let seat = (&sample.scene, sample.agent);
+            let (after, _) = at(last).find(|(_, other)| (&other.scene, other.agent) == seat)?;
+            Some([*before, *after])
         };
         self.pairs = at(first).filter_map(pair).collect();
     }

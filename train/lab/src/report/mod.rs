@@ -7,6 +7,7 @@ mod data;
 mod episodes;
 mod lines;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -59,26 +60,16 @@ fn page(report: &ReportData) -> String {
     let data = serde_json::to_string(report).expect("a report is plain values");
     // In a script element only `<` can start an end tag or a comment.
     let data = data.replace('<', "\\u003c");
-    let mut text = String::with_capacity(HTML.len() + CSS.len() + JS.len() + data.len());
-    let mut rest = HTML;
+    let title = report.title.replace('&', "&amp;").replace('<', "&lt;");
     // Inserted text is not searched for placeholders.
-    while let Some((before, after)) = rest.split_once("@@") {
-        let (name, after) = after.split_once("@@").expect("placeholders are closed");
-        text += before;
-        match name {
-            "TITLE" => text += &escaped(&report.title),
-            "CSS" => text += CSS,
-            "DATA" => text += &data,
-            "JS" => text += JS,
-            other => unreachable!("unknown placeholder {other}"),
-        }
-        rest = after;
-    }
-    text + rest
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    let pieces = HTML.split("@@").map(|piece| match piece {
+        "TITLE" => Cow::from(&title),
+        "CSS" => Cow::from(CSS),
+        "DATA" => Cow::from(&data),
+        "JS" => Cow::from(JS),
+        html => Cow::from(html),
+    });
+    pieces.collect()
 }
 
 #[cfg(test)]

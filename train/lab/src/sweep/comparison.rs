@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{KeyProblem, check_keys};
+use super::check_keys;
 use lapwing_learn::metrics::StepMetrics;
 
 /// The additional contents of a sweep's results.
@@ -17,13 +17,9 @@ pub struct SweepComparison {
 }
 
 impl SweepComparison {
-    pub(super) fn read(table: &Table) -> Result<SweepComparison, KeyProblem> {
-        check_keys(
-            table,
-            "compare.",
-            &["reach", "metrics", "probes"],
-            "[compare]",
-        )?;
+    pub(super) fn read(table: &Table) -> Result<SweepComparison, String> {
+        let keys = ["reach", "metrics", "probes"];
+        check_keys(table, "compare.", &keys, "[compare]")?;
         let number = |value: &Value| match value {
             Value::Integer(integer) => Some(*integer as f64),
             other => other.as_float().filter(|number| number.is_finite()),
@@ -37,14 +33,11 @@ impl SweepComparison {
         let known = StepMetrics::names();
         match compare.metrics.iter().find(|name| !known.contains(name)) {
             None => Ok(compare),
-            Some(name) => {
-                let nearest = lapwing_env::suggestion(name, &known);
-                let known = known.join(", ");
-                let problem = format!(
-                    "no metric of a step is called `{name}`{nearest}; the metrics are {known}"
-                );
-                Err(("compare.metrics".to_owned(), problem))
-            }
+            Some(name) => Err(format!(
+                "`compare.metrics`: no metric of a step is called `{name}`{}; the metrics are {}",
+                lapwing_env::suggestion(name, &known),
+                known.join(", ")
+            )),
         }
     }
 }
@@ -55,7 +48,7 @@ fn list<T: PartialEq>(
     key: &str,
     wanted: &str,
     item: impl Fn(&Value) -> Option<T>,
-) -> Result<Vec<T>, KeyProblem> {
+) -> Result<Vec<T>, String> {
     let Some(value) = table.get(key) else {
         return Ok(Vec::new());
     };
@@ -64,9 +57,8 @@ fn list<T: PartialEq>(
     let is_new = |at: usize| !items[..at].contains(&items[at]);
     match !items.is_empty() && (0..items.len()).all(is_new) {
         true => Ok(items),
-        false => Err((
-            format!("compare.{key}"),
-            format!("wanted a list of different {wanted}"),
+        false => Err(format!(
+            "`compare.{key}`: wanted a list of different {wanted}"
         )),
     }
 }

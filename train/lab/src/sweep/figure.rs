@@ -1,11 +1,8 @@
 //! The results of a sweep as an SVG figure: scores over training episodes and over seconds of training.
 
-use std::fmt::Write;
-
 use super::results::{SettingResult, SweepResults};
-use super::run_result::{CostAxis, RunResult};
+use super::run_result::{CostAxis, EPISODES, RunResult, SECONDS};
 use crate::stats::{interval, mean, range};
-use lapwing_play::metrics::PlayMetrics;
 
 /// Colours that people with any kind of colour vision can distinguish (Okabe and Ito 2008, *Color Universal Design*),
 /// without yellow, which is faint on white.
@@ -44,32 +41,9 @@ struct Panel {
     scores: [f64; 2],
     /// The largest cost.
     end: f64,
-    /// The cost at which the scores are compared.
-    equal: f64,
+    /// The cost at which the scores are compared, if it is before the end.
+    equal: Option<f64>,
     curves: Vec<(usize, Vec<BandPoint>)>,
-}
-
-#[derive(Default)]
-struct Svg(String);
-
-impl Svg {
-    fn path(&mut self, path: &str, style: &str) {
-        _ = writeln!(self.0, "<path d=\"{path}\" {style}/>");
-    }
-
-    fn line(&mut self, [x, y]: [f64; 2], [to_x, to_y]: [f64; 2], style: &str) {
-        _ = writeln!(
-            self.0,
-            "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to_x:.1}\" y2=\"{to_y:.1}\" {style}/>"
-        );
-    }
-
-    fn text(&mut self, [x, y]: [f64; 2], style: &str, text: &str) {
-        _ = writeln!(
-            self.0,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\"{style}>{text}</text>"
-        );
-    }
 }
 
 impl SweepResults {
@@ -77,61 +51,56 @@ impl SweepResults {
     pub fn figure(&self) -> String {
         let is_interval = |row: &SettingResult| row.seeds.len() >= MIN_SEEDS_FOR_INTERVAL;
         let is_interval = self.settings.iter().all(is_interval);
-        let axes = [
-            (CostAxis::Episodes, "training episodes", self.equal_episodes),
-            (CostAxis::Seconds, "seconds of training", self.equal_seconds),
-        ];
-        let panel = |(axis, name, equal): (CostAxis, _, Option<f64>)| {
+        let panel = |name, axis, equal: Option<f64>| {
             let curve = |(number, row): (usize, &SettingResult)| {
                 let curve = mean_curve(&self.of_setting(&row.setting), axis, is_interval)?;
                 Some((number, curve))
             };
             let curves: Vec<_> = self.settings.iter().enumerate().filter_map(curve).collect();
-            let ends = curves
-                .iter()
-                .filter_map(|(_, curve)| Some(curve.last()?.cost));
+            let points = curves.iter().flat_map(|(_, curve)| curve);
+            let end = points.map(|point| point.cost).reduce(f64::max)?;
             Some(Panel {
                 axis: name,
                 left: LEFT,
                 scores: [0.0; 2],
-                end: ends.reduce(f64::max)?,
-                equal: equal?,
+                end,
+                equal: equal.filter(|equal| *equal < 0.99 * end),
                 curves,
             })
         };
-        let mut panels: Vec<Panel> = axes.into_iter().filter_map(panel).collect();
+        let panels = [
+            panel("training episodes", EPISODES, self.equal_episodes),
+            panel("seconds of training", SECONDS, self.equal_seconds),
+        ];
+        let mut panels: Vec<Panel> = panels.into_iter().flatten().collect();
         let shared_baselines = self.shared_baselines();
         let baselines = shared_baselines.as_deref().unwrap_or_default();
-        let points = panels
-            .iter()
-            .flat_map(|panel| &panel.curves)
-            .flat_map(|(_, curve)| curve);
+        let curves = panels.iter().flat_map(|panel| &panel.curves);
+        let points = curves.flat_map(|(_, curve)| curve);
         let scores = points.flat_map(|point| [point.mean, point.band[0], point.band[1]]);
         let scores = scores.chain(baselines.iter().map(|(_, score)| *score));
         let [low, high] = range(&scores.collect::<Vec<_>>()).unwrap_or_default();
-        let margin = if low == high {
-            0.5
-        } else {
-            0.05 * (high - low)
+        let margin = match low == high {
+            true => 0.5,
+            false => 0.05 * (high - low),
         };
 
-        let mut svg = Svg::default();
         let name = &self.name;
-        svg.text([LEFT, 24.0], " font-size=\"14\" font-weight=\"bold\"", name);
+        let mut svg = text([LEFT, 24.0], " font-size=\"14\" font-weight=\"bold\"", name);
         let middle = (TOP + BOTTOM) / 2.0;
         let vertical = format!(" transform=\"rotate(-90 16 {middle})\" text-anchor=\"middle\"");
-        svg.text([16.0, middle], &vertical, "mean return of evaluations");
+        svg += &text([16.0, middle], &vertical, "mean return of evaluations");
         for (number, panel) in panels.iter_mut().enumerate() {
             panel.left = LEFT + number as f64 * (PANEL_WIDTH + GAP);
             panel.scores = [low - margin, high + margin];
-            panel.draw(&mut svg, baselines);
+            svg += &panel.draw(baselines);
         }
         let mut free = f64::MIN;
         for (name, score) in baselines.iter().filter(|_| !panels.is_empty()) {
             let y = (panels[0].y(*score) + 4.0).max(free);
             free = y + 14.0;
             let small = " font-size=\"11\" fill=\"#555\"";
-            svg.text([RIGHT + 6.0, y], small, &format!("{name} {score:.3}"));
+            svg += &text([RIGHT + 6.0, y], small, &format!("{name} {score:.3}"));
         }
         let mut bottom = LEGEND;
         let mut labels = Vec::new();
@@ -139,8 +108,8 @@ impl SweepResults {
             let (mean, seeds) = (row.score.mean_return.mean, row.seeds.len());
             let label = format!("{}: {mean:.3} at the end, seeds: {seeds}", row.setting);
             let y = bottom - 4.0;
-            svg.line([LEFT, y], [LEFT + 24.0, y], &stroke(number));
-            svg.text([LEFT + 30.0, bottom], "", &label);
+            svg += &line([LEFT, y], [LEFT + 24.0, y], &stroke(number));
+            svg += &text([LEFT + 30.0, bottom], "", &label);
             bottom += LINE_HEIGHT;
             labels.push(label);
         }
@@ -151,14 +120,14 @@ impl SweepResults {
         let mut captions = vec![format!(
             "Mean over seeds, linear between evaluations; bands: {bands}."
         )];
-        if panels.iter().any(Panel::has_earlier_comparison) {
+        if panels.iter().any(|panel| panel.equal.is_some()) {
             captions.push("Dotted lines: the cost at which the settings are compared.".to_owned());
         }
         if shared_baselines.is_none() {
             captions.push("The settings have different baselines, which are not drawn.".to_owned());
         }
         for caption in captions {
-            svg.text([LEFT, bottom], " font-size=\"11\" fill=\"#666\"", &caption);
+            svg += &text([LEFT, bottom], " font-size=\"11\" fill=\"#666\"", &caption);
             bottom += LINE_HEIGHT;
         }
         let description = labels.join("; ");
@@ -166,8 +135,7 @@ impl SweepResults {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {bottom}\" width=\"{WIDTH}\" height=\"{bottom}\" role=\"img\" \
              font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n\
              <title>{name}: mean return of evaluations</title>\n<desc>{description}</desc>\n\
-             <rect width=\"{WIDTH}\" height=\"{bottom}\" rx=\"6\" fill=\"#fff\"/>\n{}</svg>\n",
-            svg.0
+             <rect width=\"{WIDTH}\" height=\"{bottom}\" rx=\"6\" fill=\"#fff\"/>\n{svg}</svg>\n"
         )
     }
 
@@ -175,10 +143,9 @@ impl SweepResults {
     fn shared_baselines(&self) -> Option<Vec<(&'static str, f64)>> {
         let mut of_runs = self.runs.iter().map(|run| {
             let baselines = run.baselines.clone().unwrap_or_default();
-            let score = |play: Option<PlayMetrics>| play.map(|play| play.return_mean);
             let scores = [
-                ("random", score(baselines.random)),
-                ("scripted", score(baselines.scripted)),
+                ("random", baselines.random.map(|play| play.return_mean)),
+                ("scripted", baselines.scripted.map(|play| play.return_mean)),
                 ("best possible", baselines.best_possible),
             ];
             let known = scores.map(|(name, score)| Some((name, score?)));
@@ -192,53 +159,51 @@ impl SweepResults {
 }
 
 impl Panel {
-    fn has_earlier_comparison(&self) -> bool {
-        self.equal < 0.99 * self.end
-    }
-
-    fn draw(&self, svg: &mut Svg, baselines: &[(&'static str, f64)]) {
+    fn draw(&self, baselines: &[(&str, f64)]) -> String {
+        let mut svg = String::new();
         let (left, right) = (self.left, self.left + PANEL_WIDTH);
         let ticks = round_values(self.scores, 6.0);
         for score in &ticks {
             let y = self.y(*score);
-            svg.line([left, y], [right, y], "stroke=\"#e6e6e6\"");
+            svg += &line([left, y], [right, y], "stroke=\"#e6e6e6\"");
             if left == LEFT {
                 let name = tick_name(*score, &ticks);
-                svg.text([left - 6.0, y + 4.0], " text-anchor=\"end\"", &name);
+                svg += &text([left - 6.0, y + 4.0], " text-anchor=\"end\"", &name);
             }
         }
         let axis = "stroke=\"#999\"";
-        svg.line([left, BOTTOM], [right, BOTTOM], axis);
+        svg += &line([left, BOTTOM], [right, BOTTOM], axis);
         let centred = " text-anchor=\"middle\"";
         let middle = (left + right) / 2.0;
-        svg.text([middle, BOTTOM + 34.0], centred, self.axis);
+        svg += &text([middle, BOTTOM + 34.0], centred, self.axis);
         let ticks = round_values([0.0, self.end], 5.0);
         for cost in &ticks {
             let x = self.x(*cost);
-            svg.line([x, BOTTOM], [x, BOTTOM + 4.0], axis);
-            svg.text([x, BOTTOM + 17.0], centred, &tick_name(*cost, &ticks));
+            svg += &line([x, BOTTOM], [x, BOTTOM + 4.0], axis);
+            svg += &text([x, BOTTOM + 17.0], centred, &tick_name(*cost, &ticks));
         }
-        if self.has_earlier_comparison() {
-            let x = self.x(self.equal);
+        if let Some(equal) = self.equal {
+            let x = self.x(equal);
             let dotted = "stroke=\"#555\" stroke-dasharray=\"1 3\"";
-            svg.line([x, TOP], [x, BOTTOM], dotted);
+            svg += &line([x, TOP], [x, BOTTOM], dotted);
         }
         for (_, score) in baselines {
             let y = self.y(*score);
             let dashed = "stroke=\"#777\" stroke-dasharray=\"5 4\"";
-            svg.line([left, y], [right, y], dashed);
+            svg += &line([left, y], [right, y], dashed);
         }
         for (number, curve) in &self.curves {
             let upper = curve.iter().map(|point| (point.cost, point.band[1]));
             let lower = curve.iter().rev().map(|point| (point.cost, point.band[0]));
+            let path = self.path(upper.chain(lower));
             let colour = COLOURS[number % COLOURS.len()];
-            let fill = format!("fill=\"{colour}\" fill-opacity=\"0.13\"");
-            svg.path(&(self.path(upper.chain(lower)) + "Z"), &fill);
+            svg += &format!("<path d=\"{path}Z\" fill=\"{colour}\" fill-opacity=\"0.13\"/>\n");
         }
         for (number, curve) in &self.curves {
-            let means = curve.iter().map(|point| (point.cost, point.mean));
-            svg.path(&self.path(means), &stroke(*number));
+            let path = self.path(curve.iter().map(|point| (point.cost, point.mean)));
+            svg += &format!("<path d=\"{path}\" {}/>\n", stroke(*number));
         }
+        svg
     }
 
     fn x(&self, cost: f64) -> f64 {
@@ -259,13 +224,11 @@ impl Panel {
 
 /// Returns the mean curve of some seeds, from the latest first evaluation to the earliest last one.
 fn mean_curve(runs: &[&RunResult], axis: CostAxis, is_interval: bool) -> Option<Vec<BandPoint>> {
-    let costs = |run: &&RunResult| run.curve.iter().map(|point| point.cost(axis)).collect();
+    let costs = |run: &&RunResult| run.curve.iter().map(|point| axis(&point.cost)).collect();
     let costs: Vec<Vec<f64>> = runs.iter().map(costs).collect::<Option<_>>()?;
     let begin = costs.iter().map(|own| own[0]).reduce(f64::max)?;
-    let end = costs
-        .iter()
-        .map(|own| own[own.len() - 1])
-        .reduce(f64::min)?;
+    let ends = costs.iter().map(|own| own[own.len() - 1]);
+    let end = ends.reduce(f64::min)?;
     let mut costs = costs.concat();
     costs.retain(|cost| (begin..=end).contains(cost));
     costs.sort_by(f64::total_cmp);
@@ -278,15 +241,22 @@ fn mean_curve(runs: &[&RunResult], axis: CostAxis, is_interval: bool) -> Option<
     let point = |cost: f64| {
         let scores = runs.iter().filter_map(|run| run.score_at(axis, cost));
         let scores: Vec<f64> = scores.collect();
-        let band = if is_interval {
-            interval(&scores)
-        } else {
-            range(&scores).unwrap_or_default()
+        let band = match is_interval {
+            true => interval(&scores),
+            false => range(&scores).unwrap_or_default(),
         };
         let mean = mean(&scores);
         BandPoint { cost, mean, band }
     };
     Some(costs.into_iter().map(point).collect())
+}
+
+fn line([x, y]: [f64; 2], [to_x, to_y]: [f64; 2], style: &str) -> String {
+    format!("<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to_x:.1}\" y2=\"{to_y:.1}\" {style}/>\n")
+}
+
+fn text([x, y]: [f64; 2], style: &str, text: &str) -> String {
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\"{style}>{text}</text>\n")
 }
 
 fn stroke(number: usize) -> String {
@@ -301,11 +271,8 @@ fn stroke(number: usize) -> String {
 fn round_values([low, high]: [f64; 2], wanted: f64) -> Vec<f64> {
     let rough = ((high - low) / wanted).max(1e-12);
     let power = 10f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|round| round * power);
-    let step = steps
-        .into_iter()
-        .find(|step| *step >= rough)
-        .unwrap_or(rough);
+    let mut steps = [1.0, 2.0, 5.0].map(|round| round * power).into_iter();
+    let step = steps.find(|step| *step >= rough).unwrap_or(10.0 * power);
     let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
     (first..=last).map(|number| number as f64 * step).collect()
 }

@@ -1,27 +1,5 @@
 //! Sweeps: the runs of several settings with several seeds, and the comparison of their results.
-//!
-//! ```toml
-//! base = "frozen-lake"            # a preset or a config file, relative to this one
-//! seeds = 8                       # seeds 1 to 8, or a list
-//!
-//! [set]                           # keys that all runs have in common
-//! train.steps = 50
-//! eval.episodes = 50
-//!
-//! [settings.aaw]                  # a name for each setting, and its own keys
-//! train.sampling = "aaw"
-//!
-//! [settings.uniform]
-//! train.sampling = "uniform"
-//!
-//! [grid]                          # or lists of values: every combination is a setting
-//! "train.lr" = [1e-4, 5e-4]
-//!
-//! [compare]                       # what the results contain in addition to the scores
-//! reach = [0.8]                   # episodes and seconds until an evaluation reaches these scores
-//! metrics = ["entropy"]           # means of metrics of the training steps
-//! probes = ["swapped"]            # whether changed instructions are followed, before and after training
-//! ```
+//! `docs/sweeps.md` has the format of a sweep file.
 
 mod comparison;
 mod figure;
@@ -36,7 +14,6 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use lapwing_play::config::GameConfig;
 use lapwing_train::Config;
 use lapwing_train::record::directory;
 
@@ -72,24 +49,10 @@ pub struct SweepRun {
     pub config: Config,
 }
 
-/// An invalid sweep file.
+/// A sweep file that is invalid or cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// The file cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] lapwing_model::ModelError),
-    /// A key or a setting is invalid.
-    #[error("{}: {problem}", .path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The key or setting, and what is wrong with it.
-        problem: String,
-    },
-}
-
-/// A key, and what is wrong with its value.
-type KeyProblem = (String, String);
+#[error("{0}")]
+pub struct SweepError(String);
 
 /// A setting's name, and its keys with their values.
 type Setting = (String, Vec<(String, Value)>);
@@ -110,40 +73,34 @@ impl Sweep {
     /// # Errors
     /// If the file cannot be read, or a key or setting is invalid. The error names it.
     pub fn load(path: &Path) -> Result<Sweep, SweepError> {
-        let invalid = |problem: String| SweepError::Invalid {
-            path: path.to_owned(),
-            problem,
-        };
-        let text = lapwing_model::read_text(path, 1 << 20)?;
+        let text = lapwing_model::read_text(path, 1 << 20);
+        let text = text.map_err(|error| SweepError(error.to_string()))?;
+        let named = |problem| SweepError(format!("{}: {problem}", path.display()));
+        Sweep::parse(path, &text).map_err(named)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Sweep, String> {
         let file: Table = text
             .parse()
-            .map_err(|error| invalid(format!("not valid TOML: {error}")))?;
-        let wrong = |(key, problem): KeyProblem| invalid(format!("`{key}`: {problem}"));
-
-        check_keys(&file, "", &KEYS, "a sweep").map_err(wrong)?;
+            .map_err(|error| format!("not valid TOML: {error}"))?;
+        check_keys(&file, "", &KEYS, "a sweep")?;
         let text_of = |key: &str, default: &str| match file.get(key) {
             None => Ok(default.to_owned()),
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(_) => Err(wrong((key.to_owned(), "wanted a text".to_owned()))),
+            Some(_) => Err(wrong(key, "wanted a text")),
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = text_of("name", &stem)?;
         if !is_name(&name) {
-            return Err(wrong(("name".to_owned(), NAMES.to_owned())));
+            return Err(wrong("name", NAMES));
         }
-        let base = text_of("base", "frozen-lake")?;
-        let seeds = seeds(file.get("seeds"))
-            .ok_or_else(|| wrong(("seeds".to_owned(), SEEDS.to_owned())))?;
-        let compare = table(&file, "compare").and_then(|table| SweepComparison::read(&table));
-        let mut sweep = Sweep {
-            name,
-            seeds,
-            compare: compare.map_err(wrong)?,
-            runs: Vec::new(),
-        };
-        let common = dotted_keys(&table(&file, "set").map_err(wrong)?);
-        for (setting, own) in settings(&file, &text, sweep.seeds.len()).map_err(wrong)? {
-            let mut base = base.clone();
+        let default_base = text_of("base", "frozen-lake")?;
+        let seeds = seeds(file.get("seeds")).ok_or_else(|| wrong("seeds", SEEDS))?;
+        let compare = SweepComparison::read(&table(&file, "compare")?)?;
+        let common = dotted_keys(&table(&file, "set")?);
+        let mut runs = Vec::new();
+        for (setting, own) in settings(&file, text, seeds.len())? {
+            let mut base = default_base.clone();
             let mut set = Vec::new();
             for (key, value) in common.iter().chain(&own) {
                 match (&**key, value) {
@@ -156,11 +113,11 @@ impl Sweep {
                 let beside = path.parent().unwrap_or(Path::new("")).join(&base);
                 base = beside.to_string_lossy().into_owned();
             }
-            for &seed in &sweep.seeds {
+            for &seed in &seeds {
                 let set = [&set[..], &[format!("train.seed={seed}")]].concat();
                 let config = Config::load(&base, &set)
-                    .map_err(|error| invalid(format!("setting `{setting}`: {error}")))?;
-                sweep.runs.push(SweepRun {
+                    .map_err(|error| format!("setting `{setting}`: {error}"))?;
+                runs.push(SweepRun {
                     setting: setting.clone(),
                     seed,
                     base: base.clone(),
@@ -169,20 +126,23 @@ impl Sweep {
                 });
             }
         }
-        for run in sweep.runs.iter().filter(|run| run.seed == sweep.seeds[0]) {
-            if !run.config.learner.has_language() && !sweep.compare.probes.is_empty() {
-                return Err(wrong(("compare.probes".to_owned(), NO_PROBES.to_owned())));
+        for run in runs.iter().filter(|run| run.seed == seeds[0]) {
+            if !run.config.learner.has_language() && !compare.probes.is_empty() {
+                return Err(wrong("compare.probes", NO_PROBES));
             }
-            for probe in &sweep.compare.probes {
-                let game = GameConfig {
-                    probe: Some(probe.clone()),
-                    ..run.config.game.clone()
-                };
-                let probed = game.scenario();
-                probed.map_err(|error| invalid(format!("setting `{}`: {error}", run.setting)))?;
+            for probe in &compare.probes {
+                let mut game = run.config.game.clone();
+                game.probe = Some(probe.clone());
+                game.scenario()
+                    .map_err(|error| format!("setting `{}`: {error}", run.setting))?;
             }
         }
-        Ok(sweep)
+        Ok(Sweep {
+            name,
+            seeds,
+            compare,
+            runs,
+        })
     }
 
     /// Returns the settings, in the order of the file.
@@ -196,12 +156,14 @@ impl Sweep {
     /// sweep is stopped, its settings have the same seeds, and changes of the machine's load affect all settings
     /// equally.
     pub fn in_order(&self) -> Vec<&SweepRun> {
-        let of_seed = |seed: &u64| {
-            let seed = *seed;
-            self.runs.iter().filter(move |run| run.seed == seed)
-        };
-        self.seeds.iter().flat_map(of_seed).collect()
+        let of_seed = |seed| self.runs.iter().filter(move |run| run.seed == seed);
+        self.seeds.iter().copied().flat_map(of_seed).collect()
     }
+}
+
+/// Describes a problem of a key.
+fn wrong(key: &str, problem: &str) -> String {
+    format!("`{key}`: {problem}")
 }
 
 fn is_name(name: &str) -> bool {
@@ -224,34 +186,35 @@ fn seeds(value: Option<&Value>) -> Option<Vec<u64>> {
 }
 
 /// Checks that a table, at `prefix` in the file, has only known keys.
-fn check_keys(table: &Table, prefix: &str, known: &[&str], of: &str) -> Result<(), KeyProblem> {
+fn check_keys(table: &Table, prefix: &str, known: &[&str], of: &str) -> Result<(), String> {
     match table.keys().find(|key| !known.contains(&&***key)) {
         None => Ok(()),
         Some(key) => {
             let problem = format!("not a key of {of}; the keys are {}", known.join(", "));
-            Err((format!("{prefix}{key}"), problem))
+            Err(wrong(&format!("{prefix}{key}"), &problem))
         }
     }
 }
 
-fn table(file: &Table, key: &str) -> Result<Table, KeyProblem> {
+fn table(file: &Table, key: &str) -> Result<Table, String> {
     match file.get(key) {
         None => Ok(Table::new()),
         Some(Value::Table(table)) => Ok(table.clone()),
-        Some(_) => Err((key.to_owned(), "wanted a table".to_owned())),
+        Some(_) => Err(wrong(key, "wanted a table")),
     }
 }
 
 /// Returns all settings: those of `[settings]`, or a single one, each combined with all values of `[grid]`.
-fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, KeyProblem> {
+fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, String> {
     let mut settings = Vec::new();
     for (name, value) in table(file, "settings")? {
+        let key = format!("settings.{name}");
         let Value::Table(own) = value else {
-            return Err((format!("settings.{name}"), "wanted a table".to_owned()));
+            return Err(wrong(&key, "wanted a table"));
         };
         let is_split = |key: &String| key.chars().all(|c| c.is_ascii_digit());
         if own.keys().any(is_split) {
-            return Err((format!("settings.{name}"), SPLIT_NAME.to_owned()));
+            return Err(wrong(&key, SPLIT_NAME));
         }
         settings.push((name, dotted_keys(&own)));
     }
@@ -261,35 +224,32 @@ fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, KeyP
         settings.push((String::new(), Vec::new()));
     }
     for (key, value) in dotted_keys(&table(file, "grid")?) {
+        let grid_key = format!("grid.{key}");
         let Value::Array(values) = value else {
-            return Err((format!("grid.{key}"), "wanted a list of values".to_owned()));
+            return Err(wrong(&grid_key, "wanted a list of values"));
         };
+        let last = key.rsplit('.').next().unwrap_or_default();
         let combine = |(name, set): &Setting, value: &Value| {
-            let last = key.rsplit('.').next().unwrap_or_default();
-            let value_text = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
+            let text = value.as_str().map(str::to_owned);
+            let text = text.unwrap_or_else(|| value.to_string());
             let separator = if name.is_empty() { "" } else { "_" };
-            let name = format!("{name}{separator}{last}-{value_text}");
+            let name = format!("{name}{separator}{last}-{text}");
             (name, [&set[..], &[(key.clone(), value.clone())]].concat())
         };
         let of_setting = |setting| values.iter().map(move |value| combine(setting, value));
         settings = settings.iter().flat_map(of_setting).collect();
         if settings.is_empty() || settings.len() * seeds > MAX_RUNS {
             let problem = format!("wanted from one to {MAX_RUNS} runs in all");
-            return Err((format!("grid.{key}"), problem));
+            return Err(wrong(&grid_key, &problem));
         }
     }
     if settings[0].0.is_empty() {
         "base".clone_into(&mut settings[0].0);
     }
     let mut names = BTreeSet::new();
-    match settings
-        .iter()
-        .find(|(name, _)| !is_name(name) || !names.insert(name))
-    {
-        Some((name, _)) => Err((format!("settings.{name}"), NAMES.to_owned())),
+    let mut names_of = settings.iter().map(|(name, _)| name);
+    match names_of.find(|name| !is_name(name) || !names.insert(*name)) {
+        Some(name) => Err(wrong(&format!("settings.{name}"), NAMES)),
         None => Ok(settings),
     }
 }

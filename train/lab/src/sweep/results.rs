@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Sweep;
 use super::comparison::SweepComparison;
-use super::probes::{ProbeResult, ProbeScores};
-use super::run_result::{Cost, CostAxis, RunResult};
+use super::probes::ProbeScores;
+use super::run_result::{Cost, CostAxis, EPISODES, RunResult, SECONDS};
 use crate::stats::{interval, mean_and_deviation};
 use lapwing_play::probe::Verdict;
 
@@ -67,7 +67,7 @@ pub(crate) struct SettingResult {
 }
 
 /// Statistics of a mean return.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct ScoreStatistics {
     #[serde(rename = "return")]
     pub(super) mean_return: RunStatistics,
@@ -152,14 +152,15 @@ impl SweepResults {
             }
         }
         let least = |axis| {
-            let totals = runs.iter().filter_map(|run| run.total(axis));
-            totals.reduce(f64::min)
+            runs.iter()
+                .filter_map(|run| run.total(axis))
+                .reduce(f64::min)
         };
         let mut results = SweepResults {
             name: sweep.name.clone(),
             seeds: sweep.seeds.clone(),
-            equal_episodes: least(CostAxis::Episodes),
-            equal_seconds: least(CostAxis::Seconds),
+            equal_episodes: least(EPISODES),
+            equal_seconds: least(SECONDS),
             settings: Vec::new(),
             probes: Vec::new(),
             runs,
@@ -180,7 +181,7 @@ impl SweepResults {
 
     /// Returns whether all runs played the same number of training episodes.
     pub(super) fn are_episodes_equal(&self) -> bool {
-        let mut totals = self.runs.iter().map(|run| run.total(CostAxis::Episodes));
+        let mut totals = self.runs.iter().map(|run| run.total(EPISODES));
         totals.all(|episodes| episodes == self.equal_episodes)
     }
 
@@ -190,18 +191,17 @@ impl SweepResults {
         let probes = &self.compare.probes;
         let usual = "usual".to_owned();
         for probe in probes.first().map(|_| &usual).into_iter().chain(probes) {
-            let mut add =
-                |of: &str, setting: Option<&str>, part: fn(&ProbeResult) -> &ProbeScores| {
-                    let runs = self.of_setting(of);
-                    let results = runs.iter().filter_map(|run| run.probes.get(probe));
-                    let scores: Vec<&ProbeScores> = results.map(part).collect();
-                    all.extend(probe_statistics(probe, setting, &scores));
-                };
-            if let Some(first) = self.settings.first() {
-                add(&first.setting, None, |result| &result.before);
-            }
-            for SettingResult { setting, .. } in &self.settings {
-                add(setting, Some(setting), |result| &result.after);
+            let before = self.settings.first().map(|first| (first, None));
+            let after = self.settings.iter().map(|row| (row, Some(&*row.setting)));
+            for (row, setting) in before.into_iter().chain(after) {
+                let runs = self.of_setting(&row.setting);
+                let results = runs.iter().filter_map(|run| run.probes.get(probe));
+                let scores = results.map(|result| match setting {
+                    None => &result.before,
+                    Some(_) => &result.after,
+                });
+                let scores: Vec<&ProbeScores> = scores.collect();
+                all.extend(probe_statistics(probe, setting, &scores));
             }
         }
         all
@@ -233,9 +233,12 @@ impl SweepResults {
             seeds: own.iter().map(|run| run.seed).collect(),
             success: over(&|run| Some(run.after.success_rate))?,
             score: score(&|run| Some(run.after.return_mean))?,
-            cost: Cost::each(|axis| over(&|run| run.total(axis))),
-            at_equal_episodes: score_at(CostAxis::Episodes, self.equal_episodes),
-            at_equal_seconds: score_at(CostAxis::Seconds, self.equal_seconds),
+            cost: Cost {
+                episodes: over(&|run| run.total(EPISODES)),
+                seconds: over(&|run| run.total(SECONDS)),
+            },
+            at_equal_episodes: score_at(EPISODES, self.equal_episodes),
+            at_equal_seconds: score_at(SECONDS, self.equal_seconds),
             thresholds: self.compare.reach.iter().map(threshold).collect(),
             metrics: self.compare.metrics.iter().filter_map(metric).collect(),
         })
@@ -270,13 +273,13 @@ fn cost_to_threshold(score: f64, runs: &[&RunResult]) -> CostToThreshold {
         Some(ThresholdRun { seed, cost })
     });
     let runs: Vec<ThresholdRun> = reaching.collect();
-    let costs = |axis| {
-        runs.iter()
-            .filter_map(move |run| run.cost.along(axis).copied())
-    };
+    let over = |axis: CostAxis| RunStatistics::of(runs.iter().filter_map(|run| axis(&run.cost)));
     CostToThreshold {
         score,
-        cost: Cost::each(|axis| RunStatistics::of(costs(axis))),
+        cost: Cost {
+            episodes: over(EPISODES),
+            seconds: over(SECONDS),
+        },
         runs,
     }
 }

@@ -57,53 +57,38 @@ pub(crate) struct Cost<T> {
     pub(super) seconds: Option<T>,
 }
 
-/// A part of the cost: the horizontal axis of a curve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CostAxis {
-    Episodes,
-    Seconds,
-}
-
-impl<T> Cost<T> {
-    pub(super) fn each(mut of: impl FnMut(CostAxis) -> Option<T>) -> Cost<T> {
-        Cost {
-            episodes: of(CostAxis::Episodes),
-            seconds: of(CostAxis::Seconds),
-        }
-    }
-
-    pub(super) fn along(&self, axis: CostAxis) -> Option<&T> {
-        match axis {
-            CostAxis::Episodes => self.episodes.as_ref(),
-            CostAxis::Seconds => self.seconds.as_ref(),
-        }
-    }
-}
-
-impl CurvePoint {
-    pub(super) fn cost(&self, axis: CostAxis) -> Option<f64> {
-        self.cost.along(axis).copied()
-    }
-}
+/// Selects a part of the cost: the horizontal axis of a curve.
+pub(super) type CostAxis = fn(&Cost<f64>) -> Option<f64>;
+pub(super) const EPISODES: CostAxis = |cost| cost.episodes;
+pub(super) const SECONDS: CostAxis = |cost| cost.seconds;
 
 impl RunResult {
     /// Reads the metrics of a run; `None` if it has no evaluation. The steps are read as plain values, because their
     /// metrics depend on the learner.
     pub(super) fn read(metrics: &Path, setting: &str, seed: u64) -> Option<RunResult> {
         let mut baselines = None;
-        let mut evaluations: Vec<(Evaluation, Cost<f64>)> = Vec::new();
+        let (mut before, mut after) = (None, None);
+        let mut curve = Vec::new();
         let mut cost = Cost::default();
         // The sum of each metric, and the number of steps that have it.
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for record in jsonl::read::<Value>(metrics).ok()? {
             match kind(&record) {
                 "baselines" | "yardsticks" => baselines = Baselines::deserialize(record).ok(),
-                "evaluation" => evaluations.push((Evaluation::deserialize(record).ok()?, cost)),
+                "evaluation" => {
+                    let Evaluation { step, play, .. } = Evaluation::deserialize(record).ok()?;
+                    curve.push(CurvePoint {
+                        step,
+                        cost,
+                        success_rate: play.success_rate,
+                        return_mean: play.return_mean,
+                    });
+                    before.get_or_insert_with(|| play.clone());
+                    after = Some(play);
+                }
                 "step" => {
-                    for (name, value) in record.as_object().into_iter().flatten() {
-                        let Some(value) = value.as_f64() else {
-                            continue;
-                        };
+                    let fields = record.as_object().into_iter().flatten();
+                    for (name, value) in fields.filter_map(|(name, v)| Some((name, v.as_f64()?))) {
                         let (sum, steps) = sums.entry(name.clone()).or_default();
                         (*sum, *steps) = (*sum + value, *steps + 1.0);
                         match &**name {
@@ -120,34 +105,27 @@ impl RunResult {
         }
         sums.retain(|name, _| name != "step" && name != "time");
         // The cost before the first step is 0 if any step records it.
-        let known = |then: &Cost<f64>, axis| {
-            let none = cost.along(axis).map(|_| 0.0);
-            then.along(axis).copied().or(none)
-        };
-        let point = |(evaluation, then): &(Evaluation, Cost<f64>)| CurvePoint {
-            step: evaluation.step,
-            cost: Cost::each(|axis| known(then, axis)),
-            success_rate: evaluation.play.success_rate,
-            return_mean: evaluation.play.return_mean,
-        };
+        for CurvePoint { cost: then, .. } in &mut curve {
+            then.episodes = then.episodes.or(cost.episodes.map(|_| 0.0));
+            then.seconds = then.seconds.or(cost.seconds.map(|_| 0.0));
+        }
         let means = sums.into_iter();
+        let means = means.map(|(name, (sum, steps))| (name, sum / steps));
         Some(RunResult {
             setting: setting.to_owned(),
             seed,
-            before: evaluations.first()?.0.play.clone(),
-            after: evaluations.last()?.0.play.clone(),
+            before: before?,
+            after: after?,
             baselines,
-            curve: evaluations.iter().map(point).collect(),
-            metrics: means
-                .map(|(name, (sum, steps))| (name, sum / steps))
-                .collect(),
+            curve,
+            metrics: means.collect(),
             probes: BTreeMap::new(),
         })
     }
 
     /// Returns the cost of all training, if it is recorded.
     pub(super) fn total(&self, axis: CostAxis) -> Option<f64> {
-        self.curve.last()?.cost(axis)
+        axis(&self.curve.last()?.cost)
     }
 
     /// Returns the score at this cost: that of the evaluation there, or a linear interpolation between the evaluations
@@ -155,7 +133,7 @@ impl RunResult {
     pub(super) fn score_at(&self, axis: CostAxis, cost: f64) -> Option<f64> {
         let mut before: Option<(f64, f64)> = None;
         for point in &self.curve {
-            let (at, score) = (point.cost(axis)?, point.return_mean);
+            let (at, score) = (axis(&point.cost)?, point.return_mean);
             if at == cost {
                 return Some(score);
             }
@@ -228,18 +206,18 @@ mod tests {
         ) {
             let run = run(&evaluations);
             for pair in run.curve.windows(2) {
-                let [from, to] = [0, 1].map(|end| pair[end].cost(CostAxis::Seconds).unwrap());
+                let [from, to] = [0, 1].map(|end| pair[end].cost.seconds.unwrap());
                 let [low, high] = [0, 1].map(|end| pair[end].return_mean);
-                prop_assert_eq!(run.score_at(CostAxis::Seconds, from), Some(low));
-                prop_assert_eq!(run.score_at(CostAxis::Seconds, to), Some(high));
-                let found = run.score_at(CostAxis::Seconds, from + part * (to - from)).unwrap();
+                prop_assert_eq!(run.score_at(SECONDS, from), Some(low));
+                prop_assert_eq!(run.score_at(SECONDS, to), Some(high));
+                let found = run.score_at(SECONDS, from + part * (to - from)).unwrap();
                 prop_assert!((found - (low + part * (high - low))).abs() < 1e-12 / (to - from));
             }
             // There is no extrapolation.
-            let end = run.total(CostAxis::Seconds).unwrap();
-            prop_assert_eq!(run.score_at(CostAxis::Seconds, end), Some(evaluations.last().unwrap().1));
-            prop_assert_eq!(run.score_at(CostAxis::Seconds, end + 1e-9), None);
-            prop_assert_eq!(run.score_at(CostAxis::Seconds, -1e-9), None);
+            let end = run.total(SECONDS).unwrap();
+            prop_assert_eq!(run.score_at(SECONDS, end), Some(evaluations.last().unwrap().1));
+            prop_assert_eq!(run.score_at(SECONDS, end + 1e-9), None);
+            prop_assert_eq!(run.score_at(SECONDS, -1e-9), None);
         }
 
         #[test]
@@ -308,9 +286,9 @@ mod tests {
             r#"{"kind":"step","step":2,"seconds_update":2}"#,
         ];
         let found = read(&[&first, other[0], other[1], &last]).unwrap();
-        assert_eq!(found.total(CostAxis::Episodes), None);
-        assert_eq!(found.total(CostAxis::Seconds), Some(3.0));
-        assert_eq!(found.score_at(CostAxis::Episodes, 0.0), None);
+        assert_eq!(found.total(EPISODES), None);
+        assert_eq!(found.total(SECONDS), Some(3.0));
+        assert_eq!(found.score_at(EPISODES, 0.0), None);
         assert_eq!(last_step(&path), 2);
         // Unfinished.
         let unfinished = read(&[&first, other[0]]).unwrap();

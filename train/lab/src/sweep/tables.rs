@@ -1,27 +1,80 @@
 //! The results of a sweep as tables: Markdown and comma-separated values.
 
 use super::results::{
-    ProbeStatistics, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
+    CostToThreshold, RunStatistics, ScoreStatistics, SettingResult, SweepResults,
 };
-use super::run_result::{CostAxis, RunResult};
-use crate::csv;
+use super::run_result::{Cost, EPISODES, RunResult, SECONDS};
 use crate::text_table::TextTable;
 
 impl SweepResults {
     /// Returns tables in Markdown, with notes.
     pub fn markdown(&self) -> String {
         let mut tables = vec![self.score_table(), self.cost_table()];
+        let mut notes = vec![
+            "Mean over seeds ± standard deviation [95 % bootstrap interval of the mean over seeds]; differences are paired by seed. \
+             Success and return are from the last evaluation."
+                .to_owned(),
+        ];
+        if let Some(episodes) = self.equal_episodes.map(integer) {
+            notes.push(match self.are_episodes_equal() {
+                true => format!(
+                    "All runs played {episodes} training episodes: the last evaluation is at equal episodes."
+                ),
+                false => format!(
+                    "{episodes} is the smallest number of training episodes of a run; returns there are interpolated linearly between evaluations."
+                ),
+            });
+        }
+        if let Some(seconds) = self.equal_seconds.map(tenths) {
+            notes.push(format!(
+                "Seconds are of training (rollout and update), without evaluations. {seconds} s is the shortest training of a run; \
+                 returns there are interpolated linearly between evaluations."
+            ));
+        }
+        let metrics = &self.compare.metrics;
         if !self.compare.reach.is_empty() {
             tables.push(self.threshold_table());
+            notes.push(
+                "A return is reached at the first evaluation with at least that return. The means are over the runs that reached it, \
+                 which favours a setting with runs that did not."
+                    .to_owned(),
+            );
         }
-        if !self.compare.metrics.is_empty() {
+        if !metrics.is_empty() {
             tables.push(self.metric_table());
+            let names = metrics.join(", ");
+            notes.push(format!(
+                "{names}: the mean over the training steps of a run that have it."
+            ));
         }
         if !self.compare.probes.is_empty() {
             tables.push(self.probe_table());
+            notes.push(
+                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. told, \
+                 habit: of the turns in which the changed and the usual instructions have no action in common, the share that \
+                 followed either; read by, overridden in: runs in which the one leads the other by more than two standard errors."
+                    .to_owned(),
+            );
+        }
+        let has = |name: &String| self.runs.iter().any(|run| run.metrics.contains_key(name));
+        let unknown = metrics.iter().filter(|name| !has(name));
+        notes.extend(unknown.map(|name| format!("No step of any run has `{name}`.")));
+        // They are grouped by setting.
+        let settings = self.missing.chunk_by(|one, next| one.0 == next.0);
+        let unfinished = settings.map(|missing| {
+            let seeds: Vec<String> = missing.iter().map(|(_, seed)| seed.to_string()).collect();
+            let (all, done) = (self.seeds.len(), self.seeds.len() - seeds.len());
+            let (setting, seeds) = (&missing[0].0, seeds.join(", "));
+            format!("{setting} has {done} of {all} seeds (not {seeds})")
+        });
+        let unfinished = unfinished.collect::<Vec<_>>().join("; ");
+        if !unfinished.is_empty() {
+            notes.push(format!(
+                "Not finished: {unfinished}. If settings have different seeds, compare the differences only."
+            ));
         }
         let tables: Vec<String> = tables.iter().map(TextTable::markdown).collect();
-        let notes = self.notes().into_iter().map(|note| format!("- {note}\n"));
+        let notes = notes.into_iter().map(|note| format!("- {note}\n"));
         tables.join("\n") + "\n" + &notes.collect::<String>()
     }
 
@@ -31,11 +84,11 @@ impl SweepResults {
                 (all, wanted) if all == wanted => all.to_string(),
                 (some, wanted) => format!("{some} of {wanted}"),
             };
-            let [mean, difference] = row.score_cells(Some(&row.score));
+            let [mean, difference] = row.score_cells(Some(row.score));
             vec![
                 ("setting", row.setting.clone()),
                 ("seeds", seeds),
-                ("success", row.cell(Some(&row.success), score)),
+                ("success", row.cell(Some(row.success), score)),
                 ("return", mean),
                 ("difference to the first", difference),
             ]
@@ -50,14 +103,14 @@ impl SweepResults {
         TextTable::of(self.settings.iter().map(|row| {
             let mut cells = vec![
                 ("setting", row.setting.clone()),
-                ("episodes", row.cell(row.cost.episodes.as_ref(), integer)),
-                ("seconds", row.cell(row.cost.seconds.as_ref(), tenths)),
+                ("episodes", row.cell(row.cost.episodes, integer)),
+                ("seconds", row.cell(row.cost.seconds, tenths)),
             ];
             for (name, found) in [
-                (&episodes, &row.at_equal_episodes),
-                (&seconds, &row.at_equal_seconds),
+                (&episodes, row.at_equal_episodes),
+                (&seconds, row.at_equal_seconds),
             ] {
-                let [mean, difference] = row.score_cells(found.as_ref());
+                let [mean, difference] = row.score_cells(found);
                 if let Some(name) = name {
                     cells.push((name, mean));
                     cells.push(("difference to the first", difference));
@@ -71,27 +124,22 @@ impl SweepResults {
         let thresholds = 0..self.compare.reach.len();
         let rows = thresholds.flat_map(|at| self.settings.iter().map(move |row| (at, row)));
         TextTable::of(rows.map(|(at, row)| {
-            let threshold = &row.thresholds[at];
-            let (cost, runs) = (&threshold.cost, threshold.runs.len());
+            let CostToThreshold { score, runs, cost } = &row.thresholds[at];
+            let runs = runs.len();
+            let (episodes, seconds) = (cost.episodes, cost.seconds);
             vec![
-                ("return of", threshold.score.to_string()),
+                ("return of", score.to_string()),
                 ("setting", row.setting.clone()),
                 ("reached by", format!("{runs} of {}", row.seeds.len())),
-                (
-                    "after episodes",
-                    statistics(cost.episodes.as_ref(), runs, integer),
-                ),
-                (
-                    "after seconds",
-                    statistics(cost.seconds.as_ref(), runs, tenths),
-                ),
+                ("after episodes", statistics(episodes, runs, integer)),
+                ("after seconds", statistics(seconds, runs, tenths)),
             ]
         }))
     }
 
     fn metric_table(&self) -> TextTable {
         TextTable::of(self.settings.iter().map(|row| {
-            let cell = |name: &String| row.cell(row.metrics.get(name), figures);
+            let cell = |name: &String| row.cell(row.metrics.get(name).copied(), figures);
             let metrics = self.compare.metrics.iter();
             let metrics = metrics.map(|name| (&**name, cell(name)));
             let setting = ("setting", row.setting.clone());
@@ -101,9 +149,8 @@ impl SweepResults {
 
     fn probe_table(&self) -> TextTable {
         TextTable::of(self.probes.iter().map(|probe| {
-            let ProbeStatistics { told, habit, .. } = probe;
             let seeds = probe.mean_return.count;
-            let of_seeds = |count: usize| match told {
+            let of_seeds = |count: usize| match probe.told {
                 Some(_) => format!("{count} of {seeds}"),
                 None => "-".to_owned(),
             };
@@ -111,153 +158,74 @@ impl SweepResults {
             vec![
                 ("probe", probe.probe.clone()),
                 ("setting", setting.to_owned()),
-                ("return", statistics(Some(&probe.mean_return), seeds, score)),
-                ("told", statistics(told.as_ref(), seeds, score)),
-                ("habit", statistics(habit.as_ref(), seeds, score)),
+                ("return", statistics(Some(probe.mean_return), seeds, score)),
+                ("told", statistics(probe.told, seeds, score)),
+                ("habit", statistics(probe.habit, seeds, score)),
                 ("read by", of_seeds(probe.reads)),
                 ("overridden in", of_seeds(probe.overridden)),
             ]
         }))
     }
 
-    fn notes(&self) -> Vec<String> {
-        let mut notes = vec![
-            "Mean over seeds ± standard deviation [95 % bootstrap interval of the mean over seeds]; differences are paired by seed. \
-             Success and return are from the last evaluation."
-                .to_owned(),
-        ];
-        match self.equal_episodes.map(integer) {
-            Some(episodes) if self.are_episodes_equal() => notes.push(format!(
-                "All runs played {episodes} training episodes: the last evaluation is at equal episodes.",
-            )),
-            Some(episodes) => notes.push(format!(
-                "{episodes} is the smallest number of training episodes of a run; returns there are interpolated linearly between evaluations.",
-            )),
-            None => (),
-        }
-        if let Some(seconds) = self.equal_seconds.map(tenths) {
-            notes.push(format!(
-                "Seconds are of training (rollout and update), without evaluations. {seconds} s is the shortest training of a run; \
-                 returns there are interpolated linearly between evaluations."
-            ));
-        }
-        if !self.compare.reach.is_empty() {
-            notes.push(
-                "A return is reached at the first evaluation with at least that return. The means are over the runs that reached it, \
-                 which favours a setting with runs that did not."
-                    .to_owned(),
-            );
-        }
-        if !self.compare.metrics.is_empty() {
-            let names = self.compare.metrics.join(", ");
-            notes.push(format!(
-                "{names}: the mean over the training steps of a run that have it."
-            ));
-        }
-        if !self.compare.probes.is_empty() {
-            notes.push(
-                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. told, \
-                 habit: of the turns in which the changed and the usual instructions have no action in common, the share that \
-                 followed either; read by, overridden in: runs in which the one leads the other by more than two standard errors."
-                    .to_owned(),
-            );
-        }
-        let is_missing =
-            |name: &&String| !self.runs.iter().any(|run| run.metrics.contains_key(*name));
-        for name in self.compare.metrics.iter().filter(is_missing) {
-            notes.push(format!("No step of any run has `{name}`."));
-        }
-        if !self.missing.is_empty() {
-            let mut settings: Vec<&String> =
-                self.missing.iter().map(|(setting, _)| setting).collect();
-            settings.dedup();
-            let setting = |name: &&String| {
-                let missing = self.missing.iter().filter(|(other, _)| other == *name);
-                let seeds: Vec<String> = missing.map(|(_, seed)| seed.to_string()).collect();
-                let (all, done) = (self.seeds.len(), self.seeds.len() - seeds.len());
-                format!(
-                    "{name} has {done} of {all} seeds (not {})",
-                    seeds.join(", ")
-                )
-            };
-            let settings: Vec<String> = settings.iter().map(setting).collect();
-            notes.push(format!(
-                "Not finished: {}. If settings have different seeds, compare the differences only.",
-                settings.join("; ")
-            ));
-        }
-        notes
-    }
-
     /// Returns a CSV document with a line for each run. Missing numbers are empty.
     pub fn csv(&self) -> String {
-        let mut header = vec!["setting".to_owned(), "seed".to_owned()];
-        let first = self.runs.first().map(|run| self.csv_numbers(run));
-        header.extend(first.into_iter().flatten().map(|(name, _)| name));
-        let rows = self.runs.iter().map(|run| {
-            let numbers = self.csv_numbers(run).into_iter();
-            let numbers =
-                numbers.map(|(_, number)| number.map_or(String::new(), |n| n.to_string()));
-            let run = [run.setting.clone(), run.seed.to_string()];
-            run.into_iter().chain(numbers).collect()
-        });
-        csv::document(&header, rows)
+        TextTable::of(self.runs.iter().map(|run| self.csv_cells(run))).csv()
     }
 
-    fn csv_numbers(&self, run: &RunResult) -> Vec<(String, Option<f64>)> {
+    fn csv_cells(&self, run: &RunResult) -> Vec<(String, String)> {
         let (before, after) = (&run.before, &run.after);
         let score_at = |axis, cost: Option<f64>| run.score_at(axis, cost?);
-        let [episodes, seconds] = [CostAxis::Episodes, CostAxis::Seconds];
-        let numbers = [
-            ("success_before", Some(before.success_rate)),
-            ("return_before", Some(before.return_mean)),
-            ("success", Some(after.success_rate)),
-            ("return", Some(after.return_mean)),
-            ("valid_action_rate", Some(after.valid_action_rate)),
-            ("episode_length", Some(after.episode_length_mean)),
-            ("episodes", run.total(episodes)),
-            ("seconds", run.total(seconds)),
-            (
-                "return_at_equal_episodes",
-                score_at(episodes, self.equal_episodes),
-            ),
-            (
-                "return_at_equal_seconds",
-                score_at(seconds, self.equal_seconds),
-            ),
+        let mut cells = vec![
+            ("setting".to_owned(), run.setting.clone()),
+            ("seed".to_owned(), run.seed.to_string()),
         ];
-        let mut numbers = numbers
-            .map(|(name, number)| (name.to_owned(), number))
-            .to_vec();
+        let mut add = |name: &str, number: Option<f64>| {
+            let number = number.map_or(String::new(), |number| number.to_string());
+            cells.push((name.to_owned(), number));
+        };
+        add("success_before", Some(before.success_rate));
+        add("return_before", Some(before.return_mean));
+        add("success", Some(after.success_rate));
+        add("return", Some(after.return_mean));
+        add("valid_action_rate", Some(after.valid_action_rate));
+        add("episode_length", Some(after.episode_length_mean));
+        add("episodes", run.total(EPISODES));
+        add("seconds", run.total(SECONDS));
+        let at_episodes = score_at(EPISODES, self.equal_episodes);
+        add("return_at_equal_episodes", at_episodes);
+        add(
+            "return_at_equal_seconds",
+            score_at(SECONDS, self.equal_seconds),
+        );
         for score in &self.compare.reach {
-            let cost = |axis| run.first_reaching(*score)?.cost(axis);
-            numbers.push((format!("episodes_to_{score}"), cost(episodes)));
-            numbers.push((format!("seconds_to_{score}"), cost(seconds)));
+            let cost = run.first_reaching(*score).map(|point| point.cost);
+            let Cost { episodes, seconds } = cost.unwrap_or_default();
+            add(&format!("episodes_to_{score}"), episodes);
+            add(&format!("seconds_to_{score}"), seconds);
         }
         for name in &self.compare.metrics {
-            numbers.push((format!("mean_{name}"), run.metrics.get(name).copied()));
+            add(&format!("mean_{name}"), run.metrics.get(name).copied());
         }
-        numbers
+        cells
     }
 }
 
 impl SettingResult {
-    fn cell(&self, found: Option<&RunStatistics>, format: fn(f64) -> String) -> String {
+    fn cell(&self, found: Option<RunStatistics>, format: fn(f64) -> String) -> String {
         statistics(found, self.seeds.len(), format)
     }
 
     /// Formats a return and its signed difference from the first setting.
-    fn score_cells(&self, found: Option<&ScoreStatistics>) -> [String; 2] {
-        let difference = found.and_then(|found| found.difference.as_ref());
-        let difference = self.cell(difference, score);
+    fn score_cells(&self, found: Option<ScoreStatistics>) -> [String; 2] {
+        let difference = self.cell(found.and_then(|found| found.difference), score);
         let sign = if difference.starts_with('-') { "" } else { "+" };
-        let mean = self.cell(found.map(|found| &found.mean_return), score);
+        let mean = self.cell(found.map(|found| found.mean_return), score);
         [mean, format!("{sign}{difference}")]
     }
 }
 
 /// Formats a mean over seeds: a dash if no run has it, with the number of runs if some lack it.
-fn statistics(found: Option<&RunStatistics>, seeds: usize, format: fn(f64) -> String) -> String {
+fn statistics(found: Option<RunStatistics>, seeds: usize, format: fn(f64) -> String) -> String {
     let Some(found) = found else {
         return "-".to_owned();
     };
