@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read_ids, read_json};
-use crate::args::{DeviceArgs, GenerateArgs, GenerateInput};
+use crate::args::{DeviceArgs, GenerateArgs};
 use crate::out;
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Continuation {
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     let files = open(&arguments.model.model)?;
     let tokenizer = files.tokenizer()?;
-    let prompt = prompt(&arguments.input, &files, tokenizer)?;
+    let prompt = prompt(arguments, &files, tokenizer)?;
     let most = files.checkpoint.config().max_positions;
     let max_new_tokens = arguments.max_new_tokens.min(most - prompt.len());
     if max_new_tokens == 0 {
@@ -69,11 +69,11 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
 }
 
 /// Returns the token ids to continue.
-fn prompt(input: &GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+fn prompt(arguments: &GenerateArgs, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let config = files.checkpoint.config();
-    let (origin, ids) = if let Some(path) = &input.ids {
+    let (origin, ids) = if let Some(path) = &arguments.ids {
         return read_ids(path, config);
-    } else if let Some(path) = &input.chat {
+    } else if let Some(path) = &arguments.chat {
         let origin = origin(path);
         let (messages, variables) = conversation(&origin, read_json(path, "wanted messages")?)?;
         let mut template = files.template()?;
@@ -81,7 +81,7 @@ fn prompt(input: &GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result
         let text = template.render(&messages, true)?;
         (origin, tokenizer.encode(&text)?)
     } else {
-        let text = input.prompt.as_deref().unwrap_or_default();
+        let text = arguments.prompt.as_deref().unwrap_or_default();
         ("--prompt".to_owned(), tokenizer.encode_plain(text)?)
     };
     check_ids(origin, &ids, config)?;
