@@ -160,7 +160,9 @@ impl PlayerArgs {
         match &self.player {
             Some(OtherPlayer::Scripted) => "scripted (--player)".to_owned(),
             Some(OtherPlayer::Random) => "random (--player)".to_owned(),
-            _ => self.player_model.clone().unwrap_or("API".to_owned()),
+            Some(OtherPlayer::OpenAi(_)) | None => {
+                self.player_model.clone().unwrap_or("API".to_owned())
+            }
         }
     }
 }
