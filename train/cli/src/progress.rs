@@ -228,16 +228,10 @@ impl Phase {
     }
 
     fn text_after(&self, elapsed: Duration) -> String {
-        let Phase {
-            name,
-            unit,
-            total,
-            done,
-            ..
-        } = self;
-        let mut text = format!("{name} {done}/{total} {unit}");
-        if *done > 0 {
-            let rate = *done as f64 / elapsed.as_secs_f64().max(1e-3);
+        let (name, unit, done) = (self.name, self.unit, self.done);
+        let mut text = format!("{name} {done}/{} {unit}", self.total);
+        if done > 0 {
+            let rate = done as f64 / elapsed.as_secs_f64().max(1e-3);
             text += &format!(", {}/s", short(rate));
         }
         if elapsed >= MAX_LINE_INTERVAL {

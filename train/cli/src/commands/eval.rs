@@ -163,14 +163,8 @@ fn by_models(
 ) -> Result<(String, Vec<GameScores>)> {
     let terminal = Terminal::new();
     let gpu = device.open()?;
-    let mut state = State::with_games(
-        &gpu,
-        hub(),
-        scenarios,
-        config.clone(),
-        RunPurpose::Play,
-        &terminal,
-    )?;
+    let (own, purpose) = (config.clone(), RunPurpose::Play);
+    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
     let (first, initial) = trained_and_initial(&state, &terminal)?;
     let mut agents = vec![first];
     for dir in &arguments.against {

@@ -5,20 +5,11 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
 use lapwing_train::base::files::Files;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read_ids, read_json};
 use crate::args::{DeviceArgs, GenerateArgs};
 use crate::out;
-
-#[derive(Serialize)]
-struct Continuation {
-    /// All new tokens, including the stop token.
-    ids: Vec<u32>,
-    /// Without special tokens.
-    text: String,
-}
 
 /// Samples a continuation and prints it.
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
@@ -59,10 +50,8 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     let ids = replies.remove(0).ids;
     let text = tokenizer.decode(&ids)?;
     match arguments.json {
-        true => {
-            let json = serde_json::to_string(&Continuation { ids, text })?;
-            writeln!(out::raw(), "{json}")?;
-        }
+        // All new tokens, including the stop token; the text has no special tokens.
+        true => writeln!(out::raw(), "{}", json!({ "ids": ids, "text": text }))?,
         false => out::print(&text)?,
     }
     Ok(())

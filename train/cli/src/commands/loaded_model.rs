@@ -100,19 +100,14 @@ impl LoadedModel {
         let gpu = device.open()?;
         let longest = capacity.longest;
         let demand = MemoryDemand {
-            trained: 0,
-            whole: false,
             frozen: true,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
-            critic: 0,
-            states: 0,
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
-            tokens_per_batch: 0,
             longest,
             reply: capacity.reply,
-            shared: 0,
             episodes: capacity.sequences,
             cure: capacity.cure,
+            ..MemoryDemand::default()
         };
         let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + SPARE_ROWS > plan.arena_rows {

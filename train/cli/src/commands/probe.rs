@@ -50,9 +50,8 @@ struct ProbeRow {
 struct ProbedAgent {
     #[serde(flatten)]
     scores: PlayerScores,
-    parted: usize,
-    told: usize,
-    habit: usize,
+    #[serde(flatten)]
+    followed: ProbeCounts,
     verdict: Verdict,
 }
 
@@ -69,14 +68,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::with_games(
-        &device.open()?,
-        hub(),
-        scenarios,
-        config.clone(),
-        RunPurpose::Play,
-        &terminal,
-    )?;
+    let (gpu, own, purpose) = (device.open()?, config.clone(), RunPurpose::Play);
+    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
     let (after, before) = trained_and_initial(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
@@ -137,17 +130,10 @@ fn row(
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
-        let ProbeCounts {
-            parted,
-            told,
-            habit,
-        } = watched.followed;
         players.push(ProbedAgent {
             verdict: Verdict::of(&watched.followed),
             scores: PlayerScores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
-            parted,
-            told,
-            habit,
+            followed: watched.followed,
         });
     }
     let world = &state.learner.worlds[world];
@@ -178,7 +164,7 @@ fn table(rows: &[ProbeRow]) -> TextTable {
     for (place, row) in rows.iter().enumerate() {
         for player in &row.players {
             let (scores, play) = (&player.scores, &player.scores.play);
-            let share = |count: usize| match player.parted {
+            let share = |count: usize| match player.followed.parted {
                 0 => String::new(),
                 parted => format!("{:.2}", count as f64 / parted as f64),
             };
@@ -194,8 +180,8 @@ fn table(rows: &[ProbeRow]) -> TextTable {
                 number(row.random),
                 number(row.scripted),
                 format!("{:.2}", play.valid_action_rate),
-                share(player.told),
-                share(player.habit),
+                share(player.followed.told),
+                share(player.followed.habit),
                 verdict.to_owned(),
             ]);
         }
