@@ -3,6 +3,7 @@
 use lapwing_learn::config::{Sampling, TrainConfig};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
+use lapwing_train::record::Record;
 
 /// Describes how the episodes to train on are selected.
 pub fn sampling(train: &TrainConfig) -> String {
@@ -16,6 +17,16 @@ pub fn sampling(train: &TrainConfig) -> String {
         Sampling::Top => {
             format!("training on the {learn} of each {group} with the largest absolute advantage")
         }
+    }
+}
+
+/// Describes a record in one line; `None` if it has no news for people.
+pub fn record(record: &Record) -> Option<String> {
+    match record {
+        Record::Step(metrics) => Some(step_words(metrics).join("  ")),
+        Record::Evaluation(evaluation) => Some(self::evaluation(&evaluation.play)),
+        Record::Warning(w) => Some(format!("warning ({}): {}", w.check, w.text)),
+        Record::Baselines(_) | Record::Episode(_) => None,
     }
 }
 
@@ -48,11 +59,6 @@ pub fn step_words(metrics: &StepMetrics) -> Vec<String> {
     words
 }
 
-/// Describes a step in one line.
-pub fn step(metrics: &StepMetrics) -> String {
-    step_words(metrics).join("  ")
-}
-
 fn seconds(metrics: &StepMetrics) -> String {
     format!("{:.2} s", metrics.seconds_rollout + metrics.seconds_update)
 }
@@ -64,8 +70,7 @@ pub fn short_step(metrics: &StepMetrics) -> String {
     format!("return {mean:.3}  valid {valid:.2}  {}", seconds(metrics))
 }
 
-/// Describes an evaluation.
-pub fn evaluation(eval: &PlayMetrics) -> String {
+fn evaluation(eval: &PlayMetrics) -> String {
     format!(
         "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
         eval.episodes, eval.success_rate, eval.return_mean, eval.valid_action_rate
@@ -104,15 +109,15 @@ mod tests {
             learned: Some(learned),
             ..StepMetrics::default()
         };
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
         assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  no update: equal returns in every group  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  no update: equal returns in every group  0.15 s");
         metrics.critic = Some(CriticMetrics {
             explained_variance: Some(0.42),
             ..CriticMetrics::default()
         });
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
         let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,

@@ -198,7 +198,6 @@ fn seconds_per_step(steps: &[&StepMetrics]) -> Option<f64> {
     }
 }
 
-/// Returns the smallest and the largest of these.
 fn range(values: &[f64]) -> (f64, f64) {
     let start = (f64::INFINITY, f64::NEG_INFINITY);
     let wider = |(low, high): (f64, f64), &value: &f64| (low.min(value), high.max(value));

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use console::{StyledObject, style};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapwing_play::Progress;
-use lapwing_train::record::metrics::Evaluation;
 use lapwing_train::record::{Record, RecordError, Sink};
 
 use crate::{describe, out};
@@ -80,7 +79,6 @@ impl Terminal {
         }
     }
 
-    /// Prints a line.
     pub fn line(&self, text: &str) {
         self.print(&out::line(text));
     }
@@ -146,21 +144,17 @@ pub struct Steps<'a> {
 
 impl Sink for Steps<'_> {
     fn record(&mut self, record: &Record) -> Result<(), RecordError> {
-        let head = |step| style(format!("step {step}/{}", self.total)).bold();
+        let Some(text) = describe::record(record) else {
+            return Ok(());
+        };
+        let head = style(format!("step {}/{}", record.step(), self.total)).bold();
         match record {
             Record::Step(metrics) => {
-                let (text, short) = (describe::step(metrics), describe::short_step(metrics));
+                let short = describe::short_step(metrics);
                 self.terminal.steps(metrics.step, self.total, &text, &short);
             }
-            Record::Evaluation(Evaluation { step, play, .. }) => {
-                let text = describe::evaluation(play);
-                self.terminal.headed(head(*step).green(), &text);
-            }
-            Record::Warning(warning) => {
-                let text = format!("warning ({}): {}", warning.check, warning.text);
-                self.terminal.headed(head(warning.step).yellow(), &text);
-            }
-            Record::Baselines(_) | Record::Episode(_) => (),
+            Record::Evaluation(_) => self.terminal.headed(head.green(), &text),
+            _ => self.terminal.headed(head.yellow(), &text),
         }
         Ok(())
     }

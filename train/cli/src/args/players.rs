@@ -94,7 +94,6 @@ pub struct PlayArgs {
 }
 
 impl PlayArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
         let player = self.player.player.as_ref();
         let resolved = match self.human || player.is_some() {
@@ -168,12 +167,10 @@ impl PlayerArgs {
 }
 
 impl EvalArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
         evaluation(&self.config, self.episodes, self.player.player.as_ref())
     }
 
-    /// Returns the games to play.
     pub fn games(&self, config: &Config) -> Result<Vec<GameConfig>, Error> {
         if self.games.is_empty() {
             return Ok(vec![config.game.clone()]);
@@ -184,7 +181,6 @@ impl EvalArgs {
 }
 
 impl ProbeArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
         evaluation(&self.config, self.episodes, None)
     }

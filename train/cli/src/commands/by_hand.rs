@@ -15,7 +15,6 @@ use crate::keys::{self, ActionKeys};
 use crate::screen::{OTHERS, Screen, counted, rounded};
 use crate::{args, interrupt, out};
 
-/// Plays a game and records its score.
 pub fn play(arguments: &args::PlayArgs) -> Result<()> {
     let game = arguments.config()?.game;
     interrupt::end_with_children(&[&game.name])?;

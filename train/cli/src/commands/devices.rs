@@ -9,7 +9,6 @@ use lapwing_tensor::{Caps, Gpu, GpuError};
 use crate::args::DeviceArgs;
 use crate::out;
 
-/// Lists the devices.
 pub fn list(selected: DeviceArgs) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {

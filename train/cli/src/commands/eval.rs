@@ -29,7 +29,6 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
-/// Note on a game without held-out scenes.
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays training scenes";
 
@@ -48,7 +47,6 @@ struct EvalReport<'a> {
     games: &'a [GameScores],
 }
 
-/// The results of one game.
 #[derive(Serialize)]
 struct GameScores {
     /// The name on the command line.
@@ -68,7 +66,6 @@ struct GameScores {
     best_possible: Option<f64>,
 }
 
-/// Plays the held-out scenes and prints the results.
 pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
@@ -142,7 +139,6 @@ pub fn adapter_name(config: &Config) -> String {
     adapter.map_or(String::new(), |dir| dir.display().to_string())
 }
 
-/// Creates a file that does not exist yet.
 fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(path).map_err(|error| {
         let problem = match error.kind() {
@@ -179,10 +175,8 @@ fn by_models(
         let load = |name: &String| OpponentPlayer::load(name, &gpu, scenario, config, &terminal);
         let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
         let mut opponent = opponent.as_mut().map(|o| o.player(config.eval.temperature));
-        let mut others: Vec<&mut dyn Player> = Vec::new();
-        if let Some(opponent) = &mut opponent {
-            others.push(&mut **opponent);
-        }
+        let others = opponent.iter_mut().map(|o| &mut **o as &mut dyn Player);
+        let mut others: Vec<&mut dyn Player> = others.collect();
         let mut players = Vec::new();
         for agent in &agents {
             agent.set_policy(&mut state);
@@ -197,14 +191,8 @@ fn by_models(
         let world = &state.learner.worlds[world];
         let referee = world.referee(&config.policy);
         let (scenario, tries) = (&*world.scenario, arguments.search);
-        all.push(compare(
-            scenario,
-            &referee,
-            seats,
-            &mut others,
-            players,
-            tries,
-        )?);
+        let game = compare(scenario, &referee, seats, &mut others, players, tries)?;
+        all.push(game);
     }
     Ok((state.model_name, all))
 }
@@ -280,7 +268,6 @@ fn decodings(config: &Config, arguments: &EvalArgs) -> Vec<(f64, &'static str)> 
     decodings
 }
 
-/// Returns the held-out scenes of a game.
 fn seats(
     scenario: &dyn Scenario,
     scenes: &Scenes,
@@ -354,7 +341,6 @@ fn compare(
 }
 
 impl GameScores {
-    /// Returns the game's name and options.
     fn title(&self) -> String {
         let options = self.options.as_object().into_iter().flatten();
         let options = options.map(|(name, value)| format!("{name} {value}"));
@@ -448,7 +434,6 @@ fn transfer(all: &[GameScores]) -> TextTable {
     table
 }
 
-/// Formats a confidence interval.
 pub fn interval([low, high]: [f64; 2]) -> String {
     format!("{low:.3} to {high:.3}")
 }

@@ -11,7 +11,6 @@ use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read
 use crate::args::{DeviceArgs, GenerateArgs};
 use crate::out;
 
-/// Samples a continuation and prints it.
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     let files = open(&arguments.model.model)?;
     let tokenizer = files.tokenizer()?;

@@ -87,7 +87,6 @@ impl LoadedModel {
         LoadedModel::load(device, arguments, files, &capacity)
     }
 
-    /// Loads the model for sequences of this capacity.
     pub fn load(
         device: DeviceArgs,
         arguments: &ModelArgs,
@@ -133,7 +132,6 @@ impl LoadedModel {
     }
 }
 
-/// Reads token ids from a JSON file.
 pub fn read_ids(path: &Path, config: &ModelConfig) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
     let origin = origin(path);

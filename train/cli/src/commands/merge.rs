@@ -14,7 +14,6 @@ use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
-/// Writes the merged checkpoint.
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
     if let Some(run) = &arguments.run {
         directory::is_run(run)?;

@@ -25,7 +25,6 @@ pub enum Substitute {
 }
 
 /// Returns the selected player, or else the network of the config. The key of an API is read from OPENAI_API_KEY.
-/// Fails if the model's name is missing, or the API's URL, key or cache is unusable, or if there is no such network.
 pub fn load(
     arguments: &PlayerArgs,
     device: DeviceArgs,
@@ -75,7 +74,6 @@ pub fn load(
 }
 
 impl Substitute {
-    /// Returns the requests to an API and their cost.
     pub fn account(&self) -> Option<ApiUsage> {
         match self {
             Substitute::Api(api) => Some(api.account()),

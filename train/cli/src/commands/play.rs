@@ -23,7 +23,6 @@ use crate::progress::Terminal;
 use crate::screen::{counted, rounded};
 use crate::{interrupt, out};
 
-/// Plays the episodes, and prints or keeps them.
 pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     let config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
@@ -92,7 +91,6 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
     games.print_or_keep(arguments)
 }
 
-/// Plays the episodes and shows the progress.
 fn played(
     scenario: &dyn Scenario,
     referee: &Referee,
@@ -141,7 +139,6 @@ impl Games<'_> {
         episodes.map(move |(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
     }
 
-    /// Returns the episodes as they are kept.
     fn samples(&self, purpose: EpisodePurpose) -> Result<Vec<KeptEpisode>, PlayError> {
         let sample = |(scene, agent, episode)| {
             let place = EpisodeOrigin {

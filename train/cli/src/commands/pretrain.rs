@@ -19,7 +19,6 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{folders, out};
 
-/// Makes a base model; with `--from`, imitates episodes.
 pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     // Checked before anything is loaded.
     directory::check_free(&arguments.out)?;

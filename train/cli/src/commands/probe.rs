@@ -34,11 +34,10 @@ struct ProbeReport<'a> {
     probes: &'a [ProbeRow],
 }
 
-/// The results of one probe.
 #[derive(Serialize)]
 struct ProbeRow {
-    probe: String,
-    summary: String,
+    probe: &'static str,
+    summary: &'static str,
     subtlety: String,
     random: Option<f64>,
     scripted: Option<f64>,
@@ -55,7 +54,6 @@ struct ProbedAgent {
     verdict: Verdict,
 }
 
-/// Plays the game with its usual and with changed instructions.
 pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let config = arguments.config()?;
     let probes = arguments.probes(&config.game)?;
@@ -123,7 +121,7 @@ fn row(
 ) -> Result<ProbeRow> {
     let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
-    let name = probe.map_or("usual", |probe| probe.name);
+    let (name, summary) = probe.map_or(("usual", ""), |probe| (probe.name, probe.summary));
     let mut players = Vec::new();
     for agent in agents {
         agent.set_policy(state);
@@ -144,8 +142,8 @@ fn row(
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
     };
     Ok(ProbeRow {
-        probe: name.to_owned(),
-        summary: probe.map_or(String::new(), |probe| probe.summary.to_owned()),
+        probe: name,
+        summary,
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
@@ -173,7 +171,7 @@ fn table(rows: &[ProbeRow]) -> TextTable {
                 _ => player.verdict.in_words(),
             };
             table.row([
-                row.probe.clone(),
+                row.probe.to_owned(),
                 scores.player.clone(),
                 format!("{:.3}", play.return_mean),
                 interval(scores.return_interval),

@@ -21,7 +21,6 @@ struct TokenScores {
     logprobs: Vec<f32>,
 }
 
-/// Scores a text or token ids.
 pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
     let files = open(&arguments.model.model)?;
     let config = files.checkpoint.config();

@@ -108,7 +108,6 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The options that all jobs share.
 struct JobOptions<'a> {
     sweep: &'a Sweep,
     place: &'a Path,
@@ -256,7 +255,6 @@ fn name(cell: &SweepRun) -> String {
     format!("{} seed {}", cell.setting, cell.seed)
 }
 
-/// Describes how a job ended.
 fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
     let outcome = job.cell.outcome(place).filter(|_| status.success());
     let how = match outcome {

@@ -30,7 +30,6 @@ use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
 use crate::{describe, folders, out, records};
 
-/// Trains, and compares the model before and after with players that need none.
 pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let config = arguments.config()?;
@@ -104,7 +103,6 @@ fn print_plan<L>(state: &State<L>, learner: &str, gpu: &Gpu, arguments: &TrainAr
     Ok(())
 }
 
-/// Describes the run in one line.
 fn introduction<L>(state: &State<L>, learner: &str, gpu: &Gpu) -> String {
     let (game, steps) = (&state.config.game.name, state.config.train.steps);
     let from = match state.step {
@@ -211,7 +209,6 @@ fn resume<L: Learner>(
     Ok(run.keep_config(&state.config)?)
 }
 
-/// Prints where the weights and the report are.
 fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Result<()> {
     let mut out = out::shown();
     let has_language = state.config.learner.has_language();
@@ -246,22 +243,24 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
 
 /// Returns a table of the model before and after training, and at its best, with the baselines.
 fn before_and_after(records: &[Record]) -> String {
+    let evaluations: Vec<_> = records::evaluations(records).collect();
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
-    let evaluations = || records::evaluations(records);
-    if let Some(before) = evaluations().next() {
-        rows.push(("before training".to_owned(), &before.play));
-    }
+    rows.extend(
+        evaluations
+            .first()
+            .map(|first| ("before training".to_owned(), &first.play)),
+    );
     // A run of no steps has one evaluation.
-    if let Some(after) = evaluations().skip(1).last() {
+    if let [_, .., after] = evaluations[..] {
         rows.push(("after training".to_owned(), &after.play));
         // The earliest of equal ones.
-        let best = evaluations().reduce(|best, other| {
-            match other.play.return_mean > best.play.return_mean {
-                true => other,
-                false => best,
+        let mut best = evaluations[0];
+        for other in &evaluations {
+            if other.play.return_mean > best.play.return_mean {
+                best = other;
             }
-        });
-        if let Some(best) = best.filter(|best| best.step != after.step && best.step > 0) {
+        }
+        if best.step != after.step && best.step > 0 {
             rows.push((format!("at its best (step {})", best.step), &best.play));
         }
     }
