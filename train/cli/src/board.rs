@@ -1,7 +1,5 @@
 //! Boards in colour: each cell has the colour of its role.
 
-use std::io::{self, Write};
-
 use console::{Style, measure_text_width};
 use lapwing_env::{Legend, Role};
 
@@ -93,37 +91,6 @@ pub fn height(legend: Legend, text: &str, columns: usize) -> Option<usize> {
         (!broken).then(|| width.div_ceil(columns).max(1))
     };
     text.lines().map(rows).sum()
-}
-
-/// A writer that prints boards in colour.
-#[derive(Debug)]
-pub struct Painted<W> {
-    out: W,
-    legend: Legend,
-    in_colour: bool,
-}
-
-impl<W: Write> Painted<W> {
-    pub fn new(out: W, legend: Legend, in_colour: bool) -> Painted<W> {
-        Painted {
-            out,
-            legend,
-            in_colour,
-        }
-    }
-}
-
-impl<W: Write> Write for Painted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // `write!` passes whole texts.
-        let text = painted(self.legend, &String::from_utf8_lossy(bytes), self.in_colour);
-        self.out.write_all(text.as_bytes())?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use lapwing_learn::config::{Sampling, TrainConfig};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
+use lapwing_train::record::Record;
 
 /// Describes how the episodes to train on are selected.
 pub fn sampling(train: &TrainConfig) -> String {
@@ -19,55 +20,57 @@ pub fn sampling(train: &TrainConfig) -> String {
     }
 }
 
-/// Describes a step.
-pub fn step(metrics: &StepMetrics) -> String {
+/// Describes a record in one line; `None` if it has no news for people.
+pub fn record(record: &Record) -> Option<String> {
+    match record {
+        Record::Step(metrics) => Some(step_words(metrics).join("  ")),
+        Record::Evaluation(evaluation) => Some(self::evaluation(&evaluation.play)),
+        Record::Warning(w) => Some(format!("warning ({}): {}", w.check, w.text)),
+        Record::Baselines(_) | Record::Episode(_) => None,
+    }
+}
+
+/// Describes a step by its numbers.
+pub fn step_words(metrics: &StepMetrics) -> Vec<String> {
     let play = &metrics.play;
-    let update = match (&metrics.learned, &metrics.value, metrics.updates_dropped) {
-        (None, Some(value), 0) => {
-            format!(
-                "td error {:.4}  epsilon {:.2}",
-                value.td_error, value.epsilon
-            )
-        }
-        (Some(learned), _, 0) => {
-            let kl = learned.kl.map(|kl| format!("kl {kl:.4}  "));
-            format!("{}grad {:.3}", kl.unwrap_or_default(), learned.grad_norm)
-        }
-        (None, None, 0) if metrics.is_warmup() => "critic warm-up".to_owned(),
-        (None, None, 0) => "no update: equal returns in every group".to_owned(),
-        (_, _, dropped) => format!("{dropped} updates dropped: not finite"),
-    };
-    let entropy = play
-        .replies
-        .as_ref()
-        .map(|r| format!("entropy {:.3}  ", r.entropy));
+    let mut words = vec![
+        format!("return {:.3}", play.return_mean),
+        format!("success {:.2}", play.success_rate),
+        format!("valid {:.2}", play.valid_action_rate),
+        format!("length {:.1}", play.episode_length_mean),
+    ];
+    words.extend(play.replies.map(|r| format!("entropy {:.3}", r.entropy)));
     let critic = metrics.critic.and_then(|critic| critic.explained_variance);
-    let critic = critic.map(|share| format!("critic {share:.2}  "));
-    format!(
-        "return {:.3}  success {:.2}  valid {:.2}  length {:.1}  {}{}{update}  {:.2} s",
-        play.return_mean,
-        play.success_rate,
-        play.valid_action_rate,
-        play.episode_length_mean,
-        entropy.unwrap_or_default(),
-        critic.unwrap_or_default(),
-        metrics.seconds_rollout + metrics.seconds_update
-    )
+    words.extend(critic.map(|share| format!("critic {share:.2}")));
+    match (&metrics.learned, &metrics.value, metrics.updates_dropped) {
+        (Some(learned), _, 0) => {
+            words.extend(learned.kl.map(|kl| format!("kl {kl:.4}")));
+            words.push(format!("grad {:.3}", learned.grad_norm));
+        }
+        (None, Some(value), 0) => {
+            words.push(format!("td error {:.4}", value.td_error));
+            words.push(format!("epsilon {:.2}", value.epsilon));
+        }
+        (None, None, 0) if metrics.is_warmup() => words.push("critic warm-up".to_owned()),
+        (None, None, 0) => words.push("no update: equal returns in every group".to_owned()),
+        (_, _, dropped) => words.push(format!("{dropped} updates dropped: not finite")),
+    }
+    words.push(seconds(metrics));
+    words
+}
+
+fn seconds(metrics: &StepMetrics) -> String {
+    format!("{:.2} s", metrics.seconds_rollout + metrics.seconds_update)
 }
 
 /// Describes a step in at most 40 columns, for a progress bar.
 pub fn short_step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
-    format!(
-        "return {:.3}  valid {:.2}  {:.2} s",
-        play.return_mean,
-        play.valid_action_rate,
-        metrics.seconds_rollout + metrics.seconds_update
-    )
+    let (mean, valid) = (play.return_mean, play.valid_action_rate);
+    format!("return {mean:.3}  valid {valid:.2}  {}", seconds(metrics))
 }
 
-/// Describes an evaluation.
-pub fn evaluation(eval: &PlayMetrics) -> String {
+fn evaluation(eval: &PlayMetrics) -> String {
     format!(
         "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
         eval.episodes, eval.success_rate, eval.return_mean, eval.valid_action_rate
@@ -106,15 +109,15 @@ mod tests {
             learned: Some(learned),
             ..StepMetrics::default()
         };
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  kl 0.0010  grad 0.500  0.15 s");
         assert_snapshot!(short_step(&metrics), @"return 0.250  valid 0.99  0.15 s");
         metrics.learned = None;
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  no update: equal returns in every group  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  no update: equal returns in every group  0.15 s");
         metrics.critic = Some(CriticMetrics {
             explained_variance: Some(0.42),
             ..CriticMetrics::default()
         });
-        assert_snapshot!(step(&metrics), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
+        assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
         let eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,

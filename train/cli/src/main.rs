@@ -120,26 +120,25 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Returns options and commands that help with this error.
 fn hint(error: &anyhow::Error) -> &'static str {
     let in_run = error.downcast_ref::<Error>();
-    if let Some(Error::WrongNumbers { .. }) = in_run {
-        return " (--device N selects another device; `lapwing doctor` tests them)";
-    }
-    let model = in_run.and_then(|error| match error {
-        Error::Model(error) => Some(error),
-        _ => None,
-    });
-    if let Some(ModelError::NotNumbers) = error.downcast_ref::<ModelError>().or(model) {
-        return " (`lapwing doctor` tests the device)";
-    }
+    let model = match in_run {
+        Some(Error::Model(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
     let gpu = match (in_run, model) {
         (Some(Error::Gpu(error)), _) | (_, Some(ModelError::Gpu(error))) => Some(error),
-        _ => None,
+        _ => error.downcast_ref(),
     };
-    match error.downcast_ref::<GpuError>().or(gpu) {
-        Some(GpuError::NoSuchDevice { .. } | GpuError::Unusable(_)) => {
+    match (in_run, model, gpu) {
+        (Some(Error::WrongNumbers { .. }), ..) => {
+            " (--device N selects another device; `lapwing doctor` tests them)"
+        }
+        (_, Some(ModelError::NotNumbers), _) | (.., Some(GpuError::Failed(_))) => {
+            " (`lapwing doctor` tests the device)"
+        }
+        (.., Some(GpuError::NoSuchDevice { .. } | GpuError::Unusable(_))) => {
             " (--device N selects a device; `lapwing devices` lists them)"
         }
-        Some(GpuError::OutOfMemory(_)) => " (train.tokens_per_batch, train.group_size)",
-        Some(GpuError::Failed(_)) => " (`lapwing doctor` tests the device)",
+        (.., Some(GpuError::OutOfMemory(_))) => " (train.tokens_per_batch, train.group_size)",
         _ => "",
     }
 }

@@ -72,7 +72,6 @@ pub fn print_always(text: &str) {
     let _ = writeln!(io::stderr(), "{}", line(text));
 }
 
-/// Prints an error.
 pub fn error(text: &str) {
     let name = style("error:").for_stderr().red().bold();
     let _ = writeln!(io::stderr(), "{name} {}", line(text));

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use console::{Style, measure_text_width};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_train::Config;
 use lapwing_train::record::Record;
 
 use crate::out::line;
-use crate::records;
+use crate::{describe, records};
 
 /// A run at one moment.
 pub struct Picture<'a> {
@@ -30,10 +31,8 @@ const RECENT_STEPS: usize = 20;
 /// Seconds without a record after which that is shown.
 const MAX_SILENCE: f64 = 30.0;
 
-const BOLD: &str = "1";
-const FAINT: &str = "2";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
+const PLAIN: Style = Style::new();
+const FAINT: Style = Style::new().dim();
 
 impl Picture<'_> {
     /// Draws lines of at most `width` characters.
@@ -43,30 +42,31 @@ impl Picture<'_> {
             width,
             colours,
         };
-        let (name, game) = (
-            self.run.display().to_string(),
-            self.config.game.name.to_string(),
-        );
-        let (name, game) = (line(&name), line(&game));
-        let seed = self.config.train.seed;
-        lines.add(&format!("{name}: {game}, seed {seed}"), BOLD);
-        lines.add(&self.state(), if self.running { "" } else { GREEN });
+        let (game, seed) = (&self.config.game.name, self.config.train.seed);
+        let title = format!("{}: {game}, seed {seed}", self.run.display());
+        lines.add(&line(&title), &Style::new().bold());
+        let style = match self.running {
+            true => PLAIN,
+            false => Style::new().green(),
+        };
+        lines.add(&self.state(), &style);
         if let Some(last) = records::steps(self.records).last() {
-            lines.add(&self.progress(last.step, width), "");
-            lines.add("", "");
-            self.last_step(last, &mut lines);
+            lines.add(&self.progress(last.step, width), &PLAIN);
+            lines.add("", &PLAIN);
+            let words = describe::step_words(last);
+            lines.flow(words.iter().map(String::as_str), "", "  ", &PLAIN);
             self.curves(&mut lines);
         }
         self.evaluations(&mut lines);
         let hidden = records::warnings(self.records).count();
         let hidden = hidden.saturating_sub(MAX_WARNINGS);
         for warning in records::warnings(self.records).skip(hidden) {
-            let name = line(&warning.check);
-            let text = format!("step {}, {name}: {}", warning.step, line(&warning.text));
-            lines.wrapped(&text, YELLOW);
+            let text = format!("step {}, {}: {}", warning.step, warning.check, warning.text);
+            let text = line(&text);
+            lines.flow(text.split_whitespace(), "!", " ", &Style::new().yellow());
         }
         if hidden > 0 {
-            lines.add(&format!("{hidden} earlier warnings"), FAINT);
+            lines.add(&format!("{hidden} earlier warnings"), &FAINT);
         }
         lines.text
     }
@@ -121,39 +121,18 @@ impl Picture<'_> {
         format!("{text}[{}{}]", "#".repeat(full), "-".repeat(room - full))
     }
 
-    fn last_step(&self, step: &StepMetrics, lines: &mut Screenful) {
-        let play = &step.play;
-        let mut words = vec![
-            format!("return {:.3}", play.return_mean),
-            format!("success {:.2}", play.success_rate),
-            format!("valid {:.2}", play.valid_action_rate),
-            format!("length {:.1}", play.episode_length_mean),
-        ];
-        words.extend(play.replies.map(|r| format!("entropy {:.3}", r.entropy)));
-        if let Some(learned) = step.learned {
-            words.extend(learned.kl.map(|kl| format!("kl {kl:.4}")));
-            words.push(format!("grad {:.3}", learned.grad_norm));
-        }
-        words.extend(step.value.map(|v| format!("td error {:.4}", v.td_error)));
-        if step.learned.is_none() && step.value.is_none() {
-            words.push("no update".to_owned());
-        }
-        let (rollout, update) = (step.seconds_rollout, step.seconds_update);
-        words.push(format!("{:.2} s", rollout + update));
-        lines.flowing(&words);
-    }
-
     fn curves(&self, lines: &mut Screenful) {
         if records::steps(self.records).nth(1).is_none() {
             return;
         }
-        lines.add("", "");
+        lines.add("", &PLAIN);
         let mut curve = |name: &str, of: fn(&StepMetrics) -> f64| {
             let values: Vec<f64> = records::steps(self.records).map(of).collect();
-            let ends = format!("{:7.3} to {:.3}", low(&values), high(&values));
+            let (low, high) = range(&values);
+            let ends = format!("{low:7.3} to {high:.3}");
             let room = lines.width.saturating_sub(9 + ends.len() + 2).min(60);
             let drawn = sparkline(&values, room);
-            lines.add(&format!("{name:8} {drawn:room$} {ends}"), "");
+            lines.add(&format!("{name:8} {drawn:room$} {ends}"), &PLAIN);
         };
         curve("return", |step| step.play.return_mean);
         curve("success", |step| step.play.success_rate);
@@ -166,9 +145,9 @@ impl Picture<'_> {
         if count == 0 && baselines.is_none() {
             return;
         }
-        lines.add("", "");
-        lines.add("held-out scenes   success   return  valid  length", FAINT);
-        let mut row = |name: &str, play: &PlayMetrics, style: &str| {
+        lines.add("", &PLAIN);
+        lines.add("held-out scenes   success   return  valid  length", &FAINT);
+        let mut row = |name: &str, play: &PlayMetrics, style: &Style| {
             let text = format!(
                 "{name:16} {:8.3} {:8.3} {:6.2} {:7.1}",
                 play.success_rate,
@@ -179,20 +158,24 @@ impl Picture<'_> {
             lines.add(&text, style);
         };
         if let Some(random) = baselines.and_then(|baselines| baselines.random.as_ref()) {
-            row("random", random, FAINT);
+            row("random", random, &FAINT);
         }
         let hidden = count.saturating_sub(MAX_EVALUATIONS);
         for (at, evaluation) in records::evaluations(self.records).enumerate() {
             if at == 0 || at > hidden {
-                row(&format!("step {}", evaluation.step), &evaluation.play, "");
+                row(
+                    &format!("step {}", evaluation.step),
+                    &evaluation.play,
+                    &PLAIN,
+                );
             }
         }
         if let Some(scripted) = baselines.and_then(|baselines| baselines.scripted.as_ref()) {
-            row("scripted", scripted, FAINT);
+            row("scripted", scripted, &FAINT);
         }
         if let Some(best) = baselines.and_then(|baselines| baselines.best_possible) {
             let text = format!("{:16} {:8} {best:8.3}", "best possible", "");
-            lines.add(&text, FAINT);
+            lines.add(&text, &FAINT);
         }
     }
 }
@@ -215,12 +198,10 @@ fn seconds_per_step(steps: &[&StepMetrics]) -> Option<f64> {
     }
 }
 
-fn low(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn high(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+fn range(values: &[f64]) -> (f64, f64) {
+    let start = (f64::INFINITY, f64::NEG_INFINITY);
+    let wider = |(low, high): (f64, f64), &value: &f64| (low.min(value), high.max(value));
+    values.iter().fold(start, wider)
 }
 
 /// Draws a curve of at most `room` characters, each of which is the mean of its values.
@@ -231,7 +212,7 @@ fn sparkline(values: &[f64], room: usize) -> String {
         let part = &values[place * values.len() / count..(place + 1) * values.len() / count];
         part.iter().sum::<f64>() / part.len() as f64
     };
-    let (low, high) = (low(values), high(values));
+    let (low, high) = range(values);
     let level = |value: f64| match high > low {
         true => LEVELS[((value - low) / (high - low) * 7.0).round() as usize],
         false => LEVELS[0],
@@ -258,44 +239,30 @@ struct Screenful {
 
 impl Screenful {
     /// Adds a line, cut off at the width.
-    fn add(&mut self, text: &str, style: &str) {
-        let fitting: String = match text.chars().count() > self.width {
-            true => text.chars().take(self.width - 1).chain(['…']).collect(),
-            false => text.to_owned(),
-        };
-        let line = match self.colours && !style.is_empty() {
-            true => format!("\x1b[{style}m{fitting}\x1b[0m"),
-            false => fitting,
-        };
-        self.text += line.trim_end();
-        self.text.push('\n');
+    fn add(&mut self, text: &str, style: &Style) {
+        let fitting = console::truncate_str(text.trim_end(), self.width, "…");
+        let style = style.clone().force_styling(self.colours);
+        self.text += &format!("{}\n", style.apply_to(fitting));
     }
 
-    /// Adds lines with as many words each as fit.
-    fn flowing(&mut self, words: &[String]) {
-        let mut line = String::new();
+    /// Adds lines with as many words each as fit. The first one begins with `mark`, and the others are indented as much.
+    fn flow<'a>(
+        &mut self,
+        words: impl Iterator<Item = &'a str>,
+        mark: &str,
+        gap: &str,
+        style: &Style,
+    ) {
+        let mut line = mark.to_owned();
         for word in words {
-            if !line.is_empty() && line.chars().count() + 2 + word.chars().count() > self.width {
-                self.add(&line, "");
-                line.clear();
+            let width = measure_text_width(&line) + gap.len() + measure_text_width(word);
+            if width > self.width && line.len() > mark.len() {
+                self.add(&line, style);
+                line = " ".repeat(mark.len());
             }
             if !line.is_empty() {
-                line += "  ";
+                line += gap;
             }
-            line += word;
-        }
-        self.add(&line, "");
-    }
-
-    /// Adds a text, wrapped.
-    fn wrapped(&mut self, text: &str, style: &str) {
-        let mut line = String::from("!");
-        for word in text.split_whitespace() {
-            if line.chars().count() + 1 + word.chars().count() > self.width && line.trim() != "!" {
-                self.add(&line, style);
-                line = " ".to_owned();
-            }
-            line.push(' ');
             line += word;
         }
         self.add(&line, style);

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use console::{StyledObject, style};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapwing_play::Progress;
-use lapwing_train::record::metrics::Evaluation;
 use lapwing_train::record::{Record, RecordError, Sink};
 
 use crate::{describe, out};
@@ -19,59 +18,67 @@ const MIN_LINE_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time without a line: then the current phase is printed, so that one that hangs is named.
 const MAX_LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows the phases and steps of one command; nothing with `--quiet`.
+/// Shows the phases and steps of one command; nothing with `--quiet`. On a terminal a bar shows the steps, and a line the
+/// phase.
 #[derive(Debug)]
 pub struct Terminal {
-    display: Display,
+    bars: MultiProgress,
+    steps: OnceLock<ProgressBar>,
+    phase: OnceLock<ProgressBar>,
+    shared: Arc<Shared>,
+    /// Without a terminal: the thread that prints a slow phase.
+    watcher: Option<JoinHandle<()>>,
 }
 
+/// What the watching thread reads.
 #[derive(Debug)]
-enum Display {
-    /// A bar for the steps and a line for the phase.
-    Bars(Bars),
-    /// Plain lines, and the thread that prints a slow phase.
-    Lines(Arc<Lines>, Option<JoinHandle<()>>),
+struct Shared {
+    phase: Mutex<Option<Phase>>,
+    last_line: Mutex<Instant>,
+    is_over: AtomicBool,
 }
 
 impl Terminal {
     /// Shows bars if standard error is a terminal, else lines.
     pub fn new() -> Terminal {
-        let is_terminal = std::io::stderr().is_terminal();
-        if out::is_quiet() || is_terminal {
-            let bars = Bars::default();
-            if out::is_quiet() {
-                bars.all.set_draw_target(ProgressDrawTarget::hidden());
-            }
-            return Terminal {
-                display: Display::Bars(bars),
-            };
+        let bars = MultiProgress::new();
+        if out::is_quiet() {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
         }
-        let lines = Arc::new(Lines::new());
-        let watched = lines.clone();
-        let watcher = thread::spawn(move || watched.watch());
+        let shared = Arc::new(Shared {
+            phase: Mutex::default(),
+            last_line: Mutex::new(Instant::now()),
+            is_over: AtomicBool::new(false),
+        });
+        let watched = shared.clone();
+        let has_lines = !out::is_quiet() && !std::io::stderr().is_terminal();
         Terminal {
-            display: Display::Lines(lines, Some(watcher)),
+            bars,
+            steps: OnceLock::new(),
+            phase: OnceLock::new(),
+            shared,
+            watcher: has_lines.then(|| thread::spawn(move || watched.watch())),
         }
     }
 
     /// Shows step `done` of `total` with its description, `short` in a bar. Steps that follow too fast get no line.
     pub fn steps(&self, done: usize, total: usize, text: &str, short: &str) {
-        let is_due = match &self.display {
-            Display::Bars(bars) => {
-                bars.steps(done, total, short);
-                bars.is_line_due(done, total)
-            }
-            Display::Lines(lines, _) => {
-                done <= 1 || done == total || lines.silence() >= MIN_LINE_INTERVAL
-            }
+        let bar = self.steps.get_or_init(|| {
+            let bar = ProgressBar::new(total as u64).with_style(form(STEPS));
+            self.bars.insert(0, bar)
+        });
+        bar.set_message(short.to_owned());
+        bar.set_position(done as u64);
+        let interval = match self.watcher {
+            Some(_) => MIN_LINE_INTERVAL,
+            None => MAX_LINE_INTERVAL,
         };
-        if is_due {
+        if done <= 1 || done == total || self.shared.silence() >= interval {
             let step = style(format!("step {done}/{total}")).bold();
             self.headed(step, text);
         }
     }
 
-    /// Prints a line.
     pub fn line(&self, text: &str) {
         self.print(&out::line(text));
     }
@@ -82,10 +89,23 @@ impl Terminal {
     }
 
     fn print(&self, text: &str) {
-        match &self.display {
+        *held(&self.shared.last_line) = Instant::now();
+        match self.watcher {
+            Some(_) => self.shared.print(text),
             // An error means that standard error is closed.
-            Display::Bars(bars) => bars.all.println(text).unwrap_or_default(),
-            Display::Lines(lines, _) => lines.print(text),
+            None => self.bars.println(text).unwrap_or_default(),
+        }
+    }
+
+    fn show_phase(&self, phase: &Phase) {
+        if self.watcher.is_none() {
+            let bar = self.phase.get_or_init(|| {
+                let bar = ProgressBar::new_spinner().with_style(form("{spinner} {wide_msg}"));
+                let bar = self.bars.add(bar);
+                bar.enable_steady_tick(Duration::from_millis(100));
+                bar
+            });
+            bar.set_message(phase.text());
         }
     }
 }
@@ -100,20 +120,14 @@ impl Progress for Terminal {
             done: 0,
             started: Instant::now(),
         };
-        match &self.display {
-            Display::Bars(bars) => bars.set_phase(phase),
-            Display::Lines(lines, _) => *held(&lines.phase) = Some(phase),
-        }
+        self.show_phase(&phase);
+        *held(&self.shared.phase) = Some(phase);
     }
 
     fn done(&self, done: usize) {
-        match &self.display {
-            Display::Bars(bars) => bars.progress(done),
-            Display::Lines(lines, _) => {
-                if let Some(phase) = &mut *held(&lines.phase) {
-                    phase.done = done;
-                }
-            }
+        if let Some(phase) = &mut *held(&self.shared.phase) {
+            phase.done = done;
+            self.show_phase(phase);
         }
     }
 
@@ -130,21 +144,17 @@ pub struct Steps<'a> {
 
 impl Sink for Steps<'_> {
     fn record(&mut self, record: &Record) -> Result<(), RecordError> {
-        let head = |step| style(format!("step {step}/{}", self.total)).bold();
+        let Some(text) = describe::record(record) else {
+            return Ok(());
+        };
+        let head = style(format!("step {}/{}", record.step(), self.total)).bold();
         match record {
             Record::Step(metrics) => {
-                let (text, short) = (describe::step(metrics), describe::short_step(metrics));
+                let short = describe::short_step(metrics);
                 self.terminal.steps(metrics.step, self.total, &text, &short);
             }
-            Record::Evaluation(Evaluation { step, play, .. }) => {
-                let text = describe::evaluation(play);
-                self.terminal.headed(head(*step).green(), &text);
-            }
-            Record::Warning(warning) => {
-                let text = format!("warning ({}): {}", warning.check, warning.text);
-                self.terminal.headed(head(warning.step).yellow(), &text);
-            }
-            Record::Baselines(_) | Record::Episode(_) => (),
+            Record::Evaluation(_) => self.terminal.headed(head.green(), &text),
+            _ => self.terminal.headed(head.yellow(), &text),
         }
         Ok(())
     }
@@ -152,76 +162,17 @@ impl Sink for Steps<'_> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        match &mut self.display {
-            Display::Bars(bars) => bars.all.clear().unwrap_or_default(),
-            Display::Lines(lines, watcher) => {
-                lines.is_over.store(true, Relaxed);
-                if let Some(watcher) = watcher.take() {
-                    watcher.thread().unpark();
-                    let _ = watcher.join();
-                }
-            }
+        self.bars.clear().unwrap_or_default();
+        self.shared.is_over.store(true, Relaxed);
+        if let Some(watcher) = self.watcher.take() {
+            watcher.thread().unpark();
+            let _ = watcher.join();
         }
     }
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().expect("no panic while held")
-}
-
-#[derive(Debug, Default)]
-struct Bars {
-    all: MultiProgress,
-    steps: OnceLock<ProgressBar>,
-    phase: OnceLock<ProgressBar>,
-    current: Mutex<Option<Phase>>,
-    last_line: Mutex<Option<Instant>>,
-}
-
-impl Bars {
-    /// Whether to print a step above the bars: the first, the last, and others now and then.
-    fn is_line_due(&self, done: usize, total: usize) -> bool {
-        let mut last = held(&self.last_line);
-        let is_due = done <= 1
-            || done == total
-            || last.is_none_or(|last| last.elapsed() >= MAX_LINE_INTERVAL);
-        if is_due {
-            *last = Some(Instant::now());
-        }
-        is_due
-    }
-
-    fn set_phase(&self, phase: Phase) {
-        self.phase_bar().set_message(phase.text());
-        *held(&self.current) = Some(phase);
-    }
-
-    fn progress(&self, done: usize) {
-        if let Some(phase) = &mut *held(&self.current) {
-            phase.done = done;
-            self.phase_bar().set_message(phase.text());
-        }
-    }
-
-    fn steps(&self, done: usize, total: usize, text: &str) {
-        let bar = self.steps.get_or_init(|| {
-            let style = form(STEPS);
-            self.all
-                .insert(0, ProgressBar::new(total as u64).with_style(style))
-        });
-        bar.set_message(text.to_owned());
-        bar.set_position(done as u64);
-    }
-
-    fn phase_bar(&self) -> &ProgressBar {
-        self.phase.get_or_init(|| {
-            let bar = self
-                .all
-                .add(ProgressBar::new_spinner().with_style(form("{spinner} {wide_msg}")));
-            bar.enable_steady_tick(Duration::from_millis(100));
-            bar
-        })
-    }
 }
 
 /// The bar of the steps. It fits 80 columns with counts of six digits and a message of 40 characters.
@@ -231,22 +182,7 @@ fn form(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a fixed template")
 }
 
-#[derive(Debug)]
-struct Lines {
-    phase: Mutex<Option<Phase>>,
-    last_line: Mutex<Instant>,
-    is_over: AtomicBool,
-}
-
-impl Lines {
-    fn new() -> Lines {
-        Lines {
-            phase: Mutex::default(),
-            last_line: Mutex::new(Instant::now()),
-            is_over: AtomicBool::new(false),
-        }
-    }
-
+impl Shared {
     fn print(&self, text: &str) {
         *held(&self.last_line) = Instant::now();
         // Not eprintln, which panics if standard error is closed.
@@ -286,16 +222,10 @@ impl Phase {
     }
 
     fn text_after(&self, elapsed: Duration) -> String {
-        let Phase {
-            name,
-            unit,
-            total,
-            done,
-            ..
-        } = self;
-        let mut text = format!("{name} {done}/{total} {unit}");
-        if *done > 0 {
-            let rate = *done as f64 / elapsed.as_secs_f64().max(1e-3);
+        let (name, unit, done) = (self.name, self.unit, self.done);
+        let mut text = format!("{name} {done}/{} {unit}", self.total);
+        if done > 0 {
+            let rate = done as f64 / elapsed.as_secs_f64().max(1e-3);
             text += &format!(", {}/s", short(rate));
         }
         if elapsed >= MAX_LINE_INTERVAL {

@@ -29,7 +29,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Returns the screen of this game.
     pub fn new(scenario: &dyn Scenario, keys: String, scores: String) -> Screen {
         Screen {
             legend: scenario.legend(),

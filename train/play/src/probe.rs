@@ -8,7 +8,7 @@ use crate::{ActionRequest, Player, Reply};
 
 /// Counts of actions that follow the changed and the usual instructions, over the turns in which the two have no good
 /// action in common.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ProbeCounts {
     /// Turns in which the two have no good action in common.
     pub parted: usize,

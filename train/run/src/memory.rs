@@ -19,7 +19,7 @@ const CACHE: u64 = 64 << 20;
 const ROUNDS: usize = 4;
 
 /// The inputs of the plan, beside the model.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryDemand {
     /// Trained numbers, in an adapter or in the whole model; 0: nothing is trained.
     pub trained: u64,

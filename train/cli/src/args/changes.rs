@@ -20,12 +20,6 @@ pub struct ConfigArgs {
     /// general defaults
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
-    #[command(flatten)]
-    pub changes: ChangeArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct ChangeArgs {
     /// Change a config value, such as train.lr=0.001. May be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -45,11 +39,9 @@ pub struct ChangeArgs {
 impl ConfigArgs {
     /// Returns the config with these changes, and then the command's own settings, applied.
     pub fn resolve(&self, own: Vec<String>) -> Result<Resolved, Error> {
-        let settings = [self.changes.settings()?, own].concat();
+        let settings = [self.settings()?, own].concat();
         let mut resolved = Config::resolve(&self.config, &settings)?;
-        let is_set = |key| is_set(&resolved, key);
-        let replaces_model = is_set("model.dir") || is_set("model.repo");
-        let note = built_in_preset(&resolved).filter(|_| replaces_model);
+        let note = built_in_preset(&resolved).filter(|_| replaces_model(&resolved));
         resolved.notes.extend(note);
         Ok(resolved)
     }
@@ -57,19 +49,22 @@ impl ConfigArgs {
     /// Does the same, and if the config is that of a run, replaces its model by the trained one.
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve(own)?;
-        let is_set = |key| is_set(&resolved, key);
         if !resolved.config.learner.has_language() {
-            if let Some(run) = resolved.run.clone().filter(|_| !is_set("value.network")) {
+            if let Some(run) = resolved
+                .run
+                .clone()
+                .filter(|_| !is_set(&resolved, "value.network"))
+            {
                 let network = directory::trained_network(&run)?.display().to_string();
                 resolved.notes.push(format!("plays with {network}"));
                 resolved.config.value.network = network;
             }
             return Ok(resolved);
         }
-        if is_set("model.adapter") {
+        if is_set(&resolved, "model.adapter") {
             return Ok(resolved);
         }
-        let replaces_model = is_set("model.dir") || is_set("model.repo");
+        let replaces_model = replaces_model(&resolved);
         if let Some(run) = &resolved.run {
             let (trained, model) = (directory::trained(run)?, &mut resolved.config.model);
             let dir = trained.dir().display();
@@ -96,10 +91,43 @@ impl ConfigArgs {
         }
         Ok(resolved)
     }
+
+    fn settings(&self) -> Result<Vec<String>, Error> {
+        // Quoted as TOML, so that a directory named 7 stays a string.
+        let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
+        let mut settings = self.set.clone();
+        settings.extend(self.game.iter().map(|game| quoted("game.name", game)));
+        if let Some(text) = &self.model {
+            let text = &*model(text);
+            // Both are set, so that one replaces the other whichever the config has.
+            let (dir, repo) = match ModelSource::typed(text) {
+                ModelSource::Repository(_) => ("", text),
+                _ => (model_directory(text)?, ""),
+            };
+            settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);
+        }
+        if let Some(dir) = &self.adapter {
+            settings.push(quoted("model.adapter", &adapter(dir)?.to_string_lossy()));
+        }
+        Ok(settings)
+    }
+
+    /// Returns a note for each key of `--set` in one of the sections that `command` ignores.
+    pub fn unused(&self, sections: &[&str], command: &str) -> Vec<String> {
+        let keys = self.set.iter().filter_map(|set| set.split('=').next());
+        keys.map(str::trim)
+            .filter(|key| sections.iter().any(|section| key.starts_with(section)))
+            .map(|key| format!("{key} (--set) has no effect on {command}"))
+            .collect()
+    }
 }
 
 fn is_set(resolved: &Resolved, key: &str) -> bool {
     resolved.origins.get(key) == Some(&Origin::Setting)
+}
+
+fn replaces_model(resolved: &Resolved) -> bool {
+    is_set(resolved, "model.dir") || is_set(resolved, "model.repo")
 }
 
 /// Returns a note if the config comes from a preset whose reply format suits only the built-in model.
@@ -164,37 +192,6 @@ fn model_directory(dir: &str) -> Result<&str, Error> {
         PathKind::Run => wrong("is a run, not a model", "give it without --model"),
         PathKind::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
         _ => Ok(dir),
-    }
-}
-
-impl ChangeArgs {
-    fn settings(&self) -> Result<Vec<String>, Error> {
-        // Quoted as TOML, so that a directory named 7 stays a string.
-        let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
-        let mut settings = self.set.clone();
-        settings.extend(self.game.iter().map(|game| quoted("game.name", game)));
-        if let Some(text) = &self.model {
-            let text = &*model(text);
-            // Both are set, so that one replaces the other whichever the config has.
-            let (dir, repo) = match ModelSource::typed(text) {
-                ModelSource::Repository(_) => ("", text),
-                _ => (model_directory(text)?, ""),
-            };
-            settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);
-        }
-        if let Some(dir) = &self.adapter {
-            settings.push(quoted("model.adapter", &adapter(dir)?.to_string_lossy()));
-        }
-        Ok(settings)
-    }
-
-    /// Returns a note for each key of `--set` in one of the sections that `command` ignores.
-    pub fn unused(&self, sections: &[&str], command: &str) -> Vec<String> {
-        let keys = self.set.iter().filter_map(|set| set.split('=').next());
-        keys.map(str::trim)
-            .filter(|key| sections.iter().any(|section| key.starts_with(section)))
-            .map(|key| format!("{key} (--set) has no effect on {command}"))
-            .collect()
     }
 }
 

@@ -6,16 +6,16 @@ mod values;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
 use lapwing_train::config::MOST_EPISODES;
 use lapwing_train::record::directory;
 use lapwing_train::{Config, Error};
 
 use changes::announced;
-pub use changes::{ChangeArgs, ConfigArgs, adapter, learned, model};
+pub use changes::{ConfigArgs, adapter, learned, model};
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
-use values::{SHARE, WHOLE, number, whole};
+use values::{SHARE, TOKENS, WHOLE, number, whole};
 
 /// Train small language models to play text games, on any GPU or none
 #[derive(Debug, Parser)]
@@ -156,36 +156,40 @@ pub struct ModelArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("input").required(true)))]
 pub struct ScoreArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    pub input: ScoreInput,
-}
-
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct ScoreInput {
     /// Score this text. The tokenizer adds its usual special tokens
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", group = "input")]
     pub text: Option<String>,
     /// Score these token ids: a file with a JSON list of numbers. - reads standard input
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", group = "input")]
     pub ids: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("input").required(true)))]
 pub struct GenerateArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    pub input: GenerateInput,
+    /// Continue this text. The tokenizer adds its usual special tokens
+    #[arg(long, value_name = "TEXT", group = "input")]
+    pub prompt: Option<String>,
+    /// Reply to a conversation, formatted by the model's chat template: a file with a JSON list of messages, or an object
+    /// with `messages` and template variables, such as {"messages": [...], "enable_thinking": false}. - reads standard
+    /// input
+    #[arg(long, value_name = "FILE.json", group = "input")]
+    pub chat: Option<PathBuf>,
+    /// Continue these token ids: a file with a JSON list of numbers. - reads standard input
+    #[arg(long, value_name = "FILE.json", group = "input")]
+    pub ids: Option<PathBuf>,
     /// Take the most likely token each time
     #[arg(long, conflicts_with_all = ["temperature", "top_p", "top_k", "seed"])]
     pub greedy: bool,
@@ -201,27 +205,11 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u64,
     /// Maximum number of new tokens
-    #[arg(long, value_name = "N", value_parser = tokens(), default_value_t = 256, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole(TOKENS), default_value_t = 256, allow_negative_numbers = true)]
     pub max_new_tokens: usize,
     /// Seed of the sampling
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
-}
-
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct GenerateInput {
-    /// Continue this text. The tokenizer adds its usual special tokens
-    #[arg(long, value_name = "TEXT")]
-    pub prompt: Option<String>,
-    /// Reply to a conversation, formatted by the model's chat template: a file with a JSON list of messages, or an object
-    /// with `messages` and template variables, such as {"messages": [...], "enable_thinking": false}. - reads standard
-    /// input
-    #[arg(long, value_name = "FILE.json")]
-    pub chat: Option<PathBuf>,
-    /// Continue these token ids: a file with a JSON list of numbers. - reads standard input
-    #[arg(long, value_name = "FILE.json")]
-    pub ids: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -241,7 +229,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Maximum length of prompt and reply together, in tokens [default: the model's maximum]
-    #[arg(long, value_name = "N", value_parser = tokens(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole(TOKENS), allow_negative_numbers = true)]
     pub context: Option<usize>,
     /// Maximum number of replies that are decoded together
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole(1..=256_usize))]
@@ -280,19 +268,6 @@ pub struct PretrainArgs {
     #[arg(long, value_name = "P", conflicts_with = "from", allow_negative_numbers = true,
         value_parser = number(|p: f64| (0.0..=1.0).contains(&p), "a number from 0 to 1"))]
     pub skill: Option<f64>,
-    #[command(flatten)]
-    pub imitation: ImitationArgs,
-    /// Number of optimiser updates
-    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
-    pub steps: Option<u64>,
-    /// Seed of all randomness
-    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
-    pub seed: u64,
-}
-
-/// Options of `lapwing pretrain --from`.
-#[derive(Debug, Args)]
-pub struct ImitationArgs {
     /// Train an adapter on the episodes of this file: one that `lapwing play --keep` wrote, or the episodes.jsonl of a run.
     /// May be repeated
     #[arg(long, value_name = "EPISODES.jsonl")]
@@ -323,6 +298,12 @@ pub struct ImitationArgs {
     /// Change a config value, such as lora.rank=16. May be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "from")]
     pub set: Vec<String>,
+    /// Number of optimiser updates
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
+    pub steps: Option<u64>,
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
+    pub seed: u64,
 }
 
 impl PretrainArgs {
@@ -331,12 +312,10 @@ impl PretrainArgs {
         let config = self.configs.first();
         let request = ConfigArgs {
             config: config.map_or("frozen-lake", String::as_str).to_owned(),
-            changes: ChangeArgs {
-                set: self.imitation.set.clone(),
-                model: self.imitation.model.clone(),
-                adapter: None,
-                game: None,
-            },
+            set: self.set.clone(),
+            model: self.model.clone(),
+            adapter: None,
+            game: None,
         };
         let seed = vec![format!("train.seed={}", self.seed)];
         Ok(announced(request.resolve(seed)?))
@@ -415,15 +394,10 @@ impl TrainArgs {
             return Ok(announced(resolved).absolute());
         };
         directory::is_run(run)?;
-        let settings = [self.config.changes.set.clone(), own].concat();
+        let settings = [self.config.set.clone(), own].concat();
         let resolved = Config::resolve(&directory::config(run).to_string_lossy(), &settings)?;
         Ok(announced(resolved))
     }
-}
-
-/// Returns a parser of numbers of tokens.
-fn tokens() -> impl Fn(&str) -> Result<usize, String> + Clone {
-    whole(1..=u32::MAX as usize)
 }
 
 #[cfg(test)]

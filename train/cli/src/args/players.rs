@@ -94,23 +94,19 @@ pub struct PlayArgs {
 }
 
 impl PlayArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
-        let mut resolved = match self.human || self.player.player.is_some() {
+        let player = self.player.player.as_ref();
+        let resolved = match self.human || player.is_some() {
             true => self.config.resolve(Vec::new())?,
             false => self.config.resolve_trained(Vec::new())?,
         };
         let evaluation: &[&str] = &["eval.episodes", "eval.every", "eval.seed"];
-        let (unused, command) = match (self.human, &self.player.player) {
+        let (unused, command) = match (self.human, player) {
             (true, _) => (vec!["eval.", "policy."], "a game played by hand"),
             (false, None) => (evaluation.to_vec(), "play"),
             (false, Some(_)) => ([evaluation, &["model."]].concat(), "another player"),
         };
-        resolved.notes.extend(self.player.note(&resolved));
-        let unused = [&TRAINING_ONLY[..], &unused].concat();
-        let notes = self.config.changes.unused(&unused, command);
-        resolved.notes.extend(notes);
-        Ok(announced(resolved))
+        Ok(to_play(resolved, &self.config, player, &unused, command))
     }
 }
 
@@ -164,29 +160,17 @@ impl PlayerArgs {
             Some(OtherPlayer::Scripted) => "scripted (--player)".to_owned(),
             Some(OtherPlayer::Random) => "random (--player)".to_owned(),
             Some(OtherPlayer::OpenAi(_)) | None => {
-                let model = self.player_model.clone();
-                model.unwrap_or_else(|| "API".to_owned())
+                self.player_model.clone().unwrap_or("API".to_owned())
             }
-        }
-    }
-
-    /// Returns a note if a model behind an API plays by a preset for the built-in model.
-    fn note(&self, resolved: &Resolved) -> Option<String> {
-        match self.player {
-            Some(OtherPlayer::OpenAi(_)) => built_in_preset(resolved),
-            _ => None,
         }
     }
 }
 
 impl EvalArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
-        let player = Some(&self.player).filter(|player| player.player.is_some());
-        evaluation(&self.config, self.episodes, player)
+        evaluation(&self.config, self.episodes, self.player.player.as_ref())
     }
 
-    /// Returns the games to play.
     pub fn games(&self, config: &Config) -> Result<Vec<GameConfig>, Error> {
         if self.games.is_empty() {
             return Ok(vec![config.game.clone()]);
@@ -197,7 +181,6 @@ impl EvalArgs {
 }
 
 impl ProbeArgs {
-    /// Returns the config with all options applied.
     pub fn config(&self) -> Result<Config, Error> {
         evaluation(&self.config, self.episodes, None)
     }
@@ -227,18 +210,30 @@ impl ProbeArgs {
 fn evaluation(
     request: &ConfigArgs,
     episodes: Option<u64>,
-    player: Option<&PlayerArgs>,
+    player: Option<&OtherPlayer>,
 ) -> Result<Config, Error> {
     let episodes = episodes.map(|n| format!("eval.episodes={n}"));
     let own = episodes.into_iter().collect();
-    let mut resolved = match player {
+    let resolved = match player {
         Some(_) => request.resolve(own)?,
         None => request.resolve_trained(own)?,
     };
-    let note = player.and_then(|player| player.note(&resolved));
-    resolved.notes.extend(note);
-    let unused = [&TRAINING_ONLY[..], &["eval.every", "mix"]].concat();
-    let notes = request.changes.unused(&unused, "an evaluation");
-    resolved.notes.extend(notes);
-    Ok(announced(resolved))
+    let unused = ["eval.every", "mix"];
+    Ok(to_play(resolved, request, player, &unused, "an evaluation"))
+}
+
+/// Prints the notes on a config for this player, and on keys that have no effect: those of training, and `unused` ones.
+fn to_play(
+    mut resolved: Resolved,
+    request: &ConfigArgs,
+    player: Option<&OtherPlayer>,
+    unused: &[&str],
+    command: &str,
+) -> Config {
+    if let Some(OtherPlayer::OpenAi(_)) = player {
+        resolved.notes.extend(built_in_preset(&resolved));
+    }
+    let unused = [&TRAINING_ONLY[..], unused].concat();
+    resolved.notes.extend(request.unused(&unused, command));
+    announced(resolved)
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 /// Any whole number that TOML can hold.
 pub const WHOLE: RangeInclusive<u64> = 0..=i64::MAX as u64;
+/// Numbers of tokens.
+pub const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
 
 /// Returns a parser of whole numbers in this range.
 pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone

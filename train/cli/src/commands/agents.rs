@@ -25,7 +25,6 @@ pub struct ModelAgent {
 }
 
 impl ModelAgent {
-    /// Replaces the policy of the state.
     pub fn set_policy(&self, state: &mut State) {
         state.learner.policy.model.clone_from(&self.model);
         state.learner.policy.adapter.clone_from(&self.adapter);
@@ -66,7 +65,6 @@ pub fn trained_and_initial(
 }
 
 /// Loads the adapter or model of a directory, to be compared with the state's policy.
-/// Fails if it does not fit the initial model of the config, or cannot be read.
 pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<ModelAgent> {
     let gpu = state.learner.policy.model.gpu();
     let initial = initial_model(&state.config.model)?;

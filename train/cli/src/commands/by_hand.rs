@@ -1,6 +1,5 @@
 //! `lapwing play --human`: a game played by a person, on a board that is redrawn in place or line by line.
 
-use std::cell::RefCell;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::Result;
@@ -8,7 +7,7 @@ use console::Term;
 use lapwing_env::Scenario;
 use lapwing_play::players::human::{HumanPlayer, help, in_lines};
 use lapwing_play::players::scripted::ScriptedPlayer;
-use lapwing_play::{ActionRequest, Episode, PlayError, Player, Referee};
+use lapwing_play::{Episode, PlayError, Player, Referee, Turn};
 
 use super::human_scores;
 use super::play::{ending, seat};
@@ -16,7 +15,6 @@ use crate::keys::{self, ActionKeys};
 use crate::screen::{OTHERS, Screen, counted, rounded};
 use crate::{args, interrupt, out};
 
-/// Plays a game and records its score.
 pub fn play(arguments: &args::PlayArgs) -> Result<()> {
     let game = arguments.config()?.game;
     interrupt::end_with_children(&[&game.name])?;
@@ -54,29 +52,15 @@ fn in_terminal(scenario: &dyn Scenario, seed: u64) -> Result<Option<Episode>> {
     in_turns(scenario, seed, keys, shown, screen)
 }
 
-/// A writer for several owners.
-struct SharedWriter<'a, W>(&'a RefCell<W>);
-
-impl<W: Write> Write for SharedWriter<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.borrow_mut().flush()
-    }
-}
-
 /// Plays a game in which every line of input is an action. Returns its episode, or `None` if the person left. Without a
 /// screen, everything is written in lines.
 fn in_turns(
     scenario: &dyn Scenario,
     seed: u64,
     input: impl BufRead,
-    out: impl Write,
+    mut out: impl Write,
     screen: Option<(&Screen, &Term)>,
 ) -> Result<Option<Episode>> {
-    let out = RefCell::new(out);
     let limit = scenario.step_limit();
     if screen.is_none() {
         let how = match scenario.takes_text() {
@@ -84,58 +68,60 @@ fn in_turns(
             false => help(scenario.actions()),
         };
         let rules = scenario.rules();
-        writeln!(out.borrow_mut(), "{rules}\n\nYou have {limit} turns. {how}")?;
+        writeln!(out, "{rules}\n\nYou have {limit} turns. {how}")?;
         if scenario.agents() > 1 {
-            writeln!(out.borrow_mut(), "{OTHERS}")?;
+            writeln!(out, "{OTHERS}")?;
         }
     }
 
-    let show = |out: &mut SharedWriter<'_, _>, ask: &ActionRequest<'_>| match screen {
+    let mut human = HumanPlayer::new(scenario, input, &mut out, |out, ask| match screen {
         Some((screen, term)) => screen.draw(term, ask.observation, ask.past),
-        None => in_lines(out, ask),
-    };
-    let mut human = HumanPlayer::new(scenario, input, SharedWriter(&out), show);
+        None => {
+            tell(out, ask.past)?;
+            in_lines(out, ask)
+        }
+    });
     let mut others: Vec<ScriptedPlayer> = Vec::new();
     others.resize_with(scenario.agents() - 1, ScriptedPlayer::default);
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     let (mut turns, mut total) = (0, 0.0);
-    let mut written = Ok(());
     // The person repeats an invalid reply, so it costs nothing.
     let referee = Referee {
         step_limit: limit,
         format_penalty: 0.0,
     };
     let played = referee.play(scenario, &[seat(seed)], &mut players, &mut |episodes| {
-        let episode = &episodes[0];
-        if episode.turns.len() == turns {
-            return;
-        }
-        (turns, total) = (episode.turns.len(), episode.game_return());
-        let turn = &episode.turns[turns - 1];
-        if screen.is_none() && written.is_ok() {
-            written = writeln!(out.borrow_mut(), "{}: reward {}", turn.text, turn.reward);
-        }
+        (turns, total) = (episodes[0].turns.len(), episodes[0].game_return());
     });
-    written?;
     match played {
         Ok(mut episodes) => {
             let episode = episodes.swap_remove(0);
             match screen {
                 Some((screen, term)) => screen.draw(term, &episode.last, &episode.turns)?,
-                None => writeln!(out.borrow_mut(), "\n{}", episode.last)?,
+                None => {
+                    tell(&mut out, &episode.turns)?;
+                    writeln!(out, "\n{}", episode.last)?;
+                }
             }
             let ending = ending(episode.success, turns, total);
-            writeln!(out.borrow_mut(), "{ending}")?;
+            writeln!(out, "{ending}")?;
             Ok(Some(episode))
         }
         Err(PlayError::Left) => {
             let (turns, total) = (counted(turns, "turn"), rounded(total));
-            writeln!(out.borrow_mut(), "\nleft after {turns}, return {total}")?;
+            writeln!(out, "\nleft after {turns}, return {total}")?;
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Writes the reward of the last turn.
+fn tell(out: &mut impl Write, past: &[Turn]) -> io::Result<()> {
+    past.last().map_or(Ok(()), |turn| {
+        writeln!(out, "{}: reward {}", turn.text, turn.reward)
+    })
 }
 
 /// Records the score of a game, and prints the person's mean.
@@ -150,14 +136,11 @@ fn record(
         return Ok(());
     }
     if let (Some(scores), Some(file)) = (human_scores::of(scenario), human_scores::file()) {
-        let (games, mean) = (
-            counted(scores.episodes, "game"),
-            rounded(scores.return_mean),
-        );
+        let games = counted(scores.episodes, "game");
+        let (mean, file) = (rounded(scores.return_mean), file.display());
         writeln!(
             out,
-            "in {games} of this kind: mean return {mean} (recorded in {}, shown by lapwing eval)",
-            file.display()
+            "in {games} of this kind: mean return {mean} (recorded in {file}, shown by lapwing eval)"
         )?;
     }
     Ok(())

@@ -9,7 +9,6 @@ use lapwing_tensor::{Caps, Gpu, GpuError};
 use crate::args::DeviceArgs;
 use crate::out;
 
-/// Lists the devices.
 pub fn list(selected: DeviceArgs) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {
@@ -35,39 +34,31 @@ pub fn list(selected: DeviceArgs) -> Result<()> {
 fn describe(index: usize, caps: &Caps, is_used: bool) -> String {
     let mark = if is_used { "   <- will be used" } else { "" };
     let mut text = format!("{index}: {}{mark}\n", caps.name);
-    let mut line = |name: &str, value: &str| text += &format!("   {name:10} {value}\n");
-    line("kind", &format!("{}, {}", caps.kind, caps.backend));
-    line("driver", &caps.driver);
-    let memory = caps.memory.map(size);
-    line("memory", memory.as_deref().unwrap_or("unknown"));
-    let (buffer, binding) = (size(caps.max_buffer), size(caps.max_binding));
+    let mut line = |name: &str, value: String| text += &format!("   {name:10} {value}\n");
+    line("kind", format!("{}, {}", caps.kind, caps.backend));
+    line("driver", caps.driver.clone());
+    line("memory", caps.memory.map_or("unknown".to_owned(), size));
+    let (buffer, seen) = (size(caps.max_buffer), size(caps.max_binding));
     line(
         "buffers",
-        &format!("up to {buffer}, of which a kernel sees {binding}"),
+        format!("up to {buffer}, of which a kernel sees {seen}"),
     );
     let memory = size(u64::from(caps.max_workgroup_memory));
     let (threads, subgroup) = (caps.max_workgroup_threads, subgroup(caps.subgroup));
-    line(
-        "workgroups",
-        &format!("up to {threads} threads with {memory} of shared memory{subgroup}"),
-    );
-    line(
-        "16 bits",
-        if caps.f16 {
-            "arithmetic and storage"
-        } else {
-            "storage only"
-        },
-    );
-    line("matrices", &tiles(&caps.matrix_tiles));
+    let workgroups = format!("up to {threads} threads with {memory} of shared memory{subgroup}");
+    line("workgroups", workgroups);
+    let bits = match caps.f16 {
+        true => "arithmetic and storage",
+        false => "storage only",
+    };
+    line("16 bits", bits.to_owned());
+    line("matrices", tiles(&caps.matrix_tiles));
     if let Some(lacks) = &caps.lacks {
-        line("unusable", &format!("it lacks {lacks}"));
+        line("unusable", format!("it lacks {lacks}"));
     }
     if caps.is_software {
-        line(
-            "software",
-            "runs on the processor: slow, with the same results",
-        );
+        let note = "runs on the processor: slow, with the same results";
+        line("software", note.to_owned());
     }
     text
 }
@@ -89,10 +80,8 @@ fn tiles(tiles: &[(u32, u32, u32)]) -> String {
         return "no matrix units".to_owned();
     }
     let tiles = tiles.iter().map(|(m, n, k)| format!("{m}x{n}x{k}"));
-    format!(
-        "units for f16 tiles of {}",
-        tiles.collect::<Vec<_>>().join(", ")
-    )
+    let tiles: Vec<String> = tiles.collect();
+    format!("units for f16 tiles of {}", tiles.join(", "))
 }
 
 #[cfg(test)]

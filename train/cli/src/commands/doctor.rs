@@ -9,7 +9,6 @@ use crate::args::{DeviceArgs, DoctorArgs};
 use crate::hub::hub;
 use crate::out;
 
-/// Checks the machine.
 pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());

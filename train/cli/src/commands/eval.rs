@@ -8,7 +8,6 @@ use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, PlayerScores};
 use lapwing_lab::text_table::TextTable;
-use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
 use lapwing_play::metrics::Baselines;
@@ -30,7 +29,6 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
-/// Note on a game without held-out scenes.
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays training scenes";
 
@@ -45,11 +43,10 @@ struct EvalReport<'a> {
     temperature: f64,
     #[serde(flatten)]
     first: &'a PlayerScores,
-    baselines: &'a Baselines,
+    baselines: Baselines,
     games: &'a [GameScores],
 }
 
-/// The results of one game.
 #[derive(Serialize)]
 struct GameScores {
     /// The name on the command line.
@@ -59,8 +56,6 @@ struct GameScores {
     players: Vec<PlayerScores>,
     /// The first player against each of the others.
     differences: Vec<Difference>,
-    #[serde(skip)]
-    baselines: Baselines,
     random: Option<PlayerScores>,
     scripted: Option<PlayerScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +66,6 @@ struct GameScores {
     best_possible: Option<f64>,
 }
 
-/// Plays the held-out scenes and prints the results.
 pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let config = arguments.config()?;
     let games = arguments.games(&config)?;
@@ -80,12 +74,10 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let scenarios = games.iter().map(GameConfig::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
-    let (model, mut all) = match arguments.player.player {
-        None if !config.learner.has_language() => {
-            by_networks(device, &scenarios, &config, arguments)?
-        }
-        None => by_models(device, scenarios, &config, arguments)?,
-        Some(_) => by_other_player(&scenarios, &config, arguments)?,
+    let (model, mut all) = match arguments.player.player.is_none() && config.learner.has_language()
+    {
+        true => by_models(device, scenarios, &config, arguments)?,
+        false => by_other_player(device, &scenarios, &config, arguments)?,
     };
     if let Some(file) = &mut file {
         all.iter().try_for_each(|game| game.write(file))?;
@@ -97,6 +89,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     }
     let first = &all[0];
     if arguments.json {
+        let play = |scores: &Option<PlayerScores>| Some(scores.as_ref()?.play.clone());
         let report = EvalReport {
             version: env!("CARGO_PKG_VERSION"),
             game: &first.game,
@@ -105,7 +98,13 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
             seed: config.eval.seed,
             temperature: config.eval.temperature,
             first: &first.players[0],
-            baselines: &first.baselines,
+            baselines: Baselines {
+                game: first.game.clone(),
+                seed: config.eval.seed,
+                random: play(&first.random),
+                scripted: play(&first.scripted),
+                best_possible: first.best_possible,
+            },
             games: &all,
         };
         writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
@@ -140,7 +139,6 @@ pub fn adapter_name(config: &Config) -> String {
     adapter.map_or(String::new(), |dir| dir.display().to_string())
 }
 
-/// Creates a file that does not exist yet.
 fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(path).map_err(|error| {
         let problem = match error.kind() {
@@ -161,14 +159,8 @@ fn by_models(
 ) -> Result<(String, Vec<GameScores>)> {
     let terminal = Terminal::new();
     let gpu = device.open()?;
-    let mut state = State::with_games(
-        &gpu,
-        hub(),
-        scenarios,
-        config.clone(),
-        RunPurpose::Play,
-        &terminal,
-    )?;
+    let (own, purpose) = (config.clone(), RunPurpose::Play);
+    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
     let (first, initial) = trained_and_initial(&state, &terminal)?;
     let mut agents = vec![first];
     for dir in &arguments.against {
@@ -179,71 +171,30 @@ fn by_models(
     for world in 0..state.learner.worlds.len() {
         let scenes = &state.learner.worlds[world].scenes;
         let scenario = &*state.learner.worlds[world].scenario;
-        let evaluation = EvaluatedGame::new(scenario, scenes, config, arguments, &terminal)?;
+        let seats = &seats(scenario, scenes, config, &terminal)?;
         let load = |name: &String| OpponentPlayer::load(name, &gpu, scenario, config, &terminal);
         let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
         let mut opponent = opponent.as_mut().map(|o| o.player(config.eval.temperature));
-        let mut others: Vec<&mut dyn Player> = Vec::new();
-        if let Some(opponent) = &mut opponent {
-            others.push(&mut **opponent);
-        }
+        let others = opponent.iter_mut().map(|o| &mut **o as &mut dyn Player);
+        let mut others: Vec<&mut dyn Player> = others.collect();
         let mut players = Vec::new();
         for agent in &agents {
             agent.set_policy(&mut state);
             for (temperature, suffix) in decodings(config, arguments) {
                 let name = format!("{}{suffix}", agent.name);
                 let (scenario, referee, mut player) = state.seated(world, temperature);
-                let (seats, player) = (&evaluation.seats, &mut player);
-                let others = &mut others;
+                let (player, others) = (&mut player, &mut others);
                 let episodes = play_against(scenario, &referee, seats, player, others, &terminal)?;
-                players.push(evaluation.scores(&name, scenario, &episodes));
+                players.push(scores(&name, scenario, seats, &episodes));
             }
         }
         let world = &state.learner.worlds[world];
         let referee = world.referee(&config.policy);
-        all.push(evaluation.compare(&*world.scenario, &referee, &mut others, players)?);
+        let (scenario, tries) = (&*world.scenario, arguments.search);
+        let game = compare(scenario, &referee, seats, &mut others, players, tries)?;
+        all.push(game);
     }
     Ok((state.model_name, all))
-}
-
-/// Evaluates a value network. It is made for boards of one shape, which few games share.
-fn by_networks(
-    device: DeviceArgs,
-    scenarios: &[Box<dyn Scenario>],
-    config: &Config,
-    arguments: &EvalArgs,
-) -> Result<(String, Vec<GameScores>)> {
-    let name = config.learner.name();
-    refuse_for_network(config, !arguments.against.is_empty(), "--against")?;
-    refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
-    let terminal = Terminal::new();
-    if arguments.greedy {
-        terminal.note("--greedy has no effect: a network always takes the best action");
-    }
-    let gpu = device.open()?;
-    let mut all = Vec::new();
-    for scenario in scenarios {
-        let scenario = &**scenario;
-        let game = GameConfig::of(scenario).scenario()?;
-        let trained = NetworkLearner::trained(&gpu, game, &config.network())?;
-        let scenes = Scenes::of(scenario)?;
-        let evaluation = EvaluatedGame::new(scenario, &scenes, config, arguments, &terminal)?;
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: 0.0,
-        };
-        let mut player = trained.greedy_player();
-        let episodes = play_evaluation(
-            scenario,
-            &referee,
-            &evaluation.seats,
-            &mut player,
-            &terminal,
-        )?;
-        let scores = evaluation.scores(name, scenario, &episodes);
-        all.push(evaluation.compare(scenario, &referee, &mut [], vec![scores])?);
-    }
-    Ok((name.to_owned(), all))
 }
 
 /// Refuses an option that compares language models.
@@ -256,43 +207,54 @@ pub fn refuse_for_network(config: &Config, is_given: bool, option: &str) -> Resu
     Err(InputError::new(option, problem))
 }
 
-/// Evaluates a player that is not a local model.
+/// Evaluates the selected player, or else the config's value network.
 fn by_other_player(
+    device: DeviceArgs,
     scenarios: &[Box<dyn Scenario>],
     config: &Config,
     arguments: &EvalArgs,
 ) -> Result<(String, Vec<GameScores>)> {
-    let name = arguments.player.name();
+    refuse_for_network(config, !arguments.against.is_empty(), "--against")?;
+    refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
     let terminal = Terminal::new();
+    let mut decodings = decodings(config, arguments);
+    let name = match arguments.player.player {
+        Some(_) => arguments.player.name(),
+        None => config.learner.name().to_owned(),
+    };
+    if arguments.player.player.is_none() && arguments.greedy {
+        terminal.note("--greedy has no effect: a network always takes the best action");
+        decodings.truncate(1);
+    }
     let mut all = Vec::new();
     for scenario in scenarios {
         let scenario = &**scenario;
-        let scenes = Scenes::of(scenario)?;
-        let evaluation = EvaluatedGame::new(scenario, &scenes, config, arguments, &terminal)?;
+        let seats = &seats(scenario, &Scenes::of(scenario)?, config, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: config.policy.format_penalty,
         };
         let mut players = Vec::new();
-        for (temperature, suffix) in decodings(config, arguments) {
+        for (temperature, suffix) in &decodings {
             let mut config = config.clone();
-            config.eval.temperature = temperature;
+            config.eval.temperature = *temperature;
             let framing = PromptWriter::new(scenario, &config.policy)?;
-            let mut player = other_player::load(&arguments.player, framing, &config)?;
-            let episodes = play_evaluation(
-                scenario,
-                &referee,
-                &evaluation.seats,
-                &mut player,
-                &terminal,
-            );
+            let mut player =
+                other_player::load(&arguments.player, device, scenario, &framing, &config)?;
+            let episodes = play_evaluation(scenario, &referee, seats, &mut player, &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
                 terminal.note(&format!("API: {account}"));
             }
-            players.push(evaluation.scores(&format!("{name}{suffix}"), scenario, &episodes?));
+            players.push(scores(
+                &format!("{name}{suffix}"),
+                scenario,
+                seats,
+                &episodes?,
+            ));
         }
-        all.push(evaluation.compare(scenario, &referee, &mut [], players)?);
+        let tries = arguments.search;
+        all.push(compare(scenario, &referee, seats, &mut [], players, tries)?);
     }
     Ok((name, all))
 }
@@ -306,100 +268,79 @@ fn decodings(config: &Config, arguments: &EvalArgs) -> Vec<(f64, &'static str)> 
     decodings
 }
 
-/// The scenes of one game, and the options that do not depend on the player.
-struct EvaluatedGame {
-    seats: Vec<Seat>,
-    seed: u64,
-    search: Option<usize>,
+fn seats(
+    scenario: &dyn Scenario,
+    scenes: &Scenes,
+    config: &Config,
+    terminal: &Terminal,
+) -> Result<Vec<Seat>> {
+    if !scenes.divided() {
+        terminal.note(NOT_DIVIDED);
+    }
+    Ok(scenes.evaluation(scenario, config.eval.seed, config.eval.episodes)?)
 }
 
-impl EvaluatedGame {
-    fn new(
-        scenario: &dyn Scenario,
-        scenes: &Scenes,
-        config: &Config,
-        arguments: &EvalArgs,
-        terminal: &Terminal,
-    ) -> Result<EvaluatedGame> {
-        if !scenes.divided() {
-            terminal.note(NOT_DIVIDED);
-        }
-        let seed = config.eval.seed;
-        Ok(EvaluatedGame {
-            seats: scenes.evaluation(scenario, seed, config.eval.episodes)?,
-            seed,
-            search: arguments.search,
-        })
-    }
+fn scores(
+    player: &str,
+    scenario: &dyn Scenario,
+    seats: &[Seat],
+    episodes: &[Episode],
+) -> PlayerScores {
+    PlayerScores::of(scenario.name(), player, scenario.actions(), seats, episodes)
+}
 
-    fn scores(&self, player: &str, scenario: &dyn Scenario, episodes: &[Episode]) -> PlayerScores {
-        let (game, actions) = (scenario.name(), scenario.actions());
-        PlayerScores::of(game, player, actions, &self.seats, episodes)
-    }
-
-    /// Compares the players with each other and with players that need no model.
-    fn compare(
-        &self,
-        scenario: &dyn Scenario,
-        referee: &Referee,
-        others: &mut [&mut dyn Player],
-        players: Vec<PlayerScores>,
-    ) -> Result<GameScores> {
-        let game = scenario.name();
-        let seats = &self.seats;
-        let scores = |name: &str, episodes: Option<Vec<Episode>>| {
-            episodes.map(|episodes| self.scores(name, scenario, &episodes))
-        };
-        let baselines = baseline_episodes(scenario, referee, seats, others)?;
-        let random = scores("random player", baselines.random);
-        let scripted = scores("scripted player", baselines.scripted);
-        let mut search = None;
-        if let Some(tries) = self.search {
-            match SearchPlayer::new(scenario, tries)? {
-                Some(mut player) => {
-                    let player = &mut player;
-                    let episodes = play_against(scenario, referee, seats, player, others, &())?;
-                    search = scores(&format!("search, {tries} tries an action"), Some(episodes));
-                }
-                None => out::note(&format!(
-                    "--search has no effect on {game}: it cannot be copied, or has no scripted player"
-                )),
+/// Compares the players with each other and with players that need no model.
+fn compare(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    others: &mut [&mut dyn Player],
+    players: Vec<PlayerScores>,
+    tries: Option<usize>,
+) -> Result<GameScores> {
+    let game = scenario.name();
+    let scores = |name: &str, episodes: Option<Vec<Episode>>| {
+        episodes.map(|episodes| scores(name, scenario, seats, &episodes))
+    };
+    let baselines = baseline_episodes(scenario, referee, seats, others)?;
+    let random = scores("random player", baselines.random);
+    let scripted = scores("scripted player", baselines.scripted);
+    let mut search = None;
+    if let Some(tries) = tries {
+        match SearchPlayer::new(scenario, tries)? {
+            Some(mut player) => {
+                let player = &mut player;
+                let episodes = play_against(scenario, referee, seats, player, others, &())?;
+                search = scores(&format!("search, {tries} tries an action"), Some(episodes));
             }
+            None => out::note(&format!(
+                "--search has no effect on {game}: it cannot be copied, or has no scripted player"
+            )),
         }
-        // Unknown against other players.
-        let best_possible = match others {
-            [] => optimum(scenario, seats)?,
-            _ => None,
-        };
-        let play =
-            |scores: &Option<PlayerScores>| scores.as_ref().map(|scores| scores.play.clone());
-        let differences = players[1..].iter();
-        Ok(GameScores {
-            name: game.to_owned(),
-            game: game.to_owned(),
-            options: scenario.options(),
-            differences: differences
-                .map(|other| Difference::between(&players[0], other))
-                .collect(),
-            baselines: Baselines {
-                game: game.to_owned(),
-                seed: self.seed,
-                random: play(&random),
-                scripted: play(&scripted),
-                best_possible,
-            },
-            players,
-            random,
-            scripted,
-            search,
-            human: human_scores::of(scenario),
-            best_possible,
-        })
     }
+    // Unknown against other players.
+    let best_possible = match others {
+        [] => optimum(scenario, seats)?,
+        _ => None,
+    };
+    let differences = players[1..].iter();
+    Ok(GameScores {
+        name: game.to_owned(),
+        game: game.to_owned(),
+        options: scenario.options(),
+        differences: differences
+            .map(|other| Difference::between(&players[0], other))
+            .collect(),
+        players,
+        random,
+        scripted,
+        search,
+        human: human_scores::of(scenario),
+        best_possible,
+    })
 }
 
 impl GameScores {
-    /// Returns the game's name and options.
     fn title(&self) -> String {
         let options = self.options.as_object().into_iter().flatten();
         let options = options.map(|(name, value)| format!("{name} {value}"));
@@ -493,7 +434,6 @@ fn transfer(all: &[GameScores]) -> TextTable {
     table
 }
 
-/// Formats a confidence interval.
 pub fn interval([low, high]: [f64; 2]) -> String {
     format!("{low:.3} to {high:.3}")
 }

@@ -7,7 +7,6 @@ use lapwing_lab::export::{self, Format};
 
 use crate::{args, out};
 
-/// Writes the files and prints their names.
 pub fn export(arguments: &args::ExportArgs) -> Result<()> {
     let format = match arguments.format {
         args::ExportFormat::Tensorboard => Format::TensorBoard,

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::out;
 
-/// Lists the games.
 pub fn list() -> Result<()> {
     let mut out = out::shown();
     for kind in GAMES {

@@ -5,26 +5,16 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
 use lapwing_train::base::files::Files;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read_ids, read_json};
-use crate::args::{DeviceArgs, GenerateArgs, GenerateInput};
+use crate::args::{DeviceArgs, GenerateArgs};
 use crate::out;
 
-#[derive(Serialize)]
-struct Continuation {
-    /// All new tokens, including the stop token.
-    ids: Vec<u32>,
-    /// Without special tokens.
-    text: String,
-}
-
-/// Samples a continuation and prints it.
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     let files = open(&arguments.model.model)?;
     let tokenizer = files.tokenizer()?;
-    let prompt = prompt(&arguments.input, &files, tokenizer)?;
+    let prompt = prompt(arguments, &files, tokenizer)?;
     let most = files.checkpoint.config().max_positions;
     let max_new_tokens = arguments.max_new_tokens.min(most - prompt.len());
     if max_new_tokens == 0 {
@@ -59,21 +49,19 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     let ids = replies.remove(0).ids;
     let text = tokenizer.decode(&ids)?;
     match arguments.json {
-        true => {
-            let json = serde_json::to_string(&Continuation { ids, text })?;
-            writeln!(out::raw(), "{json}")?;
-        }
+        // All new tokens, including the stop token; the text has no special tokens.
+        true => writeln!(out::raw(), "{}", json!({ "ids": ids, "text": text }))?,
         false => out::print(&text)?,
     }
     Ok(())
 }
 
 /// Returns the token ids to continue.
-fn prompt(input: &GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+fn prompt(arguments: &GenerateArgs, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let config = files.checkpoint.config();
-    let (origin, ids) = if let Some(path) = &input.ids {
+    let (origin, ids) = if let Some(path) = &arguments.ids {
         return read_ids(path, config);
-    } else if let Some(path) = &input.chat {
+    } else if let Some(path) = &arguments.chat {
         let origin = origin(path);
         let (messages, variables) = conversation(&origin, read_json(path, "wanted messages")?)?;
         let mut template = files.template()?;
@@ -81,7 +69,7 @@ fn prompt(input: &GenerateInput, files: &Files, tokenizer: &Tokenizer) -> Result
         let text = template.render(&messages, true)?;
         (origin, tokenizer.encode(&text)?)
     } else {
-        let text = input.prompt.as_deref().unwrap_or_default();
+        let text = arguments.prompt.as_deref().unwrap_or_default();
         ("--prompt".to_owned(), tokenizer.encode_plain(text)?)
     };
     check_ids(origin, &ids, config)?;

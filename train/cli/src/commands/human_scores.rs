@@ -59,7 +59,6 @@ pub fn file() -> Option<PathBuf> {
     folders::data().map(|data| data.join("human.jsonl"))
 }
 
-/// Records a finished game.
 pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Result<()> {
     let Some(path) = file() else {
         return Ok(());

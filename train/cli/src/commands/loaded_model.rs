@@ -87,7 +87,6 @@ impl LoadedModel {
         LoadedModel::load(device, arguments, files, &capacity)
     }
 
-    /// Loads the model for sequences of this capacity.
     pub fn load(
         device: DeviceArgs,
         arguments: &ModelArgs,
@@ -100,19 +99,14 @@ impl LoadedModel {
         let gpu = device.open()?;
         let longest = capacity.longest;
         let demand = MemoryDemand {
-            trained: 0,
-            whole: false,
             frozen: true,
             used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
-            critic: 0,
-            states: 0,
             rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
-            tokens_per_batch: 0,
             longest,
             reply: capacity.reply,
-            shared: 0,
             episodes: capacity.sequences,
             cure: capacity.cure,
+            ..MemoryDemand::default()
         };
         let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + SPARE_ROWS > plan.arena_rows {
@@ -138,7 +132,6 @@ impl LoadedModel {
     }
 }
 
-/// Reads token ids from a JSON file.
 pub fn read_ids(path: &Path, config: &ModelConfig) -> Result<Vec<u32>> {
     const WANTED: &str = "wanted a list of token ids, such as [1, 2, 3]";
     let origin = origin(path);

@@ -27,7 +27,6 @@ pub enum OpponentPlayer {
 
 impl OpponentPlayer {
     /// Loads the opponent of this name for games like this one.
-    /// Fails if the game has one agent, the adapter or model cannot be loaded, or the memory does not suffice.
     pub fn load(
         name: &str,
         gpu: &Gpu,

@@ -1,36 +1,52 @@
-//! `--player`: a player that is not a local model.
+//! Players that are not a local language model: those of `--player`, and trained value networks.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use lapwing_env::Scenario;
+use lapwing_learn::value::learner::NetworkLearner;
+use lapwing_play::config::GameConfig;
 use lapwing_play::players::api::{Api, ApiSettings, ApiUsage};
 use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
 use lapwing_play::{ActionRequest, PlayError, Player, PromptWriter, Reply, ReplyForm};
 use lapwing_train::{Config, Error};
 
-use crate::args::{OtherPlayer, PlayerArgs};
+use crate::args::{DeviceArgs, OtherPlayer, PlayerArgs};
 use crate::folders;
 
 /// A player in place of the model.
 pub enum Substitute {
+    /// A value network.
+    Network(Box<NetworkLearner>),
     /// A model behind an API.
     Api(Box<Api>),
     /// A player of action words, with replies in this form.
     Words(Box<dyn Player>, ReplyForm),
 }
 
-/// Returns the selected player. The key of an API is read from OPENAI_API_KEY.
-/// Fails if the model's name is missing, or the API's URL, key or cache is unusable.
-/// Panics if none is selected.
-pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> Result<Substitute> {
-    fn in_form(player: impl Player + 'static, form: ReplyForm) -> Substitute {
-        Substitute::Words(Box::new(player), form)
-    }
+/// Returns the selected player, or else the network of the config. The key of an API is read from OPENAI_API_KEY.
+pub fn load(
+    arguments: &PlayerArgs,
+    device: DeviceArgs,
+    scenario: &dyn Scenario,
+    framing: &PromptWriter,
+    config: &Config,
+) -> Result<Substitute> {
     let form = config.policy.reply;
-    let url = match arguments.player.as_ref().expect("a player is selected") {
-        OtherPlayer::Scripted => return Ok(in_form(ScriptedPlayer::default(), form)),
-        OtherPlayer::Random => return Ok(in_form(RandomPlayer::default(), form)),
-        OtherPlayer::OpenAi(url) => url,
+    let url = match &arguments.player {
+        None => {
+            // Made for boards of one shape, which few games share.
+            let game = GameConfig::of(scenario).scenario()?;
+            let network = NetworkLearner::trained(&device.open()?, game, &config.network())?;
+            return Ok(Substitute::Network(Box::new(network)));
+        }
+        Some(OtherPlayer::Scripted) => {
+            return Ok(Substitute::Words(Box::new(ScriptedPlayer::default()), form));
+        }
+        Some(OtherPlayer::Random) => {
+            return Ok(Substitute::Words(Box::new(RandomPlayer::default()), form));
+        }
+        Some(OtherPlayer::OpenAi(url)) => url,
     };
     let Some(model) = &arguments.player_model else {
         bail!("--player {url:?} needs --player-model NAME, the name of the model in requests");
@@ -53,12 +69,11 @@ pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> R
         budget: arguments.player_budget,
         cache,
     };
-    let api = Api::new(settings, framing).map_err(|e| Error::from(PlayError::from(e)))?;
+    let api = Api::new(settings, framing.clone()).map_err(|e| Error::from(PlayError::from(e)))?;
     Ok(Substitute::Api(Box::new(api)))
 }
 
 impl Substitute {
-    /// Returns the requests to an API and their cost.
     pub fn account(&self) -> Option<ApiUsage> {
         match self {
             Substitute::Api(api) => Some(api.account()),
@@ -70,6 +85,7 @@ impl Substitute {
 impl Player for Substitute {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let (replies, form) = match self {
+            Substitute::Network(network) => return network.greedy_player().act(asks),
             Substitute::Api(api) => return api.act(asks),
             Substitute::Words(player, form) => (player.act(asks)?, form),
         };

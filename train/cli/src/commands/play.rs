@@ -1,41 +1,37 @@
 //! `lapwing play`: games on the terminal, played by a model or another player. `by_hand.rs` is for people.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
-use lapwing_learn::value::learner::NetworkLearner;
-use lapwing_play::Progress;
-use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose as SamplePurpose, KeptEpisode};
+use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::prompt::Prompts;
+use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose, KeptEpisode};
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{AgentView, Episode, Player, PromptWriter, Referee, Seat};
+use lapwing_play::{AgentView, Episode, PlayError, Player, Progress, PromptWriter, Referee, Seat};
+use lapwing_train::Config;
 use lapwing_train::record::episode_file;
 use lapwing_train::state::{RunPurpose, State};
-use lapwing_train::{Config, Error};
 
 use super::eval::refuse_for_network;
 use super::opponent::OpponentPlayer;
 use super::other_player;
 use crate::args::{DeviceArgs, PlayArgs};
-use crate::board::Painted;
+use crate::board::painted;
 use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::screen::{counted, rounded};
 use crate::{interrupt, out};
 
-/// Plays the episodes, and prints or keeps them.
 pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     let config = arguments.config()?;
     interrupt::end_with_children(&[&config.game.name])?;
     if let Some(path) = &arguments.keep {
         episode_file::check_free(path)?;
     }
-    if arguments.player.player.is_some() {
-        by_other_player(arguments, &config)
-    } else if !config.learner.has_language() {
-        by_network(device, arguments, &config)
-    } else {
-        by_model(device, arguments, config)
+    match arguments.player.player.is_none() && config.learner.has_language() {
+        true => by_model(device, arguments, config),
+        false => by_other_player(device, arguments, &config),
     }
 }
 
@@ -51,94 +47,64 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
         |name: &String| OpponentPlayer::load(name, &gpu, &*world.scenario, &config, &terminal);
     let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
     let seats = seats(arguments, &*world.scenario, &world.scenes)?;
-    terminal.phase("playing", seats.len(), "episodes");
     let mut opponent = opponent.as_mut().map(|o| o.player(temperature));
     let (scenario, referee, mut player) = state.seated(0, temperature);
     let mut players: Vec<&mut dyn Player> = vec![&mut player];
     if let Some(opponent) = &mut opponent {
         players.push(&mut **opponent);
     }
-    let episodes = referee.play(scenario, &seats, &mut players, &mut |episodes| {
-        terminal.done(Episode::over(episodes));
-    })?;
-    drop(terminal);
-    let accidents = Episode::accidents(&episodes);
-    accidents.iter().for_each(|text| out::note(text));
-    let prompts = &state.world().prompts;
+    let episodes = played(scenario, &referee, &seats, &mut players, terminal)?;
     let games = Games {
         scenario: &*state.world().scenario,
-        framing: &prompts.framing,
+        framing: &state.world().prompts.framing,
+        prompts: Some(&state.world().prompts),
         seats: &seats,
         episodes: &episodes,
     };
-    games.print_or_keep(
-        arguments,
-        |episode, place, actions| Ok(KeptEpisode::of(episode, place, actions, prompts)?),
-        |episode| Ok(prompts.text(&AgentView::turn(episode, 0))?),
-    )
+    games.print_or_keep(arguments)
 }
 
-fn by_network(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Result<()> {
+/// Lets the selected player play, or else the config's value network.
+fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Result<()> {
     refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
-    let trained =
-        NetworkLearner::trained(&device.open()?, config.game.scenario()?, &config.network())?;
-    let scenario = &*trained.scenario;
+    let scenario = &*config.game.scenario()?;
+    let framing = PromptWriter::new(scenario, &config.policy)?;
+    let mut player = other_player::load(&arguments.player, device, scenario, &framing, config)?;
     let seats = seats(arguments, scenario, &Scenes::of(scenario)?)?;
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: 0.0,
-    };
-    let mut player = trained.greedy_player();
-    let games = Games {
-        scenario,
-        framing: &PromptWriter::new(scenario, &config.policy)?,
-        episodes: &referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?,
-        seats: &seats,
-    };
-    games.print_or_keep(
-        arguments,
-        |episode, place, actions| Ok(KeptEpisode::played(episode, place, actions)),
-        // A network gets no prompt.
-        |episode| Ok(episode.turns[0].observation.clone()),
-    )
-}
-
-fn by_other_player(arguments: &PlayArgs, config: &Config) -> Result<()> {
-    let scenario = config.game.scenario()?;
-    let framing = PromptWriter::new(&*scenario, &config.policy)?;
-    let mut player = other_player::load(&arguments.player, framing.clone(), config)?;
-    let seats = seats(arguments, &*scenario, &Scenes::of(&*scenario)?)?;
     let referee = Referee {
         step_limit: scenario.step_limit(),
         format_penalty: config.policy.format_penalty,
     };
     let terminal = Terminal::new();
-    terminal.phase("playing", seats.len() * scenario.agents(), "episodes");
-    let episodes = referee.play(&*scenario, &seats, &mut [&mut player], &mut |episodes| {
-        terminal.done(Episode::over(episodes));
-    });
-    drop(terminal);
+    let episodes = played(scenario, &referee, &seats, &mut [&mut player], terminal);
     // The cost is printed even after an error.
     if let Some(account) = player.account() {
         out::note(&format!("API: {account}"));
     }
     let games = Games {
-        scenario: &*scenario,
+        scenario,
         framing: &framing,
+        prompts: None,
         seats: &seats,
         episodes: &episodes?,
     };
-    games.print_or_keep(
-        arguments,
-        |episode, place, actions| Ok(KeptEpisode::played(episode, place, actions)),
-        |episode| {
-            let messages = framing.messages(&AgentView::turn(episode, 0))?;
-            let lines = messages
-                .iter()
-                .map(|m| format!("{}: {}", m.role, m.content));
-            Ok(lines.collect::<Vec<_>>().join("\n"))
-        },
-    )
+    games.print_or_keep(arguments)
+}
+
+fn played(
+    scenario: &dyn Scenario,
+    referee: &Referee,
+    seats: &[Seat],
+    players: &mut [&mut dyn Player],
+    terminal: Terminal,
+) -> Result<Vec<Episode>, PlayError> {
+    terminal.phase("playing", seats.len() * scenario.agents(), "episodes");
+    let mut watch = |episodes: &[Episode]| terminal.done(Episode::over(episodes));
+    let episodes = referee.play(scenario, seats, players, &mut watch)?;
+    drop(terminal);
+    let accidents = Episode::accidents(&episodes);
+    accidents.iter().for_each(|text| out::note(text));
+    Ok(episodes)
 }
 
 /// Returns a seat for each seed from the given one on. Episodes to keep are for training, so they skip held-out scenes.
@@ -160,81 +126,99 @@ fn seats(arguments: &PlayArgs, scenario: &dyn Scenario, scenes: &Scenes) -> Resu
 struct Games<'a> {
     scenario: &'a dyn Scenario,
     framing: &'a PromptWriter,
+    /// The prompts of a model.
+    prompts: Option<&'a Prompts>,
     seats: &'a [Seat],
     episodes: &'a [Episode],
 }
 
 impl Games<'_> {
-    /// Prints or keeps the episodes. `sample` returns an episode as it is kept, `prompt` its first prompt.
-    fn print_or_keep(
-        &self,
-        arguments: &PlayArgs,
-        sample: impl Fn(&Episode, EpisodeOrigin<'_>, &[String]) -> Result<KeptEpisode, Error>,
-        prompt: impl Fn(&Episode) -> Result<String, Error>,
-    ) -> Result<()> {
-        let (agents, actions) = (self.scenario.agents(), self.scenario.actions());
-        let played = || {
-            let episodes = self.episodes.iter().enumerate();
-            episodes.map(|(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
-        };
-        let samples = |purpose| -> Result<Vec<KeptEpisode>, Error> {
-            let sample = |(scene, agent, episode)| {
-                let place = EpisodeOrigin {
-                    step: 0,
-                    purpose,
-                    game: None,
-                    scene,
-                    agent,
-                };
-                sample(episode, place, actions)
+    /// Returns the episodes with their seeds and agents.
+    fn played(&self) -> impl Iterator<Item = (u64, usize, &Episode)> {
+        let (episodes, agents) = (self.episodes.iter().enumerate(), self.scenario.agents());
+        episodes.map(move |(i, episode)| (self.seats[i / agents].scene, i % agents, episode))
+    }
+
+    fn samples(&self, purpose: EpisodePurpose) -> Result<Vec<KeptEpisode>, PlayError> {
+        let sample = |(scene, agent, episode)| {
+            let place = EpisodeOrigin {
+                step: 0,
+                purpose,
+                game: None,
+                scene,
+                agent,
             };
-            played().map(sample).collect()
+            let actions = self.scenario.actions();
+            match self.prompts {
+                Some(prompts) => KeptEpisode::of(episode, place, actions, prompts),
+                None => Ok(KeptEpisode::played(episode, place, actions)),
+            }
         };
+        self.played().map(sample).collect()
+    }
+
+    /// Returns the first prompt of an episode.
+    fn prompt(&self, episode: &Episode, is_network: bool) -> Result<String, PlayError> {
+        // A network gets no prompt.
+        if is_network || episode.turns.is_empty() {
+            let first = episode.turns.first();
+            return Ok(first.map_or(String::new(), |turn| turn.observation.clone()));
+        }
+        let seen = AgentView::turn(episode, 0);
+        if let Some(prompts) = self.prompts {
+            return Ok(prompts.text(&seen)?);
+        }
+        let messages = self.framing.messages(&seen)?.into_iter();
+        let lines = messages.map(|m| format!("{}: {}", m.role, m.content));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn print_or_keep(&self, arguments: &PlayArgs) -> Result<()> {
         if let Some(path) = &arguments.keep {
-            let samples = samples(SamplePurpose::Training)?.into_iter();
+            let samples = self.samples(EpisodePurpose::Training)?.into_iter();
             let samples = samples.zip(self.episodes);
             let samples = samples.map(|(sample, episode)| sample.told(episode, self.framing));
             episode_file::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
         }
+        let mut out = out::raw();
         if arguments.json {
-            let mut out = out::raw();
-            for sample in samples(SamplePurpose::Evaluation)? {
+            for sample in self.samples(EpisodePurpose::Evaluation)? {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
             }
             return Ok(());
         }
-        let colours = console::colors_enabled();
-        let mut out = Painted::new(out::raw(), self.scenario.legend(), colours);
         if let Some(path) = &arguments.keep {
             let count = self.episodes.len();
-            writeln!(out, "{count} episodes are kept in {}.", path.display())?;
+            writeln!(
+                out::shown(),
+                "{count} episodes are kept in {}.",
+                path.display()
+            )?;
         } else {
-            for (seed, agent, episode) in played() {
+            let (colours, agents) = (console::colors_enabled(), self.scenario.agents());
+            for (seed, agent, episode) in self.played() {
                 match (self.seats.len(), agents) {
                     (1, 1) => (),
                     (_, 1) => writeln!(out, "=== seed {seed}")?,
                     _ => writeln!(out, "=== seed {seed}, agent {} of {agents}", agent + 1)?,
                 }
-                let prompt = match episode.turns.is_empty() {
-                    true => String::new(),
-                    false => prompt(episode)?,
-                };
-                transcript(&prompt, actions, episode, &mut out)?;
+                let is_network = self.prompts.is_none() && arguments.player.player.is_none();
+                let prompt = self.prompt(episode, is_network)?;
+                let text = transcript(&prompt, self.scenario.actions(), episode);
+                write!(out, "{}", painted(self.scenario.legend(), &text, colours))?;
             }
         }
         if self.episodes.len() > 1 {
-            writeln!(out, "{}", summary(self.episodes))?;
+            let play = PlayMetrics::of(self.scenario.actions(), self.episodes);
+            let (success, mean) = (play.success_rate, play.return_mean);
+            let count = play.episodes;
+            writeln!(
+                out,
+                "{count} episodes: success {success:.3}, return {mean:.3}"
+            )?;
         }
         Ok(())
     }
-}
-
-fn summary(episodes: &[Episode]) -> String {
-    let count = episodes.len() as f64;
-    let mean = |of: &dyn Fn(&Episode) -> f64| episodes.iter().map(of).sum::<f64>() / count;
-    let success = mean(&|episode| f64::from(u8::from(episode.success)));
-    let game_return = mean(&Episode::game_return);
-    format!("{count} episodes: success {success:.3}, return {game_return:.3}")
 }
 
 /// Returns a seat whose scene, luck and sampling follow from one seed.
@@ -246,35 +230,28 @@ pub(super) fn seat(seed: u64) -> Seat {
     }
 }
 
-/// Writes an episode with the whole prompt of its first turn. Later prompts differ only in the observation.
-fn transcript(
-    prompt: &str,
-    actions: &[String],
-    episode: &Episode,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    for (number, turn) in (1..).zip(&episode.turns) {
-        let seen = if number == 1 {
-            prompt
-        } else {
-            &turn.observation
+/// Returns an episode with the whole prompt of its first turn. Later prompts differ only in the observation.
+fn transcript(prompt: &str, actions: &[String], episode: &Episode) -> String {
+    let mut text = String::new();
+    let mut seen = prompt;
+    for (at, turn) in episode.turns.iter().enumerate() {
+        if at > 0 {
+            seen = &turn.observation;
+        }
+        text += &format!("--- turn {}\n{seen}\n> {}\n", at + 1, turn.text.trim());
+        let what = match (turn.action, turn.unread) {
+            (Some(action), _) => actions[action].clone(),
+            (None, Some(why)) => format!("invalid reply ({})", why.in_words()),
+            (None, None) => "invalid reply".to_owned(),
         };
-        writeln!(out, "--- turn {number}\n{seen}\n> {}", turn.text.trim())?;
-        match turn.action {
-            Some(action) => write!(out, "{}: reward {}", actions[action], turn.reward)?,
-            None => {
-                let why = turn.unread.map(|why| format!(" ({})", why.in_words()));
-                let why = why.unwrap_or_default();
-                write!(out, "invalid reply{why}: reward {}", turn.reward)?;
-            }
-        }
+        text += &format!("{what}: reward {}", turn.reward);
         if turn.shaping != 0.0 {
-            write!(out, ", shaping {}", turn.shaping)?;
+            text += &format!(", shaping {}", turn.shaping);
         }
-        writeln!(out, "\n")?;
+        text += "\n\n";
     }
     let (success, turns) = (episode.success, episode.turns.len());
-    writeln!(out, "{}", ending(success, turns, episode.game_return()))
+    text + &ending(success, turns, episode.game_return()) + "\n"
 }
 
 /// Returns the last line of an episode.
@@ -323,10 +300,8 @@ mod tests {
             ..Episode::default()
         };
         let prompt = "<system>The rules.<user>P _<assistant>";
-        let mut out = Vec::new();
         let actions = ["left", "down", "right", "up"].map(str::to_owned);
-        transcript(prompt, &actions, &episode, &mut out).unwrap();
-        assert_snapshot!(String::from_utf8(out).unwrap(), @"
+        assert_snapshot!(transcript(prompt, &actions, &episode), @"
         --- turn 1
         <system>The rules.<user>P _<assistant>
         > right

@@ -19,11 +19,10 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{folders, out};
 
-/// Makes a base model; with `--from`, imitates episodes.
 pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     // Checked before anything is loaded.
     directory::check_free(&arguments.out)?;
-    match arguments.imitation.from.is_empty() {
+    match arguments.from.is_empty() {
         true => from_scratch(device, arguments),
         false => imitate(device, arguments),
     }
@@ -39,17 +38,16 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     // Imitation has no reference model.
     config.train.beta = 0.0;
     let whole = config.train.weights == Weights::All;
-    let options = &arguments.imitation;
-    let samples = options.from.iter().map(|path| episode_file::read(path));
+    let samples = arguments.from.iter().map(|path| episode_file::read(path));
     let samples: Vec<Vec<KeptEpisode>> = samples.collect::<Result<_, _>>()?;
     let samples = samples.concat();
     let is_built_in = matches!(config.model.source()?, ModelSource::BuiltIn);
     let how = Imitation {
-        min_return: options.min_return,
-        only_success: options.only_success,
+        min_return: arguments.min_return,
+        only_success: arguments.only_success,
         steps: arguments.steps.map(|steps| steps as usize),
-        epochs: options.epochs.unwrap_or(3),
-        lr: options.lr.unwrap_or(match (is_built_in, whole) {
+        epochs: arguments.epochs.unwrap_or(3),
+        lr: arguments.lr.unwrap_or(match (is_built_in, whole) {
             (true, _) => 2e-3,
             (false, false) => 2e-4,
             (false, true) => 2e-5,

@@ -34,11 +34,10 @@ struct ProbeReport<'a> {
     probes: &'a [ProbeRow],
 }
 
-/// The results of one probe.
 #[derive(Serialize)]
 struct ProbeRow {
-    probe: String,
-    summary: String,
+    probe: &'static str,
+    summary: &'static str,
     subtlety: String,
     random: Option<f64>,
     scripted: Option<f64>,
@@ -50,13 +49,11 @@ struct ProbeRow {
 struct ProbedAgent {
     #[serde(flatten)]
     scores: PlayerScores,
-    parted: usize,
-    told: usize,
-    habit: usize,
+    #[serde(flatten)]
+    followed: ProbeCounts,
     verdict: Verdict,
 }
 
-/// Plays the game with its usual and with changed instructions.
 pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let config = arguments.config()?;
     let probes = arguments.probes(&config.game)?;
@@ -69,14 +66,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let mut state = State::with_games(
-        &device.open()?,
-        hub(),
-        scenarios,
-        config.clone(),
-        RunPurpose::Play,
-        &terminal,
-    )?;
+    let (gpu, own, purpose) = (device.open()?, config.clone(), RunPurpose::Play);
+    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
     let (after, before) = trained_and_initial(&state, &terminal)?;
     if before.is_none() {
         terminal.note(
@@ -130,24 +121,17 @@ fn row(
 ) -> Result<ProbeRow> {
     let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
-    let name = probe.map_or("usual", |probe| probe.name);
+    let (name, summary) = probe.map_or(("usual", ""), |probe| (probe.name, probe.summary));
     let mut players = Vec::new();
     for agent in agents {
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
-        let ProbeCounts {
-            parted,
-            told,
-            habit,
-        } = watched.followed;
         players.push(ProbedAgent {
             verdict: Verdict::of(&watched.followed),
             scores: PlayerScores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
-            parted,
-            told,
-            habit,
+            followed: watched.followed,
         });
     }
     let world = &state.learner.worlds[world];
@@ -158,8 +142,8 @@ fn row(
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)
     };
     Ok(ProbeRow {
-        probe: name.to_owned(),
-        summary: probe.map_or(String::new(), |probe| probe.summary.to_owned()),
+        probe: name,
+        summary,
         subtlety: probe.map_or(String::new(), |probe| {
             format!("{:?}", probe.subtlety).to_lowercase()
         }),
@@ -178,7 +162,7 @@ fn table(rows: &[ProbeRow]) -> TextTable {
     for (place, row) in rows.iter().enumerate() {
         for player in &row.players {
             let (scores, play) = (&player.scores, &player.scores.play);
-            let share = |count: usize| match player.parted {
+            let share = |count: usize| match player.followed.parted {
                 0 => String::new(),
                 parted => format!("{:.2}", count as f64 / parted as f64),
             };
@@ -187,15 +171,15 @@ fn table(rows: &[ProbeRow]) -> TextTable {
                 _ => player.verdict.in_words(),
             };
             table.row([
-                row.probe.clone(),
+                row.probe.to_owned(),
                 scores.player.clone(),
                 format!("{:.3}", play.return_mean),
                 interval(scores.return_interval),
                 number(row.random),
                 number(row.scripted),
                 format!("{:.2}", play.valid_action_rate),
-                share(player.told),
-                share(player.habit),
+                share(player.followed.told),
+                share(player.followed.habit),
                 verdict.to_owned(),
             ]);
         }

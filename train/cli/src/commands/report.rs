@@ -7,7 +7,6 @@ use lapwing_lab::report;
 
 use crate::{args, out};
 
-/// Writes the report and prints its name.
 pub fn report(arguments: &args::ReportArgs) -> Result<()> {
     let default = || report::default_path(&arguments.runs);
     let page = arguments.out.clone().unwrap_or_else(default);

@@ -21,11 +21,10 @@ struct TokenScores {
     logprobs: Vec<f32>,
 }
 
-/// Scores a text or token ids.
 pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
     let files = open(&arguments.model.model)?;
     let config = files.checkpoint.config();
-    let ids = match (&arguments.input.ids, &arguments.input.text) {
+    let ids = match (&arguments.ids, &arguments.text) {
         (Some(path), _) => read_ids(path, config)?,
         (None, text) => {
             let text = text.as_deref().unwrap_or_default();

@@ -13,12 +13,10 @@ use crate::args::{DeviceArgs, ServeArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
 
-/// Initial size of the arena, in tokens.
 const INITIAL_TOKENS: usize = 4096;
 /// The variable of the API key that requests need.
 const KEY: &str = "LAPWING_API_KEY";
 
-/// Serves until a signal stops it.
 pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     let key = key()?;
     // Before anything is loaded, because the port may be taken.
@@ -65,7 +63,6 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     }
 }
 
-/// Binds the address.
 fn listen(arguments: &ServeArgs) -> Result<TcpListener> {
     let (host, port) = (&arguments.host, arguments.port);
     let wrong = |e: std::io::Error| {
@@ -104,7 +101,6 @@ fn template(files: &Files) -> Result<Option<ChatTemplate>> {
     }
 }
 
-/// Returns the model's name in requests.
 fn name(arguments: &ServeArgs, files: &Files) -> String {
     if let Some(name) = &arguments.name {
         return name.clone();
@@ -122,7 +118,6 @@ fn name(arguments: &ServeArgs, files: &Files) -> String {
     )
 }
 
-/// Prints the address and an example.
 fn announce(address: SocketAddr, options: &ServeOptions) {
     let name = &options.name;
     // An unspecified address cannot be connected to on every system.

@@ -10,7 +10,6 @@ use super::loaded_model::InputError;
 use crate::args::Cli;
 use crate::out;
 
-/// Prints the completion script.
 pub fn completions(shell: Shell) -> Result<()> {
     // Into memory, because the generator panics if standard output is closed.
     let mut script = Vec::new();
@@ -19,7 +18,6 @@ pub fn completions(shell: Shell) -> Result<()> {
     Ok(())
 }
 
-/// Prints a manual page for `man`.
 pub fn manual(command: Option<&str>) -> Result<()> {
     let mut cli = Cli::command();
     cli.build();

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lapwing_lab::report;
-use lapwing_lab::sweep::{Sweep, SweepComparison, SweepResults, SweepRun};
+use lapwing_lab::sweep::{Sweep, SweepResults, SweepRun};
 use lapwing_model::write_atomically;
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
@@ -23,24 +23,6 @@ use crate::out;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Some runs failed; the table has the others.
-#[derive(Debug, thiserror::Error)]
-#[error("{failed} of {all} runs failed: {logs}; the same command repeats only these runs")]
-struct RunsFailed {
-    failed: usize,
-    all: usize,
-    logs: String,
-}
-
-/// The directory of a run has a run with another config.
-#[derive(Debug, thiserror::Error)]
-#[error("{} was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
-    .path.display(), .differences.join("; "))]
-struct OtherConfig {
-    path: PathBuf,
-    differences: Vec<String>,
-}
 
 /// Runs what is not done yet, and prints and writes the results.
 pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
@@ -64,17 +46,11 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     ));
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let options = JobOptions {
+        sweep: &sweep,
         place,
-        compare: &sweep.compare,
         device,
     };
-    // The results are written after every run, in case this program is killed.
-    let after_each = || {
-        if let Err(error) = write_results(&SweepResults::of(&sweep, place), place) {
-            out::note(&format!("cannot write the results so far: {error:#}"));
-        }
-    };
-    let failed = run_all(waiting, &options, arguments.jobs, stop, &after_each)?;
+    let failed = run_all(waiting, &options, arguments.jobs, stop)?;
 
     let results = SweepResults::of(&sweep, place);
     if !results.runs.is_empty() {
@@ -99,12 +75,11 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     }
     if !failed.is_empty() {
         let logs: Vec<String> = failed.iter().map(|log| log.display().to_string()).collect();
-        return Err(RunsFailed {
-            failed: failed.len(),
-            all,
-            logs: logs.join(", "),
-        }
-        .into());
+        bail!(
+            "{} of {all} runs failed: {}; the same command repeats only these runs",
+            failed.len(),
+            logs.join(", ")
+        );
     }
     Ok(())
 }
@@ -123,16 +98,19 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
     if steps[0] > steps[1] {
         differences.push(format!("train.steps was {}, is {}", steps[0], steps[1]));
     }
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(OtherConfig { path, differences }.into()),
+    if !differences.is_empty() {
+        bail!(
+            "{} was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
+            path.display(),
+            differences.join("; ")
+        );
     }
+    Ok(())
 }
 
-/// The options that all jobs share.
 struct JobOptions<'a> {
+    sweep: &'a Sweep,
     place: &'a Path,
-    compare: &'a SweepComparison,
     device: DeviceArgs,
 }
 
@@ -144,15 +122,14 @@ struct Job<'a> {
     is_probe: bool,
 }
 
-/// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed. Calls `after_each`
-/// when one has succeeded.
+/// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed.
 fn run_all(
     waiting: Vec<&SweepRun>,
     options: &JobOptions<'_>,
     jobs: usize,
     stop: &AtomicBool,
-    after_each: &dyn Fn(),
 ) -> Result<Vec<PathBuf>> {
+    let (sweep, place) = (options.sweep, options.place);
     let (mut waiting, mut running, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
     let (mut printed, mut is_stopping) = (Instant::now(), false);
     loop {
@@ -177,17 +154,20 @@ fn run_all(
             };
             let (cell, is_success) = (job.cell, status.success());
             if is_success && job.is_probe {
-                let answers = cell.probes(options.place);
+                let answers = cell.probes(place);
                 fs::rename(unfinished(&answers), &answers)
                     .with_context(|| format!("cannot write {}", answers.display()))?;
             }
-            out::note(&outcome(&job, options.place, status));
-            let is_trained = !job.is_probe && cell.outcome(options.place).is_some();
+            out::note(&outcome(&job, place, status));
+            let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
-                after_each();
-            }
-            if is_success && cell.is_done(options.place, options.compare) {
-                continue;
+                // After every run, in case this program is killed.
+                if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
+                    out::note(&format!("cannot write the results so far: {error:#}"));
+                }
+                if cell.is_done(place, &sweep.compare) {
+                    continue;
+                }
             }
             if is_success && is_trained {
                 if !stop.load(Relaxed) {
@@ -201,7 +181,7 @@ fn run_all(
         if printed.elapsed() >= PROGRESS_INTERVAL {
             printed = Instant::now();
             for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
-                let (step, steps) = (cell.steps_done(options.place), cell.config.train.steps);
+                let (step, steps) = (cell.steps_done(place), cell.config.train.steps);
                 out::note(&format!("{}: step {step}/{steps}", name(cell)));
             }
         }
@@ -210,9 +190,9 @@ fn run_all(
 
 /// Starts, resumes or probes a run. Ctrl-C reaches only this process, which passes it on once.
 fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
-    let directory = cell.directory(options.place);
-    let log = directory.with_extension("log");
-    let folder = directory.parent().expect("a folder for each setting");
+    let run = cell.directory(options.place);
+    let log = run.with_extension("log");
+    let folder = run.parent().expect("a folder for each setting");
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let file = File::options().create(true).append(true).open(&log);
     let file = file.with_context(|| format!("cannot write {}", log.display()))?;
@@ -220,16 +200,23 @@ fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
     let is_probe = cell.outcome(options.place).is_some();
     let answers = cell.probes(options.place);
     if is_probe {
-        let probes = options.compare.probes.join(",");
-        command.arg("probe").arg(&directory);
+        let probes = options.sweep.compare.probes.join(",");
+        command.arg("probe").arg(&run);
         command.args(["--json", "--probes", &probes]);
         let unfinished = File::create(unfinished(&answers));
         command.stdout(unfinished.context("cannot write the results of probes")?);
     } else {
         // Probes of the run before these steps are out of date.
         let _ = fs::remove_file(&answers);
-        train(&mut command, cell, &directory);
-        command.stdout(file.try_clone()?);
+        command.arg("train").stdout(file.try_clone()?);
+        if directory::config(&run).is_file() {
+            command.arg("--resume").arg(&run);
+            // The number of steps may differ from that of the existing run.
+            command.args(["--set", &format!("train.steps={}", cell.config.train.steps)]);
+        } else {
+            command.arg(&cell.base).arg("--out").arg(&run);
+            command.args(cell.set.iter().flat_map(|set| ["--set", set]));
+        }
     }
     if let Some(index) = options.device.index {
         command.arg("--device").arg(index.to_string());
@@ -252,24 +239,6 @@ fn unfinished(answers: &Path) -> PathBuf {
     answers.with_extension("part")
 }
 
-/// Adds the arguments that start or resume a run.
-fn train(command: &mut Command, cell: &SweepRun, directory: &Path) {
-    command.arg("train");
-    match directory::config(directory).is_file() {
-        true => {
-            command.arg("--resume").arg(directory);
-            // The number of steps may differ from that of the existing run.
-            command.args(["--set", &format!("train.steps={}", cell.config.train.steps)]);
-        }
-        false => {
-            command.arg(&cell.base).arg("--out").arg(directory);
-            for set in &cell.set {
-                command.args(["--set", set]);
-            }
-        }
-    }
-}
-
 #[cfg(unix)]
 fn ask_to_stop(job: &Job<'_>) {
     use nix::sys::signal::{Signal, kill};
@@ -286,7 +255,6 @@ fn name(cell: &SweepRun) -> String {
     format!("{} seed {}", cell.setting, cell.seed)
 }
 
-/// Describes how a job ended.
 fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
     let outcome = job.cell.outcome(place).filter(|_| status.success());
     let how = match outcome {

@@ -9,8 +9,8 @@ use indicatif::HumanCount;
 use lapwing_lab::doctor::self_test;
 use lapwing_lab::report;
 use lapwing_lab::tensorboard::EventFile;
+use lapwing_learn::config::Weights;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
@@ -30,7 +30,6 @@ use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
 use crate::{describe, folders, out, records};
 
-/// Trains, and compares the model before and after with players that need none.
 pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let config = arguments.config()?;
@@ -45,100 +44,66 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let terminal = Terminal::new();
     if !config.learner.has_language() {
         let state = State::network(&gpu, config)?;
-        return run(state, arguments, resumed, &gpu, terminal, stop);
-    }
-    let state = State::new(&gpu, hub(), config, RunPurpose::Train, &terminal)?;
-    run(state, arguments, resumed, &gpu, terminal, stop)
-}
-
-/// The messages about a learner.
-trait Describe: Learner + Sized {
-    /// Returns the noun for its weights.
-    fn noun(state: &State<Self>) -> &'static str;
-    /// Whether a step changed its weights.
-    fn has_learned(step: &StepMetrics) -> bool;
-    /// Explains a run in which no step did.
-    const NOTHING_LEARNED: &str;
-    /// Describes a step and what is trained.
-    fn introduction(state: &State<Self>) -> String;
-    /// Prints an example of its input, and the number of parameters.
-    fn example(state: &mut State<Self>) -> Result<()>;
-}
-
-impl Describe for lapwing_learn::language::LanguageLearner {
-    const NOTHING_LEARNED: &str = "Nothing was learned: in no step did the returns of a group differ (docs/health-checks.md, no-variance).";
-
-    fn noun(state: &State) -> &'static str {
-        match state.trains_model() {
-            false => "adapter",
-            true => "model",
-        }
-    }
-
-    fn has_learned(step: &StepMetrics) -> bool {
-        step.learned.is_some()
-    }
-
-    fn introduction(state: &State) -> String {
-        let train = &state.config.train;
-        let whole = match state.trains_model() {
-            true => ", with all weights of the model",
-            false => "",
-        };
-        let (groups, size, sampling) = (train.groups, train.group_size, describe::sampling(train));
-        format!("{groups} x {size} episodes, {sampling}{whole}")
-    }
-
-    fn example(state: &mut State) -> Result<()> {
-        let seat = state.evaluation_seats()?[0];
-        let game = state.world().scenario.start(seat.scene, seat.luck)?;
-        let observation = game.observe(0)?;
-        let seen = AgentView::first(&observation);
-        let prompts = &mut state.learner.worlds[0].prompts;
-        let (text, count) = (prompts.text(&seen)?, prompts.ids(&seen)?.len());
-        let parameters = state.learner.parameters.as_ref();
-        let parameters = HumanCount(parameters.expect("a run that trains").count());
-        let of = match state.trains_model() {
-            false => "of an adapter",
-            true => "all of the model's",
-        };
-        let mut out = out::shown();
-        writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
-        writeln!(out, "would train {parameters} parameters, {of}")?;
-        Ok(())
-    }
-}
-
-impl Describe for NetworkLearner {
-    const NOTHING_LEARNED: &str =
-        "Nothing was learned: there were never as many turns as dqn.start requires.";
-
-    fn noun(_: &State<Self>) -> &'static str {
-        "network"
-    }
-
-    fn has_learned(step: &StepMetrics) -> bool {
-        step.value.is_some()
-    }
-
-    fn introduction(state: &State<Self>) -> String {
-        let (config, learner) = (&state.config, &state.learner);
-        format!(
+        let learner = format!(
             "{} episodes, by {}: a network of {} weights with {} as input",
-            config.value.episodes,
-            config.learner.name(),
-            learner.size(),
-            learner.fingerprint()
-        )
+            state.config.value.episodes,
+            state.config.learner.name(),
+            state.learner.size(),
+            state.learner.fingerprint()
+        );
+        if arguments.dry_run {
+            return print_plan(&state, &learner, &gpu, arguments);
+        }
+        return run(state, &learner, arguments, resumed, &gpu, terminal, stop);
     }
-
-    fn example(_: &mut State<Self>) -> Result<()> {
-        Ok(())
+    let mut state = State::new(&gpu, hub(), config, RunPurpose::Train, &terminal)?;
+    let train = &state.config.train;
+    let whole = match state.trains_model() {
+        true => ", with all weights of the model",
+        false => "",
+    };
+    let (groups, size, sampling) = (train.groups, train.group_size, describe::sampling(train));
+    let learner = format!("{groups} x {size} episodes, {sampling}{whole}");
+    if arguments.dry_run {
+        drop(terminal);
+        print_example(&mut state)?;
+        return print_plan(&state, &learner, &gpu, arguments);
     }
+    run(state, &learner, arguments, resumed, &gpu, terminal, stop)
 }
 
-/// Describes the run in one line.
-fn introduction<L: Describe>(state: &State<L>, gpu: &Gpu) -> String {
+/// Prints a prompt, and the number of parameters.
+fn print_example(state: &mut State) -> Result<()> {
+    let seat = state.evaluation_seats()?[0];
+    let game = state.world().scenario.start(seat.scene, seat.luck)?;
+    let observation = game.observe(0)?;
+    let seen = AgentView::first(&observation);
+    let prompts = &mut state.learner.worlds[0].prompts;
+    let (text, count) = (prompts.text(&seen)?, prompts.ids(&seen)?.len());
+    let parameters = state.learner.parameters.as_ref();
+    let parameters = HumanCount(parameters.expect("a run that trains").count());
+    let of = match state.trains_model() {
+        false => "of an adapter",
+        true => "all of the model's",
+    };
+    let mut out = out::shown();
+    writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
+    writeln!(out, "would train {parameters} parameters, {of}")?;
+    Ok(())
+}
+
+fn print_plan<L>(state: &State<L>, learner: &str, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
+    let (name, seed) = (&state.config.name, state.config.train.seed);
+    let place = match &arguments.out {
+        Some(path) => path.display().to_string(),
+        None => format!("runs/{name}-{seed}, or the next free number"),
+    };
+    let introduction = introduction(state, learner, gpu);
+    writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
+    Ok(())
+}
+
+fn introduction<L>(state: &State<L>, learner: &str, gpu: &Gpu) -> String {
     let (game, steps) = (&state.config.game.name, state.config.train.steps);
     let from = match state.step {
         0 => String::new(),
@@ -148,23 +113,20 @@ fn introduction<L: Describe>(state: &State<L>, gpu: &Gpu) -> String {
         true => " (a software device: no GPU is used)",
         false => "",
     };
-    let (device, learner) = (&gpu.caps().name, L::introduction(state));
+    let device = &gpu.caps().name;
     format!("{game}: {steps} steps of {learner}{from}; on {device}{software}")
 }
 
-/// Starts or resumes a run.
-fn run<L: Describe>(
+/// Starts or resumes a run. `learner` describes a step and what is trained.
+fn run<L: Learner>(
     mut state: State<L>,
+    learner: &str,
     arguments: &TrainArgs,
     resumed: Option<RunDirectory>,
     gpu: &Gpu,
     terminal: Terminal,
     stop: &AtomicBool,
 ) -> Result<()> {
-    if arguments.dry_run {
-        drop(terminal);
-        return dry_run(state, gpu, arguments);
-    }
     let mut run = match resumed {
         Some(mut run) => {
             resume(&mut state, &mut run, &terminal)?;
@@ -177,8 +139,22 @@ fn run<L: Describe>(
         },
     };
     let place = run.path().to_owned();
-    run.begin(&session(gpu, state.step, &state.model_name, arguments))?;
-    let introduction = introduction(&state, gpu);
+    let caps = gpu.caps().clone();
+    run.begin(&Session {
+        time: now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        step: state.step,
+        device: caps.name,
+        driver: caps.driver,
+        backend: caps.backend,
+        software: gpu.is_software(),
+        config: match &arguments.resume {
+            Some(run) => run.display().to_string(),
+            None => arguments.config.config.clone(),
+        },
+        model: state.model_name.clone(),
+    })?;
+    let introduction = introduction(&state, learner, gpu);
     terminal.line(&format!("{introduction}, kept in {}", place.display()));
     if !state.learner.game().1.divided() {
         terminal.line(NOT_DIVIDED);
@@ -209,18 +185,6 @@ fn run<L: Describe>(
     conclude(&state, &records, &place)
 }
 
-fn dry_run<L: Describe>(mut state: State<L>, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
-    L::example(&mut state)?;
-    let (name, seed) = (&state.config.name, state.config.train.seed);
-    let place = match &arguments.out {
-        Some(path) => path.display().to_string(),
-        None => format!("runs/{name}-{seed}, or the next free number"),
-    };
-    let introduction = introduction(&state, gpu);
-    writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
-    Ok(())
-}
-
 /// Restores the latest readable checkpoint, and removes the records after it.
 fn resume<L: Learner>(
     state: &mut State<L>,
@@ -245,13 +209,25 @@ fn resume<L: Learner>(
     Ok(run.keep_config(&state.config)?)
 }
 
-/// Prints where the weights and the report are.
-fn conclude<L: Describe>(state: &State<L>, records: &[Record], run: &Path) -> Result<()> {
+fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Result<()> {
     let mut out = out::shown();
-    if records::steps(records).next().is_some() && !records::steps(records).any(L::has_learned) {
-        writeln!(out, "\n{}", L::NOTHING_LEARNED)?;
+    let has_language = state.config.learner.has_language();
+    let has_learned = |step: &StepMetrics| step.learned.is_some() || step.value.is_some();
+    if records::steps(records).next().is_some() && !records::steps(records).any(has_learned) {
+        let why = match has_language {
+            true => {
+                "in no step did the returns of a group differ (docs/health-checks.md, no-variance)"
+            }
+            false => "there were never as many turns as dqn.start requires",
+        };
+        writeln!(out, "\nNothing was learned: {why}.")?;
     }
-    let ([last, _], noun) = (state.learner.paths(run), L::noun(state));
+    let noun = match state.config.train.weights {
+        _ if !has_language => "network",
+        Weights::Lora => "adapter",
+        Weights::All => "model",
+    };
+    let [last, _] = state.learner.paths(run);
     writeln!(out, "\nThe {noun} is in {}. Watch it play:", last.display())?;
     let shown = out::quoted(&run.to_string_lossy());
     writeln!(out, "  {} play {shown}", program())?;
@@ -267,46 +243,28 @@ fn conclude<L: Describe>(state: &State<L>, records: &[Record], run: &Path) -> Re
 
 /// Returns a table of the model before and after training, and at its best, with the baselines.
 fn before_and_after(records: &[Record]) -> String {
+    let evaluations: Vec<_> = records::evaluations(records).collect();
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
-    let evaluations = || records::evaluations(records);
-    if let Some(before) = evaluations().next() {
-        rows.push(("before training".to_owned(), &before.play));
-    }
+    rows.extend(
+        evaluations
+            .first()
+            .map(|first| ("before training".to_owned(), &first.play)),
+    );
     // A run of no steps has one evaluation.
-    if let Some(after) = evaluations().skip(1).last() {
+    if let [_, .., after] = evaluations[..] {
         rows.push(("after training".to_owned(), &after.play));
         // The earliest of equal ones.
-        let best = evaluations().reduce(|best, other| {
-            match other.play.return_mean > best.play.return_mean {
-                true => other,
-                false => best,
+        let mut best = evaluations[0];
+        for other in &evaluations {
+            if other.play.return_mean > best.play.return_mean {
+                best = other;
             }
-        });
-        if let Some(best) = best.filter(|best| best.step != after.step && best.step > 0) {
+        }
+        if best.step != after.step && best.step > 0 {
             rows.push((format!("at its best (step {})", best.step), &best.play));
         }
     }
     records::baselines(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
-}
-
-/// Returns the record of this session.
-fn session(gpu: &Gpu, step: usize, model: &str, arguments: &TrainArgs) -> Session {
-    let caps = gpu.caps();
-    let config = match &arguments.resume {
-        Some(run) => run.display().to_string(),
-        None => arguments.config.config.clone(),
-    };
-    Session {
-        time: now(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        step,
-        device: caps.name.clone(),
-        driver: caps.driver.clone(),
-        backend: caps.backend.clone(),
-        software: gpu.is_software(),
-        config,
-        model: model.to_owned(),
-    }
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

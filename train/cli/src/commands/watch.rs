@@ -139,15 +139,9 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
         // A resumed run removes the records after its checkpoint.
         printed = printed.min(records.len());
         for record in &records[printed..] {
-            let text = match record {
-                Record::Step(metrics) => describe::step(metrics),
-                Record::Evaluation(evaluation) => describe::evaluation(&evaluation.play),
-                Record::Warning(w) => {
-                    format!("warning ({}): {}", line(&w.check), line(&w.text))
-                }
-                Record::Baselines(_) | Record::Episode(_) => continue,
-            };
-            writeln!(out, "step {}/{total}  {text}", record.step())?;
+            if let Some(text) = describe::record(record) {
+                writeln!(out, "step {}/{total}  {}", record.step(), line(&text))?;
+            }
         }
         printed = records.len();
         if !files.running {
