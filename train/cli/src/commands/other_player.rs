@@ -53,7 +53,7 @@ pub fn load(arguments: &PlayerArgs, framing: PromptWriter, config: &Config) -> R
         budget: arguments.player_budget,
         cache,
     };
-    let api = Api::new(settings, framing).map_err(|e| Error::from(PlayError::from(e)))?;
+    let api = Api::new(settings, framing).map_err(Error::from)?;
     Ok(Substitute::Api(Box::new(api)))
 }
 
