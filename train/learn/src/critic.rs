@@ -211,7 +211,11 @@ fn prompts_of(episode: &Episode, world: &mut World) -> Result<Vec<Option<Arc<[u3
     let asked = sampled.map(|reply| reply.expect("a turn of a model").prompt.clone());
     let mut prompts: Vec<_> = asked.map(Some).collect();
     prompts.push(match episode.is_truncated() {
-        true => Some(world.prompts.ids(&AgentView::after(episode))?),
+        true => Some(
+            world
+                .prompts
+                .ids(&AgentView::turn(episode, episode.turns.len()))?,
+        ),
         false => None,
     });
     Ok(prompts)

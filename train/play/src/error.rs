@@ -6,8 +6,6 @@ use lapwing_env::{GameError, OptionsError, UnknownGame};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
-use crate::players::api::error::ApiPlayerError;
-
 /// An error while episodes are prepared or played.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
@@ -46,8 +44,8 @@ pub enum PlayError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A model behind an API.
-    #[error(transparent)]
-    Api(#[from] ApiPlayerError),
+    #[error("{0}")]
+    Api(String),
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),

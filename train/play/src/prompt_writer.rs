@@ -9,8 +9,7 @@ use crate::PlayError;
 use crate::config::PolicyConfig;
 use crate::episode::{Episode, Turn};
 use crate::player::{ActionRequest, Reply};
-use crate::reply;
-use crate::reply::ReplyForm;
+use crate::reply::{self, ReplyForm};
 use crate::seeds;
 
 /// The default template, which others may extend.
@@ -63,19 +62,11 @@ impl<'a> AgentView<'a> {
         }
     }
 
-    /// Returns the inputs of the turn that would follow the last one of an episode that has ended.
-    pub fn after(episode: &'a Episode) -> AgentView<'a> {
-        AgentView {
-            observation: &episode.last,
-            past: &episode.turns,
-            seed: episode.seed,
-        }
-    }
-
-    /// Returns the inputs of a turn, from 0.
+    /// Returns the inputs of a turn, from 0, or of the turn that would follow the last one of an episode that has ended.
     pub fn turn(episode: &'a Episode, turn: usize) -> AgentView<'a> {
+        let played = episode.turns.get(turn);
         AgentView {
-            observation: &episode.turns[turn].observation,
+            observation: played.map_or(&episode.last, |turn| &turn.observation),
             past: &episode.turns[..turn],
             seed: episode.seed,
         }
@@ -110,8 +101,8 @@ pub struct PromptWriter {
 
 #[derive(Debug, Clone)]
 struct PromptTemplate {
-    /// `None`: the default template
-    path: Option<PathBuf>,
+    /// the file, or `usual`
+    path: PathBuf,
     jinja: Jinja,
 }
 
@@ -121,22 +112,20 @@ impl PromptWriter {
     /// # Errors
     /// If a template is unreadable or invalid.
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
-        let templates = match &policy.templates[..] {
-            [] => vec![PromptTemplate::parse(None, USUAL.to_owned())?],
-            paths => {
-                let read = |path: &PathBuf| {
-                    let text = read_text(path, LONGEST).map_err(|error| {
-                        let (text, path) = (error.to_string(), path.clone());
-                        let prefix = format!("{}: ", path.display());
-                        let why = text.strip_prefix(&prefix).unwrap_or(&text);
-                        let problem = format!("{why} (policy.templates)");
-                        PlayError::Prompt { path, problem }
-                    })?;
-                    PromptTemplate::parse(Some(path), text)
-                };
-                paths.iter().map(read).collect::<Result<_, PlayError>>()?
-            }
-        };
+        let mut templates = Vec::new();
+        for path in &policy.templates {
+            let text = read_text(path, LONGEST).map_err(|error| {
+                let (text, path) = (error.to_string(), path.clone());
+                let prefix = format!("{}: ", path.display());
+                let why = text.strip_prefix(&prefix).unwrap_or(&text);
+                let problem = format!("{why} (policy.templates)");
+                PlayError::Prompt { path, problem }
+            })?;
+            templates.push(PromptTemplate::parse(path.clone(), text)?);
+        }
+        if templates.is_empty() {
+            templates.push(PromptTemplate::parse(USUAL_NAME.into(), USUAL.to_owned())?);
+        }
         let framing = PromptWriter {
             game: scenario.name().to_owned(),
             rules: scenario.rules(),
@@ -220,66 +209,54 @@ impl PromptWriter {
             "reply": self.form,
             "observation": observation,
         });
-        let rendered = template
-            .jinja
-            .render_blocks("prompt", variables, &["system", "user"]);
-        let mut parts = rendered
-            .map_err(|error| template.refused(&error))?
-            .1
-            .into_iter();
+        let blocks = ["system", "user"];
+        let rendered = template.jinja.render_blocks("prompt", variables, &blocks);
+        let mut parts = rendered.map_err(|e| template.refused(&e))?.1.into_iter();
         let mut part = || parts.next().expect("both are asked for");
         Ok((part(), part()))
     }
 }
 
 impl PromptTemplate {
-    fn parse(path: Option<&PathBuf>, text: String) -> Result<PromptTemplate, PlayError> {
-        if let Some(path) = path {
-            check_blocks(path, &text)?;
-        }
-        let mut template = PromptTemplate {
-            path: path.cloned(),
+    fn parse(path: PathBuf, text: String) -> Result<PromptTemplate, PlayError> {
+        check_blocks(&path, &text)?;
+        let mut jinja = Jinja::new(JinjaOptions {
+            max_instructions: FUEL,
+            max_output: MAX_PROMPT,
+            trim_blocks: false,
             // A misspelt name must not become empty text.
-            jinja: Jinja::new(JinjaOptions {
-                max_instructions: FUEL,
-                max_output: MAX_PROMPT,
-                trim_blocks: false,
-                strict: true,
-                // JSON with a space after each colon and comma.
-                python: true,
-            }),
-        };
-        let jinja = &mut template.jinja;
-        let added = jinja
-            .add(USUAL_NAME, USUAL.to_owned())
-            .and_then(|()| jinja.add("prompt", text));
-        match added {
-            Ok(()) => Ok(template),
-            Err(error) => Err(template.refused(&error)),
-        }
+            strict: true,
+            // JSON with a space after each colon and comma.
+            python: true,
+        });
+        let usual = jinja.add(USUAL_NAME, USUAL.to_owned());
+        let added = usual.and_then(|()| jinja.add("prompt", text));
+        let template = PromptTemplate { path, jinja };
+        added.map_err(|error| template.refused(&error))?;
+        Ok(template)
     }
 
+    /// Adds advice if the error's text does not suggest a fix.
     fn refused(&self, error: &JinjaError) -> PlayError {
-        let problem = format!("{error}{}", cure(error.kind));
-        let path = self.path.clone().unwrap_or_else(|| USUAL_NAME.into());
-        PlayError::Prompt { path, problem }
-    }
-}
-
-/// Returns advice for errors whose text does not suggest a fix.
-fn cure(kind: JinjaErrorKind) -> String {
-    match kind {
-        JinjaErrorKind::UndefinedError => {
-            format!("; the variables are {}", VARIABLES.join(", "))
+        let cure = match error.kind {
+            JinjaErrorKind::UndefinedError => {
+                format!("; the variables are {}", VARIABLES.join(", "))
+            }
+            JinjaErrorKind::TemplateNotFound => {
+                format!("; the only template that others may extend is {USUAL_NAME:?}")
+            }
+            JinjaErrorKind::UnknownBlock => {
+                format!(
+                    "; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out"
+                )
+            }
+            JinjaErrorKind::OutOfFuel => "; is there a loop in a loop?".to_owned(),
+            _ => String::new(),
+        };
+        PlayError::Prompt {
+            path: self.path.clone(),
+            problem: format!("{error}{cure}"),
         }
-        JinjaErrorKind::TemplateNotFound => {
-            format!("; the only template that others may extend is {USUAL_NAME:?}")
-        }
-        JinjaErrorKind::UnknownBlock => {
-            format!("; begin with {{% extends {USUAL_NAME:?} %}}, which has all that is left out")
-        }
-        JinjaErrorKind::OutOfFuel => "; is there a loop in a loop?".to_owned(),
-        _ => String::new(),
     }
 }
 
@@ -290,10 +267,9 @@ fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
         let Some(name) = tag.strip_prefix("block ") else {
             continue;
         };
-        let end = name
-            .trim_start()
-            .find(|c: char| !c.is_alphanumeric() && c != '_');
-        let name = &name.trim_start()[..end.unwrap_or(0)];
+        let name = name.trim_start();
+        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let name = &name[..end.unwrap_or(0)];
         if !BLOCKS.contains(&name) {
             let (path, known) = (path.to_owned(), BLOCKS.join(", "));
             let problem = format!("there is no part called {name:?}; the blocks are {known}");

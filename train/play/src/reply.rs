@@ -38,9 +38,7 @@ impl ReplyForm {
             }
         }
     }
-}
 
-impl ReplyForm {
     /// Returns a reply in this form that has only this action.
     pub fn say(self, action: &str) -> String {
         let tags = format!("<action>{action}</action>");
@@ -97,10 +95,9 @@ pub(crate) fn said(reply: &str, form: ReplyForm, cut: bool) -> Result<String, Un
         ReplyForm::Json => under_action(reply),
     };
     let said = said.map(|said| said.trim().to_owned());
-    said.filter(|said| !said.is_empty()).ok_or(if cut {
-        UnreadReason::CutOff
-    } else {
-        UnreadReason::NoTag
+    said.filter(|said| !said.is_empty()).ok_or(match cut {
+        true => UnreadReason::CutOff,
+        false => UnreadReason::NoTag,
     })
 }
 

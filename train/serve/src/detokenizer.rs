@@ -27,6 +27,7 @@ pub(crate) struct ReplyPiece {
 const MAX_HELD_TOKENS: usize = 8;
 
 /// The text of a growing reply.
+#[derive(Default)]
 pub(crate) struct Detokenizer {
     stops: Arc<[String]>,
     ids: Vec<u32>,
@@ -36,9 +37,11 @@ pub(crate) struct Detokenizer {
     /// Decoded text that is not handed out yet.
     held: String,
     /// Number of decoded characters.
-    characters: usize,
-    tokens: Vec<ReplyToken>,
-    is_over: bool,
+    pub(crate) characters: usize,
+    /// Descriptions of the tokens whose text is held, and of the one that is pushed next.
+    pub(crate) tokens: Vec<ReplyToken>,
+    /// Whether a stop text was found. The text before it may not be handed out yet.
+    pub(crate) is_over: bool,
 }
 
 impl Detokenizer {
@@ -46,24 +49,8 @@ impl Detokenizer {
     pub(crate) fn new(stops: Arc<[String]>) -> Detokenizer {
         Detokenizer {
             stops,
-            ids: Vec::new(),
-            from: 0,
-            read: 0,
-            held: String::new(),
-            characters: 0,
-            tokens: Vec::new(),
-            is_over: false,
+            ..Detokenizer::default()
         }
-    }
-
-    /// Returns the number of characters so far.
-    pub(crate) fn characters(&self) -> usize {
-        self.characters
-    }
-
-    /// Adds the description of the token that is pushed next.
-    pub(crate) fn describe(&mut self, token: ReplyToken) {
-        self.tokens.push(token);
     }
 
     /// Adds a token. Stop texts in a prompt are ignored.
@@ -76,11 +63,6 @@ impl Detokenizer {
         self.ids.push(id);
         let is_late = self.ids.len() - self.read > MAX_HELD_TOKENS;
         self.decode(is_late, is_prompt, decode)
-    }
-
-    /// Whether a stop text was found. The text before it may not be handed out yet.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
     }
 
     /// Takes all decoded text: of a prompt, or at the end.
@@ -159,11 +141,11 @@ mod tests {
         for &byte in text {
             growing.push(byte.into(), false, &bytes).unwrap();
             pieces.extend(growing.take().map(|piece| piece.text));
-            if growing.is_over() {
+            if growing.is_over {
                 break;
             }
         }
-        let is_over = growing.is_over();
+        let is_over = growing.is_over;
         let last = growing.finish(&bytes).unwrap().text;
         pieces.extend(Some(last).filter(|last| !last.is_empty()));
         (pieces, is_over)

@@ -1,5 +1,7 @@
 //! Errors in the format of OpenAI's API.
 
+use std::fmt::Display;
+
 use lapwing_model::ModelError;
 use serde_json::{Value, json};
 
@@ -34,6 +36,11 @@ impl ApiError {
             code: Some(code),
             ..ApiError::bad(message)
         }
+    }
+
+    /// A wrong value of a field, whose name begins the message.
+    pub(crate) fn invalid(name: &str, problem: impl Display) -> ApiError {
+        ApiError::field(name, "invalid_value", format!("{name}: {problem}"))
     }
 
     /// An error with another status than 400.

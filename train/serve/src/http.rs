@@ -30,10 +30,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::error::{ApiError, shown};
-use super::model_thread::{ModelThread, ReplyEvent, ReplyRequest};
+use super::model_thread::{ModelThread, ReplyEvent, ReplyPart, ReplyRequest};
 use super::prompts::{EncodedPrompt, PromptEncoder};
 use super::request::{self, CompletionRequest};
-use super::response::{CompleteReply, Endpoint, ResponseBuilder};
+use super::response::{Endpoint, ResponseBuilder};
 use super::stream::{EventStream, ResponseBody};
 
 /// Maximum size of a request, the same as of the tokenizer's input.
@@ -379,10 +379,9 @@ async fn reply(
     let count = prompts.len() * request.n;
     let most = server.max_replies;
     if count > most {
-        let problem = format!(
-            "n: {count} replies, and this server takes {most} at a time (--batch, --queue)"
-        );
-        return Err(ApiError::field("n", "invalid_value", problem));
+        let problem =
+            format!("{count} replies, and this server takes {most} at a time (--batch, --queue)");
+        return Err(ApiError::invalid("n", problem));
     }
     let slots = server.slots.clone().try_acquire_many_owned(count as u32);
     let mut slots = slots.map_err(|_| {
@@ -437,11 +436,8 @@ async fn reply(
     }
     drop(events);
     // An error before the first piece becomes the status of the response.
-    let first = match received.recv().await {
-        Some(ReplyEvent::Failed(error)) => return Err(error),
-        Some(event) => event,
-        None => return Err(ApiError::stopping()),
-    };
+    let first = received.recv().await;
+    let first = first.unwrap_or(Err(ApiError::stopping()))?;
     match request.stream {
         true => Ok(streamed(EventStream::new(builder, received, count, first))),
         false => collected(&builder, received, count, first).await,
@@ -452,26 +448,23 @@ async fn collected(
     builder: &ResponseBuilder,
     mut received: UnboundedReceiver<ReplyEvent>,
     count: usize,
-    first: ReplyEvent,
+    first: ReplyPart,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let mut replies = vec![CompleteReply::default(); count];
+    let empty = |index| ReplyPart {
+        index,
+        ..ReplyPart::default()
+    };
+    let mut replies: Vec<ReplyPart> = (0..count).map(empty).collect();
     let mut next = Some(first);
-    while let Some(event) = next {
-        let (index, mut piece) = match event {
-            ReplyEvent::Failed(error) => return Err(error),
-            ReplyEvent::Piece(index, piece) => (index, piece),
-            ReplyEvent::End(index, piece, finish, tokens) => {
-                (replies[index].finish, replies[index].tokens) = (Some(finish), tokens);
-                (index, piece)
-            }
-        };
-        let reply = &mut replies[index].piece;
-        reply.text += &piece.text;
-        reply.tokens.append(&mut piece.tokens);
-        next = received.recv().await;
+    while let Some(mut part) = next {
+        let reply = &mut replies[part.index];
+        reply.piece.text += &part.piece.text;
+        reply.piece.tokens.append(&mut part.piece.tokens);
+        reply.end = part.end;
+        next = received.recv().await.transpose()?;
     }
     // The model thread has ended before the replies.
-    if replies.iter().any(|reply| reply.finish.is_none()) {
+    if replies.iter().any(|reply| reply.end.is_none()) {
         return Err(ApiError::stopping());
     }
     Ok(complete(StatusCode::OK, &builder.complete(&replies)))

@@ -32,20 +32,16 @@ pub(crate) struct ReplyRequest {
     pub(crate) _slot: OwnedSemaphorePermit,
 }
 
-/// A part of a reply. The index of the reply comes first.
-#[derive(Debug)]
-pub(crate) enum ReplyEvent {
-    Piece(usize, ReplyPiece),
-    /// The last piece, and the number of tokens.
-    End(usize, ReplyPiece, Finish, usize),
-    Failed(ApiError),
-}
+/// A part of a reply, or the error that ends it.
+pub(crate) type ReplyEvent = Result<ReplyPart, ApiError>;
 
-/// The reason why a reply ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Finish {
-    Stop,
-    Length,
+#[derive(Debug, Default)]
+pub(crate) struct ReplyPart {
+    /// Index among the replies of its request.
+    pub(crate) index: usize,
+    pub(crate) piece: ReplyPiece,
+    /// Of the last part: why the reply ends (a stop text counts as a stop token), and its number of tokens.
+    pub(crate) end: Option<(FinishReason, usize)>,
 }
 
 /// How long an idle thread waits for requests that arrive together with the first one.
@@ -79,9 +75,13 @@ struct RunningReply {
 }
 
 impl RunningReply {
-    /// Sends an event. An error means that the client is gone, which is noticed later.
-    fn send(&self, event: ReplyEvent) {
-        let _ = self.request.events.send(event);
+    /// Sends a part. An error means that the client is gone, which is noticed later.
+    fn send(&self, piece: ReplyPiece, end: Option<(FinishReason, usize)>) {
+        let index = self.request.index;
+        let _ = self
+            .request
+            .events
+            .send(Ok(ReplyPart { index, piece, end }));
     }
 }
 
@@ -175,54 +175,45 @@ impl ModelThread {
             }));
         joined?;
         for number in numbers {
-            self.update(number, ModelThread::start)?;
+            self.start(self.place(number))?;
         }
         Ok(())
     }
 
-    /// Updates a running reply. It ends if `update` returns `None`.
-    fn update(
-        &mut self,
-        number: u64,
-        update: impl FnOnce(&mut ModelThread, RunningReply) -> Result<Option<RunningReply>, ModelError>,
-    ) -> Result<(), ModelError> {
+    /// Returns the place of a running reply, which is valid until a reply ends.
+    fn place(&self, number: u64) -> usize {
         let is_it = |reply: &RunningReply| reply.number == number;
-        let at = self.running.iter().position(is_it);
-        let reply = self.running.remove(at.expect("a reply of the batch"));
-        let events = reply.request.events.clone();
-        let reply = update(self, reply).inspect_err(|error| {
-            // It is not among the running replies, which `fail` ends.
-            let _ = events.send(ReplyEvent::Failed(ApiError::internal(error)));
-        })?;
-        self.running.extend(reply);
-        Ok(())
+        let place = self.running.iter().position(is_it);
+        place.expect("a reply of the batch")
     }
 
     /// Sends the prompt of a new reply if requested, and ends the reply if it has no new tokens.
-    fn start(&mut self, mut reply: RunningReply) -> Result<Option<RunningReply>, ModelError> {
-        if reply.request.echo {
-            let joining = reply.request.joining.clone();
-            let ids = &joining.request.prompt;
-            let arena = &mut self.arena;
-            let scores = joining.scores;
-            let scores = scores.map(|likeliest| self.batch.score(arena, ids, likeliest));
+    fn start(&mut self, place: usize) -> Result<(), ModelError> {
+        let BatchRequest {
+            request,
+            sampling,
+            scores,
+        } = self.running[place].request.joining.clone();
+        if self.running[place].request.echo {
+            let ids = &request.prompt;
+            let scores = scores.map(|count| self.batch.score(&mut self.arena, ids, count));
             let scores = scores.transpose()?;
             for (at, &id) in ids.iter().enumerate() {
                 if let Some(scores) = &scores {
                     // The first token has no score.
                     let score = at.checked_sub(1).map(|before| &scores[before]);
-                    let token = self.token(id, score, reply.text.characters())?;
-                    reply.text.describe(token);
+                    self.describe(place, id, score)?;
                 }
-                let decode = |ids: &[u32]| self.tokenizer.decode(ids);
-                reply.text.push(id, true, &decode)?;
+                let text = &mut self.running[place].text;
+                text.push(id, true, &|ids| self.tokenizer.decode(ids))?;
             }
+            let reply = &mut self.running[place];
             let piece = reply.text.take_all();
-            reply.send(ReplyEvent::Piece(reply.request.index, piece));
+            reply.send(piece, None);
         }
-        match reply.request.joining.sampling.max_new_tokens {
-            0 => self.end(reply, Finish::Length),
-            _ => Ok(Some(reply)),
+        match sampling.max_new_tokens {
+            0 => self.end(place, FinishReason::MaxTokens),
+            _ => Ok(()),
         }
     }
 
@@ -232,73 +223,71 @@ impl ModelThread {
             return Ok(());
         }
         for drawn in self.batch.step(&mut self.arena)? {
-            self.update(drawn.reply, |thread, reply| thread.grow(reply, &drawn))?;
+            self.grow(self.place(drawn.reply), &drawn)?;
         }
         Ok(())
     }
 
-    /// Adds a token to a reply, and sends the new text. Returns `None` if the reply ends.
-    fn grow(
-        &mut self,
-        mut reply: RunningReply,
-        drawn: &SampledToken,
-    ) -> Result<Option<RunningReply>, ModelError> {
-        reply.tokens += 1;
+    /// Adds a token to a reply, and sends the new text or ends the reply.
+    fn grow(&mut self, place: usize, drawn: &SampledToken) -> Result<(), ModelError> {
+        self.running[place].tokens += 1;
+        let mut finish = drawn.finish;
         // A stop token is no part of the reply.
-        if drawn.finish == Some(FinishReason::StopToken) {
-            return self.end(reply, Finish::Stop);
+        if finish != Some(FinishReason::StopToken) {
+            if drawn.score.is_some() {
+                self.describe(place, drawn.token, drawn.score.as_ref())?;
+            }
+            let reply = &mut self.running[place];
+            let decode = |ids: &[u32]| self.tokenizer.decode(ids);
+            reply.text.push(drawn.token, false, &decode)?;
+            if reply.text.is_over {
+                self.batch.leave(reply.number);
+                finish = Some(FinishReason::StopToken);
+            }
         }
-        if let Some(score) = &drawn.score {
-            let token = self.token(drawn.token, Some(score), reply.text.characters())?;
-            reply.text.describe(token);
+        if let Some(finish) = finish {
+            return self.end(place, finish);
         }
-        let decode = |ids: &[u32]| self.tokenizer.decode(ids);
-        reply.text.push(drawn.token, false, &decode)?;
-        if reply.text.is_over() {
-            self.batch.leave(reply.number);
-            return self.end(reply, Finish::Stop);
-        }
-        if drawn.finish == Some(FinishReason::MaxTokens) {
-            return self.end(reply, Finish::Length);
-        }
+        let reply = &mut self.running[place];
         if let Some(piece) = reply.text.take() {
-            reply.send(ReplyEvent::Piece(reply.request.index, piece));
+            reply.send(piece, None);
         }
-        Ok(Some(reply))
+        Ok(())
     }
 
-    fn end(
-        &self,
-        mut reply: RunningReply,
-        finish: Finish,
-    ) -> Result<Option<RunningReply>, ModelError> {
+    fn end(&mut self, place: usize, finish: FinishReason) -> Result<(), ModelError> {
+        let reply = &mut self.running[place];
         let piece = reply.text.finish(&|ids| self.tokenizer.decode(ids))?;
         // The last characters may complete a stop text.
-        let finish = match reply.text.is_over() {
-            true => Finish::Stop,
+        let finish = match reply.text.is_over {
+            true => FinishReason::StopToken,
             false => finish,
         };
-        let (index, tokens) = (reply.request.index, reply.tokens);
-        reply.send(ReplyEvent::End(index, piece, finish, tokens));
-        Ok(None)
+        reply.send(piece, Some((finish, reply.tokens)));
+        self.running.swap_remove(place);
+        Ok(())
     }
 
-    fn token(
+    /// Adds the description of the token that is pushed next.
+    fn describe(
         &mut self,
+        place: usize,
         id: u32,
         score: Option<&TokenScore>,
-        offset: usize,
-    ) -> Result<ReplyToken, ModelError> {
+    ) -> Result<(), ModelError> {
         let mut likeliest = Vec::new();
         for &(id, log_prob) in score.iter().flat_map(|score| &score.likeliest) {
             likeliest.push((self.token_text(id)?, log_prob));
         }
-        Ok(ReplyToken {
-            text: self.token_text(id)?,
+        let text = self.token_text(id)?;
+        let reply = &mut self.running[place].text;
+        reply.tokens.push(ReplyToken {
+            text,
             log_prob: score.map(|score| score.log_prob),
             likeliest,
-            offset,
-        })
+            offset: reply.characters,
+        });
+        Ok(())
     }
 
     /// Returns the text of a token; of a special token, its name.
@@ -319,7 +308,7 @@ impl ModelThread {
         self.batch.clear();
         let running = self.running.drain(..).map(|reply| reply.request);
         for request in running.chain(self.waiting.drain(..)) {
-            let _ = request.events.send(ReplyEvent::Failed(error.clone()));
+            let _ = request.events.send(Err(error.clone()));
         }
     }
 }

@@ -74,9 +74,8 @@ impl PromptEncoder {
             None => Ok(ids),
             Some(id) => {
                 let vocab = self.vocab;
-                let problem =
-                    format!("prompt: token {id} is outside of the model's vocabulary of {vocab}");
-                Err(ApiError::field("prompt", "invalid_value", problem))
+                let problem = format!("token {id} is outside of the model's vocabulary of {vocab}");
+                Err(ApiError::invalid("prompt", problem))
             }
         }
     }
@@ -95,8 +94,7 @@ impl PromptEncoder {
     fn room(&self, field: &str, ids: &[u32], most: Option<usize>) -> Result<usize, ApiError> {
         let (context, prompt) = (self.context, ids.len());
         if prompt == 0 {
-            let problem = format!("{field}: there is no token in it");
-            return Err(ApiError::field(field, "invalid_value", problem));
+            return Err(ApiError::invalid(field, "there is no token in it"));
         }
         let fits = match most {
             Some(most) => prompt.saturating_add(most) <= context,

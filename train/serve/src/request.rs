@@ -41,7 +41,9 @@ pub enum Prompt {
     Ids(Vec<u32>),
 }
 
-const MAX_LIKELIEST: u64 = 20;
+const MAX_LIKELIEST: usize = 20;
+/// Maximum of numbers without a smaller one.
+const MAX_NUMBER: usize = u32::MAX as usize;
 /// Number of stop texts, and bytes of each.
 const MAX_STOPS: (usize, usize) = (16, 1024);
 /// OpenAI's default of `max_tokens`.
@@ -81,29 +83,27 @@ pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
     if messages.is_empty() {
-        let problem = "messages: the list is empty";
-        return Err(ApiError::field("messages", "invalid_value", problem));
+        return Err(ApiError::invalid("messages", "the list is empty"));
     }
     let messages = messages.into_iter().enumerate();
     let messages = messages.map(|(i, value)| message(i, value));
     let input = Input::Chat(messages.collect::<Result<_, _>>()?);
-    let new = fields.number("max_completion_tokens", 1, u32::MAX.into())?;
-    let old = fields.number("max_tokens", 1, u32::MAX.into())?;
+    let new = fields.number("max_completion_tokens", 1, MAX_NUMBER)?;
+    let old = fields.number("max_tokens", 1, MAX_NUMBER)?;
     if new.is_some() && old.is_some() {
         let problem = "max_tokens and max_completion_tokens: give one";
         return Err(ApiError::field("max_tokens", "invalid_value", problem));
     }
-    let max_new_tokens = new.or(old).map(|most| most as usize);
     let likeliest = fields.number("top_logprobs", 0, MAX_LIKELIEST)?;
     let likeliest = match (fields.flag("logprobs")?, likeliest) {
-        (true, likeliest) => Some(likeliest.unwrap_or(0) as usize),
+        (true, likeliest) => Some(likeliest.unwrap_or(0)),
         (false, None | Some(0)) => None,
         (false, Some(_)) => {
-            let problem = "top_logprobs: wanted together with \"logprobs\": true";
-            return Err(ApiError::field("top_logprobs", "invalid_value", problem));
+            let problem = "wanted together with \"logprobs\": true";
+            return Err(ApiError::invalid("top_logprobs", problem));
         }
     };
-    fields.finish(input, max_new_tokens, likeliest, false)
+    fields.finish(input, new.or(old), likeliest, false)
 }
 
 /// Parses a request to /v1/completions.
@@ -114,20 +114,15 @@ pub(crate) fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let likeliest = fields.number("logprobs", 0, MAX_LIKELIEST)?;
     let echo = fields.flag("echo")?;
     // A prompt can be scored without new tokens.
-    let least = u64::from(!echo);
-    let most = fields.number("max_tokens", least, u32::MAX.into())?;
-    let most = most.map_or(DEFAULT_MAX_TOKENS, |most| most as usize);
-    let likeliest = likeliest.map(|count| count as usize);
+    let most = fields.number("max_tokens", usize::from(!echo), MAX_NUMBER)?;
+    let most = most.unwrap_or(DEFAULT_MAX_TOKENS);
     fields.finish(Input::Prompts(prompts), Some(most), likeliest, echo)
 }
 
 fn prompts(value: &Value) -> Option<Vec<Prompt>> {
     let ids = |list: &Vec<Value>| {
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-        list.iter()
-            .map(id)
-            .collect::<Option<Vec<u32>>>()
-            .map(Prompt::Ids)
+        Some(Prompt::Ids(list.iter().map(id).collect::<Option<_>>()?))
     };
     let list = match value {
         Value::String(text) => return Some(vec![Prompt::Text(text.clone())]),
@@ -147,20 +142,12 @@ fn prompts(value: &Value) -> Option<Vec<Prompt>> {
 
 /// Parses a message with a role and a text. Parts of a text are joined.
 fn message(i: usize, value: Value) -> Result<Message, ApiError> {
-    let place = |field: &str| format!("messages[{i}]{field}");
-    let wrong = |field: &str, problem: String| {
-        let place = place(field);
-        Err(ApiError::field(
-            &place,
-            "invalid_value",
-            format!("{place}: {problem}"),
-        ))
+    let wrong = |field: &str, problem: &str| {
+        let place = format!("messages[{i}]{field}");
+        Err(ApiError::invalid(&place, problem))
     };
     let Value::Object(map) = value else {
-        return wrong(
-            "",
-            "wanted {\"role\": \"user\", \"content\": \"...\"}".into(),
-        );
+        return wrong("", "wanted {\"role\": \"user\", \"content\": \"...\"}");
     };
     // Clients send replies back with empty fields of other features.
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
@@ -168,22 +155,14 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
         !["role", "content"].contains(&name.as_str()) && !is_empty(value)
     };
     if let Some((name, _)) = map.iter().find(is_unsupported) {
-        let name = shown(name);
-        return wrong(
-            &format!(".{name}"),
-            "is not supported; a message has a role and a content".into(),
-        );
+        let problem = "is not supported; a message has a role and a content";
+        return wrong(&format!(".{}", shown(name)), problem);
     }
     let role = match map.get("role").and_then(Value::as_str) {
         // The new name of the system role, which published templates lack.
         Some("developer") => "system",
         Some(role @ ("system" | "user" | "assistant")) => role,
-        _ => {
-            return wrong(
-                ".role",
-                "wanted system, developer, user or assistant".into(),
-            );
-        }
+        _ => return wrong(".role", "wanted system, developer, user or assistant"),
     };
     let part = |part: &Value| {
         let is_text = part["type"] == "text";
@@ -198,16 +177,11 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
         _ => None,
     };
     let Some(content) = content else {
-        return wrong(
-            ".content",
-            "wanted a text, or a list of parts of the type text, the only type that this model reads"
-                .into(),
-        );
+        let problem = "wanted a text, or a list of parts of the type text, the only type that this model reads";
+        return wrong(".content", problem);
     };
-    Ok(Message {
-        role: role.to_owned(),
-        content,
-    })
+    let role = role.to_owned();
+    Ok(Message { role, content })
 }
 
 /// The fields of a request that are not parsed yet.
@@ -225,25 +199,20 @@ impl RequestFields {
     }
 
     /// Removes a field. `null` counts as missing.
-    fn taken(&mut self, name: &str) -> Option<Value> {
-        self.left.remove(name).filter(|value| !value.is_null())
-    }
-
     fn optional<T>(
         &mut self,
         name: &str,
         wanted: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, ApiError> {
-        let Some(value) = self.taken(name) else {
+        let value = self.left.remove(name).unwrap_or_default();
+        if value.is_null() {
             return Ok(None);
-        };
-        let read = read(&value).ok_or_else(|| {
+        }
+        read(&value).map(Some).ok_or_else(|| {
             let found = shown(&value.to_string());
-            let problem = format!("{name}: wanted {wanted}; found {found}");
-            ApiError::field(name, "invalid_value", problem)
-        });
-        read.map(Some)
+            ApiError::invalid(name, format!("wanted {wanted}; found {found}"))
+        })
     }
 
     fn needed<T>(
@@ -258,12 +227,11 @@ impl RequestFields {
         })
     }
 
-    fn number(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, ApiError> {
+    fn number(&mut self, name: &str, least: usize, most: usize) -> Result<Option<usize>, ApiError> {
         let wanted = format!("a whole number from {least} to {most}");
         self.optional(name, &wanted, |value| {
-            value
-                .as_u64()
-                .filter(|number| (least..=most).contains(number))
+            let number = value.as_u64()?.try_into().ok()?;
+            (least..=most).contains(&number).then_some(number)
         })
     }
 
@@ -283,7 +251,7 @@ impl RequestFields {
         let model = self.needed("model", "the name of the model", |v| {
             v.as_str().map(str::to_owned)
         })?;
-        let n = self.number("n", 1, 128)?.unwrap_or(1) as usize;
+        let n = self.number("n", 1, 128)?.unwrap_or(1);
         let temperature =
             self.optional("temperature", "0, or a number from 0.001 to 1000", |v| {
                 let x = v.as_f64()? as f32;
@@ -293,7 +261,7 @@ impl RequestFields {
             let x = v.as_f64()? as f32;
             (x > 0.0 && x <= 1.0).then_some(x)
         })?;
-        let top_k = self.number("top_k", 0, u32::MAX.into())?;
+        let top_k = self.number("top_k", 0, MAX_NUMBER)?;
         let seed = self.optional("seed", "a whole number of at most 64 bits", |v| {
             v.as_u64().or_else(|| v.as_i64().map(|seed| seed as u64))
         })?;
@@ -318,11 +286,18 @@ impl RequestFields {
         };
         if prompts.saturating_mul(n) > MAX_REPLIES {
             let problem = format!(
-                "n: {prompts} prompts with {n} replies each are too many; at most {MAX_REPLIES} in all"
+                "{prompts} prompts with {n} replies each are too many; at most {MAX_REPLIES} in all"
             );
-            return Err(ApiError::field("n", "invalid_value", problem));
+            return Err(ApiError::invalid("n", problem));
         }
-        self.refuse_rest()?;
+        for (name, value) in &self.left {
+            if value.is_null() || HARMLESS.contains(&&**name) || has_no_effect(name, value) {
+                continue;
+            }
+            let name = shown(name);
+            let problem = format!("{name}: this server does not support it; leave it out");
+            return Err(ApiError::field(&name, "unsupported_parameter", problem));
+        }
         Ok(CompletionRequest {
             model,
             input,
@@ -330,7 +305,7 @@ impl RequestFields {
             max_new_tokens,
             temperature: temperature.unwrap_or(1.0),
             top_p: top_p.unwrap_or(1.0),
-            top_k: top_k.unwrap_or(0) as usize,
+            top_k: top_k.unwrap_or(0),
             seed,
             stop: stop.unwrap_or_default().into(),
             likeliest,
@@ -355,24 +330,11 @@ impl RequestFields {
         })?;
         match options {
             Some(_) if !stream => {
-                let problem = "stream_options: wanted together with \"stream\": true only";
-                Err(ApiError::field(NAME, "invalid_value", problem))
+                let problem = "wanted together with \"stream\": true only";
+                Err(ApiError::invalid(NAME, problem))
             }
             options => Ok(options.unwrap_or(false)),
         }
-    }
-
-    /// Refuses fields that would have an effect.
-    fn refuse_rest(self) -> Result<(), ApiError> {
-        for (name, value) in &self.left {
-            if value.is_null() || HARMLESS.contains(&&**name) || has_no_effect(name, value) {
-                continue;
-            }
-            let name = shown(name);
-            let problem = format!("{name}: this server does not support it; leave it out");
-            return Err(ApiError::field(&name, "unsupported_parameter", problem));
-        }
-        Ok(())
     }
 }
 

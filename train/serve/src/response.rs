@@ -1,9 +1,10 @@
 //! OpenAI's JSON for replies, complete or in chunks.
 
+use lapwing_model::FinishReason;
 use serde_json::{Map, Value, json};
 
 use super::detokenizer::{ReplyPiece, ReplyToken};
-use super::model_thread::Finish;
+use super::model_thread::ReplyPart;
 
 /// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,20 +27,12 @@ pub(crate) struct ResponseBuilder {
     pub(crate) include_usage: bool,
 }
 
-/// A complete reply.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CompleteReply {
-    pub(crate) piece: ReplyPiece,
-    pub(crate) finish: Option<Finish>,
-    pub(crate) tokens: usize,
-}
-
 impl ResponseBuilder {
-    /// Returns the response with all replies.
-    pub(crate) fn complete(&self, replies: &[CompleteReply]) -> Value {
-        let tokens = replies.iter().map(|reply| reply.tokens).sum();
-        let choices = replies.iter().enumerate();
-        let choices: Vec<Value> = choices.map(|(i, reply)| self.choice(i, reply)).collect();
+    /// Returns the response with all replies, each of a single part.
+    pub(crate) fn complete(&self, replies: &[ReplyPart]) -> Value {
+        let ends = replies.iter().filter_map(|reply| reply.end);
+        let tokens = ends.map(|(_, tokens)| tokens).sum();
+        let choices = replies.iter().map(|reply| self.choice(reply)).collect();
         let object = match self.endpoint {
             Endpoint::Chat => "chat.completion",
             Endpoint::Completion => "text_completion",
@@ -49,9 +42,8 @@ impl ResponseBuilder {
         response
     }
 
-    fn choice(&self, index: usize, reply: &CompleteReply) -> Value {
-        let CompleteReply { piece, finish, .. } = reply;
-        let text = &piece.text;
+    fn choice(&self, reply: &ReplyPart) -> Value {
+        let text = &reply.piece.text;
         let (name, value) = match self.endpoint {
             Endpoint::Chat => (
                 "message",
@@ -59,9 +51,9 @@ impl ResponseBuilder {
             ),
             Endpoint::Completion => ("text", json!(text)),
         };
-        let mut choice = json!({"index": index, name: value});
-        choice["logprobs"] = self.log_probs(&piece.tokens);
-        choice["finish_reason"] = reason(*finish);
+        let mut choice = json!({"index": reply.index, name: value});
+        choice["logprobs"] = self.log_probs(&reply.piece.tokens);
+        choice["finish_reason"] = reason(reply.end.map(|(finish, _)| finish));
         choice
     }
 
@@ -74,7 +66,12 @@ impl ResponseBuilder {
     }
 
     /// Returns a chunk of a reply. The last one has a finish reason.
-    pub(crate) fn piece(&self, index: usize, piece: &ReplyPiece, finish: Option<Finish>) -> Value {
+    pub(crate) fn piece(
+        &self,
+        index: usize,
+        piece: &ReplyPiece,
+        finish: Option<FinishReason>,
+    ) -> Value {
         let (name, value) = match self.endpoint {
             Endpoint::Chat if piece.text.is_empty() && finish.is_some() => ("delta", json!({})),
             Endpoint::Chat => ("delta", json!({"content": piece.text})),
@@ -175,10 +172,10 @@ fn number(x: f32) -> f64 {
     x.to_string().parse().expect("digits")
 }
 
-fn reason(finish: Option<Finish>) -> Value {
+fn reason(finish: Option<FinishReason>) -> Value {
     match finish {
         None => Value::Null,
-        Some(Finish::Stop) => json!("stop"),
-        Some(Finish::Length) => json!("length"),
+        Some(FinishReason::StopToken) => json!("stop"),
+        Some(FinishReason::MaxTokens) => json!("length"),
     }
 }

@@ -9,8 +9,9 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::detokenizer::ReplyPiece;
 use super::error::ApiError;
-use super::model_thread::ReplyEvent;
+use super::model_thread::{ReplyEvent, ReplyPart};
 use super::response::ResponseBuilder;
 
 pub(crate) enum ResponseBody {
@@ -37,7 +38,7 @@ impl EventStream {
         builder: ResponseBuilder,
         received: UnboundedReceiver<ReplyEvent>,
         count: usize,
-        first: ReplyEvent,
+        first: ReplyPart,
     ) -> EventStream {
         let mut stream = EventStream {
             builder,
@@ -48,31 +49,30 @@ impl EventStream {
             tokens: 0,
             is_over: false,
         };
-        stream.push(Some(first));
+        stream.push(Ok(first));
         stream
     }
 
-    /// Adds an event; `None` if the model thread has ended.
-    fn push(&mut self, event: Option<ReplyEvent>) {
-        let (index, piece, end) = match event {
-            Some(ReplyEvent::Piece(index, piece)) => (index, piece, None),
-            Some(ReplyEvent::End(index, piece, finish, tokens)) => {
-                (index, piece, Some((finish, tokens)))
+    fn push(&mut self, event: ReplyEvent) {
+        let ReplyPart { index, piece, end } = match event {
+            Ok(part) => part,
+            Err(error) => {
+                self.ready.push_back(sent(&error.body()));
+                self.is_over = true;
+                return;
             }
-            Some(ReplyEvent::Failed(error)) => return self.fail(&error),
-            None => return self.fail(&ApiError::stopping()),
         };
         if !std::mem::replace(&mut self.started[index], true) {
             let opening = self.builder.opening(index);
             self.ready.extend(opening.as_ref().map(sent));
         }
-        let has_piece = !piece.text.is_empty() || !piece.tokens.is_empty();
-        if has_piece {
-            self.ready
-                .push_back(sent(&self.builder.piece(index, &piece, None)));
+        if piece != ReplyPiece::default() {
+            let piece = self.builder.piece(index, &piece, None);
+            self.ready.push_back(sent(&piece));
         }
         if let Some((finish, tokens)) = end {
-            let end = self.builder.piece(index, &Default::default(), Some(finish));
+            let no_more = ReplyPiece::default();
+            let end = self.builder.piece(index, &no_more, Some(finish));
             self.ready.push_back(sent(&end));
             self.left -= 1;
             self.tokens += tokens;
@@ -84,11 +84,6 @@ impl EventStream {
                 .push_back(Bytes::from_static(b"data: [DONE]\n\n"));
             self.is_over = true;
         }
-    }
-
-    fn fail(&mut self, error: &ApiError) {
-        self.ready.push_back(sent(&error.body()));
-        self.is_over = true;
     }
 }
 
@@ -119,14 +114,11 @@ impl Body for ResponseBody {
                 return Poll::Ready(None);
             }
             match stream.received.poll_recv(cx) {
-                Poll::Ready(event) => stream.push(event),
+                // Without an event the model thread has ended.
+                Poll::Ready(event) => stream.push(event.unwrap_or(Err(ApiError::stopping()))),
                 Poll::Pending => return Poll::Pending,
             }
         }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self, ResponseBody::Complete(None))
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -69,7 +69,7 @@ pub fn load(
         budget: arguments.player_budget,
         cache,
     };
-    let api = Api::new(settings, framing.clone()).map_err(|e| Error::from(PlayError::from(e)))?;
+    let api = Api::new(settings, framing.clone()).map_err(Error::from)?;
     Ok(Substitute::Api(Box::new(api)))
 }
 

@@ -100,7 +100,7 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     let (mut seen, mut truncated) = (Vec::new(), 0);
     for (group, values) in groups.iter().zip(&worth) {
         for (episode, values) in group.episodes.iter().zip(values) {
-            let after = AgentView::after(episode);
+            let after = AgentView::turn(episode, episode.turns.len());
             let mut wanted: Vec<f64> = episode
                 .sampled()
                 .map(|s| by_hand(&learner, &s.prompt))

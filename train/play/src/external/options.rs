@@ -1,7 +1,5 @@
 //! The options of an external environment: `[game.options]`.
 
-use std::time::Duration;
-
 use lapwing_env::OptionRange::{Real, Whole};
 use lapwing_env::{GameOptions, OptionsError, refused, wrong};
 use serde_json::Value;
@@ -32,15 +30,11 @@ impl ExternalOptions {
         if let Some(words) = &options.actions {
             let known = "a list of different words in small letters, without space around them";
             // A reply is compared in small letters.
-            let is_word = |word: &String| {
-                let trimmed = word.trim();
-                !word.is_empty() && trimmed == word && *word == word.to_lowercase()
+            let is_good = |(i, word): (usize, &String)| {
+                let is_plain = word.trim() == word && *word == word.to_lowercase();
+                !word.is_empty() && is_plain && !words[..i].contains(word)
             };
-            let is_new = |(i, word): (usize, &String)| !words[..i].contains(word);
-            if words.is_empty()
-                || !words.iter().all(is_word)
-                || !words.iter().enumerate().all(is_new)
-            {
+            if words.is_empty() || !words.iter().enumerate().all(is_good) {
                 return refused("actions", words.clone().into(), known);
             }
         } else if options.template.is_none() {
@@ -54,16 +48,9 @@ impl ExternalOptions {
         if let Some([low, high]) = options.reward_bounds
             && low > high
         {
-            return refused(
-                "reward_bounds",
-                vec![low, high].into(),
-                "two numbers, the lower first",
-            );
+            let found = vec![low, high].into();
+            return refused("reward_bounds", found, "two numbers, the lower first");
         }
         Ok(options)
-    }
-
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs_f64(self.timeout)
     }
 }

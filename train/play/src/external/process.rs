@@ -2,8 +2,8 @@
 //! many episodes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,13 +23,7 @@ const MAX_STDERR: usize = 4096;
 #[derive(Debug)]
 pub(super) struct GameProcess {
     patience: Duration,
-    state: Mutex<ProcessState>,
-}
-
-#[derive(Debug)]
-enum ProcessState {
-    Running(RunningProcess),
-    Over(String),
+    state: Mutex<Result<RunningProcess, String>>,
 }
 
 #[derive(Debug)]
@@ -45,17 +39,14 @@ struct RunningProcess {
 }
 
 /// One session of a process.
+#[derive(Debug)]
 pub(super) struct ProcessSession {
-    process: Arc<GameProcess>,
-    number: u64,
+    pub(super) process: Arc<GameProcess>,
+    /// no other session of the process has it
+    pub(super) number: u64,
 }
 
 impl ProcessSession {
-    /// Opens session `number`, which must be unused.
-    pub(crate) fn new(process: Arc<GameProcess>, number: u64) -> ProcessSession {
-        ProcessSession { process, number }
-    }
-
     fn line(&self, mut message: Map<String, Value>) -> Vec<u8> {
         message.shift_insert(0, "session".to_owned(), json!(self.number));
         let mut line = Value::Object(message).to_string().into_bytes();
@@ -75,7 +66,7 @@ impl EnvironmentSession for ProcessSession {
 impl Drop for ProcessSession {
     fn drop(&mut self) {
         let line = self.line(protocol::close());
-        if let ProcessState::Running(running) = &*self.process.lock() {
+        if let Ok(running) = &*self.process.lock() {
             running.write(line);
         }
     }
@@ -97,25 +88,22 @@ impl GameProcess {
         });
         Ok(GameProcess {
             patience,
-            state: Mutex::new(ProcessState::Running(started?)),
+            state: Mutex::new(Ok(started?)),
         })
     }
 
     /// Returns whether the process seems to be running.
     pub(crate) fn runs(&self) -> bool {
-        matches!(&*self.lock(), ProcessState::Running(_))
+        self.lock().is_ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, ProcessState> {
+    fn lock(&self) -> MutexGuard<'_, Result<RunningProcess, String>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self, line: Vec<u8>, session: u64) -> Result<StepResult, String> {
         let mut state = self.lock();
-        let running = match &mut *state {
-            ProcessState::Running(running) => running,
-            ProcessState::Over(problem) => return Err(problem.clone()),
-        };
+        let running = state.as_mut().map_err(|problem| problem.clone())?;
         let message = running.ask(line, self.patience).and_then(|line| {
             let message = protocol::read(&line)?;
             match message.session {
@@ -133,7 +121,7 @@ impl GameProcess {
             Err(problem) => {
                 let problem = format!("{problem}{}", running.stderr_tail());
                 // Drops the process, which ends it if it still runs.
-                *state = ProcessState::Over(problem.clone());
+                *state = Err(problem.clone());
                 Err(problem)
             }
         }
@@ -151,16 +139,16 @@ impl RunningProcess {
         separate_group(&mut command);
         let mut child = command.spawn()?;
         live_processes().push(child.id());
-        let stdin = child.stdin.take().expect("piped");
+        let mut stdin = child.stdin.take().expect("piped");
         let stdout = child.stdout.take().expect("piped");
         let stderr = child.stderr.take().expect("piped");
-        let (requests, to_write) = mpsc::channel();
+        let (requests, to_write) = mpsc::channel::<Vec<u8>>();
         // Output that nobody reads stays in the pipe, so it cannot fill the memory.
         let (written, replies) = mpsc::sync_channel(1);
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
         // A process may stop reading or writing at any time, so none of the three threads may wait for another.
-        thread::spawn(move || write_lines(stdin, &to_write));
+        thread::spawn(move || to_write.iter().all(|line| stdin.write_all(&line).is_ok()));
         thread::spawn(move || {
             let mut from = BufReader::new(stdout);
             while let Some(line) = read_line(&mut from) {
@@ -189,35 +177,31 @@ impl RunningProcess {
 
     /// Returns the next line of the process, or why there is none.
     fn ask(&mut self, line: Vec<u8>, patience: Duration) -> Result<Vec<u8>, String> {
-        match self.replies.try_recv() {
-            Ok(Ok(line)) => {
-                let line = quoted(&line);
-                return Err(format!(
-                    "it wrote to its standard output without a request, where only answers belong: {line}"
-                ));
-            }
-            Ok(Err(problem)) => return Err(problem),
-            Err(TryRecvError::Disconnected) => return Err(self.end()),
-            Err(TryRecvError::Empty) => self.write(line),
+        if let Ok(early) = self.replies.try_recv() {
+            let line = quoted(&early?);
+            return Err(format!(
+                "it wrote to its standard output without a request, where only answers belong: {line}"
+            ));
         }
-        match self.replies.recv_timeout(patience) {
-            Ok(reply) => reply,
-            Err(RecvTimeoutError::Timeout) => {
-                let seconds = patience.as_secs_f64();
-                Err(format!(
-                    "it did not answer within {seconds} s, and was ended (game.options.timeout)"
-                ))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(self.end()),
-        }
-    }
-
-    /// Returns what happened to a process whose standard output has ended.
-    fn end(&mut self) -> String {
-        match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
-            Some(how) => format!("its process has ended ({how})"),
-            None => "it closed its standard output, and was ended".to_owned(),
-        }
+        self.write(line);
+        let reply = self.replies.recv_timeout(patience);
+        reply.unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => {
+                    let seconds = patience.as_secs_f64();
+                    format!(
+                        "it did not answer within {seconds} s, and was ended (game.options.timeout)"
+                    )
+                }
+                // Its standard output has ended.
+                RecvTimeoutError::Disconnected => {
+                    match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
+                        Some(how) => format!("its process has ended ({how})"),
+                        None => "it closed its standard output, and was ended".to_owned(),
+                    }
+                }
+            })
+        })
     }
 
     /// Returns the end of its standard error, for an error message.
@@ -258,14 +242,6 @@ fn within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<
             return found;
         }
         thread::sleep(POLL_INTERVAL);
-    }
-}
-
-fn write_lines(mut to: ChildStdin, lines: &Receiver<Vec<u8>>) {
-    while let Ok(line) = lines.recv() {
-        if to.write_all(&line).and_then(|()| to.flush()).is_err() {
-            break;
-        }
     }
 }
 
@@ -337,8 +313,7 @@ fn ended(child: &mut Child) -> Option<String> {
         use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(Pid::from_child(child)), options);
-        let status = status.map_or_else(|error| Some(Err(error)), |found| found.map(Ok))?;
-        Some(match status {
+        Some(match status.transpose()? {
             Ok(status) => match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => format!("exit status {code}"),
                 (None, Some(signal)) => format!("signal {signal}"),
@@ -349,8 +324,7 @@ fn ended(child: &mut Child) -> Option<String> {
     }
     #[cfg(not(unix))]
     {
-        let status = child.try_wait();
-        let status = status.map_or_else(|error| Some(Err(error)), |found| found.map(Ok))?;
+        let status = child.try_wait().transpose()?;
         Some(status.map_or_else(|error| error.to_string(), |status| status.to_string()))
     }
 }

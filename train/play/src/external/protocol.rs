@@ -1,5 +1,7 @@
 //! OpenEnv's messages: requests and valid answers.
 
+use std::fmt::Debug;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -8,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// A session with one environment over any transport. Dropping it sends `close`.
-pub(super) trait EnvironmentSession: Send {
+pub(super) trait EnvironmentSession: Send + Debug {
     /// Sends a message and waits for the answer.
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
 }
@@ -52,7 +54,7 @@ pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value>
     if let Some((field, luck)) = luck {
         data.insert(field.to_owned(), seed(luck));
     }
-    message("reset", Some(data))
+    message("reset", data)
 }
 
 /// Many environments require a seed that fits a signed 32-bit integer, and all accept one.
@@ -62,18 +64,17 @@ fn seed(number: u64) -> Value {
 
 /// Builds the message of an action.
 pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
-    message("step", Some(action))
+    message("step", action)
 }
 
 /// Builds the message that ends a session. It has no answer.
 pub(super) fn close() -> Map<String, Value> {
-    message("close", None)
+    Map::from_iter([("type".to_owned(), json!("close"))])
 }
 
-fn message(kind: &str, data: Option<Map<String, Value>>) -> Map<String, Value> {
-    let mut message = Map::from_iter([("type".to_owned(), json!(kind))]);
-    message.extend(data.map(|data| ("data".to_owned(), Value::Object(data))));
-    message
+fn message(kind: &str, data: Map<String, Value>) -> Map<String, Value> {
+    let (kind, data) = (json!(kind), Value::Object(data));
+    Map::from_iter([("type".to_owned(), kind), ("data".to_owned(), data)])
 }
 
 /// Parses a message. The error describes the problem and quotes the message.
@@ -85,13 +86,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Response, String> {
     let Value::Object(message) = value else {
         return Err(wrong("its output is not a message, which is a JSON object"));
     };
-    let session = match message.get("session") {
-        None => None,
-        Some(number) => {
-            let number = number.as_u64();
-            Some(number.ok_or_else(|| wrong("`session` is no number of a session"))?)
-        }
-    };
+    let session = message.get("session").map(|number| {
+        let number = number.as_u64();
+        number.ok_or_else(|| wrong("`session` is no number of a session"))
+    });
+    let session = session.transpose()?;
     let data = message.get("data").cloned().unwrap_or_default();
     let content = match message.get("type").and_then(Value::as_str) {
         Some("observation") => Ok(answer(data).map_err(|problem| wrong(&problem))?),
@@ -117,26 +116,20 @@ fn answer(data: Value) -> Result<StepResult, String> {
         reward: Value,
         done: bool,
     }
-    let ObservationData {
-        observation,
-        reward,
-        done,
-    } = serde_json::from_value(data)
+    let data: ObservationData = serde_json::from_value(data)
         .map_err(|error| format!("the observation is wrong ({error})"))?;
-    let reward = match reward {
+    let reward = match data.reward {
         Value::Null => None,
         // OpenEnv allows it.
         Value::Bool(is) => Some(f64::from(u8::from(is))),
+        // JSON has finite numbers only.
         Value::Number(number) => number.as_f64(),
         _ => return Err("the reward is not a number".to_owned()),
     };
-    if reward.is_some_and(|reward| !reward.is_finite()) {
-        return Err("the reward is not finite".to_owned());
-    }
     Ok(StepResult {
-        observation,
+        observation: data.observation,
         reward,
-        done,
+        done: data.done,
     })
 }
 

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused, wrong};
 use lapwing_model::read_text;
@@ -18,41 +19,29 @@ use super::protocol::{self, EnvironmentSession, SessionError, StepResult};
 use super::socket::SocketSession;
 use super::template::{ExternalTemplate, LONGEST_SOURCE};
 
-/// A configured external environment.
+/// A configured external environment, shared with its episodes.
 #[derive(Debug)]
-pub(super) struct ExternalScenario {
-    rules: String,
-    actions: Vec<String>,
-    shared: Arc<ExternalEnvironment>,
-}
+pub(super) struct ExternalScenario(Arc<ExternalEnvironment>);
 
-/// State shared by the scenario and its episodes.
+#[derive(Debug)]
 struct ExternalEnvironment {
     name: String,
     address: Address,
     options: ExternalOptions,
     template: ExternalTemplate,
+    rules: String,
+    actions: Vec<String>,
     open: Mutex<OpenSessions>,
 }
 
 /// The sessions opened so far.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OpenSessions {
     /// sessions that no episode uses
     free: Vec<Box<dyn EnvironmentSession>>,
     process: Option<Arc<GameProcess>>,
     /// the number of sessions opened
     begun: u64,
-}
-
-impl std::fmt::Debug for ExternalEnvironment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("ExternalEnvironment");
-        shown.field("address", &self.address);
-        shown
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The only action of an environment that takes any text.
@@ -62,46 +51,35 @@ impl ExternalScenario {
     pub(crate) fn new(
         name: &str,
         address: Address,
-        options: ExternalOptions,
+        mut options: ExternalOptions,
     ) -> Result<ExternalScenario, OptionsError> {
-        let wrong = |option, problem| wrong(&shortened(name), option, problem);
+        let wrong = |problem: String| wrong(&shortened(name), "template", problem);
         let given = shortened(options.template.as_deref().unwrap_or_default());
-        let template = options.template.map(|given| text_of(&given));
-        let options = ExternalOptions {
-            template: template.transpose().map_err(|e| wrong("template", e))?,
-            ..options
-        };
+        if let Some(template) = &mut options.template {
+            *template = text_of(template).map_err(wrong)?;
+        }
         let of_file = |problem: String| {
-            wrong(
-                "template",
-                format!("is \"{given}\", which is not a template: {problem}"),
-            )
+            wrong(format!(
+                "is \"{given}\", which is not a template: {problem}"
+            ))
         };
         let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
         let rules = template.rules().map_err(of_file)?;
-        let template = template.with_success(&options.success).map_err(|problem| {
-            let found = &options.success;
-            refused(
-                name,
-                "success",
-                found,
-                &format!("an expression ({problem})"),
-            )
+        let success = &options.success;
+        template.check_success(success).map_err(|problem| {
+            let wanted = format!("an expression ({problem})");
+            refused(name, "success", success, &wanted)
         })?;
-        Ok(ExternalScenario {
+        let actions = options.actions.clone();
+        Ok(ExternalScenario(Arc::new(ExternalEnvironment {
+            name: name.to_owned(),
+            address,
+            template,
             rules,
-            actions: options
-                .actions
-                .clone()
-                .unwrap_or_else(|| vec![SAY.to_owned()]),
-            shared: Arc::new(ExternalEnvironment {
-                name: name.to_owned(),
-                address,
-                options,
-                template,
-                open: Mutex::default(),
-            }),
-        })
+            actions: actions.unwrap_or_else(|| vec![SAY.to_owned()]),
+            options,
+            open: Mutex::default(),
+        })))
     }
 }
 
@@ -124,23 +102,23 @@ fn text_of(given: &str) -> Result<String, String> {
 
 impl Scenario for ExternalScenario {
     fn name(&self) -> &str {
-        &self.shared.name
+        &self.0.name
     }
 
     fn rules(&self) -> String {
-        self.rules.clone()
+        self.0.rules.clone()
     }
 
     fn actions(&self) -> &[String] {
-        &self.actions
+        &self.0.actions
     }
 
     fn takes_text(&self) -> bool {
-        self.shared.options.actions.is_none()
+        self.0.options.actions.is_none()
     }
 
     fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
-        let shared = &self.shared;
+        let shared = &self.0;
         let luck = shared.options.luck.as_deref().map(|field| (field, luck));
         let begun = shared.begin(&protocol::reset(scene, luck));
         let (session, answer) = begun.map_err(|problem| shared.error(problem))?;
@@ -148,7 +126,6 @@ impl Scenario for ExternalScenario {
         Ok(Box::new(ExternalGame {
             shared: shared.clone(),
             session: Some(session),
-            actions: self.actions.clone(),
             failed: None,
             text,
             total: 0.0,
@@ -160,18 +137,15 @@ impl Scenario for ExternalScenario {
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        self.shared
-            .options
-            .reward_bounds
-            .map(|[low, high]| (low, high))
+        self.0.options.reward_bounds.map(<(f64, f64)>::from)
     }
 
     fn step_limit(&self) -> usize {
-        self.shared.options.step_limit
+        self.0.options.step_limit
     }
 
     fn options(&self) -> Value {
-        self.shared.options.in_force(None)
+        self.0.options.in_force(None)
     }
 }
 
@@ -224,7 +198,7 @@ impl ExternalEnvironment {
     }
 
     fn open(&self) -> Result<Box<dyn EnvironmentSession>, String> {
-        let patience = self.options.patience();
+        let patience = Duration::from_secs_f64(self.options.timeout);
         let words = match &self.address {
             Address::Socket(url) => return Ok(Box::new(SocketSession::open(url, patience)?)),
             Address::Process(words) => words,
@@ -236,7 +210,8 @@ impl ExternalEnvironment {
         };
         open.process = Some(process.clone());
         open.begun += 1;
-        Ok(Box::new(ProcessSession::new(process, open.begun)))
+        let number = open.begun;
+        Ok(Box::new(ProcessSession { process, number }))
     }
 }
 
@@ -254,7 +229,6 @@ struct ExternalGame {
     shared: Arc<ExternalEnvironment>,
     /// `None` after a failure
     session: Option<Box<dyn EnvironmentSession>>,
-    actions: Vec<String>,
     /// why the episode failed
     failed: Option<GameError>,
     /// the text of the state
@@ -272,16 +246,14 @@ impl ExternalGame {
     fn advance(&mut self, action: Option<usize>) -> Result<Outcome, String> {
         let shared = self.shared.clone();
         let template = &shared.template;
-        let word = action.map(|action| (action, &*self.actions[action]));
+        let word = action.map(|action| (action, &*shared.actions[action]));
         let said = std::mem::take(&mut self.said);
         let data = template.action(word, &said, self.step);
         self.step += 1;
         let Some(data) = data.map_err(|problem| shared.of_template(&problem))? else {
             // Nothing is sent for an unreadable reply: the environment does not change.
-            return Ok(Outcome {
-                reward: 0.0,
-                over: false,
-            });
+            let (reward, over) = (0.0, false);
+            return Ok(Outcome { reward, over });
         };
         let session = self.session.as_mut().expect("there until it fails");
         let answered = session.ask(protocol::step(data));
@@ -297,12 +269,10 @@ impl ExternalGame {
         self.text = shared.text(&answer, self.step)?;
         self.total += reward;
         self.over = answer.done;
-        let success = template.succeeded(&answer, self.total, self.step);
+        let success = template.succeeded(&shared.options.success, &answer, self.total, self.step);
         self.success = success.map_err(|problem| format!("option `success`: {problem}"))?;
-        Ok(Outcome {
-            reward,
-            over: self.over,
-        })
+        let over = self.over;
+        Ok(Outcome { reward, over })
     }
 }
 
@@ -326,16 +296,14 @@ impl Game for ExternalGame {
             let over = true;
             return Ok(vec![Outcome { reward: 0.0, over }]);
         }
-        match self.advance(action) {
-            Ok(outcome) => Ok(vec![outcome]),
-            Err(problem) => {
-                let error = self.shared.error(problem);
-                // A failed session plays no further episode.
-                self.session = None;
-                self.failed = Some(error.clone());
-                Err(error)
-            }
-        }
+        let outcome = self.advance(action).map_err(|problem| {
+            let error = self.shared.error(problem);
+            // A failed session plays no further episode.
+            self.session = None;
+            self.failed = Some(error.clone());
+            error
+        })?;
+        Ok(vec![outcome])
     }
 
     fn succeeded(&self, _agent: usize) -> bool {

@@ -14,15 +14,13 @@ const FUEL: u64 = 3_000_000;
 pub(super) const LONGEST_SOURCE: u64 = 64 << 10;
 /// The maximum number of bytes of a block's output. No model reads as much.
 const LONGEST_TEXT: usize = 1 << 20;
+/// Has the blocks in the order of `BLOCKS`.
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A parsed template and a parsed expression.
+/// A parsed template.
 #[derive(Debug)]
-pub(super) struct ExternalTemplate {
-    jinja: Jinja,
-    success: String,
-}
+pub(super) struct ExternalTemplate(Jinja);
 
 impl ExternalTemplate {
     /// Parses this source, or the default template. The error does not name the file.
@@ -35,27 +33,23 @@ impl ExternalTemplate {
             python: false,
         });
         let source = source.unwrap_or_default();
-        for block in BLOCKS {
+        let bases = DEFAULT.split_inclusive("{% endblock %}");
+        for (block, base) in BLOCKS.into_iter().zip(bases) {
             // Text outside blocks of an extending template is not rendered, so a template of a single block renders
             // only that block.
             let page = format!("{block} page");
-            let base = default_block(block).to_owned();
+            let base = base.trim_start().to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
             let added = jinja.add(&page, base).and_then(|()| jinja.add(block, text));
             added.map_err(|e| e.to_string())?;
         }
-        Ok(ExternalTemplate {
-            jinja,
-            success: String::new(),
-        })
+        Ok(ExternalTemplate(jinja))
     }
 
-    /// Sets the expression that defines success.
-    pub(crate) fn with_success(mut self, expression: &str) -> Result<ExternalTemplate, String> {
-        let checked = self.jinja.check_expression(expression);
-        checked.map_err(|e| e.to_string())?;
-        self.success = expression.to_owned();
-        Ok(self)
+    /// Checks the expression that defines success.
+    pub(crate) fn check_success(&self, expression: &str) -> Result<(), String> {
+        let checked = self.0.check_expression(expression);
+        checked.map_err(|e| e.to_string())
     }
 
     /// Renders the rules.
@@ -108,9 +102,10 @@ impl ExternalTemplate {
         }
     }
 
-    /// Returns whether an episode in this state is a success.
+    /// Returns whether an episode in this state is a success by this expression.
     pub(crate) fn succeeded(
         &self,
+        expression: &str,
         answer: &StepResult,
         total: f64,
         step: usize,
@@ -122,22 +117,13 @@ impl ExternalTemplate {
             "done": answer.done,
             "step": step,
         });
-        let succeeded = self.jinja.is_true(&self.success, variables);
+        let succeeded = self.0.is_true(expression, variables);
         succeeded.map_err(|e| e.to_string())
     }
 
     fn render(&self, block: &str, variables: Value) -> Result<String, String> {
-        let rendered = self.jinja.render(block, variables);
+        let rendered = self.0.render(block, variables);
         let text = rendered.map_err(|e| format!("its block `{block}` fails: {e}"))?;
         Ok(text.trim_end_matches('\n').to_owned())
     }
-}
-
-/// Returns one block of the default template, with its tags.
-fn default_block(name: &str) -> &'static str {
-    const END: &str = "{% endblock %}";
-    let start = DEFAULT.find(&format!("{{% block {name} %}}"));
-    let block = &DEFAULT[start.expect("the default template has all blocks")..];
-    let end = block.find(END).expect("a block ends");
-    &block[..end + END.len()]
 }

@@ -6,13 +6,12 @@
 mod cache;
 mod client;
 mod completion;
-pub mod error;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -20,10 +19,9 @@ use serde_json::{Map, Value, json};
 use crate::PlayError;
 use crate::seeds;
 use crate::{ActionRequest, Player, PromptWriter, Reply};
-use cache::{Lookup, ReplyCache};
-use client::{ApiClient, RequestCounter};
+use cache::ReplyCache;
+use client::{ApiClient, excerpt};
 use completion::ChatReply;
-use error::{ApiPlayerError, excerpt};
 
 /// The model and its request settings.
 pub struct ApiSettings {
@@ -105,30 +103,7 @@ pub struct Api {
     framing: PromptWriter,
     client: ApiClient,
     cache: ReplyCache,
-    account: SharedAccount,
-}
-
-/// The counts, shared by threads.
-#[derive(Default)]
-struct SharedAccount(Mutex<ApiUsage>);
-
-impl SharedAccount {
-    fn with<T>(&self, write: impl FnOnce(&mut ApiUsage) -> T) -> T {
-        write(&mut self.0.lock().expect("no thread panics with it"))
-    }
-}
-
-impl RequestCounter for SharedAccount {
-    fn sent(&self, again: bool) {
-        self.with(|account| {
-            account.requests += 1;
-            account.retries += u64::from(again);
-        });
-    }
-
-    fn failed(&self, kind: String) {
-        self.with(|account| *account.failures.entry(kind).or_default() += 1);
-    }
+    usage: Mutex<ApiUsage>,
 }
 
 impl Api {
@@ -136,29 +111,25 @@ impl Api {
     ///
     /// # Errors
     /// If the address is invalid, the key would be sent unencrypted, or the cache cannot be created.
-    pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, ApiPlayerError> {
-        Api::patient(settings, framing, client::PAUSE)
-    }
-
-    /// Does the same with another pause before the second attempt.
-    fn patient(
-        settings: ApiSettings,
-        framing: PromptWriter,
-        pause: Duration,
-    ) -> Result<Api, ApiPlayerError> {
+    pub fn new(settings: ApiSettings, framing: PromptWriter) -> Result<Api, PlayError> {
         let key = settings.key.clone();
+        let client = ApiClient::new(&settings.url, key, settings.timeout);
         Ok(Api {
-            client: ApiClient::new(&settings.url, key, settings.timeout, pause)?,
-            cache: ReplyCache::open(&settings.cache)?,
+            client: client.map_err(PlayError::Api)?,
+            cache: ReplyCache::open(&settings.cache).map_err(PlayError::Api)?,
             settings,
             framing,
-            account: SharedAccount::default(),
+            usage: Mutex::default(),
         })
     }
 
     /// Returns the counts so far.
     pub fn account(&self) -> ApiUsage {
-        self.account.with(|account| account.clone())
+        self.usage().clone()
+    }
+
+    fn usage(&self) -> MutexGuard<'_, ApiUsage> {
+        self.usage.lock().expect("no thread panics with it")
     }
 
     fn request(&self, ask: &ActionRequest<'_>) -> Result<String, PlayError> {
@@ -182,48 +153,52 @@ impl Api {
     }
 
     /// Returns a reply from the cache or the server.
-    fn answer(
-        &self,
-        request: &str,
-        number: usize,
-        stop: &AtomicBool,
-    ) -> Result<ChatReply, ApiPlayerError> {
+    fn answer(&self, request: &str, number: usize, stop: &AtomicBool) -> Result<ChatReply, String> {
         let url = &self.client.url;
         match self.cache.get(url, request) {
-            Lookup::Found(answer) => {
-                self.account.with(|account| account.cached += 1);
+            Ok(Some(answer)) => {
+                self.usage().cached += 1;
                 return Ok(answer);
             }
-            Lookup::Damaged(path) => self.account.with(|account| account.damaged.push(path)),
-            Lookup::Nothing => (),
+            Ok(None) => (),
+            Err(damaged) => self.usage().damaged.push(damaged),
         }
-        let used = self.account.with(|account| account.tokens());
+        let used = self.usage().tokens();
         if let Some(budget) = self.settings.budget.filter(|budget| used >= *budget) {
-            return Err(ApiPlayerError::Budget { budget, used });
+            return Err(format!(
+                "the budget of {budget} tokens is used up ({used} used): the answers so far are in the cache, so the \
+                 same command with a larger --player-budget continues from there"
+            ));
         }
-        let body = self
-            .client
-            .ask(request, number as u64, &self.account, stop)?;
-        let answer = ChatReply::read(&body, request).map_err(|problem| {
-            self.account.failed("another schema".to_owned());
-            ApiPlayerError::Schema {
-                url: url.clone(),
-                problem,
-                body: excerpt(&body),
-            }
-        })?;
-        self.account.with(|account| {
-            account.prompt_tokens += answer.prompt_tokens;
-            account.completion_tokens += answer.completion_tokens;
-            account.estimated += u64::from(answer.estimated);
+        let (body, mut failures) = self.client.ask(request, number as u64, stop);
+        let retries = failures.len() as u64 - u64::from(body.is_err());
+        let answer = body.and_then(|body| {
+            ChatReply::read(&body, request).map_err(|problem| {
+                failures.push("another schema".to_owned());
+                let body = excerpt(&body);
+                format!(
+                    "the API at {url} returned an answer that is not a chat completion ({problem}): {body}"
+                )
+            })
         });
+        let mut usage = self.usage();
+        usage.requests += retries + 1;
+        usage.retries += retries;
+        for kind in failures {
+            *usage.failures.entry(kind).or_default() += 1;
+        }
+        let answer = answer?;
+        usage.prompt_tokens += answer.prompt_tokens;
+        usage.completion_tokens += answer.completion_tokens;
+        usage.estimated += u64::from(answer.estimated);
+        drop(usage);
         self.cache.put(url, request, &answer)?;
         Ok(answer)
     }
 
     /// Sends all of these, at most a limited number at a time. After the first error no new requests are sent. Requests
     /// in progress are completed, because they are paid for.
-    fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, ApiPlayerError> {
+    fn answers(&self, requests: &[&str]) -> Result<Vec<ChatReply>, String> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found: Vec<OnceLock<ChatReply>> = requests.iter().map(|_| OnceLock::new()).collect();
         let error = OnceLock::new();
@@ -269,7 +244,7 @@ impl Player for Api {
                 distinct.len() - 1
             });
         }
-        let answers = self.answers(&distinct)?;
+        let answers = self.answers(&distinct).map_err(PlayError::Api)?;
         let reply = |request: &String| {
             let answer = &answers[places[&**request]];
             self.framing.read(answer.text.clone(), answer.cut)

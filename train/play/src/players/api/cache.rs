@@ -5,7 +5,7 @@
 //! processes can share a cache.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::completion::ChatReply;
-use super::error::ApiPlayerError;
 
 /// A directory of answers.
 pub(super) struct ReplyCache {
@@ -26,44 +25,26 @@ struct CacheEntry {
     answer: ChatReply,
 }
 
-/// The result of a lookup.
-#[derive(Debug, PartialEq)]
-pub(super) enum Lookup {
-    /// The cached answer.
-    Found(ChatReply),
-    /// No file.
-    Nothing,
-    /// An unreadable file, which is overwritten once the answer has arrived.
-    Damaged(PathBuf),
-}
-
 impl ReplyCache {
-    pub(super) fn open(dir: &Path) -> Result<ReplyCache, ApiPlayerError> {
-        fs::create_dir_all(dir).map_err(unwritable(dir))?;
-        Ok(ReplyCache {
-            dir: dir.to_owned(),
-        })
+    pub(super) fn open(dir: &Path) -> Result<ReplyCache, String> {
+        fs::create_dir_all(dir).map_err(|error| unwritable(dir, &error))?;
+        let dir = dir.to_owned();
+        Ok(ReplyCache { dir })
     }
 
-    pub(super) fn get(&self, url: &str, request: &str) -> Lookup {
+    /// Returns the cached answer. The error is an unreadable file, which is overwritten once the answer has arrived.
+    pub(super) fn get(&self, url: &str, request: &str) -> Result<Option<ChatReply>, PathBuf> {
         let path = self.path(url, request);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Lookup::Nothing,
-            Err(_) => return Lookup::Damaged(path),
-        };
-        match read(&bytes, request) {
-            Some(answer) => Lookup::Found(answer),
-            None => Lookup::Damaged(path),
+        match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            bytes => match bytes.ok().and_then(|bytes| read(&bytes, request)) {
+                Some(answer) => Ok(Some(answer)),
+                None => Err(path),
+            },
         }
     }
 
-    pub(super) fn put(
-        &self,
-        url: &str,
-        request: &str,
-        answer: &ChatReply,
-    ) -> Result<(), ApiPlayerError> {
+    pub(super) fn put(&self, url: &str, request: &str, answer: &ChatReply) -> Result<(), String> {
         let path = self.path(url, request);
         let entry = CacheEntry {
             request: serde_json::from_str(request).expect("a request is JSON"),
@@ -74,41 +55,36 @@ impl ReplyCache {
         let write = || {
             fs::create_dir_all(folder)?;
             let mut aside = tempfile::NamedTempFile::new_in(folder)?;
-            write!(aside, "{}\n{text}", hash(&[&text]))?;
+            write!(aside, "{}\n{text}", hash(&text))?;
             aside.persist(&path).map_err(|error| error.error)?;
             Ok(())
         };
-        write().map_err(unwritable(&path))
+        write().map_err(|error| unwritable(&path, &error))
     }
 
     fn path(&self, url: &str, request: &str) -> PathBuf {
-        let name = hash(&[url, "\n", request]);
+        let name = hash(&format!("{url}\n{request}"));
         self.dir.join(&name[..2]).join(format!("{name}.json"))
     }
 }
 
 fn read(bytes: &[u8], request: &str) -> Option<ChatReply> {
     let (sum, text) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
-    if sum != hash(&[text]) {
+    if sum != hash(text) {
         return None;
     }
     let entry: CacheEntry = serde_json::from_str(text).ok()?;
     (entry.request == serde_json::from_str::<Value>(request).ok()?).then_some(entry.answer)
 }
 
-fn hash(parts: &[&str]) -> String {
-    let mut hasher = Sha256::new();
-    parts.iter().for_each(|part| hasher.update(part));
-    hasher
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+fn hash(text: &str) -> String {
+    let digits = Sha256::digest(text);
+    digits.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> ApiPlayerError {
-    let path = path.to_owned();
-    |reason| ApiPlayerError::Cache { path, reason }
+fn unwritable(path: &Path, reason: &io::Error) -> String {
+    let path = path.display();
+    format!("cannot write {path} ({reason}): name another directory with --player-cache")
 }
 
 #[cfg(test)]
@@ -127,12 +103,12 @@ mod tests {
             estimated: false,
         };
         let (url, request) = ("http://127.0.0.1/v1", r#"{"model":"m","seed":3}"#);
-        assert_eq!(cache.get(url, request), Lookup::Nothing);
+        assert_eq!(cache.get(url, request), Ok(None));
         cache.put(url, request, &answer).unwrap();
         cache.put(url, request, &answer).unwrap();
-        assert_eq!(cache.get(url, request), Lookup::Found(answer.clone()));
-        assert_eq!(cache.get("http://127.0.0.2/v1", request), Lookup::Nothing);
-        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Lookup::Nothing);
+        assert_eq!(cache.get(url, request), Ok(Some(answer.clone())));
+        assert_eq!(cache.get("http://127.0.0.2/v1", request), Ok(None));
+        assert_eq!(cache.get(url, r#"{"model":"m","seed":4}"#), Ok(None));
 
         let path = cache.path(url, request);
         let whole = fs::read_to_string(&path).unwrap();
@@ -143,9 +119,9 @@ mod tests {
             &whole.replace("left", "down"),
         ] {
             fs::write(&path, damaged).unwrap();
-            assert_eq!(cache.get(url, request), Lookup::Damaged(path.clone()));
+            assert_eq!(cache.get(url, request), Err(path.clone()));
         }
         cache.put(url, request, &answer).unwrap();
-        assert_eq!(cache.get(url, request), Lookup::Found(answer));
+        assert_eq!(cache.get(url, request), Ok(Some(answer)));
     }
 }

@@ -8,12 +8,8 @@ use lapwing_env::rng::Stream;
 use ureq::Agent;
 use ureq::http::{StatusCode, Uri};
 
-use super::error::{ApiPlayerError, excerpt};
-
 /// The maximum number of attempts of a request.
 const ATTEMPTS: usize = 6;
-/// The pause before the second attempt, without jitter. It doubles from attempt to attempt.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of an answer.
@@ -25,7 +21,8 @@ pub(super) struct ApiClient {
     /// without `/chat/completions`, which is appended
     pub(crate) url: String,
     key: Option<String>,
-    pause: Duration,
+    /// before the second attempt, without jitter; it doubles from attempt to attempt
+    pub(super) pause: Duration,
 }
 
 /// A failed attempt.
@@ -40,31 +37,22 @@ struct FailedAttempt {
     wait: Option<Duration>,
 }
 
-/// Receives events about requests.
-pub(super) trait RequestCounter: Sync {
-    /// A request is sent; `again`: it is a retry.
-    fn sent(&self, again: bool);
-    /// A request failed in this way.
-    fn failed(&self, kind: String);
-}
-
 impl ApiClient {
     pub(super) fn new(
         url: &str,
         key: Option<String>,
         timeout: Duration,
-        pause: Duration,
-    ) -> Result<ApiClient, ApiPlayerError> {
-        let wrong = |problem: &str| ApiPlayerError::Address {
-            problem: problem.to_owned(),
+    ) -> Result<ApiClient, String> {
+        let wrong = |problem: &str| {
+            format!(
+                "the address of the API {problem}: wanted http(s)://HOST[:PORT]/PATH, such as http://127.0.0.1:8000/v1"
+            )
         };
         if url.contains('@') || url.contains('?') {
             // Not quoted, because the text may be a secret.
             return Err(wrong("has a name, a password or a question in it"));
         }
-        let uri: Uri = url
-            .parse()
-            .map_err(|_| wrong(&format!("{} is none", excerpt(url))))?;
+        let uri: Uri = url.parse().unwrap_or_default();
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(wrong(&format!("{} is none", excerpt(url))));
         };
@@ -72,11 +60,14 @@ impl ApiClient {
         let key = key.filter(|key| !key.is_empty());
         if let Some(key) = &key {
             if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(ApiPlayerError::Key);
+                let problem = "OPENAI_API_KEY contains characters that no key has, such as a line end: set it again";
+                return Err(problem.to_owned());
             }
             if uri.scheme_str() == Some("http") && !is_loopback(host) {
-                let host = host.to_owned();
-                return Err(ApiPlayerError::Exposed { host });
+                return Err(format!(
+                    "OPENAI_API_KEY would be sent to {host} without encryption: use https, or unset OPENAI_API_KEY if \
+                     the server needs no key"
+                ));
             }
         }
         let config = Agent::config_builder()
@@ -90,46 +81,48 @@ impl ApiClient {
             agent: config.build().into(),
             url: url.trim_end_matches('/').to_owned(),
             key,
-            pause,
+            pause: Duration::from_millis(500),
         })
     }
 
-    /// Returns the server's answer, after retries if needed. `stop` ends the waiting. The key is removed from the
-    /// answer.
+    /// Returns the server's answer, after retries if needed, and the kinds of the failed attempts. `stop` ends the
+    /// waiting. The key is removed from the answer.
     pub(super) fn ask(
         &self,
         request: &str,
         seed: u64,
-        tally: &dyn RequestCounter,
         stop: &AtomicBool,
-    ) -> Result<String, ApiPlayerError> {
-        let mut jitter = Stream::new(seed, "retry");
-        let mut attempt = 1;
-        loop {
-            tally.sent(attempt > 1);
+    ) -> (Result<String, String>, Vec<String>) {
+        let (url, mut jitter) = (&self.url, Stream::new(seed, "retry"));
+        let mut failures = Vec::new();
+        let error = loop {
             let failure = match self.attempt(request) {
-                Ok(body) => return Ok(body),
+                Ok(body) => return (Ok(body), failures),
                 Err(failure) => failure,
             };
-            tally.failed(failure.kind);
+            failures.push(failure.kind);
+            let attempts = failures.len();
             if let Some(wait) = failure.wait.filter(|wait| *wait > LONGEST_PAUSE) {
-                let url = self.url.clone();
-                return Err(ApiPlayerError::Busy { url, wait });
+                break format!(
+                    "the API at {url} requests a pause of {} s (Retry-After): try again then; its answers so far are in \
+                     the cache",
+                    wait.as_secs()
+                );
             }
-            if !failure.passes || attempt == ATTEMPTS || stop.load(Relaxed) {
-                return Err(ApiPlayerError::Failed {
-                    url: self.url.clone(),
-                    what: failure.what,
-                    attempts: attempt,
-                });
+            if !failure.passes || attempts == ATTEMPTS || stop.load(Relaxed) {
+                let tried = match attempts {
+                    1 => String::new(),
+                    attempts => format!(" ({attempts} attempts)"),
+                };
+                break format!("the API at {url} {}{tried}", failure.what);
             }
             // Half of the pause plus a random part of up to half, so that requests that failed together are not retried
             // together.
-            let usual = self.pause * (1 << (attempt - 1));
+            let usual = self.pause * (1 << (attempts - 1));
             let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
             rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
-            attempt += 1;
-        }
+        };
+        (Err(error), failures)
     }
 
     fn attempt(&self, request: &str) -> Result<String, FailedAttempt> {
@@ -201,12 +194,21 @@ impl ApiClient {
     }
 }
 
+/// Quotes untrusted text for a message: at most this many characters, with control characters escaped.
+pub(super) fn excerpt(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut letters = text.trim().chars();
+    let begin: String = letters.by_ref().take(MOST).collect();
+    let rest = if letters.next().is_some() { "..." } else { "" };
+    format!("{begin:?}{rest}")
+}
+
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn rest(pause: Duration, stop: &AtomicBool) {
@@ -226,7 +228,7 @@ mod tests {
 
     fn made(url: &str, key: Option<&str>) -> Result<ApiClient, String> {
         let key = key.map(str::to_owned);
-        ApiClient::new(url, key, Duration::from_secs(1), PAUSE).map_err(|error| error.to_string())
+        ApiClient::new(url, key, Duration::from_secs(1))
     }
 
     #[test]

@@ -38,7 +38,9 @@ fn api(settings: ApiSettings) -> Api {
         ..PolicyConfig::default()
     };
     let framing = PromptWriter::new(&*lake(), &policy).unwrap();
-    Api::patient(settings, framing, Duration::from_millis(5)).unwrap()
+    let mut api = Api::new(settings, framing).unwrap();
+    api.client.pause = Duration::from_millis(5);
+    api
 }
 
 fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
