@@ -19,9 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a game, write `src/NAME.rs` (`twenty48.rs` for 2048, because a module name is an identifier), add it to
-//! `GAMES` and describe it in `docs/games/NAME.md`. The tests run over that list. A game that is known only at run time,
-//! for instance one in another process, implements [`Scenario`] and [`Game`] and is in no list.
+//! `CONTRIBUTING.md` says how to add a game. A game that is known only at run time, for instance one in another process,
+//! implements [`Scenario`] and [`Game`] and is in no list.
 
 mod frozen_lake;
 mod options;

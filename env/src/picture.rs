@@ -1,5 +1,7 @@
 //! Pictures of boards: rows of cells, their coordinates in words, and the meaning of their signs.
 
+use crate::options::Phrasing;
+
 /// The meaning of a cell in a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -74,13 +76,14 @@ pub(crate) fn list(cells: impl Iterator<Item = Cell>) -> String {
     }
 }
 
-/// Returns the role of a cell by two sets of signs in the same order as `roles`.
+/// Returns the role of a cell in either set of signs. They have the same order as `roles`.
 pub(crate) fn role<const N: usize>(
     cell: &str,
-    sets: [[char; N]; 2],
+    signs: fn(Phrasing) -> [char; N],
     roles: [Role; N],
 ) -> Option<Role> {
     let is_cell = |sign: &char| cell.strip_prefix(*sign) == Some("");
-    let place = |set: [char; N]| set.iter().position(is_cell);
-    sets.into_iter().find_map(place).map(|place| roles[place])
+    let mut sets = [Phrasing::Usual, Phrasing::Other].into_iter().map(signs);
+    let place = sets.find_map(|set| set.iter().position(is_cell))?;
+    Some(roles[place])
 }

@@ -115,7 +115,21 @@ impl Scenario for SnakeOptions {
     }
 
     fn reward_bounds(&self) -> Option<(f64, f64)> {
-        Some(self.bounds())
+        // In addition to its own move an apple can roll onto the head.
+        let rolled = match self.hill {
+            Hill::None => 0.0,
+            _ if self.apples == 0 => 0.0,
+            _ => self.apple_reward,
+        };
+        let eaten = self.kinds().into_iter().map(SnakeEvent::Ate);
+        let mut rewards = vec![self.reward(SnakeEvent::Died)];
+        for event in eaten.chain([SnakeEvent::Nothing]) {
+            let reward = self.reward(event);
+            rewards.extend([reward, reward + rolled]);
+        }
+        let low = rewards.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some((low, high))
     }
 
     fn step_limit(&self) -> usize {
@@ -230,10 +244,8 @@ impl Game for SnakeEpisode {
             return Ok(vec![Outcome::AFTER_THE_END; before.len()]);
         }
         let swapped = self.options.swapped;
-        let moves = actions
-            .iter()
-            .map(|action| Some(meant((*action)?, swapped, LEFT_RIGHT)));
-        let mut moves: Vec<Option<usize>> = moves.collect();
+        let way = |action: &Option<usize>| Some(meant((*action)?, swapped, LEFT_RIGHT));
+        let mut moves: Vec<Option<usize>> = actions.iter().map(way).collect();
         for who in actions.len()..self.board.snakes.len() {
             moves.push(self.enemy(who));
         }
@@ -243,12 +255,10 @@ impl Game for SnakeEpisode {
             None => Vec::new(),
         };
         let mut outcomes = vec![Outcome::AFTER_THE_END; before.len()];
-        for (agent, over) in self
-            .over()
-            .into_iter()
-            .enumerate()
-            .filter(|(agent, _)| !before[*agent])
-        {
+        for (agent, over) in self.over().into_iter().enumerate() {
+            if before[agent] {
+                continue;
+            }
             if let SnakeEvent::Ate(food) = events[agent] {
                 self.scores[agent] += self.options.worth(food);
             }

@@ -16,8 +16,7 @@ fn signs(symbols: Phrasing) -> [char; 5] {
 /// Returns the role of a sign of either set.
 pub(super) fn role(cell: &str) -> Option<Role> {
     use Role::{Floor, Goal, Hazard, Hole, Player};
-    let sets = [Phrasing::Usual, Phrasing::Other].map(signs);
-    picture::role(cell, sets, [Player, Floor, Hazard, Hole, Goal])
+    picture::role(cell, signs, [Player, Floor, Hazard, Hole, Goal])
 }
 
 /// Returns the rules in the wording of the options.

@@ -1,9 +1,9 @@
 //! Drawing houses and missions of the nine tasks, each after the level of BabyAI with its name.
 
-use super::grid::{COLOURS, Content, Grid, Lock, Thing, ThingKind, ahead, are_neighbours};
+use super::grid::{COLOURS, Content, Grid, Lock, Thing, ThingKind, ahead};
 use super::mission::{Description, Mission, SIDES};
 use super::options::RoomsTask;
-use crate::picture::Cell;
+use crate::picture::{Cell, distance};
 use crate::rng::Stream;
 
 /// Draws the house of a task at its start, and the mission.
@@ -61,7 +61,7 @@ fn attempt(task: RoomsTask, stream: &mut Stream) -> Option<(Grid, Mission)> {
                 let found = house.grid.things().find(|(_, other)| *other == thing);
                 found.map(|(cell, _)| cell)
             };
-            if are_neighbours(cell(what)?, cell(to)?) {
+            if distance(cell(what)?, cell(to)?) == 1 {
                 return None;
             }
             let meant = |thing: Thing| house.meant(Some(thing.kind), Some(thing.colour), None);
@@ -106,8 +106,9 @@ fn attempt(task: RoomsTask, stream: &mut Stream) -> Option<(Grid, Mission)> {
             Mission::PickUp(house.meant(Some(ThingKind::Ball), None, None))
         }
     };
-    (task == RoomsTask::BlockedUnlockPickup || house.all_can_be_reached())
-        .then_some((house.grid, mission))
+    (task == RoomsTask::BlockedUnlockPickup
+        || house.can_reach(|it| matches!(it, Content::Thing(_) | Content::Door(..))))
+    .then_some((house.grid, mission))
 }
 
 /// Column and row of a room.
@@ -121,8 +122,6 @@ struct House<'a> {
     rows: usize,
     /// The cells of possible doors to the right and down for each room.
     openings: Vec<[Cell; 2]>,
-    /// Whether each room has a door to the right and down.
-    doors: Vec<[bool; 2]>,
     made: u8,
     stream: &'a mut Stream,
 }
@@ -147,7 +146,6 @@ impl<'a> House<'a> {
         });
         House {
             openings: openings.collect(),
-            doors: vec![[false; 2]; columns * rows],
             grid: Grid {
                 width,
                 cells: (0..width * height).map(content).collect(),
@@ -191,16 +189,14 @@ impl<'a> House<'a> {
     }
 
     fn any_room(&mut self) -> RoomIndex {
-        (
-            self.stream.below(self.columns),
-            self.stream.below(self.rows),
-        )
+        let column = self.stream.below(self.columns);
+        (column, self.stream.below(self.rows))
     }
 
     /// Puts a thing into a room, not beside the agent.
     fn add(&mut self, room: RoomIndex, kind: ThingKind, colour: u8) -> Option<Thing> {
         let mut cells = self.free(room);
-        cells.retain(|&cell| !are_neighbours(cell, self.grid.agent));
+        cells.retain(|&cell| distance(cell, self.grid.agent) != 1);
         if cells.is_empty() {
             return None;
         }
@@ -240,42 +236,22 @@ impl<'a> House<'a> {
             3 => (column, row - 1),
             _ => (column, row),
         };
-        let room = row * self.columns + column;
-        self.doors[room][side % 2] = true;
-        let cell = self.openings[room][side % 2];
-        self.grid.set(cell, Content::Door { colour, lock });
+        let cell = self.openings[row * self.columns + column][side % 2];
+        self.grid.set(cell, Content::Door(colour, lock));
         cell
     }
 
     /// Adds closed doors in drawn walls until every room can be reached.
     fn connect_all(&mut self) {
-        while !self.connected() {
+        while !self.can_reach(|content| content != Content::Wall) {
             let ((column, row), side) = (self.any_room(), self.stream.below(2));
-            let inner = if side == 0 {
-                column + 1 < self.columns
-            } else {
-                row + 1 < self.rows
-            };
-            if inner && !self.doors[row * self.columns + column][side] {
+            let next = [column + 1 < self.columns, row + 1 < self.rows];
+            let opening = self.openings[row * self.columns + column][side];
+            if next[side] && self.grid.at(opening) == Content::Wall {
                 let colour = self.colour();
                 self.add_door((column, row), side, colour, Lock::Closed);
             }
         }
-    }
-
-    fn connected(&self) -> bool {
-        let mut reached = vec![false; self.doors.len()];
-        reached[0] = true;
-        for _ in 0..reached.len() {
-            for room in 0..reached.len() {
-                for (side, next) in [(0, room + 1), (1, room + self.columns)] {
-                    if self.doors[room][side] && (reached[room] || reached[next]) {
-                        (reached[room], reached[next]) = (true, true);
-                    }
-                }
-            }
-        }
-        reached.iter().all(|&reached| reached)
     }
 
     /// Puts the agent into a room, or into a drawn room. Fails if the cell in front of it has a thing or a door.
@@ -286,22 +262,19 @@ impl<'a> House<'a> {
         if cells.is_empty() {
             return None;
         }
-        (self.grid.agent, self.grid.way) =
-            (cells[self.stream.below(cells.len())], self.stream.below(4));
-        matches!(
-            self.grid.at(self.grid.front()),
-            Content::Empty | Content::Wall
-        )
-        .then_some(())
+        self.grid.agent = cells[self.stream.below(cells.len())];
+        self.grid.way = self.stream.below(4);
+        let front = self.grid.at(self.grid.front());
+        matches!(front, Content::Empty | Content::Wall).then_some(())
     }
 
-    /// Whether every thing and door can be reached without moving another thing if all doors are open.
-    fn all_can_be_reached(&self) -> bool {
+    /// Whether every cell of a wanted content can be reached without moving another thing if all doors are open.
+    fn can_reach(&self, wanted: impl Fn(Content) -> bool) -> bool {
         let mut reached = vec![self.grid.agent];
         let mut place = 0;
         while let Some(&cell) = reached.get(place) {
             place += 1;
-            if !matches!(self.grid.at(cell), Content::Empty | Content::Door { .. }) {
+            if !matches!(self.grid.at(cell), Content::Empty | Content::Door(..)) {
                 continue;
             }
             let next = (0..4).map(|way| ahead(cell, way));
@@ -310,10 +283,8 @@ impl<'a> House<'a> {
                 .collect();
             reached.extend(next);
         }
-        let doors = self.grid.doors().map(|(cell, ..)| cell);
-        doors
-            .chain(self.grid.things().map(|(cell, _)| cell))
-            .all(|cell| reached.contains(&cell))
+        let mut contents = self.grid.contents();
+        contents.all(|(cell, content)| !wanted(content) || reached.contains(&cell))
     }
 
     fn meant(

@@ -5,6 +5,11 @@ use crate::picture::Cell;
 /// The colours in alphabetical order.
 pub(super) const COLOURS: [&str; 6] = ["blue", "green", "grey", "purple", "red", "yellow"];
 
+/// Returns the name of a colour, an index into [`COLOURS`].
+pub(super) fn colour_name(colour: u8) -> &'static str {
+    COLOURS[usize::from(colour)]
+}
+
 /// The kinds of things that can be carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ThingKind {
@@ -29,6 +34,12 @@ pub(super) struct Thing {
     pub(crate) colour: u8,
 }
 
+impl Thing {
+    pub(crate) fn is_key_of(self, colour: u8) -> bool {
+        (self.kind, self.colour) == (ThingKind::Key, colour)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Lock {
     Open,
@@ -47,26 +58,20 @@ impl Lock {
 pub(super) enum Content {
     Empty,
     Wall,
-    Door { colour: u8, lock: Lock },
+    /// A door of a colour.
+    Door(u8, Lock),
     Thing(Thing),
 }
 
 impl Content {
     pub(crate) fn can_be_entered(self) -> bool {
-        matches!(
-            self,
-            Content::Empty
-                | Content::Door {
-                    lock: Lock::Open,
-                    ..
-                }
-        )
+        matches!(self, Content::Empty | Content::Door(_, Lock::Open))
     }
 
     pub(crate) fn blocks_the_view(self) -> bool {
         match self {
             Content::Wall => true,
-            Content::Door { lock, .. } => lock != Lock::Open,
+            Content::Door(_, lock) => lock != Lock::Open,
             Content::Empty | Content::Thing(_) => false,
         }
     }
@@ -128,7 +133,7 @@ impl Grid {
         ahead(self.agent, self.way)
     }
 
-    fn contents(&self) -> impl Iterator<Item = (Cell, Content)> + '_ {
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (Cell, Content)> + '_ {
         let cells = self.cells.iter().enumerate();
         cells.map(|(cell, content)| ((cell % self.width, cell / self.width), *content))
     }
@@ -142,7 +147,7 @@ impl Grid {
 
     pub(crate) fn doors(&self) -> impl Iterator<Item = (Cell, u8, Lock)> + '_ {
         self.contents().filter_map(|(cell, content)| match content {
-            Content::Door { colour, lock } => Some((cell, colour, lock)),
+            Content::Door(colour, lock) => Some((cell, colour, lock)),
             _ => None,
         })
     }
@@ -167,23 +172,19 @@ impl Grid {
                 }
             }
             Act::Toggle => match there {
-                Content::Door { colour, lock } => {
-                    let has_key = self.carried.is_some_and(|thing| {
-                        thing.kind == ThingKind::Key && thing.colour == colour
-                    });
+                Content::Door(colour, lock) => {
+                    let has_key = self.carried.is_some_and(|thing| thing.is_key_of(colour));
                     let lock = match lock {
                         Lock::Open => Lock::Closed,
-                        Lock::Closed => Lock::Open,
-                        Lock::Locked if has_key => Lock::Open,
-                        Lock::Locked => Lock::Locked,
+                        Lock::Locked if !has_key => Lock::Locked,
+                        _ => Lock::Open,
                     };
-                    self.set(front, Content::Door { colour, lock });
+                    self.set(front, Content::Door(colour, lock));
                 }
                 // Every box is empty and disappears when it is opened.
-                Content::Thing(Thing {
-                    kind: ThingKind::Box,
-                    ..
-                }) => self.set(front, Content::Empty),
+                Content::Thing(thing) if thing.kind == ThingKind::Box => {
+                    self.set(front, Content::Empty);
+                }
                 _ => {}
             },
             Act::Forward | Act::Drop => {}
@@ -199,9 +200,4 @@ pub(super) fn ahead((x, y): Cell, way: usize) -> Cell {
         2 => (x.wrapping_sub(1), y),
         _ => (x, y.wrapping_sub(1)),
     }
-}
-
-/// Whether two cells share an edge.
-pub(super) fn are_neighbours(one: Cell, other: Cell) -> bool {
-    one.0.abs_diff(other.0) + one.1.abs_diff(other.1) == 1
 }

@@ -1,8 +1,8 @@
 //! Missions and the things that they describe.
 
-use super::grid::{COLOURS, Content, Grid, Lock, Thing, ThingKind, are_neighbours};
+use super::grid::{Content, Grid, Lock, Thing, ThingKind, colour_name};
 use crate::options::Phrasing;
-use crate::picture::Cell;
+use crate::picture::{Cell, distance};
 
 /// The sides of the agent in its first pose.
 pub(super) const SIDES: [&str; 4] = [
@@ -56,7 +56,7 @@ impl Description {
     fn in_words(&self) -> String {
         let article = if self.numbers.len() > 1 { "a" } else { "the" };
         let mut words = vec![article];
-        words.extend(self.colour.map(|colour| COLOURS[usize::from(colour)]));
+        words.extend(self.colour.map(colour_name));
         words.push(self.kind.map_or("object", ThingKind::name));
         words.extend(self.side.map(|side| SIDES[side]));
         words.join(" ")
@@ -65,10 +65,8 @@ impl Description {
 
 /// Whether a cell lies on a side of the agent.
 fn lies(grid: &Grid, cell: Cell, side: usize) -> bool {
-    let (dx, dy) = (
-        cell.0 as isize - grid.agent.0 as isize,
-        cell.1 as isize - grid.agent.1 as isize,
-    );
+    let dx = cell.0 as isize - grid.agent.0 as isize;
+    let dy = cell.1 as isize - grid.agent.1 as isize;
     // Rotated so that the agent looks to the right.
     let (ahead, right) = match grid.way {
         0 => (dx, dy),
@@ -117,12 +115,10 @@ impl Mission {
                 before.carried.is_none() && after.carried.is_some_and(|thing| what.includes(thing))
             }
             Mission::PutNext(what, to) => {
-                let put = before
-                    .carried
-                    .filter(|thing| after.carried.is_none() && what.includes(*thing));
-                put.is_some()
+                let put = before.carried.is_some_and(|thing| what.includes(thing));
+                put && after.carried.is_none()
                     && after.things().any(|(cell, thing)| {
-                        to.includes(thing) && are_neighbours(cell, after.front())
+                        to.includes(thing) && distance(cell, after.front()) == 1
                     })
             }
             Mission::OpenTheDoor => {

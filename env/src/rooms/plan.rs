@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::iter;
 
-use super::grid::{Act, Content, Grid, Lock, Thing, ThingKind, ahead, are_neighbours};
+use super::grid::{Act, Content, Grid, Lock, Thing, ahead};
 use super::mission::{Description, Mission};
-use crate::picture::Cell;
+use crate::picture::{Cell, distance};
 
 /// The estimated steps to clear a thing out of the way.
 const CLEAR: usize = 12;
@@ -46,13 +47,9 @@ fn places(grid: &Grid, wanted: impl Fn(Thing) -> bool) -> Vec<Cell> {
         .collect()
 }
 
-fn is_key(thing: Thing, colour: u8) -> bool {
-    (thing.kind, thing.colour) == (ThingKind::Key, colour)
-}
-
 fn open(grid: &Grid, door: Cell, colour: u8, lock: Lock, depth: usize) -> Option<Act> {
-    if lock == Lock::Locked && !grid.carried.is_some_and(|thing| is_key(thing, colour)) {
-        return fetch(grid, &places(grid, |thing| is_key(thing, colour)), depth);
+    if lock == Lock::Locked && !grid.carried.is_some_and(|thing| thing.is_key_of(colour)) {
+        return fetch(grid, &places(grid, |thing| thing.is_key_of(colour)), depth);
     }
     face(grid, &[door], Act::Toggle, depth)
 }
@@ -61,18 +58,10 @@ fn open(grid: &Grid, door: Cell, colour: u8, lock: Lock, depth: usize) -> Option
 fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Act> {
     if grid.carried.is_some() {
         // The doors on the way are opened first, because the carried thing can be the key of one.
-        let obstacle = |step: &WalkStep| match grid.at(step.agent) {
-            Content::Thing(_) => Some(None),
-            Content::Door {
-                colour,
-                lock: Lock::Locked,
-            } => Some(Some((step.agent, colour))),
-            _ => None,
-        };
         let (_, way) = way_to(grid, cells)?;
-        return match way.iter().filter(|step| step.forward).find_map(obstacle) {
-            Some(Some((door, colour))) => {
-                open(grid, door, colour, Lock::Locked, depth.checked_sub(1)?)
+        return match obstacle(grid, &way) {
+            Some((door, Content::Door(colour, lock))) => {
+                open(grid, door, colour, lock, depth.checked_sub(1)?)
             }
             _ => put_away(grid, cells),
         };
@@ -83,18 +72,18 @@ fn fetch(grid: &Grid, cells: &[Cell], depth: usize) -> Option<Act> {
 /// Returns the next act to drop the carried thing, not at a door, with the smallest detour on the way to the cells.
 fn put_away(grid: &Grid, cells: &[Cell]) -> Option<Act> {
     let thing = grid.carried?;
-    let at_door = |cell: Cell| grid.doors().any(|(door, ..)| are_neighbours(cell, door));
+    let at_door = |cell: Cell| grid.doors().any(|(door, ..)| distance(cell, door) == 1);
     let free = |cell: &Cell| grid.at(*cell) == Content::Empty && !at_door(*cell);
     let all = (0..grid.cells.len()).map(|cell| (cell % grid.width, cell / grid.width));
     let detours = all.filter(free).filter_map(|cell| {
         let (there, way) = way_to(grid, &[cell])?;
         let mut dropped = grid.clone();
         if let Some(last) = way.last() {
-            (dropped.agent, dropped.way) = (last.agent, last.way);
+            (dropped.agent, dropped.way) = *last;
         }
         dropped.set(cell, Content::Thing(thing));
         let (on, _) = way_to(&dropped, cells)?;
-        let act = way.first().map_or(Act::Drop, |step| step.act(grid));
+        let act = way.first().map_or(Act::Drop, |step| towards(grid, *step));
         Some((there + on, act))
     });
     let (_, act) = detours.min_by_key(|(cost, _)| *cost)?;
@@ -108,93 +97,71 @@ fn face(grid: &Grid, cells: &[Cell], act: Act, depth: usize) -> Option<Act> {
     let Some(first) = way.first() else {
         return Some(act);
     };
-    for step in way.iter().filter(|step| step.forward) {
-        let cell = step.agent;
-        match grid.at(cell) {
-            Content::Thing(_) => return fetch(grid, &[cell], depth),
-            Content::Door {
-                colour,
-                lock: Lock::Locked,
-            } => return open(grid, cell, colour, Lock::Locked, depth),
-            _ => {}
-        }
+    match obstacle(grid, &way) {
+        Some((cell, Content::Door(colour, lock))) => open(grid, cell, colour, lock, depth),
+        Some((cell, _)) => fetch(grid, &[cell], depth),
+        None => Some(towards(grid, *first)),
     }
-    Some(first.act(grid))
 }
 
-/// The pose after a step of a way.
-#[derive(Debug, Clone, Copy)]
-struct WalkStep {
-    agent: Cell,
-    way: usize,
-    forward: bool,
+/// The cell and the direction of the agent after a step.
+type Pose = (Cell, usize);
+
+/// Returns the first thing or locked door on a way.
+fn obstacle(grid: &Grid, way: &[Pose]) -> Option<(Cell, Content)> {
+    let mut contents = way.iter().map(|&(cell, _)| (cell, grid.at(cell)));
+    contents.find(|(_, it)| matches!(it, Content::Thing(_) | Content::Door(_, Lock::Locked)))
 }
 
-impl WalkStep {
-    /// Returns the act that takes the step, or opens the door that it needs open.
-    fn act(&self, grid: &Grid) -> Act {
-        if self.forward {
-            match grid.at(self.agent) {
-                Content::Door { lock, .. } if lock != Lock::Open => Act::Toggle,
-                _ => Act::Forward,
-            }
-        } else if self.way == (grid.way + 1) % 4 {
-            Act::Right
-        } else {
-            Act::Left
-        }
+/// Returns the act that leads to a pose one step away, or opens the door that it needs open.
+fn towards(grid: &Grid, (agent, way): Pose) -> Act {
+    match grid.at(agent) {
+        _ if agent == grid.agent && way == (grid.way + 1) % 4 => Act::Right,
+        _ if agent == grid.agent => Act::Left,
+        Content::Door(_, lock) if lock != Lock::Open => Act::Toggle,
+        _ => Act::Forward,
     }
 }
 
 /// Returns the cheapest way to face one of the cells and its cost. Things and locked doors count as additional steps.
-fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<WalkStep>)> {
+fn way_to(grid: &Grid, goals: &[Cell]) -> Option<(usize, Vec<Pose>)> {
     let number = |(x, y): Cell, way: usize| (y * grid.width + x) * 4 + way;
+    let pose = |number: usize| {
+        let cell = number / 4;
+        ((cell % grid.width, cell / grid.width), number % 4)
+    };
     let mut costs = vec![usize::MAX; grid.cells.len() * 4];
-    let mut came_from: Vec<Option<(usize, WalkStep)>> = vec![None; costs.len()];
+    let mut came_from = vec![None; costs.len()];
     let start = number(grid.agent, grid.way);
     costs[start] = 0;
     let mut open = BinaryHeap::from([(Reverse(0), start)]);
-    while let Some((Reverse(cost), pose)) = open.pop() {
-        if cost > costs[pose] {
+    while let Some((Reverse(cost), here)) = open.pop() {
+        if cost > costs[here] {
             continue;
         }
-        let (agent, way) = ((pose / 4 % grid.width, pose / 4 / grid.width), pose % 4);
+        let (agent, way) = pose(here);
         let front = ahead(agent, way);
         if goals.contains(&front) {
-            let mut steps = Vec::new();
-            let mut at = pose;
-            while let Some((before, step)) = came_from[at] {
-                steps.push(step);
-                at = before;
-            }
+            let back = iter::successors(Some(here), |&at| came_from[at]);
+            let mut steps: Vec<Pose> = back.map(pose).collect();
+            // The last one is the start.
+            steps.pop();
             steps.reverse();
             return Some((cost, steps));
         }
         let toll = match grid.at(front) {
             Content::Wall => None,
-            Content::Empty
-            | Content::Door {
-                lock: Lock::Open, ..
-            } => Some(0),
-            Content::Door {
-                lock: Lock::Closed, ..
-            } => Some(1),
-            Content::Door { .. } => Some(UNLOCK),
+            Content::Empty | Content::Door(_, Lock::Open) => Some(0),
+            Content::Door(_, Lock::Closed) => Some(1),
+            Content::Door(_, Lock::Locked) => Some(UNLOCK),
             Content::Thing(_) => Some(CLEAR),
         };
-        let step = |agent, way, forward| WalkStep {
-            agent,
-            way,
-            forward,
-        };
-        let ahead = toll.map(|toll| (1 + toll, step(front, way, true)));
-        let turned = |turn: usize| (1, step(agent, (way + turn) % 4, false));
-        let steps = [turned(1), turned(3)];
-        for (more, step) in ahead.into_iter().chain(steps) {
-            let next = number(step.agent, step.way);
+        let ahead = toll.map(|toll| (1 + toll, number(front, way)));
+        let turned = |turn: usize| (1, number(agent, (way + turn) % 4));
+        for (more, next) in ahead.into_iter().chain([turned(1), turned(3)]) {
             if cost + more < costs[next] {
                 costs[next] = cost + more;
-                came_from[next] = Some((pose, step));
+                came_from[next] = Some(here);
                 open.push((Reverse(cost + more), next));
             }
         }

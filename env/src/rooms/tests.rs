@@ -113,18 +113,9 @@ fn house(rows: &[&str]) -> Grid {
         }
         grid.cells.push(match sign {
             '#' => Content::Wall,
-            'D' => Content::Door {
-                colour: 0,
-                lock: Lock::Closed,
-            },
-            '/' => Content::Door {
-                colour: 0,
-                lock: Lock::Open,
-            },
-            'L' => Content::Door {
-                colour: 0,
-                lock: Lock::Locked,
-            },
+            'D' => Content::Door(0, Lock::Closed),
+            '/' => Content::Door(0, Lock::Open),
+            'L' => Content::Door(0, Lock::Locked),
             'K' => thing(ThingKind::Key),
             'B' => thing(ThingKind::Ball),
             'X' => thing(ThingKind::Box),

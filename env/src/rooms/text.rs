@@ -1,6 +1,6 @@
 //! The observations of rooms, in BabyAI-Text's sentences.
 
-use super::grid::{COLOURS, Content, Grid, Lock, Thing};
+use super::grid::{Content, Grid, Lock, Thing, colour_name};
 use super::mission::Mission;
 use crate::options::Phrasing;
 use crate::picture::{self, Cell};
@@ -20,13 +20,8 @@ fn visible(grid: &Grid) -> [[Option<Content>; FIELD]; FIELD] {
             2 => (-ahead, -right),
             _ => (right, -ahead),
         };
-        match (
-            grid.agent.0.checked_add_signed(dx),
-            grid.agent.1.checked_add_signed(dy),
-        ) {
-            (Some(x), Some(y)) => grid.at((x, y)),
-            _ => Content::Wall,
-        }
+        let (x, y) = grid.agent;
+        grid.at((x.wrapping_add_signed(dx), y.wrapping_add_signed(dy)))
     };
     let mut lit = [[false; FIELD]; FIELD];
     lit[MIDDLE][FIELD - 1] = true;
@@ -52,11 +47,7 @@ fn steps(count: usize, whither: &str) -> String {
 }
 
 fn thing(thing: Thing) -> String {
-    format!(
-        "{} {}",
-        COLOURS[usize::from(thing.colour)],
-        thing.kind.name()
-    )
+    format!("{} {}", colour_name(thing.colour), thing.kind.name())
 }
 
 /// Returns the carried thing and the visible walls, things and doors, one per line.
@@ -66,11 +57,8 @@ pub(super) fn view(grid: &Grid, symbols: Phrasing) -> String {
         Phrasing::Usual => format!("You see {what}"),
         Phrasing::Other => what,
     };
-    let mut lines: Vec<String> = grid
-        .carried
-        .map(|carried| format!("You carry a {}", thing(carried)))
-        .into_iter()
-        .collect();
+    let carried = grid.carried.map(|it| format!("You carry a {}", thing(it)));
+    let mut lines = Vec::from_iter(carried);
     // A wall ahead or to a side, if nothing stands before it.
     let near = FIELD - 1;
     let mut wall = |line: &mut dyn Iterator<Item = Option<Content>>, whither: &str| {
@@ -89,20 +77,14 @@ pub(super) fn view(grid: &Grid, symbols: Phrasing) -> String {
             let what = match place {
                 _ if (i, j) == (MIDDLE, near) => continue,
                 Some(Content::Thing(seen)) => format!("a {}", thing(*seen)),
-                Some(Content::Door { colour, lock }) => {
-                    let article = if lock.name() == "open" { "an" } else { "a" };
-                    format!(
-                        "{article} {} {} door",
-                        lock.name(),
-                        COLOURS[usize::from(*colour)]
-                    )
+                Some(Content::Door(colour, lock)) => {
+                    let article = if *lock == Lock::Open { "an" } else { "a" };
+                    format!("{article} {} {} door", lock.name(), colour_name(*colour))
                 }
                 _ => continue,
             };
-            let aside = steps(
-                i.abs_diff(MIDDLE),
-                if i < MIDDLE { "left" } else { "right" },
-            );
+            let side = if i < MIDDLE { "left" } else { "right" };
+            let aside = steps(i.abs_diff(MIDDLE), side);
             let ahead = steps(near - j, "forward");
             let whither = match (i == MIDDLE, j == near) {
                 (true, _) => ahead,
@@ -131,33 +113,18 @@ pub(super) fn full(grid: &Grid, mission: &Mission, symbols: Phrasing) -> String 
     let at = |(x, y): Cell| format!("({x}, {})", grid.height() - 1 - y);
     let meant = mission.numbers();
     let marked = |seen: Thing| {
-        let mark = if meant.contains(&seen.number) {
-            ", meant"
-        } else {
-            ""
-        };
-        format!("{}{mark}", thing(seen))
+        let is_meant = meant.contains(&seen.number);
+        thing(seen) + if is_meant { ", meant" } else { "" }
     };
-    let mut lines = vec![format!(
-        "You are at {} and look {}.",
-        at(grid.agent),
-        WAYS[grid.way].0
-    )];
-    lines.extend(
-        grid.carried
-            .map(|carried| format!("You carry a {}.", marked(carried))),
-    );
-    lines.extend(
-        grid.things()
-            .map(|(cell, seen)| format!("{}: {}", at(cell), marked(seen))),
-    );
+    let (place, way) = (at(grid.agent), WAYS[grid.way].0);
+    let mut lines = vec![format!("You are at {place} and look {way}.")];
+    let carried = grid.carried.map(marked);
+    lines.extend(carried.map(|carried| format!("You carry a {carried}.")));
+    let things = grid.things();
+    lines.extend(things.map(|(cell, seen)| format!("{}: {}", at(cell), marked(seen))));
     let door = |(cell, colour, lock): (Cell, u8, Lock)| {
-        format!(
-            "{}: {} {} door",
-            at(cell),
-            lock.name(),
-            COLOURS[usize::from(colour)]
-        )
+        let (lock, colour) = (lock.name(), colour_name(colour));
+        format!("{}: {lock} {colour} door", at(cell))
     };
     lines.extend(grid.doors().map(door));
     let sign = |cell: usize| {
@@ -166,7 +133,7 @@ pub(super) fn full(grid: &Grid, mission: &Mission, symbols: Phrasing) -> String 
             _ if (x, y) == grid.agent => WAYS[grid.way].1,
             Content::Empty => empty,
             Content::Wall => wall,
-            Content::Door { lock, .. } => [open, closed, locked][lock as usize],
+            Content::Door(_, lock) => [open, closed, locked][lock as usize],
             Content::Thing(thing) => [key, ball, carton][thing.kind as usize],
         }
     };
@@ -182,27 +149,18 @@ pub(super) fn full(grid: &Grid, mission: &Mission, symbols: Phrasing) -> String 
 pub(super) fn key(grid: &Grid, mission: &Mission) -> String {
     let meant = mission.numbers();
     let name = |thing: Thing| {
-        let mark = if meant.contains(&thing.number) {
-            "!"
-        } else {
-            ""
-        };
+        let is_meant = meant.contains(&thing.number);
+        let mark = if is_meant { "!" } else { "" };
         format!("{}{}{mark}", thing.kind as usize, thing.colour)
     };
     let carried = grid.carried.map(name).unwrap_or_default();
-    let mut state = format!(
-        "{}|{},{},{}|{carried}|",
-        mission.in_words(Phrasing::Usual),
-        grid.agent.0,
-        grid.agent.1,
-        grid.way
-    );
-    let things = grid
-        .things()
-        .map(|((x, y), thing)| format!("{x},{y}:{}", name(thing)));
-    let doors = grid
-        .doors()
-        .map(|((x, y), colour, lock)| format!("{x},{y}:D{colour}{}", lock as usize));
+    let ((x, y), way) = (grid.agent, grid.way);
+    let mission = mission.in_words(Phrasing::Usual);
+    let mut state = format!("{mission}|{x},{y},{way}|{carried}|");
+    let things = grid.things();
+    let things = things.map(|((x, y), thing)| format!("{x},{y}:{}", name(thing)));
+    let doors = grid.doors();
+    let doors = doors.map(|((x, y), colour, lock)| format!("{x},{y}:D{colour}{}", lock as usize));
     state += &things.chain(doors).collect::<Vec<String>>().join(" ");
     state
 }

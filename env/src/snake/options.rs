@@ -166,25 +166,6 @@ impl SnakeOptions {
         self.swapped || self.kinds().iter().any(is_changed)
     }
 
-    /// Returns the lowest and the highest reward of a round.
-    pub(crate) fn bounds(&self) -> (f64, f64) {
-        // In addition to its own move an apple can roll onto the head.
-        let rolled = match self.hill {
-            Hill::None => 0.0,
-            _ if self.apples == 0 => 0.0,
-            _ => self.apple_reward,
-        };
-        let eaten = self.kinds().into_iter().map(SnakeEvent::Ate);
-        let alive = eaten
-            .chain([SnakeEvent::Nothing])
-            .map(|event| self.reward(event))
-            .flat_map(|reward| [reward, reward + rolled]);
-        let rewards = alive.chain([self.reward(SnakeEvent::Died)]);
-        rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| {
-            (low.min(reward), high.max(reward))
-        })
-    }
-
     /// Returns the agent's reward of a round without apples that rolled onto its head.
     pub(crate) fn reward(&self, event: SnakeEvent) -> f64 {
         self.step_reward

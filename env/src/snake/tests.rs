@@ -405,7 +405,7 @@ fn what_rolls_onto_a_head_is_eaten() {
     assert_eq!(game.play(&[RIGHT]).unwrap(), [outcome(1.99, false)]);
     assert_eq!(game.board.snakes[0], [(3, 0), (2, 0)]);
     assert_eq!(game.scores, [2.0]);
-    assert_eq!(game.options.bounds(), (-2.01, 1.99));
+    assert_eq!(game.options.reward_bounds(), Some((-2.01, 1.99)));
 }
 
 #[test]

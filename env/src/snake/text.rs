@@ -25,7 +25,7 @@ pub(super) fn role(cell: &str) -> Option<Role> {
     let mut roles = [Role::Opponent; 14];
     roles[0] = Role::Player;
     roles[BODY..].copy_from_slice(&[Body, Floor, Goal, Item, Hazard]);
-    picture::role(cell, [Phrasing::Usual, Phrasing::Other].map(signs), roles)
+    picture::role(cell, signs, roles)
 }
 
 /// Returns the rules in the wording of the options.

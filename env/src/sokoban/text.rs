@@ -15,8 +15,7 @@ fn signs(symbols: Phrasing) -> [char; 7] {
 /// Returns the role of a sign of either set.
 pub(super) fn role(cell: &str) -> Option<Role> {
     use Role::{Done, Floor, Goal, Item, Player, Wall};
-    let sets = [Phrasing::Usual, Phrasing::Other].map(signs);
-    picture::role(cell, sets, [Wall, Floor, Goal, Item, Done, Player, Player])
+    picture::role(cell, signs, [Wall, Floor, Goal, Item, Done, Player, Player])
 }
 
 fn sign(level: &Level, state: &Position, cell: usize, symbols: Phrasing) -> char {
