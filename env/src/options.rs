@@ -1,4 +1,4 @@
-//! The declaration of game options, and reading them from JSON.
+//! The declaration of game options and of config sections, and reading options from JSON.
 //!
 //! [`options!`](crate::options!) declares each option once, with name, type, default, range and meaning. The struct, its
 //! defaults, reading, the range checks, `lapwing games` and the tables in `docs/games` come from that declaration.
@@ -17,7 +17,8 @@ pub struct OptionsError(String);
 #[error("{0}")]
 pub struct UnknownGame(pub(crate) String);
 
-/// The range of a numeric option.
+/// The range of a numeric option, or of each number of a list. One that ends with the largest number of its type has no
+/// upper limit, but excludes infinity.
 #[derive(Debug, Clone)]
 pub enum OptionRange {
     /// Whole numbers from the first to the second.
@@ -29,16 +30,29 @@ pub enum OptionRange {
 }
 
 impl OptionRange {
-    fn contains(&self, value: f64) -> bool {
+    /// Returns whether it contains this number.
+    pub fn contains(&self, value: f64) -> bool {
         match *self {
             OptionRange::Whole(low, high) => low as f64 <= value && value <= high as f64,
             OptionRange::Real(low, high) => low <= value && value <= high,
             OptionRange::Positive(high) => 0.0 < value && value <= high,
         }
     }
+
+    /// Describes its numbers.
+    pub fn wanted(&self) -> String {
+        match *self {
+            OptionRange::Whole(low, usize::MAX) => format!("at least {low}"),
+            OptionRange::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            OptionRange::Real(low, f64::MAX) => format!("a number, {low} or more"),
+            OptionRange::Real(low, high) => format!("a number from {low} to {high}"),
+            OptionRange::Positive(f64::MAX) => "a number above 0".to_owned(),
+            OptionRange::Positive(high) => format!("a number above 0, at most {high}"),
+        }
+    }
 }
 
-/// An option of a game, as declared with [`options!`](crate::options!).
+/// An option of a game or a key of a config section, as declared with [`options!`](crate::options!).
 #[derive(Debug, Clone)]
 pub struct GameOption {
     /// Its name.
@@ -59,9 +73,7 @@ impl GameOption {
     /// Describes the values that it accepts.
     pub fn wanted(&self) -> String {
         match self.range {
-            [OptionRange::Whole(low, high)] => format!("a whole number from {low} to {high}"),
-            [OptionRange::Real(low, high)] => format!("a number from {low} to {high}"),
-            [OptionRange::Positive(high)] => format!("a number above 0, at most {high}"),
+            [range] => range.wanted(),
             _ => (self.values)(),
         }
     }
@@ -72,7 +84,7 @@ impl GameOption {
     }
 }
 
-/// The options of a game: a struct that [`options!`](crate::options!) declares.
+/// The options of a game or a config section: a struct that [`options!`](crate::options!) declares.
 pub trait GameOptions: Default + Serialize + DeserializeOwned {
     /// The options in the order of their declaration.
     const LIST: &'static [GameOption];
@@ -126,7 +138,8 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
     }
 }
 
-/// Declares a struct of game options and implements [`GameOptions`] for it.
+/// Declares a struct of game options or a config section and implements [`GameOptions`] for it. After the range,
+/// `with "MODULE"` names a module for serde's attribute `with`.
 ///
 /// ```
 /// use lapwing_env::{GameOptions, OptionRange::Whole};
@@ -153,14 +166,15 @@ macro_rules! options {
         $visibility:vis struct $Options:ident;
         $(
             $(#[doc = $doc:literal])+
-            $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, if $changed:ident)?;
+            $name:ident: $type:ty = $default:expr
+                $(, in $range:expr)? $(, with $with:literal)? $(, if $changed:ident)?;
         )+
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         $visibility struct $Options {
-            $($(#[doc = $doc])+ $visibility $name: $type,)+
+            $($(#[doc = $doc])+ $(#[serde(with = $with)])? $visibility $name: $type,)+
         }
 
         impl Default for $Options {

@@ -11,6 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -23,7 +24,8 @@ use crate::files::disk;
 use crate::files::weight_files::{INDEX, SINGLE, read_index};
 
 /// `owner/name` with an optional revision: a branch, a tag or a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Repository {
     id: String,
     revision: Option<String>,
@@ -81,6 +83,20 @@ impl fmt::Display for Repository {
             Some(revision) => write!(f, "{}@{revision}", self.id),
             None => f.write_str(&self.id),
         }
+    }
+}
+
+impl TryFrom<String> for Repository {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Repository, Self::Error> {
+        Repository::parse(&text).ok_or("expected OWNER/NAME or OWNER/NAME@REVISION")
+    }
+}
+
+impl From<Repository> for String {
+    fn from(repository: Repository) -> String {
+        repository.to_string()
     }
 }
 

@@ -1,8 +1,12 @@
 //! The config sections `[train]`, `[credit]`, `[critic]`, `[value]`, `[dqn]` and `[pqn]`.
 
+use lapwing_env::OptionRange::{Positive, Real, Whole};
 use lapwing_play::config::PolicyConfig;
 use lapwing_tensor::{AdamW, rl::Kl};
 use serde::{Deserialize, Serialize};
+
+/// The maximum number of episodes of an evaluation. Drawing more scenes takes seconds without any output.
+pub const MOST_EPISODES: usize = 100_000;
 
 /// The config sections that a training step reads.
 #[derive(Debug, Clone, Copy)]
@@ -17,116 +21,79 @@ pub struct StepOptions<'a> {
     pub critic: &'a CriticConfig,
 }
 
-/// How the adapter, or the whole model, is trained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainConfig {
+lapwing_env::options! {
+    /// How the adapter, or the whole model, is trained.
+    pub struct TrainConfig;
     /// Which weights are trained. `lora`: those of an adapter, which takes little memory. `all`: the model's own in 32 bits,
     /// which takes 20 bytes for each and 2 or 4 more for the reference. `all` is for small models and needs its own `lr`.
-    pub weights: Weights,
+    weights: Weights = Weights::Lora;
     /// Training steps. The paper: 700.
-    pub steps: usize,
+    steps: usize = 700;
     /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
-    pub groups: usize,
+    groups: usize = 1, in Whole(1, 1 << 24);
+    // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.
-    pub group_size: usize,
+    group_size: usize = 100, in Whole(2, 1 << 24);
     /// G', the episodes of a group that are trained on. The paper: 25. Unused with `sampling = "all"`.
-    pub learn: usize,
+    learn: usize = 25, in Whole(1, usize::MAX);
     /// How those are selected.
-    pub sampling: Sampling,
+    sampling: Sampling = Sampling::Aaw;
     /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
-    pub aaw_temperature: f64,
+    aaw_temperature: f64 = 1.0, in Positive(f64::MAX);
     /// Trains on the groups with the largest standard deviations of returns, as many as hold this share of their sum (RAGEN-2
     /// found 0.9 best). 1: all groups in which returns differ.
-    pub filter: f64,
+    filter: f64 = 1.0, in Positive(1.0);
     /// Weights each drawn episode by the inverse of its inclusion probability, which removes AAW's bias towards large
     /// advantages. Off: that bias is the method.
-    pub correction: bool,
+    correction: bool = false;
     /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.
-    pub shared_luck: bool,
+    shared_luck: bool = false;
     /// Whose importance ratio is clipped.
-    pub ratio: Ratio,
+    ratio: Ratio = Ratio::Token;
     /// Clips a token's ratio below 1 - this. 0.2, as in PPO.
-    pub clip_low: f64,
+    clip_low: f64 = 0.2, in Real(0.0, 1.0);
     /// Clips a token's ratio above 1 + this. 0.2, as in PPO.
-    pub clip_high: f64,
+    clip_high: f64 = 0.2, in Real(0.0, f64::MAX);
     /// The same for a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
-    pub turn_clip: [f64; 2],
+    turn_clip: [f64; 2] = [0.01, 0.01];
     /// The same for an episode's ratio. GSPO's values for whole replies.
-    pub episode_clip: [f64; 2],
+    episode_clip: [f64; 2] = [3e-4, 4e-4];
     /// Range of the mean entropy of a token, in nats. Outside of it, entropy becomes a part of the advantage. 0 to 100: no
     /// limit.
-    pub entropy_band: [f64; 2],
+    entropy_band: [f64; 2] = [0.0, 100.0], in Real(0.0, 100.0);
     /// Weight of the entropy for each nat outside of the band. 0.1: a tenth of a standard deviation of the advantages.
-    pub entropy_gain: f64,
+    entropy_gain: f64 = 0.1, in Real(0.0, f64::MAX);
     /// Weight of the KL penalty against the initial policy: the model without its adapter, or with the one that training
     /// started from. With `weights = "all"` it is a copy of the initial model, which is not kept if this is 0; the KL is then
     /// not measured. Small: it prevents collapse and should not slow training.
-    pub beta: f64,
+    beta: f64 = 0.001, in Real(0.0, f64::MAX);
     /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
     /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)
-    pub kl: Kl,
+    kl: Kl = Kl::K3;
     /// What the loss is a mean over.
-    pub aggregation: Aggregation,
+    aggregation: Aggregation = Aggregation::Token;
     /// Passes over a step's episodes. 1: the only fully on-policy choice.
-    pub passes: usize,
+    passes: usize = 1, in Whole(1, usize::MAX);
     /// Optimiser updates in a pass. 1, for the same reason.
-    pub minibatches: usize,
+    minibatches: usize = 1, in Whole(1, usize::MAX);
     /// Learning rate of AdamW. 1e-5: adapters need about ten times the rate of full training. The default is the same with
     /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its adapters.
-    pub lr: f64,
+    lr: f64 = 1e-5, in Real(0.0, f64::MAX);
     /// Steps in which the learning rate rises from 0. 0: Adam's bias correction suffices at this rate.
-    pub warmup: usize,
+    warmup: usize = 0;
     /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
-    pub weight_decay: f64,
+    weight_decay: f64 = 0.0, in Real(0.0, f64::MAX);
     /// Decay of AdamW's two moments. The usual values.
-    pub betas: [f64; 2],
+    betas: [f64; 2] = [0.9, 0.999];
     /// Clips the norm of the whole gradient. 1, the usual value.
-    pub max_grad_norm: f64,
+    max_grad_norm: f64 = 1.0, in Positive(f64::MAX);
     /// Measures the noise of each step's gradient, at about the cost of its update. Off: training does not need it.
-    pub measure: bool,
+    measure: bool = false;
     /// Seed of all random numbers.
-    pub seed: u64,
+    seed: u64 = 1;
     /// Tokens that go through the model at once in an update (a micro-batch). Limits the memory; changes results only by
     /// rounding.
-    pub tokens_per_batch: usize,
-}
-
-impl Default for TrainConfig {
-    fn default() -> TrainConfig {
-        TrainConfig {
-            weights: Weights::Lora,
-            steps: 700,
-            groups: 1,
-            group_size: 100,
-            learn: 25,
-            sampling: Sampling::Aaw,
-            aaw_temperature: 1.0,
-            filter: 1.0,
-            correction: false,
-            shared_luck: false,
-            clip_low: 0.2,
-            clip_high: 0.2,
-            ratio: Ratio::Token,
-            turn_clip: [0.01, 0.01],
-            episode_clip: [3e-4, 4e-4],
-            entropy_band: [0.0, 100.0],
-            entropy_gain: 0.1,
-            beta: 0.001,
-            kl: Kl::K3,
-            aggregation: Aggregation::Token,
-            passes: 1,
-            minibatches: 1,
-            lr: 1e-5,
-            warmup: 0,
-            weight_decay: 0.0,
-            betas: [0.9, 0.999],
-            max_grad_norm: 1.0,
-            measure: false,
-            seed: 1,
-            tokens_per_batch: 8192,
-        }
-    }
+    tokens_per_batch: usize = 8192;
 }
 
 /// Which weights are trained.
@@ -212,33 +179,20 @@ pub enum Aggregation {
     Episode,
 }
 
-/// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreditConfig {
+lapwing_env::options! {
+    /// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
+    pub struct CreditConfig;
     /// Advantage estimator.
-    pub method: AdvantageEstimator,
+    method: AdvantageEstimator = AdvantageEstimator::Episode;
     /// Divisor of the advantages.
-    pub normalise: AdvantageScale,
+    normalise: AdvantageScale = AdvantageScale::Std;
     /// Discount per turn. 0.95, as in GiGPO. `episode` and `rloo` do not discount.
-    pub gamma: f64,
+    gamma: f64 = 0.95, in Real(0.0, 1.0);
     /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
     /// PPO.
-    pub lambda: f64,
+    lambda: f64 = 0.95, in Real(0.0, 1.0);
     /// Weight of the state-level term of `gigpo`. 1, as published.
-    pub omega: f64,
-}
-
-impl Default for CreditConfig {
-    fn default() -> CreditConfig {
-        CreditConfig {
-            method: AdvantageEstimator::Episode,
-            normalise: AdvantageScale::Std,
-            gamma: 0.95,
-            lambda: 0.95,
-            omega: 1.0,
-        }
-    }
+    omega: f64 = 1.0, in Real(0.0, f64::MAX);
 }
 
 /// Advantage estimator.
@@ -271,33 +225,20 @@ pub enum AdvantageScale {
     Batch,
 }
 
-/// The critic of turn-level PPO ([`critic`](crate::critic)).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CriticConfig {
+lapwing_env::options! {
+    /// The critic of turn-level PPO ([`critic`](crate::critic)).
+    pub struct CriticConfig;
     /// Width of the hidden layer. 64: enough for the values of a small game.
-    pub hidden: usize,
+    hidden: usize = 64, in Whole(1, 1 << 16);
     /// Learning rate of its AdamW. 1e-3, usual for a small network with random weights.
-    pub lr: f64,
+    lr: f64 = 1e-3, in Real(0.0, f64::MAX);
     /// Passes over all turns of a step. 10: a pass is cheap, because the features are computed once.
-    pub passes: usize,
+    passes: usize = 10, in Whole(1, usize::MAX);
     /// Clips the change of a value in a step. 0.5, as in verl, for returns of about 1. Scale it with the returns of the game.
-    pub clip: f64,
+    clip: f64 = 0.5, in Positive(f64::MAX);
     /// First steps in which only the critic is trained. 5: advantages from an untrained critic are plain returns with all
     /// their variance.
-    pub warmup: usize,
-}
-
-impl Default for CriticConfig {
-    fn default() -> CriticConfig {
-        CriticConfig {
-            hidden: 64,
-            lr: 1e-3,
-            passes: 10,
-            clip: 0.5,
-            warmup: 5,
-        }
-    }
+    warmup: usize = 5;
 }
 
 /// What is trained.
@@ -332,106 +273,62 @@ impl LearnerKind {
     }
 }
 
-/// The network of `dqn` and `pqn`, and how it explores. The paper does not publish its network; these numbers are ours.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ValueConfig {
+lapwing_env::options! {
+    /// The network of `dqn` and `pqn`, and how it explores. The paper does not publish its network; these numbers are ours.
+    pub struct ValueConfig;
     /// A file with the initial weights, for the same layers. Empty: random weights.
-    pub network: String,
+    network: String = String::new();
     /// Encodes the cells up to this distance from the agent, with the agent in the middle, so that a position is independent
     /// of its place on the board. 0: encodes the whole board.
-    pub window: usize,
+    window: usize = 0, in Whole(0, 64);
     /// Adds the share of turns left as an input, and treats the step limit as a terminal state. Off: the value after the limit
     /// is bootstrapped.
-    pub turns_left: bool,
+    turns_left: bool = true;
+    // More would exceed the device's memory, and the memory plan does not cover networks.
     /// Output planes of each 3x3 convolution, first to last. None: the dense layers read the planes.
-    pub channels: Vec<usize>,
+    channels: Vec<usize> = Vec::new(), in Whole(1, 1024);
     /// Widths of the dense layers before the last.
-    pub hidden: Vec<usize>,
+    hidden: Vec<usize> = vec![256, 256], in Whole(1, 8192);
     /// Discount per turn. 0.99, the usual value.
-    pub gamma: f64,
+    gamma: f64 = 0.99, in Real(0.0, 1.0);
     /// Episodes of a step, each on its own scene, played together. 64: one forward pass serves all of them.
-    pub episodes: usize,
+    episodes: usize = 64, in Whole(1, MOST_EPISODES);
     /// Final probability of a random action. 0.05, the usual value. Evaluations do not explore.
-    pub epsilon: f64,
+    epsilon: f64 = 0.05, in Real(0.0, 1.0);
     /// Steps in which that probability falls linearly from 1.
-    pub exploration: usize,
+    exploration: usize = 100;
     /// Turns of an update.
-    pub batch: usize,
+    batch: usize = 256, in Whole(1, 1 << 16);
     /// Steps in which the learning rate falls linearly to a tenth. 0: it stays constant.
-    pub anneal: usize,
+    anneal: usize = 0;
 }
 
-impl Default for ValueConfig {
-    fn default() -> ValueConfig {
-        ValueConfig {
-            network: String::new(),
-            window: 0,
-            turns_left: true,
-            channels: Vec::new(),
-            hidden: vec![256, 256],
-            gamma: 0.99,
-            episodes: 64,
-            epsilon: 0.05,
-            exploration: 100,
-            batch: 256,
-            anneal: 0,
-        }
-    }
-}
-
-/// Settings of `dqn` beside `[value]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DqnConfig {
+lapwing_env::options! {
+    /// Settings of `dqn` beside `[value]`.
+    pub struct DqnConfig;
     /// Turns in the replay buffer. Games of some twenty turns do not need the usual million.
-    pub capacity: usize,
+    capacity: usize = 50_000, in Whole(1, 1 << 24);
     /// Turns in the replay buffer before the first update.
-    pub start: usize,
+    start: usize = 1000;
     /// Updates per step.
-    pub updates: usize,
+    updates: usize = 16, in Whole(1, 1 << 16);
     /// Updates between copies to the target network. 500, as in cleanrl.
-    pub target: usize,
+    target: usize = 500, in Whole(1, 1 << 24);
     /// Turns of an n-step target. 3, as in Rainbow.
-    pub n_step: usize,
+    n_step: usize = 3, in Whole(1, 1000);
     /// Exponent of the priorities: 0, uniform; 1, proportional to the error. 0.5, as in Rainbow.
-    pub alpha: f64,
+    alpha: f64 = 0.5, in Real(0.0, 1.0);
     /// Initial exponent of the importance weights: 0, no correction; 1, full correction. 0.4, as in Rainbow.
-    pub beta: f64,
+    beta: f64 = 0.4, in Real(0.0, 1.0);
     /// Steps in which that exponent rises linearly to 1.
-    pub beta_steps: usize,
+    beta_steps: usize = 1000;
 }
 
-impl Default for DqnConfig {
-    fn default() -> DqnConfig {
-        DqnConfig {
-            capacity: 50_000,
-            start: 1000,
-            updates: 16,
-            target: 500,
-            n_step: 3,
-            alpha: 0.5,
-            beta: 0.4,
-            beta_steps: 1000,
-        }
-    }
-}
-
-/// Settings of `pqn` beside `[value]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PqnConfig {
+lapwing_env::options! {
+    /// Settings of `pqn` beside `[value]`.
+    pub struct PqnConfig;
     /// Lambda of the targets: 0, one turn ahead; 1, to the end of the episode. 0.65, as in the paper of PQN.
-    pub lambda: f64,
+    lambda: f64 = 0.65, in Real(0.0, 1.0);
     /// Passes over a step's turns. 2: with 4, as in cleanrl, a step improved little more and took longer.
-    pub passes: usize,
-}
-
-impl Default for PqnConfig {
-    fn default() -> PqnConfig {
-        PqnConfig {
-            lambda: 0.65,
-            passes: 2,
-        }
-    }
+    passes: usize = 2, in Whole(1, 1000);
 }

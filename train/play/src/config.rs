@@ -3,25 +3,23 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use lapwing_env::OptionRange::{self, Real, Whole};
 use lapwing_env::Scenario;
 use lapwing_model::ChatTemplate;
-use serde::{Deserialize, Serialize};
 
 use crate::external::{self, GameName};
 use crate::{ReplyForm, SettingError};
 
-/// The game.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GameConfig {
+lapwing_env::options! {
+    /// The game.
+    pub struct GameConfig;
     /// One that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
-    pub name: GameName,
+    name: GameName = "frozen-lake".into();
     /// A probe of the game, which changes instructions and rewards. Its options override those below. Empty: none.
-    #[serde(with = "optional")]
-    pub probe: Option<String>,
+    probe: Option<String> = None, with "optional";
     /// The game's own options, including the step limit. `lapwing games` lists them with their defaults;
     /// `docs/environments.md` has those of external environments.
-    pub options: toml::Table,
+    options: toml::Table = toml::Table::new();
 }
 
 impl GameConfig {
@@ -82,48 +80,22 @@ impl GameConfig {
     }
 }
 
-impl Default for GameConfig {
-    fn default() -> GameConfig {
-        GameConfig {
-            name: "frozen-lake".into(),
-            probe: None,
-            options: toml::Table::new(),
-        }
-    }
-}
-
-/// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
-/// Evaluations play only the run's own game.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MixConfig {
+lapwing_env::options! {
+    /// A game that some groups of a training step play instead: another game, the same with other options, or a probe.
+    /// Evaluations play only the run's own game.
+    pub struct MixConfig;
     /// One that `lapwing games` lists. Empty: the run's own game and options.
-    #[serde(with = "optional")]
-    pub name: Option<GameName>,
+    name: Option<GameName> = None, with "optional";
     /// A probe of the game. Empty: none.
-    #[serde(with = "optional")]
-    pub probe: Option<String>,
+    probe: Option<String> = None, with "optional";
     /// The share of the groups that play it, 0 to 1. Each group draws.
-    pub share: f64,
+    share: f64 = 0.1, in Real(0.0, 1.0);
     /// The first step in which it is played, from 0.
-    pub from: usize,
+    from: usize = 0;
     /// The step after the last one in which it is played. 0: no end. Consecutive shares of 1 make a curriculum.
-    pub until: usize,
+    until: usize = 0;
     /// Options of the game.
-    pub options: toml::Table,
-}
-
-impl Default for MixConfig {
-    fn default() -> MixConfig {
-        MixConfig {
-            name: None,
-            probe: None,
-            share: 0.1,
-            from: 0,
-            until: 0,
-            options: toml::Table::new(),
-        }
-    }
+    options: toml::Table = toml::Table::new();
 }
 
 impl MixConfig {
@@ -166,35 +138,37 @@ impl MixConfig {
     }
 }
 
-/// How the model plays.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PolicyConfig {
+/// Beyond these, logits divided by the temperature become equal or infinite.
+const TEMPERATURE: OptionRange = Real(1e-3, 1e3);
+
+lapwing_env::options! {
+    /// How the model plays.
+    pub struct PolicyConfig;
     /// The form of a reply.
-    pub reply: ReplyForm,
+    reply: ReplyForm = ReplyForm::Tags;
     /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
     /// prompts share most of their tokens.
-    pub history: usize,
+    history: usize = 0, in Whole(0, 1 << 16);
     /// Template files that replace blocks of the default template. Of several, each episode draws one. None: the
     /// default template.
-    pub templates: Vec<PathBuf>,
+    templates: Vec<PathBuf> = Vec::new();
     /// Sampling temperature in training. Log-probs belong to the same distribution, so the first update's ratio is 1.
     /// 1: the model's own distribution.
-    pub temperature: f64,
+    temperature: f64 = 1.0, in TEMPERATURE;
     /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
     /// and falls if they are further apart. 0: a constant temperature.
-    pub spread: f64,
+    spread: f64 = 0.0, in Real(0.0, f64::MAX);
     /// The range of the temperature.
-    pub temperature_range: [f64; 2],
+    temperature_range: [f64; 2] = [0.5, 2.0], in TEMPERATURE;
     /// The largest relative change of the temperature in a step.
-    pub temperature_rate: f64,
+    temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
     /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
-    pub max_new_tokens: usize,
+    max_new_tokens: usize = 256, in Whole(1, 1 << 24);
     /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
-    pub format_penalty: f64,
+    format_penalty: f64 = 1.0, in Real(0.0, f64::MAX);
     /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: the template's own
     /// defaults.
-    pub chat_template_kwargs: toml::Table,
+    chat_template_kwargs: toml::Table = toml::Table::new();
 }
 
 impl PolicyConfig {
@@ -219,23 +193,6 @@ impl PolicyConfig {
             });
         }
         json(SECTION, &self.chat_template_kwargs)
-    }
-}
-
-impl Default for PolicyConfig {
-    fn default() -> PolicyConfig {
-        PolicyConfig {
-            reply: ReplyForm::Tags,
-            history: 0,
-            templates: Vec::new(),
-            temperature: 1.0,
-            spread: 0.0,
-            temperature_range: [0.5, 2.0],
-            temperature_rate: 0.05,
-            max_new_tokens: 256,
-            format_penalty: 1.0,
-            chat_template_kwargs: toml::Table::new(),
-        }
     }
 }
 
@@ -275,11 +232,15 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
 }
 
 /// An optional setting, which is an empty string in TOML.
-mod optional {
+pub mod optional {
     use serde::de::value::StringDeserializer;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+    /// Writes the value, or an empty string.
+    ///
+    /// # Errors
+    /// As those of the serializer.
+    pub fn serialize<T: Serialize, S: Serializer>(
         value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -289,7 +250,11 @@ mod optional {
         }
     }
 
-    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    /// Reads what [`serialize`] wrote.
+    ///
+    /// # Errors
+    /// If it is no string, or not one of a value.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -14,7 +14,7 @@ use lapwing_model::{ModelError, write_atomically};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::Config;
 use crate::record::directory;
@@ -61,65 +61,12 @@ pub struct Header {
 
 /// A checkpoint that cannot be resumed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// The file is damaged.
-    #[error("{}: the checkpoint is damaged: {problem}", .path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        problem: String,
-    },
-    /// An incompatible version wrote it.
-    #[error(
-        "{}: made by lapwing {found} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that version, or \
-         start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display(), env!("CARGO_PKG_VERSION")
-    )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// The version that wrote it.
-        found: String,
-        /// Its format number.
-        format: u32,
-    },
-    /// The config has changed.
-    #[error(
-        "{}: made with another config than the run has now: {}; change that back, or start a new run from the trained \
-         weights (--adapter, or --model if all weights were trained)", .path.display(), .differences.join("; ")
-    )]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// "train.lr was 0.001, is 0.002"
-        differences: Vec<String>,
-    },
-    /// The run has fewer steps than the checkpoint.
-    #[error("{}: {done} steps are done, and train.steps is {wanted}: give as many or more (--steps)", .path.display())]
-    Beyond {
-        /// The file.
-        path: PathBuf,
-        /// Steps completed.
-        done: usize,
-        /// Steps requested.
-        wanted: usize,
-    },
-    /// The model has changed.
-    #[error(
-        "{}: made with another model: its files had the fingerprint {was}, those of {name} have {is}; put the model back, or \
-         start a new run", .path.display()
-    )]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// The model's current name.
-        name: String,
-        /// The recorded fingerprint.
-        was: String,
-        /// The current fingerprint.
-        is: String,
-    },
+#[error("{}: {problem}", .path.display())]
+pub struct CheckpointError {
+    /// The file.
+    pub path: PathBuf,
+    /// The problem and its fix.
+    pub problem: String,
 }
 
 /// Settings that may change when a run resumes, because no earlier result depends on them.
@@ -244,10 +191,7 @@ pub struct Saved {
 
 impl Saved {
     fn read(path: &Path) -> Result<Saved, CheckpointError> {
-        let damaged = |problem: String| CheckpointError::Damaged {
-            path: path.to_owned(),
-            problem,
-        };
+        let damaged = |problem: String| damaged(path, &problem);
         let bytes = fs::read(path).map_err(|e| damaged(e.to_string()))?;
         let odd = |e: safetensors::SafeTensorError| damaged(e.to_string());
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(odd)?;
@@ -271,10 +215,13 @@ impl Saved {
         let odd = |e: serde_json::Error| damaged(e.to_string());
         let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
         let is_ours = version == env!("CARGO_PKG_VERSION");
-        let other = || CheckpointError::Version {
+        let other = || CheckpointError {
             path: path.to_owned(),
-            found: version,
-            format,
+            problem: format!(
+                "made by lapwing {version} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that \
+                 version, or start a new run from the trained weights (--adapter, or --model if all weights were trained)",
+                env!("CARGO_PKG_VERSION")
+            ),
         };
         if format != FORMAT {
             return Err(other());
@@ -305,33 +252,35 @@ impl Saved {
         (name, model): (&str, &str),
         names: impl Iterator<Item = &'a str>,
     ) -> Result<Snapshot, CheckpointError> {
-        let path = self.path.clone();
-        let differences = differences(&self.header.config, config);
+        let (path, header) = (self.path, self.header);
+        let refused = |problem: String| {
+            let path = path.clone();
+            Err(CheckpointError { path, problem })
+        };
+        let differences = differences(&header.config, config);
         if !differences.is_empty() {
-            return Err(CheckpointError::Config { path, differences });
+            return refused(format!(
+                "made with another config than the run has now: {}; change that back, or start a new run from the trained \
+                 weights (--adapter, or --model if all weights were trained)",
+                differences.join("; ")
+            ));
         }
-        if self.header.step > config.train.steps {
-            return Err(CheckpointError::Beyond {
-                path,
-                done: self.header.step,
-                wanted: config.train.steps,
-            });
+        let (done, steps) = (header.step, config.train.steps);
+        if done > steps {
+            return refused(format!(
+                "{done} steps are done, and train.steps is {steps}: give as many or more (--steps)"
+            ));
         }
-        if self.header.model != model {
-            return Err(CheckpointError::Model {
-                path,
-                name: name.to_owned(),
-                was: self.header.model,
-                is: model.to_owned(),
-            });
+        if header.model != model {
+            return refused(format!(
+                "made with another model: its files had the fingerprint {}, those of {name} have {model}; put the model back, \
+                 or start a new run",
+                header.model
+            ));
         }
         let mut take = |name: String| {
-            self.tensors
-                .remove(&name)
-                .ok_or_else(|| CheckpointError::Damaged {
-                    path: path.clone(),
-                    problem: format!("it lacks {name}"),
-                })
+            let found = self.tensors.remove(&name);
+            found.ok_or_else(|| damaged(&path, &format!("it lacks {name}")))
         };
         let mut parameter = |name: &str| {
             let [first, second] = MOMENTS.map(|moment| take(format!("{name}.{moment}")));
@@ -356,16 +305,23 @@ impl Saved {
             Some((name.to_owned(), shape.clone(), values.clone()))
         };
         Ok(Snapshot {
-            step: self.header.step,
-            updates: self.header.updates,
-            temperature: (self.header.temperature).unwrap_or(config.policy.temperature),
-            evaluated: self.header.evaluated,
-            best: self.header.best,
+            step: header.step,
+            updates: header.updates,
+            temperature: header.temperature.unwrap_or(config.policy.temperature),
+            evaluated: header.evaluated,
+            best: header.best,
             parameters,
-            critic_updates: self.header.critic_updates,
+            critic_updates: header.critic_updates,
             critic,
             memory: self.tensors.iter().filter_map(memory).collect(),
         })
+    }
+}
+
+fn damaged(path: &Path, problem: &str) -> CheckpointError {
+    CheckpointError {
+        path: path.to_owned(),
+        problem: format!("the checkpoint is damaged: {problem}"),
     }
 }
 
@@ -387,26 +343,21 @@ fn steps(folder: &Path) -> Vec<usize> {
     steps
 }
 
+fn view<'a>(shape: &[usize], values: &'a [f32]) -> TensorView<'a> {
+    let view = TensorView::new(Dtype::F32, shape.to_vec(), bytemuck::cast_slice(values));
+    view.expect("as many values as the shape has")
+}
+
 fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
     let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
     for (name, shape, values) in &snapshot.memory {
-        let bytes = bytemuck::cast_slice(values);
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
-        views.push((
-            format!("{MEMORY}{name}"),
-            view.expect("as many as the shape"),
-        ));
+        views.push((format!("{MEMORY}{name}"), view(shape, values)));
     }
-    for parameter in snapshot.parameters.iter().chain(&snapshot.critic) {
-        let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", parameter.name));
-        let view = |values| {
-            let bytes = bytemuck::cast_slice(values);
-            TensorView::new(Dtype::F32, parameter.shape.clone(), bytes)
-                .expect("as many as the shape")
-        };
-        views.push((parameter.name.clone(), view(&parameter.values)));
-        views.push((first, view(&parameter.first_moment)));
-        views.push((second, view(&parameter.second_moment)));
+    for one in snapshot.parameters.iter().chain(&snapshot.critic) {
+        let [first, second] = MOMENTS.map(|moment| format!("{}.{moment}", one.name));
+        views.push((one.name.clone(), view(&one.shape, &one.values)));
+        views.push((first, view(&one.shape, &one.first_moment)));
+        views.push((second, view(&one.shape, &one.second_moment)));
     }
     views.sort_by(|a, b| a.0.cmp(&b.0));
     let header = serde_json::to_string(header).expect("a header is plain values");
@@ -430,14 +381,9 @@ fn checksum_of(header: &str, tensors: &[(&str, TensorView<'_>)]) -> u32 {
 
 /// Describes each changed value, such as "train.lr was 0.001, is 0.002". Only values that may not change count.
 pub fn differences(was: &Config, is: &Config) -> Vec<String> {
-    let table = |config: &Config| -> Table { config.to_toml().parse().expect("a config is TOML") };
+    let [was, is] = [was, is].map(|config| Value::try_from(config).expect("plain values"));
     let mut found = Vec::new();
-    compare(
-        "",
-        &Value::Table(table(was)),
-        &Value::Table(table(is)),
-        &mut found,
-    );
+    compare("", &was, &is, &mut found);
     found
 }
 

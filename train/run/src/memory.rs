@@ -50,13 +50,6 @@ pub struct MemoryDemand {
     pub cure: &'static str,
 }
 
-/// The relevant properties of a device.
-#[derive(Clone, Copy)]
-struct DeviceMemory {
-    memory: Option<u64>,
-    max_binding: u64,
-}
-
 /// The memory of a run, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
@@ -78,55 +71,10 @@ pub struct MemoryPlan {
     pub recomputes: bool,
 }
 
-/// The run does not fit.
+/// The run does not fit: the reason, and the setting to change.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub enum MemoryError {
-    /// The device has too little memory.
-    #[error("{}; {cure}", shortage(.least))]
-    TooLittle {
-        /// The least that the run would take.
-        least: Box<MemoryPlan>,
-        /// The setting to change.
-        cure: String,
-    },
-    /// A tensor of a batch would be larger than a kernel can bind.
-    #[error(
-        "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {:.2} GiB of a buffer, which is \
-         {most} tokens of this model; set train.tokens_per_batch={most} or less", gib(.binding)
-    )]
-    Binding {
-        /// The requested number of tokens.
-        tokens: usize,
-        /// The most bytes that a kernel can bind.
-        binding: u64,
-        /// The most tokens that fit.
-        most: usize,
-    },
-    /// A matrix of the model is too large to be trained.
-    #[error(
-        "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this device's kernels see \
-         {:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model", gib(.bytes), gib(.binding)
-    )]
-    Matrix {
-        /// Bytes of the matrix.
-        bytes: u64,
-        /// The most bytes that a kernel can bind.
-        binding: u64,
-    },
-    /// Not even one prompt and reply fit.
-    #[error(
-        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this device's kernels see \
-         {most} tokens of this model at once: {}", shorter(*.prompt, *.most)
-    )]
-    Longest {
-        /// Tokens of the longest prompt.
-        prompt: usize,
-        /// Tokens of the longest reply.
-        reply: usize,
-        /// The most tokens that fit.
-        most: usize,
-    },
-}
+#[error("{0}")]
+pub struct MemoryError(String);
 
 /// Returns a text such as "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
 fn shortage(plan: &MemoryPlan) -> String {
@@ -134,13 +82,13 @@ fn shortage(plan: &MemoryPlan) -> String {
     format!(
         "needs up to {:.2} GiB ({held} {:.2}, keys and values {:.2}, activations {:.2}, {trained} {:.2}), and of the \
          device's {:.2} GiB it may take {:.2}",
-        gib(&plan.total()),
-        gib(&plan.weights),
-        gib(&plan.arena),
-        gib(&plan.activations),
-        gib(&plan.optimiser),
-        gib(&plan.memory.unwrap_or_default()),
-        gib(&plan.allowed())
+        gib(plan.total()),
+        gib(plan.weights),
+        gib(plan.arena),
+        gib(plan.activations),
+        gib(plan.optimiser),
+        gib(plan.memory.unwrap_or_default()),
+        gib(plan.allowed())
     )
 }
 
@@ -154,8 +102,8 @@ pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     }
 }
 
-fn gib(bytes: &u64) -> f64 {
-    *bytes as f64 / (1u64 << 30) as f64
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 30) as f64
 }
 
 impl fmt::Display for MemoryPlan {
@@ -202,10 +150,7 @@ impl MemoryPlan {
         demand: &MemoryDemand,
     ) -> Result<MemoryPlan, MemoryError> {
         let weights = checkpoint.device_bytes(Precision::Auto);
-        let device = DeviceMemory {
-            memory: caps.memory,
-            max_binding: caps.max_binding,
-        };
+        let device = (caps.memory, caps.max_binding);
         plan(device, checkpoint.config(), weights, demand)
     }
 
@@ -228,32 +173,38 @@ impl MemoryPlan {
     }
 }
 
+/// `weights`: the bytes of the frozen weights.
 fn plan(
-    device: DeviceMemory,
+    (memory, max_binding): (Option<u64>, u64),
     model: &Model,
     weights: u64,
     demand: &MemoryDemand,
 ) -> Result<MemoryPlan, MemoryError> {
-    let most = model.most_tokens(device.max_binding, demand.rank);
-    if demand.tokens_per_batch > 0 && demand.longest > most {
-        return Err(MemoryError::Longest {
-            prompt: demand.longest - demand.reply,
-            reply: demand.reply,
-            most,
-        });
+    let most = model.most_tokens(max_binding, demand.rank);
+    let (tokens, reply) = (demand.tokens_per_batch, demand.reply);
+    let seen = gib(max_binding);
+    if tokens > 0 && demand.longest > most {
+        let prompt = demand.longest - reply;
+        return Err(MemoryError(format!(
+            "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and this device's kernels see \
+             {most} tokens of this model at once: {}",
+            shorter(prompt, most)
+        )));
     }
-    if demand.tokens_per_batch > most {
-        return Err(MemoryError::Binding {
-            tokens: demand.tokens_per_batch,
-            binding: device.max_binding,
-            most,
-        });
+    if tokens > most {
+        return Err(MemoryError(format!(
+            "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {seen:.2} GiB of a buffer, \
+             which is {most} tokens of this model; set train.tokens_per_batch={most} or less"
+        )));
     }
     let matrix = |(_, shape): &(String, Vec<usize>)| 4 * shape.iter().product::<usize>() as u64;
     let bytes = model.tensors().iter().map(matrix).max().unwrap_or(0);
-    if demand.whole && bytes > device.max_binding {
-        let binding = device.max_binding;
-        return Err(MemoryError::Matrix { bytes, binding });
+    if demand.whole && bytes > max_binding {
+        return Err(MemoryError(format!(
+            "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this device's kernels \
+             see {seen:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model",
+            gib(bytes)
+        )));
     }
     let row = model.arena_row_bytes();
     // One round of all episodes, or a small amount.
@@ -261,7 +212,7 @@ fn plan(
     let round = (episode - demand.shared)
         .saturating_mul(demand.episodes)
         .saturating_add(demand.shared);
-    let possible = model.most_arena_rows(device.max_binding);
+    let possible = model.most_arena_rows(max_binding);
     // A single text repeats nothing.
     let cheap = if demand.episodes > 1 { CACHE / row } else { 0 };
     let wanted = round.max(cheap as usize).min(possible);
@@ -281,7 +232,7 @@ fn plan(
             activations: update.max(prefill) + 4 * demand.states,
             optimiser,
             whole: demand.whole,
-            memory: device.memory,
+            memory,
             arena_rows: rows,
             recomputes,
         }
@@ -289,7 +240,6 @@ fn plan(
     let fits = |plan: &MemoryPlan| plan.total() <= plan.allowed();
     // A moderate amount if the device does not report its memory.
     let roomy = |plan: &MemoryPlan| plan.memory.is_some() || plan.activations < 1 << 30;
-    let tokens = demand.tokens_per_batch;
     let plain = with(false, tokens, wanted);
     let sparing = with(true, tokens, wanted);
     for plan in [plain, sparing] {
@@ -316,18 +266,15 @@ fn plan(
     // An adapter has few numbers of its own.
     let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
-        Some(tokens) => format!("set train.tokens_per_batch={tokens} or less"),
+        Some(tokens) => &format!("set train.tokens_per_batch={tokens} or less"),
         None if demand.whole && beneath_an_adapter < least.allowed() => {
-            "set train.weights=\"lora\", or use a smaller model".to_owned()
+            "set train.weights=\"lora\", or use a smaller model"
         }
-        None if weights > least.allowed() / 2 => "use a smaller model".to_owned(),
-        None if fits(&with(true, tokens, episode - demand.reply + 1)) => demand.cure.to_owned(),
-        None => "use a smaller model".to_owned(),
+        None if weights > least.allowed() / 2 => "use a smaller model",
+        None if fits(&with(true, tokens, episode - reply + 1)) => demand.cure,
+        None => "use a smaller model",
     };
-    Err(MemoryError::TooLittle {
-        least: Box::new(least),
-        cure,
-    })
+    Err(MemoryError(format!("{}; {cure}", shortage(&least))))
 }
 
 /// Returns the inputs of the plan for a run. Episodes have at most this many `turns`; `starts` are the prompts of the
@@ -426,12 +373,8 @@ mod tests {
         (model, weights)
     }
 
-    fn device(gib: u64, max_binding: u64) -> DeviceMemory {
-        let memory = Some(gib << 30);
-        DeviceMemory {
-            memory,
-            max_binding,
-        }
+    fn device(gib: u64, max_binding: u64) -> (Option<u64>, u64) {
+        (Some(gib << 30), max_binding)
     }
 
     fn demand(tokens_per_batch: usize) -> MemoryDemand {
@@ -553,10 +496,7 @@ mod tests {
                 .recomputes
         );
         let (model, weights) = large();
-        let silent = DeviceMemory {
-            memory: None,
-            max_binding: 2 * GIB,
-        };
+        let silent = (None, 2 * GIB);
         assert!(
             plan(silent, &model, weights, &demand(8192))
                 .unwrap()

@@ -337,14 +337,9 @@ fn patches(boards: usize, [height, width]: [usize; 2]) -> Vec<u32> {
 
 /// Writes weights to a safetensors file.
 pub(crate) fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), ModelError> {
-    let view = |(name, shape, values): &'_ NamedValues| -> (String, Vec<u8>, Vec<usize>) {
-        let bytes = bytemuck::cast_slice(values).to_vec();
-        (name.clone(), bytes, shape.clone())
-    };
-    let owned: Vec<_> = weights.iter().map(view).collect();
-    let views = owned.iter().map(|(name, bytes, shape)| {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
-        (name.as_str(), view.expect("values of this shape"))
+    let views = weights.iter().map(|(name, shape, values)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytemuck::cast_slice(values));
+        (name, view.expect("values of this shape"))
     });
     let bytes = safetensors::serialize(views, None).expect("valid names and shapes");
     write_atomically(path, &bytes)

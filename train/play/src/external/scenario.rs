@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused};
+use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused, wrong};
 use lapwing_model::read_text;
 use serde_json::{Map, Value};
 
@@ -64,11 +64,7 @@ impl ExternalScenario {
         address: Address,
         options: ExternalOptions,
     ) -> Result<ExternalScenario, OptionsError> {
-        let wrong = |option: &str, problem: String| OptionsError::Value {
-            game: shortened(name),
-            option: option.to_owned(),
-            problem,
-        };
+        let wrong = |option, problem| wrong(&shortened(name), option, problem);
         let given = shortened(options.template.as_deref().unwrap_or_default());
         let template = options.template.map(|given| text_of(&given));
         let options = ExternalOptions {

@@ -99,18 +99,15 @@ impl Files {
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
         // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
+            Some(dir) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
         };
-        let path = match (dir, &unpacked) {
-            (Some(dir), _) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
-            (Some(dir), _) => dir,
-            (None, unpacked) => {
-                let path = unpacked.as_ref().expect("made above").path();
-                unpack(path).map_err(Error::Unpack)?;
-                path
-            }
-        };
+        if let Some(unpacked) = &unpacked {
+            unpack(unpacked.path()).map_err(Error::Unpack)?;
+        }
+        let path = unpacked.as_ref().map(|unpacked| unpacked.path());
+        let path = path.or(dir).expect("one of both");
         let checkpoint = ModelDirectory::open(path)?;
         let text = match dir {
             Some(_) => TextFiles::untrusted(path)?,

@@ -4,24 +4,12 @@ use std::path::PathBuf;
 
 use lapwing_play::SettingError;
 use thiserror::Error;
+use toml::Value;
 
 /// A config that cannot be read, or that has an invalid value.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// There is no preset of this name.
-    #[error(
-        "unknown preset `{name}`{suggestion}; the presets and games are {known}; lapwing games lists variants, and \
-         the name of a file ends in .toml"
-    )]
-    UnknownPreset {
-        /// The given name.
-        name: String,
-        /// " (did you mean ...?)", or empty.
-        suggestion: String,
-        /// The existing names.
-        known: String,
-    },
     /// The argument does not name a config.
     #[error("{} {is}: {cure}", .path.display())]
     Place {
@@ -35,48 +23,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the config {0}")]
     Unreadable(lapwing_model::ModelError),
-    /// The text is not TOML.
-    #[error("{origin} is not valid TOML: {reason}")]
-    Syntax {
-        /// The file or the preset.
-        origin: String,
-        /// The parser's message.
-        reason: String,
-    },
-    /// A setting is not of the form KEY=VALUE.
-    #[error("--set takes KEY=VALUE, such as train.lr=0.001, but was given `{given}`{meant}")]
-    Setting {
-        /// The given text.
-        given: String,
-        /// " (did you mean ...?)", or empty.
-        meant: String,
-    },
-    /// There is no setting of this name.
-    #[error("unknown key `{key}` in {origin}{suggestion}; {place} {known}")]
-    UnknownKey {
-        /// The given dotted key.
-        key: String,
-        /// Where it was given.
-        origin: String,
-        /// " (did you mean ...?)", or empty.
-        suggestion: String,
-        /// "the keys of `[train]` are", or "the sections are".
-        place: String,
-        /// The existing names.
-        known: String,
-    },
-    /// A setting has an invalid value.
-    #[error("key `{key}` in {origin}: found {found}, wanted {wanted}")]
-    Value {
-        /// The dotted key.
-        key: String,
-        /// Where it was given.
-        origin: String,
-        /// The given value.
-        found: String,
-        /// The valid values.
-        wanted: String,
-    },
+    /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
+    #[error("{0}")]
+    Invalid(String),
     /// Two settings contradict each other, or one is out of its range.
     #[error("key `{key}`: found {found}, wanted {wanted}")]
     Range {
@@ -86,12 +35,6 @@ pub enum ConfigError {
         found: String,
         /// The valid values.
         wanted: String,
-    },
-    /// The target modules match no layer.
-    #[error("key `lora.targets`: {reason}")]
-    Targets {
-        /// The unknown name and the problem.
-        reason: lapwing_model::ModelError,
     },
     /// There is no such game.
     #[error(transparent)]
@@ -109,10 +52,17 @@ impl ConfigError {
         let number = before.matches('\n').count() + 1;
         let line: String = text.lines().nth(number - 1).unwrap_or_default().to_owned();
         let shown: String = line.trim().chars().take(60).collect();
-        ConfigError::Syntax {
-            origin: origin.to_owned(),
-            reason: format!("line {number}, `{shown}`: {}", error.message()),
-        }
+        ConfigError::Invalid(format!(
+            "{origin} is not valid TOML: line {number}, `{shown}`: {}",
+            error.message()
+        ))
+    }
+
+    /// Makes the error of a key with a value that is not of its type.
+    pub(super) fn value(key: &str, origin: &str, found: &Value, wanted: &str) -> ConfigError {
+        ConfigError::Invalid(format!(
+            "key `{key}` in {origin}: found {found}, wanted {wanted}"
+        ))
     }
 
     /// Returns whether the argument is wrong, in contrast to a file that cannot be read.

@@ -1,6 +1,7 @@
 //! Loading of configs from a name and settings.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use toml::{Table, Value};
 
@@ -37,10 +38,6 @@ impl Config {
         layered
             .table
             .insert("name".to_owned(), Value::String(source.name));
-        if let Some(game) = source.game {
-            let game = nested("game.name", Value::String(game));
-            layered.overlay("", game, &Origin::Setting)?;
-        }
         for (origin, table) in source.layers {
             layered.overlay("", table, &origin)?;
         }
@@ -63,10 +60,7 @@ impl Config {
             }
             layered.table.insert("name".to_owned(), name);
         }
-        let mut config = read(layered.table).map_err(|e| ConfigError::Syntax {
-            origin: request.to_owned(),
-            reason: e.message().to_owned(),
-        })?;
+        let mut config = read(layered.table).expect("read after each change");
         check(&config)?;
         config.model.source()?;
         config.policy.template_variables()?;
@@ -107,20 +101,19 @@ impl Config {
         config
     }
 
-    /// Makes paths absolute.
+    /// Makes paths absolute, except for those that would be no text, which TOML could not hold.
     #[must_use]
     pub fn absolute(mut self) -> Config {
+        let absolute = |path: &Path| std::path::absolute(path).ok()?.to_str().map(str::to_owned);
         // An empty path stays empty.
-        if let Ok(path) = std::path::absolute(&self.value.network)
-            && let Some(path) = path.to_str()
-        {
-            self.value.network = path.to_owned();
+        if let Some(path) = absolute(self.value.network.as_ref()) {
+            self.value.network = path;
         }
         let dirs = [&mut self.model.dir, &mut self.model.adapter];
         let dirs = dirs.into_iter().flatten();
         for path in dirs.chain(&mut self.policy.templates) {
-            if let Ok(whole) = std::path::absolute(&*path) {
-                *path = whole;
+            if let Some(whole) = absolute(path) {
+                *path = whole.into();
             }
         }
         self
@@ -153,13 +146,13 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
 fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
-        let (key, value) = setting
-            .split_once('=')
-            .filter(|(key, _)| !key.trim().is_empty())
-            .ok_or_else(|| ConfigError::Setting {
-                given: setting.clone(),
-                meant: meant(setting, request),
-            })?;
+        let pair = setting.split_once('=');
+        let Some((key, value)) = pair.filter(|(key, _)| !key.trim().is_empty()) else {
+            return Err(ConfigError::Invalid(format!(
+                "--set takes KEY=VALUE, such as train.lr=0.001, but was given `{setting}`{}",
+                meant(setting, request)
+            )));
+        };
         pairs.push((key.trim().to_owned(), value_of(value.trim())));
     }
     pairs.sort_by_key(|(key, _)| key != "game.name");
@@ -184,13 +177,10 @@ fn value_of(text: &str) -> Value {
 }
 
 /// Returns the table of `a.b.c = value`.
-fn nested(key: &str, value: Value) -> Table {
-    let table = key.rsplit('.').fold(value, |inner, name| {
-        Value::Table(Table::from_iter([(name.to_owned(), inner)]))
-    });
-    match table {
-        Value::Table(table) => table,
-        _ => unreachable!("a key has at least one part"),
+pub(super) fn nested(key: &str, value: Value) -> Table {
+    match key.split_once('.') {
+        Some((name, rest)) => Table::from_iter([(name.to_owned(), nested(rest, value).into())]),
+        None => Table::from_iter([(key.to_owned(), value)]),
     }
 }
 
@@ -206,6 +196,9 @@ struct Layered {
 impl Layered {
     /// Overrides values of the table, which has all valid keys.
     fn overlay(&mut self, section: &str, given: Table, origin: &Origin) -> Result<(), ConfigError> {
+        let refused = |key: &str, found: &Value, wanted: &str| {
+            ConfigError::value(key, &origin.to_string(), found, wanted)
+        };
         for (name, value) in given {
             let key = if section.is_empty() {
                 name
@@ -224,12 +217,12 @@ impl Layered {
                     self.overlay(&key, given, origin)?;
                 }
                 (Some(Value::Table(_)), other) if OPEN.contains(&&*key) => {
-                    return Err(refused(&key, origin, &other, "a table".to_owned()));
+                    return Err(refused(&key, &other, "a table"));
                 }
                 (Some(Value::Table(section)), other) => {
                     let keys = section.keys().cloned().collect::<Vec<_>>().join(", ");
                     let wanted = format!("a key in it; they are {keys}");
-                    return Err(refused(&key, origin, &other, wanted));
+                    return Err(refused(&key, &other, &wanted));
                 }
                 (Some(_), value) => self.set(key, value, origin)?,
                 (None, _) => return Err(unknown(&mut self.table, &key, origin)),
@@ -255,7 +248,15 @@ impl Layered {
                 self.origins.insert(key, origin.clone());
                 Ok(())
             }
-            Err(error) => Err(refused(&key, origin, &value, in_words(error.message()))),
+            Err(error) => {
+                let wanted = in_words(error.message());
+                Err(ConfigError::value(
+                    &key,
+                    &origin.to_string(),
+                    &value,
+                    wanted,
+                ))
+            }
         }
     }
 
@@ -274,17 +275,8 @@ fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
     Some(value)
 }
 
-fn refused(key: &str, origin: &Origin, found: &Value, wanted: String) -> ConfigError {
-    ConfigError::Value {
-        key: key.to_owned(),
-        origin: origin.to_string(),
-        found: found.to_string(),
-        wanted,
-    }
-}
-
 /// Rewords serde's expectation for people who do not know Rust's types.
-fn in_words(message: &str) -> String {
+fn in_words(message: &str) -> &str {
     let wanted = message
         .split_once("expected ")
         .map_or(message, |(_, wanted)| wanted);
@@ -300,7 +292,6 @@ fn in_words(message: &str) -> String {
         }
         other => other,
     }
-    .to_owned()
 }
 
 /// Returns the error for an unknown key, with the nearest key and the existing ones.
@@ -321,13 +312,9 @@ fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
             None => ("at the top are".to_owned(), &*root),
         };
     let known = known.keys().cloned().collect::<Vec<_>>().join(", ");
-    ConfigError::UnknownKey {
-        key: key.to_owned(),
-        origin: origin.to_string(),
-        suggestion,
-        place,
-        known,
-    }
+    ConfigError::Invalid(format!(
+        "unknown key `{key}` in {origin}{suggestion}; {place} {known}"
+    ))
 }
 
 fn all_keys(root: &Table) -> Vec<String> {

@@ -7,6 +7,7 @@ use lapwing_model::read_text;
 use toml::{Table, Value};
 
 use super::ConfigError;
+use super::load::nested;
 use super::resolved::Origin;
 use lapwing_play::external::GameName;
 
@@ -53,8 +54,6 @@ const DEEPEST: usize = 8;
 pub(super) struct ConfigRequest {
     /// the name of the run
     pub(crate) name: String,
-    /// the game, if the name is that of a game
-    pub(crate) game: Option<String>,
     /// the tables, from the innermost base to the named config
     pub(crate) layers: Vec<(Origin, Table)>,
     /// the directory, if the name is that of a run
@@ -98,47 +97,33 @@ impl PathKind {
 impl ConfigRequest {
     /// Finds and reads the named config.
     pub(crate) fn read(request: &str) -> Result<ConfigRequest, ConfigError> {
-        let named = |name: &str| ConfigRequest {
+        let of = |name: &str, layers: ConfigLayers| ConfigRequest {
             name: name.to_owned(),
-            game: None,
-            layers: Vec::new(),
+            layers,
             run: None,
             bare: None,
         };
+        let of_game = |name: &str| vec![(Origin::Setting, nested("game.name", name.into()))];
         if let Some(preset) = preset(request) {
-            let layers = vec![preset.layer()?];
-            return Ok(ConfigRequest {
-                layers,
-                ..named(request)
-            });
+            return Ok(of(request, vec![preset.layer()?]));
         }
         if let Ok(game) = lapwing_env::find(request) {
-            return Ok(ConfigRequest {
-                game: Some(game.name.to_owned()),
-                ..named(request)
-            });
+            return Ok(of(request, of_game(game.name)));
         }
         if let Some(layers) = variant(request)? {
-            return Ok(ConfigRequest {
-                layers,
-                ..named(request)
-            });
+            return Ok(of(request, layers));
         }
         let game = GameName::from(request);
         if game.is_external() {
-            return Ok(ConfigRequest {
-                game: Some(request.to_owned()),
-                ..named(&game.short())
-            });
+            return Ok(of(&game.short(), of_game(request)));
         }
         let path = Path::new(request);
         if request.ends_with(".toml") {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let (layers, bare) = chain(path)?;
             return Ok(ConfigRequest {
-                layers,
                 bare,
-                ..named(&stem)
+                ..of(&stem, layers)
             });
         }
         if PathKind::of(path) != PathKind::Run {
@@ -147,37 +132,36 @@ impl ConfigRequest {
         let (layers, _) = chain(&path.join("config.toml"))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(ConfigRequest {
-            layers,
             run: Some(path.to_owned()),
-            ..named(&name)
+            ..of(&name, layers)
         })
     }
 }
 
 /// Returns the error for a name that is none of these.
 fn nothing(request: &str) -> ConfigError {
-    let wrong = |is: &'static str, cure: &str| ConfigError::Place {
-        path: PathBuf::from(request),
-        is,
-        cure: cure.to_owned(),
-    };
     let looks_like_a_path = request.contains(['/', '\\']);
-    match PathKind::of(Path::new(request)) {
-        PathKind::Model => wrong("is a model, not a run", "--model takes it"),
-        PathKind::Adapter => wrong("is an adapter, not a run", "--adapter takes it"),
-        PathKind::Directory => wrong(
+    let (is, cure) = match PathKind::of(Path::new(request)) {
+        PathKind::Model => ("is a model, not a run", "--model takes it"),
+        PathKind::Adapter => ("is an adapter, not a run", "--adapter takes it"),
+        PathKind::Directory => (
             "is no run",
             "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
         ),
-        PathKind::File => wrong(
+        PathKind::File => (
             "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",
         ),
-        _ if looks_like_a_path => wrong(
+        _ if looks_like_a_path => (
             "does not exist",
             "wanted a preset, a file that ends in .toml, or the directory of a run",
         ),
-        _ => unknown(request),
+        _ => return unknown(request),
+    };
+    ConfigError::Place {
+        path: PathBuf::from(request),
+        is,
+        cure: cure.to_owned(),
     }
 }
 
@@ -193,10 +177,10 @@ fn variant(name: &str) -> Result<Option<ConfigLayers>, ConfigError> {
         table.remove("game");
         layers.push((origin, table));
     }
-    let options = Table::try_from(options).expect("options of a variant are no nulls");
-    let mut game = Table::from_iter([("name".to_owned(), kind.name.into())]);
-    game.insert("options".to_owned(), options.into());
-    let table = Table::from_iter([("game".to_owned(), game.into())]);
+    let options = Value::try_from(options).expect("options of a variant are no nulls");
+    let game = [("name", kind.name.into()), ("options", options)];
+    let game = Table::from_iter(game.map(|(key, value)| (key.to_owned(), value)));
+    let table = nested("game", game.into());
     layers.push((Origin::Variant(name.to_owned()), table));
     Ok(Some(layers))
 }
@@ -209,11 +193,12 @@ fn unknown(name: &str) -> ConfigError {
     let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
     let variants = variants.map(|variant| variant.name.to_owned());
     let known: Vec<String> = told.iter().cloned().chain(variants).collect();
-    ConfigError::UnknownPreset {
-        name: name.to_owned(),
-        suggestion: lapwing_env::suggestion(name, &known),
-        known: told.join(", "),
-    }
+    ConfigError::Invalid(format!(
+        "unknown preset `{name}`{}; the presets and games are {}; lapwing games lists variants, and the name of a file \
+         ends in .toml",
+        lapwing_env::suggestion(name, &known),
+        told.join(", ")
+    ))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -252,15 +237,10 @@ fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
         let Some(base) = base else {
             return Ok((layers, Some(origin)));
         };
-        let wrong = |wanted: String| ConfigError::Value {
-            key: "base".to_owned(),
-            origin: origin.clone(),
-            found: base.to_string(),
-            wanted,
-        };
+        let wrong = |wanted: &str| ConfigError::value("base", &origin, &base, wanted);
         let Value::String(name) = &base else {
             return Err(wrong(
-                "the name of a preset, or of a file that ends in .toml".to_owned(),
+                "the name of a preset, or of a file that ends in .toml",
             ));
         };
         if let Some(preset) = preset(name) {
@@ -271,16 +251,16 @@ fn chain(path: &Path) -> Result<(ConfigLayers, Option<String>), ConfigError> {
             let known: Vec<String> = names().map(str::to_owned).collect();
             let nearest = lapwing_env::suggestion(name, &known);
             let presets = known.join(", ");
-            return Err(wrong(format!(
+            return Err(wrong(&format!(
                 "a preset ({presets}), or a file that ends in .toml{nearest}"
             )));
         }
         path = path.parent().unwrap_or(Path::new("")).join(name);
         if fs::canonicalize(&path).is_ok_and(|path| seen.contains(&path)) {
-            return Err(wrong("a file that is not based on this one".to_owned()));
+            return Err(wrong("a file that is not based on this one"));
         }
         if seen.len() == DEEPEST {
-            return Err(wrong(format!(
+            return Err(wrong(&format!(
                 "an end: {DEEPEST} files are based on each other already"
             )));
         }

@@ -4,6 +4,8 @@ use super::resolved::Resolved;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::Config;
+use serde::Serialize;
+use toml::Value;
 
 /// Returns a line for each of them.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
@@ -47,6 +49,12 @@ fn is_for_another(learner: LearnerKind, key: &str) -> bool {
     }
 }
 
+/// Returns the reason of a key without effect beside this value of another.
+fn no_effect(key: &str, value: impl Serialize) -> String {
+    let value = Value::try_from(value).expect("a plain word");
+    format!("has no effect with {key} = {value}")
+}
+
 /// Returns the keys without effect, each with the reason.
 fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let Config {
@@ -66,19 +74,12 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
             idle.extend(keys.iter().map(|key| (*key, what.to_owned())));
         }
     };
-    let sampling = toml::Value::try_from(train.sampling).expect("a plain word");
-    let sampling = format!("has no effect with train.sampling = {sampling}");
+    let sampling = no_effect("train.sampling", train.sampling);
     add(train.sampling == Sampling::All, &["train.learn"], &sampling);
-    add(
-        train.sampling != Sampling::Aaw,
-        &["train.aaw_temperature"],
-        &sampling,
-    );
-    add(
-        train.beta == 0.0,
-        &["train.kl"],
-        "has no effect with train.beta = 0",
-    );
+    let is_aaw = train.sampling == Sampling::Aaw;
+    add(!is_aaw, &["train.aaw_temperature"], &sampling);
+    let beta = "has no effect with train.beta = 0";
+    add(train.beta == 0.0, &["train.kl"], beta);
     // With one update in a step the ratio is exactly 1.
     let learns_once = train.passes == 1 && train.minibatches == 1;
     add(
@@ -92,8 +93,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         ],
         "has no effect with train.passes = 1 and train.minibatches = 1",
     );
-    let ratio = toml::Value::try_from(train.ratio).expect("a plain word");
-    let ratio = format!("has no effect with train.ratio = {ratio}");
+    let ratio = no_effect("train.ratio", train.ratio);
     for (level, keys) in [
         (Ratio::Token, &["train.clip_low", "train.clip_high"][..]),
         (Ratio::Turn, &["train.turn_clip"]),
@@ -112,51 +112,32 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         "has no effect with policy.spread = 0",
     );
     let end = format!("train.steps, which is {}", train.steps);
-    let method = toml::Value::try_from(credit.method).expect("a plain word");
-    let method = format!("has no effect with credit.method = {method}");
-    let looks_ahead = matches!(
-        credit.method,
-        AdvantageEstimator::Tabular | AdvantageEstimator::Critic
-    );
-    let by_turn = looks_ahead || credit.method == AdvantageEstimator::Gigpo;
-    add(!by_turn, &["credit.gamma"], &method);
+    let method = no_effect("credit.method", credit.method);
+    let is_gigpo = credit.method == AdvantageEstimator::Gigpo;
+    let has_critic = credit.method == AdvantageEstimator::Critic;
+    let looks_ahead = has_critic || credit.method == AdvantageEstimator::Tabular;
+    add(!looks_ahead && !is_gigpo, &["credit.gamma"], &method);
     add(!looks_ahead, &["credit.lambda"], &method);
+    add(!is_gigpo, &["credit.omega"], &method);
+    let of_critic = [
+        "critic.hidden",
+        "critic.lr",
+        "critic.passes",
+        "critic.clip",
+        "critic.warmup",
+    ];
+    add(!has_critic, &of_critic, &method);
     add(
-        credit.method != AdvantageEstimator::Gigpo,
-        &["credit.omega"],
-        &method,
-    );
-    add(
-        credit.method != AdvantageEstimator::Critic,
-        &[
-            "critic.hidden",
-            "critic.lr",
-            "critic.passes",
-            "critic.clip",
-            "critic.warmup",
-        ],
-        &method,
-    );
-    add(
-        credit.method == AdvantageEstimator::Critic && critic.warmup >= train.steps,
+        has_critic && critic.warmup >= train.steps,
         &["critic.warmup"],
         &format!("is not below {end}: only the critic learns, and the policy stays as it is"),
     );
-    add(
-        train.warmup > train.steps,
-        &["train.warmup"],
-        &format!("is more than {end}: train.lr is never reached"),
-    );
-    add(
-        eval.every > train.steps,
-        &["eval.every"],
-        &format!("has no effect: it is more than {end}"),
-    );
-    add(
-        checkpoint.every > train.steps,
-        &["checkpoint.every"],
-        &format!("has no effect: it is more than {end}"),
-    );
+    let unreached = format!("is more than {end}: train.lr is never reached");
+    add(train.warmup > train.steps, &["train.warmup"], &unreached);
+    let later = format!("has no effect: it is more than {end}");
+    add(eval.every > train.steps, &["eval.every"], &later);
+    let is_later = checkpoint.every > train.steps;
+    add(is_later, &["checkpoint.every"], &later);
     add(
         record.all_episodes,
         &["record.episodes"],

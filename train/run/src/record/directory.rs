@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::jsonl::{self, Jsonl};
-use super::{Record, RecordError, Sink, write_error};
+use super::{Record, RecordError, Sink, unfit, write_error};
 use crate::Config;
 
 /// A run directory, locked against other writers while this value lives.
@@ -59,8 +59,9 @@ impl RunDirectory {
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
         }
-        let filled = write(&path.join(CONFIG), &config.to_toml())
-            .and_then(|()| RunDirectory::with(&path, lock));
+        let file = self::config(&path);
+        let written = fs::write(&file, config.to_toml()).map_err(write_error(&file));
+        let filled = written.and_then(|()| RunDirectory::with(&path, lock));
         filled.inspect_err(|_| {
             // Only what was created here is removed. If that fails, too, the first error is reported.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
@@ -150,7 +151,11 @@ impl RunDirectory {
     pub(crate) fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
-            false => Err(RecordError::Gone(self.path.clone())),
+            false => Err(unfit(
+                &self.path,
+                "was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it \
+                 back and continue with --resume",
+            )),
         }
     }
 }
@@ -246,7 +251,11 @@ impl Trained {
 /// If it has saved nothing, or a network of a value learner.
 pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
-        return Err(RecordError::HasNetwork(run.to_owned()));
+        return Err(unfit(
+            run,
+            "holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take \
+             such a run, and nothing else does",
+        ));
     }
     let is_in = |dir: PathBuf| {
         if dir.join("adapter_config.json").exists() {
@@ -258,9 +267,12 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         }
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
-    saved
-        .find_map(is_in)
-        .ok_or_else(|| RecordError::NoAdapter(run.to_owned()))
+    saved.find_map(is_in).ok_or_else(|| {
+        unfit(
+            run,
+            "has no adapter or model yet: the run stopped before its first save; `lapwing train --resume` continues it",
+        )
+    })
 }
 
 /// Returns the best network of a run; before the first evaluation, the latest.
@@ -269,8 +281,12 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
 /// If it has none.
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
-    let first = saved.find(|file| file.exists());
-    first.ok_or_else(|| RecordError::NoNetwork(run.to_owned()))
+    saved.find(|file| file.exists()).ok_or_else(|| {
+        unfit(
+            run,
+            "has no network yet: the run stopped before its first save; `lapwing train --resume` continues it",
+        )
+    })
 }
 
 /// Checks that this is a run directory.
@@ -278,13 +294,13 @@ pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
 /// # Errors
 /// If it is not.
 pub fn is_run(path: &Path) -> Result<(), RecordError> {
-    match config(path).is_file() {
-        true => Ok(()),
-        false => Err(RecordError::NoRun {
-            path: path.to_owned(),
-            is_there: path.is_dir(),
-        }),
-    }
+    let lacks = match path.is_dir() {
+        _ if config(path).is_file() => return Ok(()),
+        true => "contains no run",
+        false => "does not exist",
+    };
+    let wanted = "the directory of a run, such as runs/frozen-lake-1, with config.toml in it";
+    Err(unfit(path, &format!("{lacks}: wanted {wanted}")))
 }
 
 /// Returns whether a process is writing to this run.
@@ -348,10 +364,6 @@ fn lock(path: &Path) -> Result<File, RecordError> {
         Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
         Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), RecordError> {
-    fs::write(path, text).map_err(write_error(path))
 }
 
 fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::{RecordError, write_error};
+use super::{RecordError, unfit, write_error};
 use lapwing_play::sample::KeptEpisode;
 
 /// The maximum number of bytes to read.
@@ -15,7 +15,10 @@ const LARGEST: u64 = 4 << 30;
 /// If the file exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(RecordError::Taken(path.to_owned())),
+        Ok(_) => Err(unfit(
+            path,
+            "is there already: choose another file with --keep, or remove it",
+        )),
         Err(_) => Ok(()),
     }
 }

@@ -10,9 +10,6 @@ pub enum RecordError {
     /// The directory has files.
     #[error("{} exists and is not empty: choose another directory with --out, or remove it", .0.display())]
     Occupied(PathBuf),
-    /// The file exists.
-    #[error("{} is there already: choose another file with --keep, or remove it", .0.display())]
-    Taken(PathBuf),
     /// The file system returned an error.
     #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
     Write {
@@ -21,44 +18,11 @@ pub enum RecordError {
         /// The error.
         reason: io::Error,
     },
-    /// There is no run.
-    #[error(
-        "{} {}: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it",
-        .path.display(), if *.is_there { "contains no run" } else { "does not exist" }
-    )]
-    NoRun {
-        /// The directory.
-        path: PathBuf,
-        /// Whether the directory exists.
-        is_there: bool,
-    },
-    /// The run has saved no weights.
-    #[error(
-        "{} has no adapter or model yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
-    )]
-    NoAdapter(PathBuf),
-    /// The run has a network instead of an adapter.
-    #[error(
-        "{} holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take such \
-         a run, and nothing else does", .0.display()
-    )]
-    HasNetwork(PathBuf),
-    /// The run has no network.
-    #[error(
-        "{} has no network yet: the run stopped before its first save; `lapwing train --resume` continues it", .0.display()
-    )]
-    NoNetwork(PathBuf),
     /// Another process writes there.
     #[error(
         "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .0.display()
     )]
     InUse(PathBuf),
-    /// The directory is not the one in which the run began.
-    #[error(
-        "{} was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and \
-         continue with --resume", .0.display()
-    )]
-    Gone(PathBuf),
     /// There is something that lapwing did not make.
     #[error(
         "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
@@ -73,18 +37,13 @@ pub enum RecordError {
         /// The reason.
         reason: String,
     },
-    /// A file has become shorter since a checkpoint.
-    #[error(
-        "{} has {found} bytes, and had {wanted} when the checkpoint was made: lines of it were removed since, and the run \
-         cannot continue without them; start a new run from the trained weights (--adapter, or --model if all weights were trained)", .path.display()
-    )]
-    Short {
-        /// The file.
+    /// A file or directory is not as it must be.
+    #[error("{} {problem}", .path.display())]
+    Unfit {
+        /// The file or directory.
         path: PathBuf,
-        /// Its length in bytes.
-        found: u64,
-        /// Its length at the checkpoint.
-        wanted: u64,
+        /// The problem and its fix.
+        problem: String,
     },
     /// A metric is not finite. JSON has no such numbers.
     #[error(
@@ -114,6 +73,14 @@ fn cure(error: &io::Error) -> &'static str {
             "; a part of its path is a file: choose another place with --out"
         }
         _ => "",
+    }
+}
+
+/// Makes the error of a file or directory that is not as it must be.
+pub(crate) fn unfit(path: &Path, problem: &str) -> RecordError {
+    RecordError::Unfit {
+        path: path.to_owned(),
+        problem: problem.to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::{Record, RecordError, write_error};
+use super::{Record, RecordError, unfit, write_error};
 
 /// Such a file, open for appending.
 #[derive(Debug)]
@@ -66,11 +66,12 @@ impl Jsonl {
     pub(crate) fn cut(&mut self, bytes: u64) -> Result<(), RecordError> {
         let found = self.bytes()?;
         if found < bytes {
-            return Err(RecordError::Short {
-                path: self.path.clone(),
-                found,
-                wanted: bytes,
-            });
+            let problem = format!(
+                "has {found} bytes, and had {bytes} when the checkpoint was made: lines of it were removed since, and the run \
+                 cannot continue without them; start a new run from the trained weights (--adapter, or --model if all weights \
+                 were trained)"
+            );
+            return Err(unfit(&self.path, &problem));
         }
         self.file.set_len(bytes).map_err(write_error(&self.path))
     }

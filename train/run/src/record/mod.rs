@@ -9,8 +9,8 @@ pub mod metrics;
 
 use serde::{Deserialize, Serialize};
 
-pub use error::RecordError;
-pub use error::write_error;
+use error::unfit;
+pub use error::{RecordError, write_error};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
