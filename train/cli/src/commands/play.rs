@@ -164,7 +164,7 @@ impl Games<'_> {
         }
         let seen = AgentView::turn(episode, 0);
         if let Some(prompts) = self.prompts {
-            return Ok(prompts.text(&seen)?);
+            return prompts.text(&seen);
         }
         let messages = self.framing.messages(&seen)?.into_iter();
         let lines = messages.map(|m| format!("{}: {}", m.role, m.content));
