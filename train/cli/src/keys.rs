@@ -94,12 +94,11 @@ fn with_prefix<'a>(actions: &'a [String], prefix: &str) -> Option<&'a String> {
 
 /// Returns a line that lists the keys of these actions.
 pub fn help(actions: &[String]) -> String {
-    let mut keys: Vec<String> = Vec::new();
-    for (_, sign, names) in &ARROWS {
-        if let Some(action) = arrow_action(actions, names) {
-            keys.push(format!("{sign} {action}"));
-        }
-    }
+    let arrows = ARROWS.iter().filter_map(|(_, sign, names)| {
+        let action = arrow_action(actions, names)?;
+        Some(format!("{sign} {action}"))
+    });
+    let mut keys: Vec<String> = arrows.collect();
     for action in actions.iter().filter(|action| !has_arrow(action)) {
         let ends = action.char_indices().map(|(at, c)| at + c.len_utf8());
         let mut prefixes = ends.map(|end| &action[..end]);

@@ -146,10 +146,9 @@ fn hint(error: &anyhow::Error) -> &'static str {
 /// Whether the command line is at fault. clap uses the same exit status for its errors.
 fn is_usage(error: &anyhow::Error) -> bool {
     // `Error` is transparent: the config error in it is no link of the chain.
-    match error.downcast_ref::<Error>() {
-        Some(Error::Config(error)) => error.is_usage(),
-        _ => error
-            .downcast_ref::<ConfigError>()
-            .is_some_and(ConfigError::is_usage),
-    }
+    let config = match error.downcast_ref::<Error>() {
+        Some(Error::Config(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    config.is_some_and(ConfigError::is_usage)
 }

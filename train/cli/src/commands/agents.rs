@@ -56,9 +56,8 @@ pub fn trained_and_initial(
     let loaded = loaded.and_then(|files| files.load(policy.model.gpu(), progress));
     if let Err(error) = &loaded {
         let name = source.name();
-        progress.note(&format!(
-            "the initial model {name} is not compared: {error}"
-        ));
+        let text = format!("the initial model {name} is not compared: {error}");
+        progress.note(&text);
     }
     let initial = loaded.ok().map(|model| agent("model", &model, &None));
     Ok((trained("trained model"), initial))

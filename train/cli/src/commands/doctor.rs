@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
+use console::style;
 use lapwing_lab::doctor::{Finding, FindingStatus, diagnose};
 
 use crate::args::{DeviceArgs, DoctorArgs};
@@ -38,15 +39,12 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
 }
 
 fn line(finding: &Finding, colour: bool) -> String {
-    let (word, code) = match finding.outcome {
-        FindingStatus::Good => ("ok", 32),
-        FindingStatus::Warning => ("note", 33),
-        FindingStatus::Bad => ("BAD", 31),
+    let word = match finding.outcome {
+        FindingStatus::Good => style("ok  ").green(),
+        FindingStatus::Warning => style("note").yellow(),
+        FindingStatus::Bad => style("BAD ").red(),
     };
-    let word = match colour {
-        true => format!("\x1b[{code}m{word:4}\x1b[0m"),
-        false => format!("{word:4}"),
-    };
+    let word = word.force_styling(colour);
     let mut text = format!("{word} {:14} {}\n", finding.name, out::line(&finding.text));
     if let Some(fix) = &finding.fix {
         text += &format!("{:20}-> {}\n", "", out::line(fix));

@@ -30,10 +30,9 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
         max_new_tokens,
     )?;
     let sampling = SamplingOptions {
-        temperature: if arguments.greedy {
-            0.0
-        } else {
-            arguments.temperature
+        temperature: match arguments.greedy {
+            true => 0.0,
+            false => arguments.temperature,
         },
         top_k: usize::try_from(arguments.top_k).unwrap_or(usize::MAX),
         top_p: arguments.top_p,

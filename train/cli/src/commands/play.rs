@@ -50,9 +50,7 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
     let mut opponent = opponent.as_mut().map(|o| o.player(temperature));
     let (scenario, referee, mut player) = state.seated(0, temperature);
     let mut players: Vec<&mut dyn Player> = vec![&mut player];
-    if let Some(opponent) = &mut opponent {
-        players.push(&mut **opponent);
-    }
+    players.extend(opponent.iter_mut().map(|o| &mut **o as &mut dyn Player));
     let episodes = played(scenario, &referee, &seats, &mut players, terminal)?;
     let games = Games {
         scenario: &*state.world().scenario,
@@ -166,7 +164,7 @@ impl Games<'_> {
         }
         let seen = AgentView::turn(episode, 0);
         if let Some(prompts) = self.prompts {
-            return Ok(prompts.text(&seen)?);
+            return prompts.text(&seen);
         }
         let messages = self.framing.messages(&seen)?.into_iter();
         let lines = messages.map(|m| format!("{}: {}", m.role, m.content));
@@ -180,7 +178,7 @@ impl Games<'_> {
             let samples = samples.map(|(sample, episode)| sample.told(episode, self.framing));
             episode_file::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
         }
-        let mut out = out::raw();
+        let (mut out, count) = (out::raw(), self.episodes.len());
         if arguments.json {
             for sample in self.samples(EpisodePurpose::Evaluation)? {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
@@ -188,12 +186,8 @@ impl Games<'_> {
             return Ok(());
         }
         if let Some(path) = &arguments.keep {
-            let count = self.episodes.len();
-            writeln!(
-                out::shown(),
-                "{count} episodes are kept in {}.",
-                path.display()
-            )?;
+            let path = path.display();
+            writeln!(out::shown(), "{count} episodes are kept in {path}.")?;
         } else {
             let (colours, agents) = (console::colors_enabled(), self.scenario.agents());
             for (seed, agent, episode) in self.played() {
@@ -208,14 +202,11 @@ impl Games<'_> {
                 write!(out, "{}", painted(self.scenario.legend(), &text, colours))?;
             }
         }
-        if self.episodes.len() > 1 {
+        if count > 1 {
             let play = PlayMetrics::of(self.scenario.actions(), self.episodes);
             let (success, mean) = (play.success_rate, play.return_mean);
-            let count = play.episodes;
-            writeln!(
-                out,
-                "{count} episodes: success {success:.3}, return {mean:.3}"
-            )?;
+            let scores = format!("success {success:.3}, return {mean:.3}");
+            writeln!(out, "{count} episodes: {scores}")?;
         }
         Ok(())
     }

@@ -45,20 +45,13 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         place.display()
     ));
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
-    let options = JobOptions {
-        sweep: &sweep,
-        place,
-        device,
-    };
-    let failed = run_all(waiting, &options, arguments.jobs, stop)?;
+    let failed = run_all(waiting, &sweep, place, device, arguments.jobs, stop)?;
 
     let results = SweepResults::of(&sweep, place);
     if !results.runs.is_empty() {
         write_results(&results, place)?;
-        let done = sweep
-            .runs
-            .iter()
-            .filter(|cell| cell.outcome(place).is_some());
+        let is_done = |cell: &&SweepRun| cell.outcome(place).is_some();
+        let done = sweep.runs.iter().filter(is_done);
         let dirs: Vec<PathBuf> = done.map(|cell| cell.directory(place)).collect();
         report::write(&dirs, &place.join("report.html"))?;
         writeln!(
@@ -108,12 +101,6 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
     Ok(())
 }
 
-struct JobOptions<'a> {
-    sweep: &'a Sweep,
-    place: &'a Path,
-    device: DeviceArgs,
-}
-
 /// A process that trains or probes a run.
 struct Job<'a> {
     cell: &'a SweepRun,
@@ -125,17 +112,19 @@ struct Job<'a> {
 /// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed.
 fn run_all(
     waiting: Vec<&SweepRun>,
-    options: &JobOptions<'_>,
+    sweep: &Sweep,
+    place: &Path,
+    device: DeviceArgs,
     jobs: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<PathBuf>> {
-    let (sweep, place) = (options.sweep, options.place);
+    let start = |cell| start(cell, &sweep.compare.probes, place, device);
     let (mut waiting, mut running, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
     let (mut printed, mut is_stopping) = (Instant::now(), false);
     loop {
         while running.len() < jobs && !stop.load(Relaxed) {
             match waiting.next() {
-                Some(cell) => running.push(start(cell, options)?),
+                Some(cell) => running.push(start(cell)?),
                 None => break,
             }
         }
@@ -171,7 +160,7 @@ fn run_all(
             }
             if is_success && is_trained {
                 if !stop.load(Relaxed) {
-                    running.push(start(cell, options)?);
+                    running.push(start(cell)?);
                 }
             } else if status.code() != Some(i32::from(interrupt::STATUS)) {
                 // Also one that succeeded without the expected results.
@@ -189,18 +178,23 @@ fn run_all(
 }
 
 /// Starts, resumes or probes a run. Ctrl-C reaches only this process, which passes it on once.
-fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
-    let run = cell.directory(options.place);
+fn start<'a>(
+    cell: &'a SweepRun,
+    probes: &[String],
+    place: &Path,
+    device: DeviceArgs,
+) -> Result<Job<'a>> {
+    let run = cell.directory(place);
     let log = run.with_extension("log");
     let folder = run.parent().expect("a folder for each setting");
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let file = File::options().create(true).append(true).open(&log);
     let file = file.with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    let is_probe = cell.outcome(options.place).is_some();
-    let answers = cell.probes(options.place);
+    let is_probe = cell.outcome(place).is_some();
+    let answers = cell.probes(place);
     if is_probe {
-        let probes = options.sweep.compare.probes.join(",");
+        let probes = probes.join(",");
         command.arg("probe").arg(&run);
         command.args(["--json", "--probes", &probes]);
         let unfinished = File::create(unfinished(&answers));
@@ -218,7 +212,7 @@ fn start<'a>(cell: &'a SweepRun, options: &JobOptions<'_>) -> Result<Job<'a>> {
             command.args(cell.set.iter().flat_map(|set| ["--set", set]));
         }
     }
-    if let Some(index) = options.device.index {
+    if let Some(index) = device.index {
         command.arg("--device").arg(index.to_string());
     }
     command.stdin(Stdio::null()).stderr(file);
