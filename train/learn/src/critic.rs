@@ -210,12 +210,9 @@ fn prompts_of(episode: &Episode, world: &mut World) -> Result<Vec<Option<Arc<[u3
     let sampled = episode.turns.iter().map(|turn| turn.sampled.as_ref());
     let asked = sampled.map(|reply| reply.expect("a turn of a model").prompt.clone());
     let mut prompts: Vec<_> = asked.map(Some).collect();
+    let after = AgentView::turn(episode, episode.turns.len());
     prompts.push(match episode.is_truncated() {
-        true => Some(
-            world
-                .prompts
-                .ids(&AgentView::turn(episode, episode.turns.len()))?,
-        ),
+        true => Some(world.prompts.ids(&after)?),
         false => None,
     });
     Ok(prompts)

@@ -41,18 +41,14 @@ pub fn play_against(
     for other in others {
         players.push(&mut **other);
     }
-    let mut episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
-    Episode::accidents(&episodes)
-        .iter()
-        .for_each(|told| progress.note(told));
+    let episodes = referee.play(scenario, seats, &mut players, &mut watch)?;
+    if let Some(told) = Episode::accidents(&episodes) {
+        progress.note(&told);
+    }
     let (agents, sides) = (scenario.agents(), players.len());
-    let mut number = 0..;
-    episodes.retain(|_| {
-        number
-            .next()
-            .is_some_and(|e: usize| (e % agents).is_multiple_of(sides))
-    });
-    Ok(episodes)
+    let is_own = |(e, _): &(usize, Episode)| (e % agents).is_multiple_of(sides);
+    let own = episodes.into_iter().enumerate().filter(is_own);
+    Ok(own.map(|(_, episode)| episode).collect())
 }
 
 /// Returns the baselines of an evaluation on these seats, which follow from `seed`.
@@ -96,19 +92,20 @@ pub fn baseline_episodes(
 ) -> Result<BaselineEpisodes, PlayError> {
     let mut of =
         |player: &mut dyn Player| play_against(scenario, referee, seats, player, others, &());
-    let free = scenario.takes_text();
     // Dropped before others play: an external environment may have few places.
     let scripted = {
         let game = scenario.start(seats[0].scene, seats[0].luck)?;
         game.best_actions(0).is_some()
     };
     Ok(BaselineEpisodes {
-        random: (!free)
-            .then(|| of(&mut RandomPlayer::default()))
-            .transpose()?,
-        scripted: scripted
-            .then(|| of(&mut ScriptedPlayer::default()))
-            .transpose()?,
+        random: match scenario.takes_text() {
+            true => None,
+            false => Some(of(&mut RandomPlayer::default())?),
+        },
+        scripted: match scripted {
+            true => Some(of(&mut ScriptedPlayer::default())?),
+            false => None,
+        },
     })
 }
 

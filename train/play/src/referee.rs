@@ -83,7 +83,11 @@ impl Referee {
         let mut games: Vec<Box<dyn Game>> = seats.iter().map(start).collect::<Result<_, _>>()?;
         let mut failed: Vec<FailedSeat> = Vec::new();
         let episode = |e: usize| Episode {
-            seed: seed_of(&seats[e / agents], e % agents),
+            // Agents of one game have different seeds; the first has the seat's.
+            seed: match (seats[e / agents].reply, e % agents) {
+                (seed, 0) => seed,
+                (seed, agent) => seeds::derive(seed, "agent", &[agent]),
+            },
             ..Episode::default()
         };
         let mut episodes: Vec<Episode> = (0..seats.len() * agents).map(episode).collect();
@@ -232,14 +236,6 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
         return Ok(());
     };
     Err(GameError::new(scenario.name(), problem))
-}
-
-/// Returns the seed of an agent. Agents of one game have different seeds; the first has the seat's.
-fn seed_of(seat: &Seat, agent: usize) -> u64 {
-    match agent {
-        0 => seat.reply,
-        agent => seeds::derive(seat.reply, "agent", &[agent]),
-    }
 }
 
 #[cfg(test)]

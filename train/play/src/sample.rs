@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PlayError;
 use crate::prompt::Prompts;
-use crate::{AgentView, Episode, EpisodeEnd, PromptWriter, UnreadReason};
+use crate::{AgentView, Episode, PromptWriter, UnreadReason};
 
 /// The episode of one agent, with its advantages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl KeptEpisode {
             advantage: None,
             chosen: None,
             success: episode.success,
-            truncated: episode.ending == Some(EpisodeEnd::Truncated),
+            truncated: episode.is_truncated(),
             turns: episode.turns.iter().map(turn).collect(),
             last: episode.last.clone(),
         }

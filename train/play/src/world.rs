@@ -31,27 +31,6 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the world of the run's own game.
-    ///
-    /// # Errors
-    /// If the game fails, or a prompt template is invalid.
-    pub(crate) fn new(
-        scenario: Box<dyn Scenario>,
-        policy: &PolicyConfig,
-        tokenizer: Tokenizer,
-        template: Arc<ChatTemplate>,
-    ) -> Result<World, PlayError> {
-        let framing = PromptWriter::new(&*scenario, policy)?;
-        Ok(World {
-            name: scenario.name().to_owned(),
-            scenes: Scenes::of(&*scenario)?,
-            prompts: Prompts::new(framing, tokenizer, template),
-            scenario,
-            steps: 0..usize::MAX,
-            share: 1.0,
-        })
-    }
-
     /// Returns these games and those that the config mixes in.
     ///
     /// # Errors
@@ -65,7 +44,17 @@ impl World {
         template: ChatTemplate,
     ) -> Result<Vec<World>, PlayError> {
         let template = Arc::new(template);
-        let world = |scenario| World::new(scenario, policy, tokenizer.clone(), template.clone());
+        let world = |scenario: Box<dyn Scenario>| -> Result<World, PlayError> {
+            let framing = PromptWriter::new(&*scenario, policy)?;
+            Ok(World {
+                name: scenario.name().to_owned(),
+                scenes: Scenes::of(&*scenario)?,
+                prompts: Prompts::new(framing, tokenizer.clone(), template.clone()),
+                scenario,
+                steps: 0..usize::MAX,
+                share: 1.0,
+            })
+        };
         let mut worlds: Vec<World> = scenarios.into_iter().map(world).collect::<Result<_, _>>()?;
         for mix in mix {
             worlds.push(World {

@@ -17,14 +17,12 @@ pub(super) struct ChatReply {
 #[derive(Deserialize)]
 struct Completion {
     choices: Vec<CompletionChoice>,
-    #[serde(default)]
     usage: Option<CompletionUsage>,
 }
 
 #[derive(Deserialize)]
 struct CompletionChoice {
     message: ReplyMessage,
-    #[serde(default)]
     finish_reason: Option<String>,
 }
 
