@@ -94,9 +94,11 @@ function points(curve, x) {
   return found;
 }
 
+const DASHES = ['5 4', '1 3', '9 3'];
+
 /**
  * A chart of series over training steps. A series: {name, points, colour, style}; the style is strong (with dots), pale, dashed
- * or empty. A level is a horizontal line: {name, value}. Arrow keys move the cursor; the legend shows the values there.
+ * or empty. A level is a horizontal line, named in the legend: {name, value}. Arrow keys move the cursor; the legend shows the values there.
  */
 function chart(title, unit, series, { levels = [], range = null, marks = [] } = {}) {
   series = series.filter(one => one.points.length > 0);
@@ -168,27 +170,11 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
         for (const p of one.points) drawing.append(s('circle', { cx: px(p[0]), cy: py(p[1]), r: 3.2, fill: one.colour }));
       }
     }
-    const used = [];
-    for (const level of [...levels].sort((a, b) => b.value - a.value)) {
-      const y = py(level.value);
-      drawing.append(s('line', { class: 'level', x1: box.left, x2: box.right, y1: y, y2: y }));
-      // Above the line, or below it if there is no space.
-      const at = [y - 4, y + 13].find(at => at > 10 && at < box.bottom + 1 && used.every(other => Math.abs(other - at) > 12));
-      if (at === undefined) continue;
-      used.push(at);
-      const left = emptier(level.value);
-      drawing.append(s('text', { class: 'levelname', x: left ? box.left + 6 : box.right - 4, y: at, 'text-anchor': left ? 'start' : 'end' }, level.name + ' ' + score(level.value)));
-    }
+    levels.forEach((level, i) => drawing.append(
+      s('line', { class: 'level', x1: box.left, x2: box.right, y1: py(level.value), y2: py(level.value), 'stroke-dasharray': DASHES[i] })));
     drawing.append(s('line', { class: 'cursor', y1: box.top, y2: box.bottom, visibility: 'hidden' }));
     holder.replaceChildren(drawing);
     place(px);
-  }
-
-  /** Whether the curves are further from a level in the first third of the steps than in the last. */
-  function emptier(level) {
-    const third = (last - first) / 3;
-    const near = of => Math.min(...series.flatMap(one => one.points.filter(p => of(p[0])).map(p => Math.abs(p[1] - level))));
-    return near(x => x <= first + third) >= near(x => x >= last - third);
   }
 
   /** Moves the cursor to the step nearest to a position. */
@@ -211,7 +197,9 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
           one.points.some(p => isNumber(p[2])) ? s('rect', { class: 'band', width: 22, height: 12, fill: one.colour, opacity: .25 }) : null,
           s('path', { d: 'M0 6H22', fill: 'none', stroke: one.colour, 'stroke-width': one.style === 'strong' ? 3 : 2,
             opacity: one.style === 'pale' ? .65 : 1, 'stroke-dasharray': one.style === 'dashed' ? '5 3' : null })),
-        h('span', {}, one.name, ' ', h('b', {}, readings()[i][1])))));
+        h('span', {}, one.name, ' ', h('b', {}, readings()[i][1])))),
+      ...levels.map((level, i) => h('li', {}, swatch(s('path', { class: 'level', d: 'M0 6H22', 'stroke-dasharray': DASHES[i] })),
+        h('span', {}, level.name, ' ', h('b', {}, score(level.value))))));
   }
 
   /** Returns the values at the cursor, or the last values. */
@@ -297,15 +285,15 @@ function state(run) {
 function head() {
   const first = page.runs[0];
   const games = [...new Set(page.runs.map(run => run.game))].join(', ');
-  const session = first.sessions[0];
+  const of = text => [...new Set(page.runs.flatMap(run => run.sessions.slice(0, 1).map(text)))].join(', ') || null;
   const name = page.groups[0].label;
   const title = many ? `${page.groups.length} experiments on ${games}` : name.startsWith(games) ? name : `${games}: ${name}`;
   const lead = [
     page.runs.length > 1 ? plural(page.runs.length, 'run') : state(first),
     page.runs.length === 1 ? `seed ${first.seed}` : null,
-    session ? session.model : null,
-    session ? `on ${session.device}${session.software ? ' (a software device)' : ''}` : null,
-    session ? date(session.time) : null,
+    of(session => session.model),
+    of(session => `on ${session.device}${session.software ? ' (a software device)' : ''}`),
+    first.sessions.length ? date(first.sessions[0].time) : null,
   ].filter(Boolean).join(' · ');
   main.append(h('h1', {}, title), h('p', { class: 'lead' }, lead));
 }
@@ -329,8 +317,10 @@ function tiles() {
       tile('Return on held-out scenes', change(of(before, 'return_mean'), of(after, 'return_mean')), seeds + (baselines ? listed(returns(baselines)) : '')));
   }
   list.append(
-    tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations`),
-    tile('Tokens computed', figure(computed), played ? `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, shared parts of prompts are computed once` : 'no steps yet'));
+    tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations`));
+  if (played) {
+    list.append(tile('Tokens computed', figure(computed), `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, shared parts of prompts are computed once`));
+  }
   main.append(list);
 }
 
@@ -338,12 +328,12 @@ function runsTable() {
   const row = (run, group) => {
     const [first, last, top] = [before(run), after(run), best(run)];
     const line = swatch(s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 }));
-    return [many ? [line, ' ', run.name] : run.name, ...(many ? [page.groups[group].label] : []), run.seed, state(run),
+    return [many ? [line, ' ', run.name] : run.name, ...(many ? [page.groups[group].label] : []), run.sessions[0]?.model ?? '–', run.seed, state(run),
       score(first?.success_rate), score(last?.success_rate), score(first?.return_mean), score(last?.return_mean),
       top ? `${score(top.return_mean)} (step ${top.step})` : '–', duration(sum(run.seconds.map(([, value]) => value)))];
   };
   const numbers = ['success before', 'success after', 'return before', 'return after', 'best return', 'time'];
-  const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
+  const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['model', 'word'], ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
   section('runs', 'Runs', h('div', { class: 'card' }, table('Success and return on held-out scenes: the first and the last evaluation.', columns,
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
@@ -382,21 +372,26 @@ function results() {
 function curves() {
   const train = metric => series('train', metric, many ? {} : { name: metric.replaceAll('_', ' ') });
   const changes = metric => page.groups.some(group => new Set((group.train.metrics[metric] || { mean: [] }).mean.filter(isNumber)).size > 1);
+  const positive = metric => page.groups.some(group => (group.train.metrics[metric] || { mean: [] }).mean.some(value => value > 0));
   const small = [
+    chart('TD error', 'mean of |target - Q|', train('td_error')),
+    chart('TD loss', 'before the update', train('td_loss')),
+    chart('Target', 'mean target of Q', train('q_target')),
+    chart('Exploration', 'probability of a random action', train('epsilon')),
     chart('KL from the reference', 'nats a token', train('kl')),
     chart('Entropy', 'nats a token', train('entropy')),
-    chart('Valid actions', 'share of the replies', both('valid_action_rate'), { range: [0, 1.04] }),
+    page.runs.some(run => run.language) ? chart('Valid actions', 'share of the replies', both('valid_action_rate'), { range: [0, 1.04] }) : null,
     chart('Length of an episode', 'turns', both('episode_length_mean')),
     changes('reply_length_mean') ? chart('Length of a reply', 'tokens', train('reply_length_mean')) : null,
     changes('reply_cut_rate') ? chart('Replies cut off', 'share of the replies', train('reply_cut_rate')) : null,
-    chart('Gradient', 'norm before clipping', train('grad_norm')),
+    chart('Gradient', 'norm before clipping', [...train('grad_norm'), ...train('gradient_norm')]),
     chart('Loss', 'before the update', train('loss')),
     chart('Critic', 'explained share of the variance', train('explained_variance')),
     changes('clip_fraction') ? chart('Clipped tokens', 'share of the trained tokens', train('clip_fraction')) : null,
-    changes('groups_skipped') || page.runs.some(run => run.warnings.length) ? chart('Groups with equal returns', 'skipped in a step', train('groups_skipped')) : null,
+    positive('groups_skipped') ? chart('Groups with equal returns', 'skipped in a step', train('groups_skipped')) : null,
     chart('Most frequent action', 'share of all turns', train('top_action_share')),
     chart('Time of a step', 'seconds', [...series('train', 'seconds_rollout', { name: 'rollout' }), ...series('train', 'seconds_update', { name: 'update', style: 'dashed' })]),
-    chart('Tokens of a step', 'played and computed', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]),
+    positive('tokens_played') ? chart('Tokens of a step', 'played and computed', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]) : null,
   ];
   const found = small.filter(Boolean);
   if (found.length) section('curves', 'Curves', h('div', { class: 'grid' }, found));
@@ -493,7 +488,9 @@ const prompt = (run, episode, turn) => {
   return second === undefined ? first : first + episode.turns[turn].observation + second;
 };
 const kind = episode => episode.purpose === 'evaluation' ? `evaluation after step ${episode.step}` : `training step ${episode.step}`;
-const seat = episode => `scene ${episode.scene.length > 6 ? '…' + episode.scene.slice(-5) : episode.scene}` + (episode.agent ? `, agent ${episode.agent + 1}` : '');
+/** Numbers the scenes of the page, whose seeds are long. */
+const scenes = [...new Set(page.runs.flatMap(run => run.episodes.shown.map(episode => episode.scene)))];
+const seat = episode => `scene ${scenes.indexOf(episode.scene) + 1}` + (episode.agent ? `, agent ${episode.agent + 1}` : '');
 const signed = value => !isNumber(value) ? '–' : (value > 0 ? '+' : '') + (Number.isInteger(value) ? value : value.toFixed(3));
 const replays = [];
 
@@ -513,7 +510,7 @@ function replay(id, name, choices, first = 0) {
   const play = h('button', { type: 'button', onclick: () => timer ? stop() : start() }, 'Play');
   const select = h('select', { 'aria-label': name, onchange: () => choose(Number(select.value)) }, choices.map((choice, i) => h('option', { value: i }, choice.text)));
   const element = h('div', { class: 'card replay', id, role: 'group', tabindex: 0, 'aria-label': name + '. The left and right arrow keys step through.' },
-    h('div', { class: 'controls' }, select, buttons, play, where), holder, live);
+    h('div', { class: 'controls' }, select), h('div', { class: 'controls steps' }, buttons, play, where), holder, live);
   element.addEventListener('keydown', event => { if (event.target !== select && key(event)) event.stopPropagation(); });
 
   function key(event) {
@@ -548,18 +545,19 @@ function replay(id, name, choices, first = 0) {
     if (focused) (holder.querySelector('[aria-current]') || element).focus({ preventScroll: true });
     where.textContent = at < length() ? `turn ${at + 1} of ${length()}` : `after ${plural(length(), 'turn')}`;
     buttons.forEach((button, i) => { button.disabled = i < 2 ? at === 0 : at === length(); });
-    live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + described(one.episode, at)).join('. ');
+    live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + described(one, at)).join('. ');
   }
   choose(first);
   replays.push({ element, key });
   return element;
 }
 
-function described(episode, at) {
+function described({ run, episode }, at) {
   const turn = episode.turns[at];
   if (!turn) return `over, ${episode.success ? 'success' : 'no success'}, return ${signed(episode.return)}`;
   const read = turn.action === null ? 'invalid' : `action ${turn.action}`;
-  return `turn ${at + 1}, reply ${JSON.stringify(turn.reply.slice(-200))}, ${read}, reward ${signed(turn.reward)}`;
+  const reply = run.language ? `reply ${JSON.stringify(turn.reply.slice(-200))}, ` : '';
+  return `turn ${at + 1}, ${reply}${read}, reward ${signed(turn.reward)}`;
 }
 
 function number(name, value) {
@@ -576,14 +574,14 @@ function lane({ run, episode, title }, at, go) {
     ? [h('div', { class: 'numbers' }, number('turns', end), number('return', signed(episode.return)), number('with shaping', signed(episode.composite_return)),
         isNumber(episode.advantage) ? number('advantage', signed(episode.advantage)) : null),
       h('p', { class: 'hint' }, 'The game is over: ' + outcome[1] + '.')]
-    : [h('dl', { class: 'reply' }, h('dt', {}, 'Reply'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)')), h('dt', {}, 'Action'),
+    : [h('dl', { class: 'reply' }, run.language ? [h('dt', {}, 'Reply'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)'))] : null, h('dt', {}, 'Action'),
         h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'invalid reply') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
       h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), number('shaping', signed(turn.shaping)),
         isNumber(turn.advantage) ? number('advantage', signed(turn.advantage)) : null),
-      h('details', {}, h('summary', {}, 'Prompt'), h('pre', {}, prompt(run, episode, at)))];
+      run.language ? h('details', {}, h('summary', {}, 'Prompt'), h('pre', {}, prompt(run, episode, at))) : null];
   const step = (turn, i) => h('li', {}, h('button', { type: 'button', class: turn.action === null ? 'unread' : null, 'aria-current': i === at ? 'step' : null,
     'aria-label': `Turn ${i + 1}: ${turn.action === null ? 'invalid reply' : turn.action}`, onclick: () => go(i) }, turn.action === null ? '?' : ARROWS[turn.action] || turn.action));
-  const whole = h('div', { class: 'lane' }, h('h3', {}, title || kind(episode), ...badges),
+  const whole = h('div', { class: 'lane' }, h('h3', { title: 'scene seed ' + episode.scene }, title || kind(episode), ...badges),
     h('div', { class: 'scene' }, board(run.game, over ? episode.last : turn.observation), h('div', {}, details)),
     h('ol', { class: 'turns', 'aria-label': 'Turns' }, episode.turns.map(step),
       h('li', {}, h('button', { type: 'button', 'aria-current': over ? 'step' : null, 'aria-label': 'After the last turn', onclick: () => go(end) }, 'end'))));
