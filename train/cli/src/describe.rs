@@ -36,9 +36,9 @@ pub fn step_words(metrics: &StepMetrics) -> Vec<String> {
     let mut words = vec![
         format!("return {:.3}", play.return_mean),
         format!("success {:.2}", play.success_rate),
-        format!("valid {:.2}", play.valid_action_rate),
-        format!("length {:.1}", play.episode_length_mean),
     ];
+    words.extend(valid(play));
+    words.push(format!("length {:.1}", play.episode_length_mean));
     words.extend(play.replies.map(|r| format!("entropy {:.3}", r.entropy)));
     let critic = metrics.critic.and_then(|critic| critic.explained_variance);
     words.extend(critic.map(|share| format!("critic {share:.2}")));
@@ -50,6 +50,9 @@ pub fn step_words(metrics: &StepMetrics) -> Vec<String> {
         (None, Some(value), 0) => {
             words.push(format!("td error {:.4}", value.td_error));
             words.push(format!("epsilon {:.2}", value.epsilon));
+        }
+        (None, None, 0) if play.replies.is_none() => {
+            words.push("no update: fewer turns in the replay buffer than dqn.start".to_owned());
         }
         (None, None, 0) if metrics.is_warmup() => words.push("critic warm-up".to_owned()),
         (None, None, 0) => words.push("no update: equal returns in every group".to_owned()),
@@ -66,15 +69,25 @@ fn seconds(metrics: &StepMetrics) -> String {
 /// Describes a step in at most 40 columns, for a progress bar.
 pub fn short_step(metrics: &StepMetrics) -> String {
     let play = &metrics.play;
-    let (mean, valid) = (play.return_mean, play.valid_action_rate);
-    format!("return {mean:.3}  valid {valid:.2}  {}", seconds(metrics))
+    let mut words = vec![format!("return {:.3}", play.return_mean)];
+    words.extend(valid(play));
+    words.push(seconds(metrics));
+    words.join("  ")
+}
+
+/// Describes the share of readable replies, which networks do not have.
+fn valid(play: &PlayMetrics) -> Option<String> {
+    let valid = play.valid_action_rate;
+    play.replies.map(|_| format!("valid {valid:.2}"))
 }
 
 fn evaluation(eval: &PlayMetrics) -> String {
-    format!(
-        "evaluation on {} episodes: success {:.3}, return {:.3}, valid {:.2}",
-        eval.episodes, eval.success_rate, eval.return_mean, eval.valid_action_rate
-    )
+    let (episodes, success, mean) = (eval.episodes, eval.success_rate, eval.return_mean);
+    let mut words = vec![format!(
+        "evaluation on {episodes} episodes: success {success:.3}, return {mean:.3}"
+    )];
+    words.extend(valid(eval));
+    words.join(", ")
 }
 
 #[cfg(test)]
@@ -118,11 +131,22 @@ mod tests {
             ..CriticMetrics::default()
         });
         assert_snapshot!(step_words(&metrics).join("  "), @"return 0.250  success 0.25  valid 0.99  length 8.5  entropy 1.200  critic 0.42  critic warm-up  0.15 s");
-        let eval = PlayMetrics {
+        let mut eval = PlayMetrics {
             episodes: 50,
             return_mean: -0.2,
+            replies: metrics.play.replies,
             ..PlayMetrics::default()
         };
         assert_snapshot!(evaluation(&eval), @"evaluation on 50 episodes: success 0.000, return -0.200, valid 0.00");
+
+        // A network has no replies. It is not updated before its replay buffer has enough turns.
+        eval.replies = None;
+        assert_snapshot!(evaluation(&eval), @"evaluation on 50 episodes: success 0.000, return -0.200");
+        let network = StepMetrics {
+            play: eval,
+            ..StepMetrics::default()
+        };
+        assert_snapshot!(step_words(&network).join("  "), @"return -0.200  success 0.00  length 0.0  no update: fewer turns in the replay buffer than dqn.start  0.00 s");
+        assert_snapshot!(short_step(&network), @"return -0.200  0.00 s");
     }
 }

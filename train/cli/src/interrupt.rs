@@ -1,5 +1,6 @@
 //! Ctrl-C, SIGTERM and the closing of the terminal.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use lapwing_play::external::{self, GameName};
@@ -32,6 +33,18 @@ pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
         ctrlc::set_handler(|| end())?;
     }
     Ok(())
+}
+
+/// Ends this program when its standard input ends, because the sweep that started it was killed: like Ctrl-C, after the
+/// current step.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        #[cfg(unix)]
+        let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
+        #[cfg(not(unix))]
+        end();
+    });
 }
 
 fn end() -> ! {

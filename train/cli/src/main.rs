@@ -34,6 +34,9 @@ fn main() -> ExitCode {
     outlive_limits();
     let cli = Cli::parse();
     out::set_quiet(cli.quiet);
+    if cli.of_sweep {
+        interrupt::end_with_parent();
+    }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         // As in `lapwing games | head`.

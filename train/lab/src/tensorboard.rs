@@ -369,7 +369,7 @@ mod tests {
             step: 301,
             time: 1.7e9 + 0.25,
             play,
-            tokens_played: 1000,
+            tokens_played: Some(1000),
             learned: Some(UpdateMetrics {
                 kl: Some(0.001),
                 ..UpdateMetrics::default()

@@ -18,7 +18,7 @@ impl TextTable {
         }
     }
 
-    /// Creates a table from rows of cells with column names, which are the same in all rows.
+    /// Creates a table from rows of cells with column names, which are the same in all rows. Without rows it has no header.
     pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {

@@ -16,16 +16,21 @@ pub struct StepMetrics {
     /// The same by game, if games are mixed. Games that were not played in this step are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub games: Vec<GameMetrics>,
-    /// Positions that separate sequences (prompt and reply of every turn) would have computed.
-    pub tokens_played: u64,
+    /// Positions that separate sequences (prompt and reply of every turn) would have computed. `None` for a value learner, which
+    /// reads no tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_played: Option<u64>,
     /// Positions that the model computed, in rollout, values, reference and update.
-    pub tokens_computed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_computed: Option<u64>,
     /// Duration of the rollout in seconds.
     pub seconds_rollout: f64,
     /// Duration of the update in seconds.
     pub seconds_update: f64,
-    /// Groups that were skipped because all of their returns were equal, or by `train.filter`.
-    pub groups_skipped: usize,
+    /// Groups that were skipped because all of their returns were equal, or by `train.filter`. `None` for a value learner, which has no
+    /// groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups_skipped: Option<usize>,
     /// Updates that were dropped because their loss or gradient was not finite.
     pub updates_dropped: usize,
     /// Sampling temperature, if it follows the spread of returns.
@@ -56,7 +61,7 @@ impl StepMetrics {
     pub fn is_warmup(&self) -> bool {
         let no_updates = self.learned.is_none() && self.updates_dropped == 0;
         // After the warm-up, a step without updates has skipped groups.
-        self.critic.is_some() && no_updates && self.groups_skipped == 0
+        self.critic.is_some() && no_updates && self.groups_skipped == Some(0)
     }
 
     /// Metrics with all optional fields present and all numbers 0.
@@ -67,6 +72,9 @@ impl StepMetrics {
                 ..PlayMetrics::default()
             },
             games: vec![GameMetrics::default()],
+            tokens_played: Some(0),
+            tokens_computed: Some(0),
+            groups_skipped: Some(0),
             temperature: Some(0.0),
             entropy_weight: Some(0.0),
             effective_episodes: Some(0.0),

@@ -26,6 +26,9 @@ pub struct Cli {
     /// Print only results and errors
     #[arg(long, short, global = true, display_order = 999)]
     pub quiet: bool,
+    /// Passed by `lapwing sweep`: end when standard input ends
+    #[arg(long, global = true, hide = true)]
+    pub of_sweep: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -78,9 +81,9 @@ pub enum Command {
     Pretrain(PretrainArgs),
     /// Check whether this machine can train: device, driver, kernels, gradients, memory, speed
     Doctor(DoctorArgs),
-    /// Write an HTML report of one or several runs
+    /// Write an HTML report of runs or sweeps
     Report(ReportArgs),
-    /// Follow a run in the terminal, from another shell
+    /// Follow a run or a sweep in the terminal, from another shell
     Watch(WatchArgs),
     /// Export the metrics of a run as CSV or TensorBoard files
     Export(ExportArgs),
@@ -334,17 +337,18 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Run directories, such as runs/frozen-lake-1. Runs that differ only in their seed share one curve with a band
+    /// Directories of runs or sweeps, such as runs/frozen-lake-1. Runs that differ only in their seed share one curve with a
+    /// band
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// Write the report to this file [default: RUN/report.html, or lapwing-report.html for several runs]
+    /// Write the report to this file [default: RUN/report.html, or lapwing-report.html for several arguments]
     #[arg(long, value_name = "FILE.html")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Run directory, such as runs/frozen-lake-1
+    /// Directory of a run or a sweep, such as runs/frozen-lake-1
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Print the current state and exit

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Sweep, SweepResults, SweepRun};
 use lapwing_model::write_atomically;
@@ -17,21 +18,29 @@ use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
 use lapwing_train::record::directory;
 
+use super::watch;
 use crate::args::{DeviceArgs, SweepArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
+/// Between lines of progress, without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Between updates of the bars on a terminal.
+const BAR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs what is not done yet, and prints and writes the results.
 pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     let sweep = Sweep::load(&arguments.file)?;
     let place = arguments.out.clone();
     let place = &place.unwrap_or_else(|| Path::new("sweeps").join(&sweep.name));
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let _lock = directory::lock(place)?;
+    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let mut waiting: Vec<&SweepRun> = Vec::new();
     for cell in sweep.in_order() {
         check_config(cell, place)?;
+        wait_for(cell, place, stop);
         if !cell.is_done(place, &sweep.compare) {
             waiting.push(cell);
         }
@@ -44,7 +53,6 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         arguments.jobs,
         place.display()
     ));
-    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let failed = run_all(waiting, &sweep, place, device, arguments.jobs, stop)?;
 
     let results = SweepResults::of(&sweep, place);
@@ -53,7 +61,8 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         let is_done = |cell: &&SweepRun| cell.outcome(place).is_some();
         let done = sweep.runs.iter().filter(is_done);
         let dirs: Vec<PathBuf> = done.map(|cell| cell.directory(place)).collect();
-        report::write(&dirs, &place.join("report.html"))?;
+        let notes = report::write(&dirs, &place.join("report.html"))?;
+        notes.iter().for_each(|note| out::note(note));
         writeln!(
             out::shown(),
             "{}\nIn {}: results.md, results.csv, results.json, results.svg, report.html and the runs.",
@@ -101,12 +110,28 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Waits while another process trains this run, such as one whose sweep was killed: it ends after its step.
+fn wait_for(cell: &SweepRun, place: &Path, stop: &AtomicBool) {
+    let run = cell.directory(place);
+    if directory::is_in_use(&run) {
+        let name = name(cell);
+        out::note(&format!(
+            "{name}: waiting for another lapwing that trains it"
+        ));
+    }
+    while directory::is_in_use(&run) && !stop.load(Relaxed) {
+        sleep(POLL_INTERVAL);
+    }
+}
+
 /// A process that trains or probes a run.
 struct Job<'a> {
     cell: &'a SweepRun,
     child: Child,
     log: PathBuf,
     is_probe: bool,
+    /// Its progress, on a terminal.
+    bar: ProgressBar,
 }
 
 /// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed.
@@ -118,7 +143,21 @@ fn run_all(
     jobs: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<PathBuf>> {
-    let start = |cell| start(cell, &sweep.compare.probes, place, device);
+    let bars = MultiProgress::new();
+    if out::is_quiet() {
+        bars.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let interval = match bars.is_hidden() {
+        true => LINE_INTERVAL,
+        false => BAR_INTERVAL,
+    };
+    let note = |text: &str| bars.suspend(|| out::note(text));
+    let start = |cell| {
+        let job = start(cell, &sweep.compare.probes, place, device, &bars)?;
+        let verb = if job.is_probe { "probing" } else { "starts" };
+        note(&format!("{}: {verb}", name(cell)));
+        anyhow::Ok(job)
+    };
     let (mut waiting, mut running, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
     let (mut printed, mut is_stopping) = (Instant::now(), false);
     loop {
@@ -147,12 +186,12 @@ fn run_all(
                 fs::rename(unfinished(&answers), &answers)
                     .with_context(|| format!("cannot write {}", answers.display()))?;
             }
-            out::note(&outcome(&job, place, status));
+            note(&outcome(&job, place, status));
             let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
                 // After every run, in case this program is killed.
                 if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
-                    out::note(&format!("cannot write the results so far: {error:#}"));
+                    note(&format!("cannot write the results so far: {error:#}"));
                 }
                 if cell.is_done(place, &sweep.compare) {
                     continue;
@@ -167,11 +206,15 @@ fn run_all(
                 failed.push(job.log);
             }
         }
-        if printed.elapsed() >= PROGRESS_INTERVAL {
+        if printed.elapsed() >= interval {
             printed = Instant::now();
-            for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
-                let (step, steps) = (cell.steps_done(place), cell.config.train.steps);
-                out::note(&format!("{}: step {step}/{steps}", name(cell)));
+            for Job { cell, bar, .. } in running.iter().filter(|job| !job.is_probe) {
+                let progress = watch::progress(&cell.directory(place));
+                let text = format!("{}: {}", name(cell), progress.unwrap_or("loading".into()));
+                match bars.is_hidden() {
+                    true => out::note(&text),
+                    false => bar.set_message(text),
+                }
             }
         }
     }
@@ -183,6 +226,7 @@ fn start<'a>(
     probes: &[String],
     place: &Path,
     device: DeviceArgs,
+    bars: &MultiProgress,
 ) -> Result<Job<'a>> {
     let run = cell.directory(place);
     let log = run.with_extension("log");
@@ -215,16 +259,18 @@ fn start<'a>(
     if let Some(index) = device.index {
         command.arg("--device").arg(index.to_string());
     }
-    command.stdin(Stdio::null()).stderr(file);
+    // Ends when this program does, even if it is killed.
+    command.arg("--of-sweep").stdin(Stdio::piped()).stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let verb = if is_probe { "probing" } else { "starts" };
-    out::note(&format!("{}: {verb}", name(cell)));
+    let style = ProgressStyle::with_template("{wide_msg}").expect("a fixed template");
+    let bar = bars.add(ProgressBar::new_spinner().with_style(style));
     Ok(Job {
         cell,
         child: command.spawn().context("cannot start a run")?,
         log,
         is_probe,
+        bar,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Result;
 use indicatif::HumanCount;
@@ -132,7 +132,8 @@ fn run<L: Learner>(
             resume(&mut state, &mut run, &terminal)?;
             run
         }
-        // Created last: an error above leaves nothing behind.
+        // Created last: an error above, or a signal, leaves nothing behind.
+        None if stop.load(Relaxed) => return Err(Stopped(" before the first step".into()).into()),
         None => match &arguments.out {
             Some(out) => RunDirectory::create(out, &state.config)?,
             None => RunDirectory::create_in("runs".as_ref(), &state.config)?,
@@ -234,7 +235,10 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     let runs = [run.to_owned()];
     let page = report::default_path(&runs);
     match report::write(&runs, &page) {
-        Ok(_) => writeln!(out, "Its report is in {}", page.display())?,
+        Ok(notes) => {
+            writeln!(out, "Its report is in {}", page.display())?;
+            notes.iter().for_each(|note| out::note(note));
+        }
         // The training has succeeded, and all is saved.
         Err(error) => out::note(&format!("the report could not be written: {error}")),
     }

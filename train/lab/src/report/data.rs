@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::episodes::{EpisodeLimits, ShownEpisodes};
 use super::lines::read_lines;
 use crate::stats::{mean, range};
-use crate::sweep::dotted_keys;
+use crate::sweep::{self, dotted_keys};
 use lapwing_learn::metrics::numbers;
 use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
@@ -63,12 +63,14 @@ pub(crate) struct SeedCurve {
 
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ReportRun {
-    /// The name of its directory.
+    /// The name of its directory; in a sweep, its setting and seed.
     pub(crate) name: String,
     pub(crate) config_name: String,
     /// As text, since JavaScript would round it.
     pub(crate) seed: String,
     pub(crate) game: String,
+    /// Whether a language model was trained.
+    pub(crate) language: bool,
     pub(crate) steps_done: usize,
     pub(crate) steps_total: usize,
     pub(crate) running: bool,
@@ -97,9 +99,16 @@ pub(crate) struct ReportRun {
 type MetricPoint = (usize, Vec<(String, f64)>);
 
 impl ReportData {
+    /// Reads these runs, and the runs of these sweeps.
+    ///
     /// # Errors
     /// If a directory contains no run, or its config cannot be read.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
+        let runs_at = |path: &PathBuf| match sweep::runs_in(path) {
+            none if none.is_empty() => vec![path.clone()],
+            runs => runs,
+        };
+        let paths: Vec<PathBuf> = paths.iter().flat_map(runs_at).collect();
         let limits = EpisodeLimits::of(paths.len());
         let runs = paths.iter().map(|path| ReportRun::read(path, limits));
         let runs: Vec<ReportRun> = runs.collect::<Result<_, Error>>()?;
@@ -141,11 +150,17 @@ impl ReportRun {
         let (base, config_lines) = differences(&config, sessions.first());
         let full_path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = full_path.file_name().unwrap_or(full_path.as_os_str());
+        let name = name.to_string_lossy();
+        let setting = sweep::setting_of(&full_path);
         let mut run = ReportRun {
-            name: name.to_string_lossy().into_owned(),
-            config_name: config.name.clone(),
+            name: match &setting {
+                Some(setting) => format!("{setting} {name}"),
+                None => name.into_owned(),
+            },
+            config_name: setting.unwrap_or(config.name),
             seed: config.train.seed.to_string(),
             game: config.game.name.to_string(),
+            language: config.learner.has_language(),
             steps_total: config.train.steps,
             running: directory::is_in_use(path),
             sessions,
@@ -161,8 +176,8 @@ impl ReportRun {
                 Record::Step(step) => {
                     run.seconds[0].1 += step.seconds_rollout;
                     run.seconds[1].1 += step.seconds_update;
-                    run.tokens_played += step.tokens_played;
-                    run.tokens_computed += step.tokens_computed;
+                    run.tokens_played += step.tokens_played.unwrap_or_default();
+                    run.tokens_computed += step.tokens_computed.unwrap_or_default();
                     run.steps_done = step.step;
                     run.train.push((step.step, numbers(&step)));
                 }

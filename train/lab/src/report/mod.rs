@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use data::ReportData;
+use data::{ReportData, ReportRun};
 use lapwing_train::Error;
 use lapwing_train::record::RecordError;
 
@@ -23,7 +23,7 @@ const JS: &str = include_str!("page.js");
 /// Identifies a report.
 const GENERATOR: &str = r#"<meta name="generator" content="lapwing report">"#;
 
-/// Returns the default path of the report: in the directory of a single run, or in the current directory.
+/// Returns the default path of the report: in the directory of a single run or sweep, or in the current directory.
 pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     match runs {
         [run] => run.join("report.html"),
@@ -31,16 +31,23 @@ pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// Writes the report of these runs to a file. An existing file is replaced only if it is a report. Runs may be unfinished; the
-/// page shows the number of damaged lines.
+/// Writes the report of these runs, and of the runs of these sweeps, to a file. An existing file is replaced only if it is a
+/// report. Runs may be unfinished. Returns what damaged or missing files leave out, which the page shows, too.
 ///
 /// # Errors
 /// If a directory contains no run, a config cannot be read, the file exists and is no report, or it cannot be written.
-pub fn write(runs: &[PathBuf], out: &Path) -> Result<(), Error> {
+pub fn write(runs: &[PathBuf], out: &Path) -> Result<Vec<String>, Error> {
     // Before reading, which may take a while.
     check_free(out)?;
-    let page = page(&ReportData::read(runs)?);
-    Ok(lapwing_model::write_file(out, page.as_bytes())?)
+    let report = ReportData::read(runs)?;
+    lapwing_model::write_file(out, page(&report).as_bytes())?;
+    let notes_of = |run: ReportRun| {
+        run.notes
+            .into_iter()
+            .map(move |note| (run.name.clone(), note))
+    };
+    let notes = report.runs.into_iter().flat_map(notes_of);
+    Ok(notes.map(|(run, note)| format!("{run}: {note}")).collect())
 }
 
 /// Checks that the file is a report or does not exist.

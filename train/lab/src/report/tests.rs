@@ -29,8 +29,8 @@ fn step(number: usize, success_rate: f64) -> Record {
         play: play(success_rate),
         seconds_rollout: 0.5,
         seconds_update: 0.25,
-        tokens_played: 100,
-        tokens_computed: 10,
+        tokens_played: Some(100),
+        tokens_computed: Some(10),
         learned: number.is_multiple_of(2).then_some(UpdateMetrics {
             kl: Some(0.5),
             ..UpdateMetrics::default()

@@ -58,12 +58,15 @@ pub struct SweepError(String);
 type Setting = (String, Vec<(String, Value)>);
 
 const MAX_RUNS: usize = 10_000;
+/// The name of a run's directory before its seed.
+const SEED: &str = "seed-";
 const KEYS: [&str; 7] = [
     "name", "base", "seeds", "set", "settings", "grid", "compare",
 ];
 const SEEDS: &str =
     "wanted a number of seeds, such as 8, or a list of different whole numbers, 0 or more";
-const NAMES: &str = "wanted a unique name of letters, digits, dots, dashes and underscores";
+const NAMES: &str =
+    "wanted a unique name of letters, digits, dots, dashes and underscores, other than lock";
 const NO_PROBES: &str = "the networks of dqn and pqn read no instructions: put these settings into a sweep of their own";
 const SPLIT_NAME: &str = "quote a name with a dot in it, as in [settings.\"lambda-0.9\"]";
 
@@ -174,7 +177,11 @@ fn is_name(name: &str) -> bool {
 fn seeds(value: Option<&Value>) -> Option<Vec<u64>> {
     let seeds: Vec<u64> = match value {
         None => vec![1],
-        Some(Value::Integer(count)) => (1..=u64::try_from(*count).ok()?).take(MAX_RUNS).collect(),
+        // One more than allowed is an error later.
+        Some(Value::Integer(count)) => {
+            let seeds = 1..=u64::try_from(*count).ok()?;
+            seeds.take(MAX_RUNS + 1).collect()
+        }
         Some(Value::Array(seeds)) => {
             let seed = |seed: &Value| u64::try_from(seed.as_integer()?).ok();
             seeds.iter().map(seed).collect::<Option<_>>()?
@@ -243,12 +250,16 @@ fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, Stri
             return Err(wrong(&grid_key, &problem));
         }
     }
+    if settings.len() * seeds > MAX_RUNS {
+        let problem = format!("wanted at most {MAX_RUNS} runs in all, settings times seeds");
+        return Err(wrong("seeds", &problem));
+    }
     if settings[0].0.is_empty() {
         "base".clone_into(&mut settings[0].0);
     }
     let mut names = BTreeSet::new();
     let mut names_of = settings.iter().map(|(name, _)| name);
-    match names_of.find(|name| !is_name(name) || !names.insert(*name)) {
+    match names_of.find(|name| !is_name(name) || *name == "lock" || !names.insert(*name)) {
         Some(name) => Err(wrong(&format!("settings.{name}"), NAMES)),
         None => Ok(settings),
     }
@@ -280,12 +291,36 @@ pub(crate) fn dotted_keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
+/// Returns the directories of the runs that a sweep in this directory has started, by setting and seed; none if it is no sweep.
+pub fn runs_in(sweep: &Path) -> Vec<PathBuf> {
+    let entries = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let mut runs: Vec<PathBuf> = entries(sweep).iter().flat_map(|dir| entries(dir)).collect();
+    runs.retain(|run| seed_of(run).is_some() && directory::is_run(run).is_ok());
+    runs.sort_by_cached_key(|run| (run.parent().map(Path::to_owned), seed_of(run)));
+    runs
+}
+
+/// Returns the setting of the run in this directory, if the directory is one of a sweep.
+pub fn setting_of(run: &Path) -> Option<String> {
+    seed_of(run)?;
+    let setting = run.parent()?.file_name()?;
+    Some(setting.to_string_lossy().into_owned())
+}
+
+fn seed_of(run: &Path) -> Option<u64> {
+    let seed = run.file_name()?.to_str()?.strip_prefix(SEED)?;
+    seed.parse().ok()
+}
+
 impl SweepRun {
     /// Returns the run's directory within the directory of the sweep.
     pub fn directory(&self, sweep: &Path) -> PathBuf {
         sweep
             .join(&self.setting)
-            .join(format!("seed-{}", self.seed))
+            .join(format!("{SEED}{}", self.seed))
     }
 
     /// Returns the result if the last step is done and was evaluated.
@@ -309,11 +344,6 @@ impl SweepRun {
     /// Returns the path of the run's probe results, in the format of `lapwing probe --json`.
     pub fn probes(&self, sweep: &Path) -> PathBuf {
         self.directory(sweep).with_extension("probes.json")
-    }
-
-    /// Returns the number of recorded training steps.
-    pub fn steps_done(&self, sweep: &Path) -> usize {
-        run_result::last_step(&directory::metrics(&self.directory(sweep)))
     }
 }
 
@@ -452,6 +482,10 @@ mod tests {
             "grid.train.lr = []",
             "grid.train.lr = [1.0, 1.0]",
             "seeds = 10000\ngrid.train.lr = [1.0, 2.0]",
+            "seeds = 20000",
+            "seeds = 9223372036854775807",
+            "seeds = 6000\nsettings.a = {}\nsettings.b = {}",
+            "settings.lock = {}",
         ]
         .map(|text| load(text).unwrap_err());
         assert_snapshot!(found.join("\n"));

@@ -152,14 +152,6 @@ impl RunResult {
     }
 }
 
-/// Returns the last recorded training step, or 0.
-pub(super) fn last_step(metrics: &Path) -> usize {
-    let records = jsonl::read::<Value>(metrics).unwrap_or_default();
-    let last = records.iter().rev().find(|record| kind(record) == "step");
-    let step = last.and_then(|record| record.get("step")?.as_u64());
-    step.unwrap_or(0) as usize
-}
-
 fn kind(record: &Value) -> &str {
     let kind = record.get("kind").and_then(Value::as_str);
     kind.unwrap_or_default()
@@ -289,12 +281,9 @@ mod tests {
         assert_eq!(found.total(EPISODES), None);
         assert_eq!(found.total(SECONDS), Some(3.0));
         assert_eq!(found.score_at(EPISODES, 0.0), None);
-        assert_eq!(last_step(&path), 2);
         // Unfinished.
         let unfinished = read(&[&first, other[0]]).unwrap();
         assert_eq!(unfinished.curve.last().unwrap().step, 0);
-        assert_eq!(last_step(&path), 1);
         assert_eq!(read(&[]), None);
-        assert_eq!(last_step(&path), 0);
     }
 }

@@ -167,8 +167,12 @@ impl SweepResults {
         }))
     }
 
-    /// Returns a CSV document with a line for each run. Missing numbers are empty.
+    /// Returns a CSV document with a line for each run. Missing numbers are empty. Without runs, the header names only the first
+    /// two columns.
     pub fn csv(&self) -> String {
+        if self.runs.is_empty() {
+            return TextTable::new(&["setting", "seed"]).csv();
+        }
         TextTable::of(self.runs.iter().map(|run| self.csv_cells(run))).csv()
     }
 

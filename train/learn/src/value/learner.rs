@@ -105,6 +105,9 @@ impl NetworkLearner {
     ///
     /// # Errors
     /// If the game has no planes, or the weights cannot be read or are of another network.
+    ///
+    /// # Panics
+    /// If the learner trains no network.
     pub fn new(
         gpu: &Gpu,
         scenario: Box<dyn Scenario>,
@@ -130,7 +133,8 @@ impl NetworkLearner {
                 let replay = Replay::new(options.dqn.capacity, options.dqn.alpha);
                 Some(DqnMemory { replay, target })
             }
-            _ => None,
+            LearnerKind::Pqn => None,
+            LearnerKind::MsGrpo => panic!("{NO_NETWORK}"),
         };
         Ok(NetworkLearner {
             scenes: Scenes::of(&*scenario)?,
@@ -217,8 +221,9 @@ impl NetworkLearner {
         let seconds_rollout = started.elapsed().as_secs_f64();
         let started = Instant::now();
         let (value, updates_dropped) = match options.learner {
+            LearnerKind::Dqn => dqn::train(self, options, step, &played, progress)?,
             LearnerKind::Pqn => pqn::train(self, options, step, &mut played, progress)?,
-            _ => dqn::train(self, options, step, &played, progress)?,
+            LearnerKind::MsGrpo => unreachable!("{NO_NETWORK}"),
         };
         let metrics = StepMetrics {
             step: step + 1,
@@ -312,5 +317,6 @@ impl NetworkLearner {
     }
 }
 
+const NO_NETWORK: &str = "ms-grpo trains a language model, not a network";
 /// Prefix of the target network's weights in a checkpoint.
 const TARGET: &str = "target.";

@@ -303,9 +303,9 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     Err(unfit(path, &format!("{lacks}: wanted {wanted}")))
 }
 
-/// Returns whether a process is writing to this run.
-pub fn is_in_use(run: &Path) -> bool {
-    let lock = File::options().write(true).open(run.join(LOCK));
+/// Returns whether a process is writing to this directory of a run or a sweep.
+pub fn is_in_use(path: &Path) -> bool {
+    let lock = File::options().write(true).open(path.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
@@ -354,7 +354,11 @@ fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
     unreachable!("numbers do not end")
 }
 
-fn lock(path: &Path) -> Result<File, RecordError> {
+/// Locks the directory of a run or a sweep against other writers, while the returned file is open.
+///
+/// # Errors
+/// If another process has locked it, or it cannot be written.
+pub fn lock(path: &Path) -> Result<File, RecordError> {
     let name = path.join(LOCK);
     let mut options = File::options();
     options.create(true).truncate(false).write(true);

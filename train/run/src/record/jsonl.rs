@@ -166,11 +166,11 @@ mod tests {
             time: 2.5,
             play: replied,
             games: vec![],
-            tokens_played: 100_000,
-            tokens_computed: 9_000,
+            tokens_played: Some(100_000),
+            tokens_computed: Some(9_000),
             seconds_rollout: 0.1,
             seconds_update: 0.05,
-            groups_skipped: 1,
+            groups_skipped: Some(1),
             updates_dropped: 0,
             temperature: None,
             entropy_weight: None,
@@ -183,7 +183,7 @@ mod tests {
         // Without an update these keys are missing; a zero would be drawn in curves.
         let equal = StepMetrics {
             step: 4,
-            groups_skipped: 4,
+            groups_skipped: Some(4),
             effective_episodes: None,
             learned: None,
             ..step.clone()
@@ -191,6 +191,9 @@ mod tests {
         // The names of a line's keys show which kind of learner wrote it.
         let network = StepMetrics {
             step: 5,
+            tokens_played: None,
+            tokens_computed: None,
+            groups_skipped: None,
             learned: None,
             value: Some(ValueUpdateMetrics {
                 updates: 8,
