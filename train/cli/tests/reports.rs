@@ -106,10 +106,23 @@ fn damaged_files_are_named() {
     let ended = run(home, &["watch", "a", "--once"]);
     assert_eq!(ended.code, 1);
     assert_snapshot!(ended.err, @"error: cannot read a/metrics.jsonl: line 1: expected value at line 1 column 1");
-    // The report names the skipped line.
-    assert_eq!(run(home, &["report", "a"]).code, 0);
+    // The report is written without the line, and names it.
+    let ended = run(home, &["report", "a"]);
+    assert_eq!(
+        (ended.code, &*ended.out),
+        (1, "The report is in a/report.html\n")
+    );
+    assert_snapshot!(ended.err);
     let page = fs::read_to_string(home.join("a/report.html")).unwrap();
     assert!(page.contains("A line of metrics.jsonl could not be read and is left out."));
+    fs::remove_file(home.join("a/metrics.jsonl")).unwrap();
+    let ended = run(home, &["report", "a"]);
+    assert!(
+        ended.err.contains("metrics.jsonl is missing"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(ended.code, 1);
     fs::write(home.join("a/config.toml"), "trian.steps = 1").unwrap();
     let ended = run(home, &["report", "a"]);
     assert!(

@@ -235,3 +235,72 @@ fn results_are_written_after_each_run() {
     let note = "Not finished: aaw has 1 of 2 seeds (not 2); top has 0 of 2 seeds (not 1, 2).";
     assert!(results.contains(note), "{results}");
 }
+
+/// The runs of a killed sweep end, and the next sweep resumes them. Only one sweep works in a directory.
+#[cfg(unix)]
+#[test]
+fn a_killed_sweep_is_continued() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Stdio};
+    use std::time::{Duration, Instant};
+
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let file = FILE.split("[settings.top]").next().unwrap();
+    let endless = file.replace("train.steps = 2", "train.steps = 100000");
+    fs::write(home.join("trial.toml"), endless).unwrap();
+    let start = || {
+        let mut command = lapwing(home, &["sweep", "trial.toml"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let metrics = home.join("sweeps/trial/aaw/seed-1/metrics.jsonl");
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(300), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let records = || fs::read_to_string(&metrics).unwrap_or_default();
+    let mut first: Child = start();
+    until("no step", &|| records().contains("\"kind\":\"step\""));
+    let second = run(home, &["sweep", "trial.toml"]);
+    assert_eq!(second.code, 1);
+    assert_snapshot!(second.err, @"error: sweeps/trial is in use by another lapwing: wait until it is done, or choose another directory with --out");
+    let watched = succeeds(home, &["watch", "sweeps/trial", "--once"]).out;
+    assert!(
+        watched.starts_with("sweeps/trial: a sweep, running; 1 runs started\n"),
+        "{watched}"
+    );
+    assert!(
+        watched.contains("\naaw seed 1  ") && watched.contains("/100000  "),
+        "{watched}"
+    );
+
+    // Nothing is left to its handlers.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut next = start();
+    let mut lines = BufReader::new(next.stderr.take().unwrap()).lines();
+    let is_start = |line: &String| line.ends_with("aaw seed 1: starts");
+    let start = lines.by_ref().map(Result::unwrap).find(is_start);
+    assert!(start.is_some(), "the next sweep starts the run again");
+    let before = records().len();
+    until("not resumed", &|| records().len() > before);
+    kill(Pid::from_raw(next.id() as i32), Signal::SIGTERM).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(
+        rest.iter()
+            .any(|line| line == "aaw seed 1: stopped and saved"),
+        "{rest:?}"
+    );
+    assert_eq!(next.wait().unwrap().code(), Some(130));
+    let watched = succeeds(home, &["watch", "sweeps/trial"]).out;
+    assert!(
+        watched.ends_with("\na sweep, not running; 1 runs started\n"),
+        "{watched}"
+    );
+}

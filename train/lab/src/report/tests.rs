@@ -149,6 +149,47 @@ fn seeds_are_one_curve_and_other_configs_another() {
 }
 
 #[test]
+fn a_sweep_is_its_runs_named_by_setting_and_seed() {
+    let dir = tempfile::tempdir().unwrap();
+    for setting in ["top", "aaw"] {
+        for seed in [10, 2] {
+            let [seed, sampling] = [
+                format!("train.seed={seed}"),
+                format!("train.sampling={setting}"),
+            ];
+            let name = format!("{setting}/{}", seed.replace("train.seed=", "seed-"));
+            run(dir.path(), &name, &[&seed, &sampling], &[step(1, 0.5)]);
+        }
+    }
+    fs::write(dir.path().join("top/seed-2.log"), "").unwrap();
+    let data = data(&[dir.path().to_owned()]);
+    let of = |list: &str, key: &str| {
+        let list = data[list].as_array().unwrap();
+        list.iter().map(|one| one[key].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("runs", "name"),
+        ["aaw seed-2", "aaw seed-10", "top seed-2", "top seed-10"]
+    );
+    assert_eq!(of("groups", "label"), ["aaw", "top"]);
+    assert_eq!(
+        default_path(&[dir.path().to_owned()]),
+        dir.path().join("report.html")
+    );
+}
+
+#[test]
+fn a_network_has_no_language() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = run(dir.path(), "a", &["learner=dqn"], &[]);
+    assert_eq!(data(&[path])["runs"][0]["language"], false);
+    let step = serde_json::to_value(StepMetrics::default()).unwrap();
+    for absent in ["tokens_played", "tokens_computed", "groups_skipped"] {
+        assert!(step.get(absent).is_none(), "{absent}");
+    }
+}
+
+#[test]
 fn a_run_has_its_cost_and_the_differences_of_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let records = [
@@ -253,6 +294,12 @@ fn damaged_lines_are_counted() {
     add("metrics.jsonl", b"odd\n\xff\xfe\n{\"kind\":\"st");
     add("episodes.jsonl", b"{}\n{\"kind\":\"epi");
     fs::remove_file(directory::sessions(&path)).unwrap();
+    let page = dir.path().join("page.html");
+    let notes = write(&[path.clone()], &page).unwrap();
+    assert_eq!(
+        notes[1],
+        "a: sessions.jsonl is missing or cannot be opened."
+    );
     let run = &data(&[path])["runs"][0];
     assert_snapshot!(run["notes"].to_string(), @r#"["2 lines of metrics.jsonl could not be read and are left out.","sessions.jsonl is missing or cannot be opened.","A line of episodes.jsonl could not be read and is left out."]"#);
     assert_eq!(run["evaluations"].as_array().unwrap().len(), 1);

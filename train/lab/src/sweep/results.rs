@@ -456,6 +456,13 @@ mod tests {
     }
 
     #[test]
+    fn without_finished_runs_the_csv_is_a_header() {
+        let home = tempfile::tempdir().unwrap();
+        let results = SweepResults::of(&sweep(TRIAL), home.path());
+        assert_eq!(results.csv(), "setting,seed\n");
+    }
+
+    #[test]
     fn the_figure_shows_both_axes() {
         let home = tempfile::tempdir().unwrap();
         assert_snapshot!(trial(home.path()).figure());

@@ -34,6 +34,12 @@ fn value(channels: &[usize]) -> ValueConfig {
     }
 }
 
+#[test]
+#[should_panic(expected = "ms-grpo trains a language model, not a network")]
+fn only_value_learners_have_networks() {
+    TestSettings::load("frozen-lake-dqn", &["learner=ms-grpo"]).network();
+}
+
 const PLAIN: QHead = QHead {
     actions: 4,
     dueling: false,
