@@ -224,6 +224,11 @@ def look_at(browser, page, pictures):
         browser.load(page, width, 800, "light")
         wider = browser.eval(WIDER.replace("WIDTH", str(width)))
         check(f"{name}: nothing is wider than {width}", wider == [], wider)
+        nav = browser.eval("document.querySelector('.top nav').clientWidth")
+        check(f"{name}: the sections can be reached at {width}", nav > 100, nav)
+        steps = browser.eval("[...document.querySelectorAll('.replay')].map(one => (one.querySelector('.turns').scrollIntoView("
+                             "{block: 'end', behavior: 'instant'}), one.querySelector('.steps').getBoundingClientRect().top))")
+        check(f"{name}: the step buttons stay in reach at {width}", all(0 <= top < 800 for top in steps), steps)
     browser.picture(pictures / f"{name}-phone.png")
 
 

@@ -65,9 +65,9 @@ const KEYS: [&str; 7] = [
 ];
 const SEEDS: &str =
     "wanted a number of seeds, such as 8, or a list of different whole numbers, 0 or more";
-const NAMES: &str =
-    "wanted a unique name of letters, digits, dots, dashes and underscores, other than lock";
+const NAMES: &str = "wanted a unique name of letters, digits, dots, dashes and underscores";
 const NO_PROBES: &str = "the networks of dqn and pqn read no instructions: put these settings into a sweep of their own";
+const LOCK: &str = "a file of the sweep has this name: choose another";
 const SPLIT_NAME: &str = "quote a name with a dot in it, as in [settings.\"lambda-0.9\"]";
 
 impl Sweep {
@@ -260,6 +260,7 @@ fn settings(file: &Table, text: &str, seeds: usize) -> Result<Vec<Setting>, Stri
     let mut names = BTreeSet::new();
     let mut names_of = settings.iter().map(|(name, _)| name);
     match names_of.find(|name| !is_name(name) || *name == "lock" || !names.insert(*name)) {
+        Some(name) if name == "lock" => Err(wrong("settings.lock", LOCK)),
         Some(name) => Err(wrong(&format!("settings.{name}"), NAMES)),
         None => Ok(settings),
     }
