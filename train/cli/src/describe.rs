@@ -119,6 +119,7 @@ mod tests {
             },
             seconds_rollout: 0.1,
             seconds_update: 0.05,
+            groups_skipped: Some(0),
             learned: Some(learned),
             ..StepMetrics::default()
         };
