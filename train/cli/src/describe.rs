@@ -83,11 +83,8 @@ fn valid(play: &PlayMetrics) -> Option<String> {
 
 fn evaluation(eval: &PlayMetrics) -> String {
     let (episodes, success, mean) = (eval.episodes, eval.success_rate, eval.return_mean);
-    let mut words = vec![format!(
-        "evaluation on {episodes} episodes: success {success:.3}, return {mean:.3}"
-    )];
-    words.extend(valid(eval));
-    words.join(", ")
+    let valid = valid(eval).map_or(String::new(), |valid| format!(", {valid}"));
+    format!("evaluation on {episodes} episodes: success {success:.3}, return {mean:.3}{valid}")
 }
 
 #[cfg(test)]

@@ -35,8 +35,7 @@ pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends this program when its standard input ends, because the sweep that started it was killed: like Ctrl-C, after the
-/// current step.
+/// Ends this program as Ctrl-C does when its standard input ends: the sweep that started it was killed.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());

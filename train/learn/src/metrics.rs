@@ -16,19 +16,17 @@ pub struct StepMetrics {
     /// The same by game, if games are mixed. Games that were not played in this step are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub games: Vec<GameMetrics>,
-    /// Positions that separate sequences (prompt and reply of every turn) would have computed. `None` for a value learner, which
-    /// reads no tokens.
+    /// Positions that separate sequences (prompt and reply of every turn) would have computed. Only of a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_played: Option<u64>,
-    /// Positions that the model computed, in rollout, values, reference and update.
+    /// Positions that the model computed, in rollout, values, reference and update. Only of a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_computed: Option<u64>,
     /// Duration of the rollout in seconds.
     pub seconds_rollout: f64,
     /// Duration of the update in seconds.
     pub seconds_update: f64,
-    /// Groups that were skipped because all of their returns were equal, or by `train.filter`. `None` for a value learner, which has no
-    /// groups.
+    /// Groups that were skipped because all of their returns were equal, or by `train.filter`. Only of a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_skipped: Option<usize>,
     /// Updates that were dropped because their loss or gradient was not finite.

@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Sweep, SweepResults, SweepRun};
 use lapwing_model::write_atomically;
@@ -24,10 +23,7 @@ use crate::interrupt::{self, Stopped};
 use crate::out;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Between lines of progress, without a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Between updates of the bars on a terminal.
-const BAR_INTERVAL: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs what is not done yet, and prints and writes the results.
 pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
@@ -114,10 +110,7 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
 fn wait_for(cell: &SweepRun, place: &Path, stop: &AtomicBool) {
     let run = cell.directory(place);
     if directory::is_in_use(&run) {
-        let name = name(cell);
-        out::note(&format!(
-            "{name}: waiting for another lapwing that trains it"
-        ));
+        out::note(&format!("{}: waiting for another lapwing", name(cell)));
     }
     while directory::is_in_use(&run) && !stop.load(Relaxed) {
         sleep(POLL_INTERVAL);
@@ -130,8 +123,6 @@ struct Job<'a> {
     child: Child,
     log: PathBuf,
     is_probe: bool,
-    /// Its progress, on a terminal.
-    bar: ProgressBar,
 }
 
 /// Runs `jobs` processes at a time until all runs are done, and returns the logs of those that failed.
@@ -143,21 +134,7 @@ fn run_all(
     jobs: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<PathBuf>> {
-    let bars = MultiProgress::new();
-    if out::is_quiet() {
-        bars.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let interval = match bars.is_hidden() {
-        true => LINE_INTERVAL,
-        false => BAR_INTERVAL,
-    };
-    let note = |text: &str| bars.suspend(|| out::note(text));
-    let start = |cell| {
-        let job = start(cell, &sweep.compare.probes, place, device, &bars)?;
-        let verb = if job.is_probe { "probing" } else { "starts" };
-        note(&format!("{}: {verb}", name(cell)));
-        anyhow::Ok(job)
-    };
+    let start = |cell| start(cell, &sweep.compare.probes, place, device);
     let (mut waiting, mut running, mut failed) = (waiting.into_iter(), Vec::new(), Vec::new());
     let (mut printed, mut is_stopping) = (Instant::now(), false);
     loop {
@@ -186,12 +163,12 @@ fn run_all(
                 fs::rename(unfinished(&answers), &answers)
                     .with_context(|| format!("cannot write {}", answers.display()))?;
             }
-            note(&outcome(&job, place, status));
+            out::note(&outcome(&job, place, status));
             let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
                 // After every run, in case this program is killed.
                 if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
-                    note(&format!("cannot write the results so far: {error:#}"));
+                    out::note(&format!("cannot write the results so far: {error:#}"));
                 }
                 if cell.is_done(place, &sweep.compare) {
                     continue;
@@ -206,14 +183,15 @@ fn run_all(
                 failed.push(job.log);
             }
         }
-        if printed.elapsed() >= interval {
+        if printed.elapsed() >= PROGRESS_INTERVAL {
             printed = Instant::now();
-            for Job { cell, bar, .. } in running.iter().filter(|job| !job.is_probe) {
-                let progress = watch::progress(&cell.directory(place));
-                let text = format!("{}: {}", name(cell), progress.unwrap_or("loading".into()));
-                match bars.is_hidden() {
-                    true => out::note(&text),
-                    false => bar.set_message(text),
+            for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
+                // Before its first record, it is loading.
+                if let Ok([step, success, mean, state]) = watch::progress(&cell.directory(place)) {
+                    let name = name(cell);
+                    out::note(&format!(
+                        "{name}: step {step}  success {success}  return {mean}  {state}"
+                    ));
                 }
             }
         }
@@ -226,7 +204,6 @@ fn start<'a>(
     probes: &[String],
     place: &Path,
     device: DeviceArgs,
-    bars: &MultiProgress,
 ) -> Result<Job<'a>> {
     let run = cell.directory(place);
     let log = run.with_extension("log");
@@ -263,14 +240,13 @@ fn start<'a>(
     command.arg("--of-sweep").stdin(Stdio::piped()).stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let style = ProgressStyle::with_template("{wide_msg}").expect("a fixed template");
-    let bar = bars.add(ProgressBar::new_spinner().with_style(style));
+    let verb = if is_probe { "probing" } else { "starts" };
+    out::note(&format!("{}: {verb}", name(cell)));
     Ok(Job {
         cell,
         child: command.spawn().context("cannot start a run")?,
         log,
         is_probe,
-        bar,
     })
 }
 

@@ -235,10 +235,7 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     let runs = [run.to_owned()];
     let page = report::default_path(&runs);
     match report::write(&runs, &page) {
-        Ok(notes) => {
-            writeln!(out, "Its report is in {}", page.display())?;
-            notes.iter().for_each(|note| out::note(note));
-        }
+        Ok(_) => writeln!(out, "Its report is in {}", page.display())?,
         // The training has succeeded, and all is saved.
         Err(error) => out::note(&format!("the report could not be written: {error}")),
     }

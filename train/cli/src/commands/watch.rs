@@ -1,15 +1,14 @@
 //! `lapwing watch`: the progress of a run or of a sweep, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
-use console::Term;
-use lapwing_lab::sweep;
+use console::{Term, truncate_str};
+use lapwing_lab::sweep::{runs_in, setting_of};
 use lapwing_lab::text_table::TextTable;
-use lapwing_play::metrics::PlayMetrics;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, directory, jsonl};
 use lapwing_train::{Config, Error};
@@ -21,125 +20,107 @@ use crate::picture::Picture;
 use crate::{describe, records};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between tables of a sweep, without a terminal.
+const TABLE_INTERVAL: Duration = Duration::from_secs(10);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Shows the run, or the runs of the sweep, until all end or the user quits; with `--once`, only the current state.
+/// Shows the run or sweep until it ends or the user quits; with `--once`, only its current state.
 pub fn watch(arguments: &WatchArgs) -> Result<()> {
-    let mut watched = Watched::default();
-    watched.update(&arguments.run)?;
-    if arguments.once {
+    let run = &*arguments.run;
+    let is_sweep = !runs_in(run).is_empty();
+    let config = match is_sweep {
+        true => Config::default(),
+        false => config(run)?,
+    };
+    let mut files = RunFiles::default();
+    let mut draw = |width: usize| {
+        if is_sweep {
+            return drawn_sweep(run, width);
+        }
+        files.update(run)?;
+        Ok((files.drawn(run, &config, width), files.running))
+    };
+    let is_terminal = io::stdout().is_terminal();
+    while arguments.once || is_sweep && !is_terminal {
         let width = Term::stdout().size_checked().map_or(80, |size| size.1);
-        write!(
-            io::stdout(),
-            "{}",
-            watched.drawn(&arguments.run, width.into())
-        )?;
-        return Ok(());
+        let (text, running) = draw(width.into())?;
+        write!(io::stdout(), "{text}")?;
+        if arguments.once || !running {
+            return Ok(());
+        }
+        std::thread::sleep(TABLE_INTERVAL);
     }
     ctrlc::set_handler(|| STOP.store(true, Relaxed))?;
-    match io::stdout().is_terminal() {
-        true => on_screen(&arguments.run, watched),
-        false => in_lines(&arguments.run, watched),
+    match is_terminal {
+        true => on_screen(draw),
+        false => in_lines(run, &config),
     }
 }
 
-/// Describes the state of a run in one line; `None` if it cannot be read yet.
-pub fn progress(run: &Path) -> Option<String> {
-    let mut files = RunFiles::open(run).ok()?;
-    files.update().ok()?;
-    let [step, success, mean, state] = files.cells();
-    Some(format!(
-        "step {step}  success {success}  return {mean}  {state}"
-    ))
+fn config(run: &Path) -> Result<Config, Error> {
+    directory::is_run(run)?;
+    Ok(Config::load(
+        &directory::config(run).to_string_lossy(),
+        &[],
+    )?)
 }
 
-/// A run, or the runs that a sweep has started.
-#[derive(Default)]
-struct Watched {
-    is_sweep: bool,
-    running: bool,
-    runs: Vec<RunFiles>,
+/// Returns the step of a run, success and return of its last evaluation, and its state.
+pub fn progress(run: &Path) -> Result<[String; 4], Error> {
+    let (config, mut files) = (config(run)?, RunFiles::default());
+    files.update(run)?;
+    let done = records::steps(&files.records).last();
+    let last = records::evaluations(&files.records).last();
+    let scores = last.map(|last| [last.play.success_rate, last.play.return_mean]);
+    let [success, mean] = scores.map_or(["-", "-"].map(str::to_owned), |scores| {
+        scores.map(|score| format!("{score:.3}"))
+    });
+    let state = files.picture(run, &config).state();
+    let state = state.split(';').next().unwrap_or_default().to_owned();
+    let step = format!(
+        "{}/{}",
+        done.map_or(0, |step| step.step),
+        config.train.steps
+    );
+    Ok([step, success, mean, state])
 }
 
-impl Watched {
-    fn update(&mut self, path: &Path) -> Result<(), Error> {
-        let mut runs = sweep::runs_in(path);
-        // A run that is being created has no metrics yet, and perhaps half a config.
-        runs.retain(|run| directory::metrics(run).exists());
-        self.is_sweep = !runs.is_empty();
-        if !self.is_sweep {
-            directory::is_run(path)?;
-            runs.push(path.to_owned());
-        }
-        // Before the metrics, which are complete if the run has ended.
-        self.running = directory::is_in_use(path);
-        for run in runs {
-            if !self.runs.iter().any(|known| known.run == run) {
-                self.runs.push(RunFiles::open(&run)?);
-            }
-        }
-        self.runs.iter_mut().try_for_each(RunFiles::update)
+/// Draws a table of the runs that a sweep has started. Returns it, and whether the sweep is running.
+fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
+    // Before the runs, which are complete if the sweep has ended.
+    let running = directory::is_in_use(path);
+    let mut table = TextTable::new(&["run", "step", "success", "return", "state"]);
+    for run in runs_in(path) {
+        let (setting, seed) = (setting_of(&run), run.file_name().unwrap_or_default());
+        let name = format!("{} {}", setting.unwrap_or_default(), seed.display());
+        table.row([&[line(&name).into_owned()], &progress(&run)?[..]].concat());
     }
-
-    fn drawn(&self, path: &Path, width: usize) -> String {
-        if !self.is_sweep {
-            let picture = self.runs[0].picture();
-            return picture.drawn(width.clamp(40, 110), console::colors_enabled());
-        }
-        let mut table = TextTable::new(&["run", "step", "success", "return", "state"]);
-        let (running, others): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.running);
-        for run in running.iter().chain(&others) {
-            table.row([&[line(&run.name()).into_owned()], &run.cells()[..]].concat());
-        }
-        let text = format!(
-            "{}: {}\n\n{}",
-            line(&path.to_string_lossy()),
-            self.state(),
-            table.text()
-        );
-        let cut = |row| format!("{}\n", console::truncate_str(row, width, "…"));
-        text.lines().map(cut).collect()
-    }
-
-    fn state(&self) -> String {
-        let not = if self.running { "" } else { "not " };
-        match self.is_sweep {
-            true => format!("a sweep, {not}running; {} runs started", self.runs.len()),
-            false => self.runs[0].picture().state(),
-        }
-    }
+    let state = if running { "running" } else { "not running" };
+    let text = format!(
+        "{}: {state}\n\n{}",
+        line(&path.to_string_lossy()),
+        table.text()
+    );
+    let cut = |row| truncate_str(row, width, "…").into_owned() + "\n";
+    Ok((text.lines().map(cut).collect(), running))
 }
 
 /// The content of a run's files.
+#[derive(Default)]
 struct RunFiles {
-    run: PathBuf,
-    config: Config,
     running: bool,
     bytes: u64,
     records: Vec<Record>,
-    /// The number of records that were printed.
-    printed: usize,
 }
 
 impl RunFiles {
-    fn open(run: &Path) -> Result<RunFiles, Error> {
-        Ok(RunFiles {
-            run: run.to_owned(),
-            config: Config::load(&directory::config(run).to_string_lossy(), &[])?,
-            running: false,
-            bytes: 0,
-            records: Vec::new(),
-            printed: 0,
-        })
-    }
-
     /// Reads the metrics again if their size has changed.
-    fn update(&mut self) -> Result<(), Error> {
-        directory::is_run(&self.run)?;
+    fn update(&mut self, run: &Path) -> Result<(), Error> {
+        directory::is_run(run)?;
         // Before the metrics, which are complete if the run has ended.
-        self.running = directory::is_in_use(&self.run);
-        let metrics = directory::metrics(&self.run);
+        self.running = directory::is_in_use(run);
+        let metrics = directory::metrics(run);
         let bytes = metrics.metadata().map_or(0, |metadata| metadata.len());
         if bytes != self.bytes {
             self.records = jsonl::read(&metrics)?;
@@ -148,38 +129,19 @@ impl RunFiles {
         Ok(())
     }
 
-    fn picture(&self) -> Picture<'_> {
+    fn picture<'a>(&'a self, run: &'a Path, config: &'a Config) -> Picture<'a> {
         Picture {
-            run: &self.run,
-            config: &self.config,
+            run,
+            config,
             records: &self.records,
             running: self.running,
             now: now(),
         }
     }
 
-    /// Returns setting and seed of a run of a sweep.
-    fn name(&self) -> String {
-        let setting = sweep::setting_of(&self.run).unwrap_or_default();
-        format!("{setting} seed {}", self.config.train.seed)
-    }
-
-    /// Returns the steps, success and return of the last evaluation, and the state.
-    fn cells(&self) -> [String; 4] {
-        let done = records::steps(&self.records)
-            .last()
-            .map_or(0, |step| step.step);
-        let last = records::evaluations(&self.records).last();
-        let score = |of: fn(&PlayMetrics) -> f64| {
-            last.map_or("-".to_owned(), |last| format!("{:.3}", of(&last.play)))
-        };
-        let state = self.picture().state();
-        [
-            format!("{done}/{}", self.config.train.steps),
-            score(|play| play.success_rate),
-            score(|play| play.return_mean),
-            state.split(';').next().unwrap_or_default().to_owned(),
-        ]
+    fn drawn(&self, run: &Path, config: &Config, width: usize) -> String {
+        let picture = self.picture(run, config);
+        picture.drawn(width.clamp(40, 110), console::colors_enabled())
     }
 }
 
@@ -214,15 +176,14 @@ impl Drop for AlternateScreen {
     }
 }
 
-fn on_screen(path: &Path, mut watched: Watched) -> Result<()> {
+fn on_screen(mut draw: impl FnMut(usize) -> Result<(String, bool)>) -> Result<()> {
     let keys = QuitKey::listen();
     let screen = AlternateScreen::open()?;
     let text = loop {
         let (height, width) = Term::stdout().size();
-        watched.update(path)?;
-        let text = watched.drawn(path, width.into());
+        let (text, running) = draw(width.into())?;
         screen.show(&text, height.into())?;
-        if !watched.running || keys.quit_within(POLL_INTERVAL, &STOP) {
+        if !running || keys.quit_within(POLL_INTERVAL, &STOP) {
             break text;
         }
     };
@@ -232,27 +193,23 @@ fn on_screen(path: &Path, mut watched: Watched) -> Result<()> {
 }
 
 /// Prints a line for each new record.
-fn in_lines(path: &Path, mut watched: Watched) -> Result<()> {
+fn in_lines(run: &Path, config: &Config) -> Result<()> {
+    let total = config.train.steps;
+    let (mut printed, mut files) = (0, RunFiles::default());
     loop {
-        watched.update(path)?;
+        files.update(run)?;
+        let records = &files.records;
         let mut out = io::stdout().lock();
-        for files in &mut watched.runs {
-            let total = files.config.train.steps;
-            let head = match watched.is_sweep {
-                true => format!("{}: ", line(&files.name())),
-                false => String::new(),
-            };
-            // A resumed run removes the records after its checkpoint.
-            files.printed = files.printed.min(files.records.len());
-            for record in &files.records[files.printed..] {
-                if let Some(text) = describe::record(record) {
-                    writeln!(out, "{head}step {}/{total}  {}", record.step(), line(&text))?;
-                }
+        // A resumed run removes the records after its checkpoint.
+        printed = printed.min(records.len());
+        for record in &records[printed..] {
+            if let Some(text) = describe::record(record) {
+                writeln!(out, "step {}/{total}  {}", record.step(), line(&text))?;
             }
-            files.printed = files.records.len();
         }
-        if !watched.running {
-            writeln!(out, "{}", watched.state())?;
+        printed = records.len();
+        if !files.running {
+            writeln!(out, "{}", files.picture(run, config).state())?;
             return Ok(());
         }
         out.flush()?;
