@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use crate::health::HealthChecks;
 use crate::learner::Learner;
-use crate::record::directory::RunDirectory;
-use crate::record::metrics::{Evaluation, now};
+use crate::record::directory::{self, RunDirectory};
+use crate::record::metrics::{Evaluation, TestResults, TestedWeights, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::Best;
 use crate::state::State;
 use crate::{Config, Error, checkpoint, samples};
+use lapwing_model::write_atomically;
 use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
@@ -24,7 +25,8 @@ pub enum TrainingEnd {
     Stopped,
 }
 
-/// Trains from the current step to the last, with evaluations before, between and after. Records go to the directory
+/// Trains from the current step to the last, with evaluations before, between and after, and tests the weights before
+/// and after training and at the best evaluation. Records go to the directory
 /// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
 /// returns an error.
 ///
@@ -76,7 +78,11 @@ fn steps<L: Learner>(
             }
             (*clean, saved) = (true, Instant::now());
         }
+        if last || state.step == 0 {
+            test(state, run, progress)?;
+        }
         if last {
+            test_best(state, run, progress)?;
             return Ok(TrainingEnd::Finished);
         }
         if stop.load(Relaxed) {
@@ -166,6 +172,81 @@ fn evaluate<L: Learner>(
     Ok(())
 }
 
+/// Plays the test scenes with the current weights, sampled and greedy, unless that was done.
+fn test<L: Learner>(
+    state: &mut State<L>,
+    run: &RunDirectory,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let mut results = TestResults::read(run.path()).unwrap_or_default();
+    if results.of_step(state.step).is_some() {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let (eval, (scenario, scenes)) = (&state.config.eval, state.learner.game());
+    let of = (eval.seed, eval.episodes);
+    let (seats, other_scenes) = scenes.test(scenario, of, &[of])?;
+    let mut plays = Vec::new();
+    let mut config = state.config.clone();
+    // A network always takes the best action.
+    let is_greedy = eval.temperature == 0.0 || !config.learner.has_language();
+    let temperatures = [eval.temperature, 0.0];
+    for temperature in &temperatures[..if is_greedy { 1 } else { 2 }] {
+        config.eval.temperature = *temperature;
+        let (scenario, referee, mut player) = state.learner.player(&config);
+        if results.weights.is_empty() {
+            results.baselines = baselines(scenario, &referee, &seats, of.0)?;
+        }
+        let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
+        plays.push(PlayMetrics::of(scenario.actions(), &episodes));
+    }
+    let mut plays = plays.into_iter();
+    results.weights.push(TestedWeights {
+        step: state.step,
+        play: plays.next().expect("one temperature or two"),
+        greedy: plays.next(),
+        seconds_test: started.elapsed().as_secs_f64(),
+    });
+    results.weights.sort_by_key(|tested| tested.step);
+    (results.games, results.other_scenes) = (seats.len(), other_scenes);
+    run.check()?;
+    let text = serde_json::to_string(&results).expect("plain values");
+    Ok(write_atomically(
+        &directory::test(run.path()),
+        text.as_bytes(),
+    )?)
+}
+
+/// Tests the weights of the best evaluation, if they are neither the first nor the last.
+fn test_best<L: Learner>(
+    state: &mut State<L>,
+    run: &RunDirectory,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let results = TestResults::read(run.path()).unwrap_or_default();
+    let best = state.best.map(|best| best.step);
+    let Some(best) = best.filter(|best| results.of_step(*best).is_none()) else {
+        return Ok(());
+    };
+    let names = state.learner.names();
+    let of = (&*state.model_name, &*state.fingerprint);
+    let found = checkpoint::of_step(run.path(), best)
+        .and_then(|saved| saved.snapshot(&state.config, of, names.iter().map(String::as_str)));
+    match found {
+        Ok(found) => {
+            let last = state.snapshot()?;
+            state.restore(&found);
+            let tested = test(state, run, progress);
+            state.restore(&last);
+            tested
+        }
+        Err(error) => {
+            progress.note(&format!("the best weights are not tested: {error}"));
+            Ok(())
+        }
+    }
+}
+
 /// Writes records, if all their numbers are finite.
 fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
@@ -219,7 +300,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::record::directory;
     use crate::state::RunPurpose;
 
     /// Starts or resumes the run in this directory, as the program does.

@@ -16,7 +16,7 @@ use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
-use lapwing_train::record::metrics::now;
+use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
@@ -174,12 +174,12 @@ fn run<L: Learner>(
     // Removes the progress bars.
     drop(terminal);
     let records = run.records()?;
-    write!(out::shown(), "{}", before_and_after(&records))?;
     if ending == TrainingEnd::Stopped {
         let step = state.step;
         let text = format!(" at step {step} of {total}, and saved; {hint}");
         return Err(Stopped(text).into());
     }
+    write!(out::shown(), "{}", before_and_after(&state, &place))?;
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
     conclude(&state, &records, &place)
@@ -241,30 +241,37 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     Ok(())
 }
 
-/// Returns a table of the model before and after training, and at its best, with the baselines.
-fn before_and_after(records: &[Record]) -> String {
-    let evaluations: Vec<_> = records::evaluations(records).collect();
+/// Returns a table of the model before and after training, and at its best, with the baselines, on test scenes.
+fn before_and_after<L>(state: &State<L>, run: &Path) -> String {
+    let results = TestResults::read(run).unwrap_or_default();
+    let mut steps = vec![
+        ("before training".to_owned(), 0),
+        ("after training".to_owned(), state.step),
+    ];
+    // A run of no steps has one test.
+    steps.truncate(1 + state.step.min(1));
+    if let Some(best) = state
+        .best
+        .filter(|best| ![0, state.step].contains(&best.step))
+    {
+        steps.push((format!("at its best (step {})", best.step), best.step));
+    }
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
-    rows.extend(
-        evaluations
-            .first()
-            .map(|first| ("before training".to_owned(), &first.play)),
-    );
-    // A run of no steps has one evaluation.
-    if let [_, .., after] = evaluations[..] {
-        rows.push(("after training".to_owned(), &after.play));
-        // The earliest of equal ones.
-        let mut best = evaluations[0];
-        for other in &evaluations {
-            if other.play.return_mean > best.play.return_mean {
-                best = other;
-            }
-        }
-        if best.step != after.step && best.step > 0 {
-            rows.push((format!("at its best (step {})", best.step), &best.play));
+    for (name, step) in steps {
+        if let Some(tested) = results.of_step(step) {
+            let greedy = tested.greedy.as_ref();
+            let greedy = greedy.map(|play| (format!("{name}, greedy"), play));
+            rows.push((name, &tested.play));
+            rows.extend(greedy);
         }
     }
-    records::baselines(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
+    let games = results.games;
+    let scenes = match results.other_scenes {
+        true => "scenes that no evaluation above played",
+        false => "the scenes of the evaluations above, with other luck (there are too few others)",
+    };
+    let table = comparison(&results.baselines, &rows, games);
+    format!("test on {scenes}:\n{table}")
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

@@ -1,11 +1,15 @@
-//! Records of evaluations and warnings. Means are over episodes, with equal weight for each, unless a field says
+//! Records of evaluations, tests and warnings. Means are over episodes, with equal weight for each, unless a field says
 //! otherwise.
 
+use std::fs;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::metrics::{Baselines, PlayMetrics};
+
+use super::directory;
 
 /// Returns the seconds since 1970 (UTC), for the `time` of a record.
 pub fn now() -> f64 {
@@ -27,6 +31,46 @@ pub struct Evaluation {
     /// Its episode statistics.
     #[serde(flatten)]
     pub play: PlayMetrics,
+}
+
+/// The results of a run's weights on test scenes, which none of its evaluations plays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestResults {
+    /// Number of games.
+    pub games: usize,
+    /// Whether the scenes differ from those of the evaluations. They do not if the game has too few held-out scenes.
+    pub other_scenes: bool,
+    /// The baselines on the same scenes.
+    pub baselines: Baselines,
+    /// The weights before training, at the best evaluation, and after training.
+    pub weights: Vec<TestedWeights>,
+}
+
+/// The results of the weights of one step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestedWeights {
+    /// Training steps completed.
+    pub step: usize,
+    /// The test's duration in seconds.
+    pub seconds_test: f64,
+    /// The episode statistics at `eval.temperature`.
+    #[serde(flatten)]
+    pub play: PlayMetrics,
+    /// The same with greedy decoding; `None` if `play` is greedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub greedy: Option<PlayMetrics>,
+}
+
+impl TestResults {
+    /// Reads the results of the run in this directory; `None` if it has none yet, or unreadable ones.
+    pub fn read(run: &Path) -> Option<TestResults> {
+        serde_json::from_slice(&fs::read(directory::test(run)).ok()?).ok()
+    }
+
+    /// Returns the results of the weights of this step.
+    pub fn of_step(&self, step: usize) -> Option<&TestedWeights> {
+        self.weights.iter().find(|tested| tested.step == step)
+    }
 }
 
 /// A finding of a health check.
